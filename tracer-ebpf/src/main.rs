@@ -4,7 +4,10 @@
 //! toolchain; `cargo xtask build` makes the object.
 #![cfg_attr(target_arch = "bpf", no_std, no_main)]
 #![cfg_attr(target_arch = "bpf", feature(core_intrinsics))]
-#![cfg_attr(target_arch = "bpf", allow(internal_features, reason = "atomic add has no stable name on this target"))]
+#![cfg_attr(
+    target_arch = "bpf",
+    allow(internal_features, reason = "atomic add has no stable name on this target")
+)]
 #![cfg_attr(not(target_arch = "bpf"), allow(missing_docs, reason = "an empty program"))]
 
 #[cfg(target_arch = "bpf")]
