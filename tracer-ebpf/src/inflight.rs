@@ -4,8 +4,8 @@ use plegtrace_common::{
     key::{CallKey, OpenCall},
     kind::RecKind,
     reason::Reason,
-    rec::{CALL_FAILED, CALL_OK, CALL_REPLIED, CALL_RESTARTED, CALL_UNWOUND, CallRec},
-    site::SiteConf,
+    rec::{CALL_BY_REPLY, CALL_FAILED, CALL_OK, CALL_REPLIED, CALL_RESTARTED, CALL_UNWOUND, CallRec},
+    site::{SiteConf, err_source},
 };
 
 use crate::{count, emit, go::Goroutine, maps::OPEN_CALLS};
@@ -25,7 +25,7 @@ pub(crate) struct Hit {
 /// Opens a call.
 #[inline(always)]
 pub(crate) fn start(key: &CallKey, site: &SiteConf, hit: &Hit) -> Result<(), Reason> {
-    let mut flags = 0;
+    let mut flags = if site.err_source == err_source::REPLY { CALL_BY_REPLY } else { 0 };
     // SAFETY: the value is copied at once; only this goroutine writes this key.
     if let Some(old) = unsafe { OPEN_CALLS.get(key) }.copied() {
         let again = old.hook == site.hook
@@ -33,7 +33,7 @@ pub(crate) fn start(key: &CallKey, site: &SiteConf, hit: &Hit) -> Result<(), Rea
             && hit.now_ns.wrapping_sub(old.start_ns) < REGROW_NS;
         if again {
             count::reason(Reason::StartRepeated);
-            flags = CALL_RESTARTED;
+            flags |= CALL_RESTARTED;
         } else {
             count::reason(Reason::EndNeverSeen);
             emit_call(key, &old, old.flags | CALL_UNWOUND, hit);
@@ -74,9 +74,9 @@ pub(crate) fn result(key: &CallKey, site: &SiteConf, outcome: u32) {
     }
 }
 
-/// Ends a call; `by_reply`: it went well exactly when a reply had been handed over.
+/// Ends a call.
 #[inline(always)]
-pub(crate) fn end(key: &CallKey, site: &SiteConf, hit: &Hit, outcome: u32, by_reply: bool) {
+pub(crate) fn end(key: &CallKey, site: &SiteConf, hit: &Hit, outcome: u32) {
     // SAFETY: the value is copied at once; only this goroutine writes this key.
     let Some(call) = unsafe { OPEN_CALLS.get(key) }.copied() else {
         count::unmatched(site.hook);
@@ -84,7 +84,7 @@ pub(crate) fn end(key: &CallKey, site: &SiteConf, hit: &Hit, outcome: u32, by_re
     };
     let _ = OPEN_CALLS.remove(key);
     let mut flags = call.flags | outcome;
-    if by_reply {
+    if flags & CALL_BY_REPLY != 0 {
         flags |= if flags & CALL_REPLIED == 0 { CALL_FAILED } else { CALL_OK };
     }
     count::call(call.hook, hit.now_ns.wrapping_sub(call.start_ns), flags & CALL_FAILED != 0);

@@ -50,7 +50,7 @@ fn try_call_out(ctx: &ProbeContext) -> Result<(), Reason> {
     match site.action {
         action::REPLY => inflight::reply(&key, &site, &hit),
         action::RESULT => inflight::result(&key, &site, outcome),
-        _ => inflight::end(&key, &site, &hit, outcome, site.err_source == err_source::REPLY),
+        _ => inflight::end(&key, &site, &hit, outcome),
     }
     Ok(())
 }
