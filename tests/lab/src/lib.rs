@@ -4,11 +4,13 @@
 pub mod cache;
 pub mod containerd;
 pub mod cri;
+pub mod fault;
 pub mod host;
 pub mod http;
 pub mod image;
 pub mod knobs;
 pub mod kubelet;
+pub mod node;
 pub mod packages;
 pub mod process;
 pub mod promtext;
@@ -16,3 +18,4 @@ pub mod scratch;
 
 pub use containerd::Containerd;
 pub use knobs::{CgroupDriver, Generation, Knobs, Network};
+pub use node::Node;

@@ -47,6 +47,9 @@ grep -ohE '/(var/)?run/netns/cni-[0-9a-f-]+' $results/plegtrace-lab-"$id"-* 2>/d
     rm -f "$netns"
 done
 rm -f $results/plegtrace-lab-"$id"-*
+find "$dir/root" "$dir/state" -maxdepth 3 -path '*/sandboxes/*' 2>/dev/null | while read -r sandbox; do
+    rm -f "$results/cni-loopback-${sandbox##*/}-lo"
+done
 rm -rf /var/log/pods/*-plegtrace-lab-"$id"_* /var/log/containers/*-plegtrace-lab-"$id"_*
 
 mounts | while read -r point; do umount "$point" 2>/dev/null || umount -l "$point"; done

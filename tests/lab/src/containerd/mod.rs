@@ -6,3 +6,5 @@ mod shims;
 
 pub use daemon::Containerd;
 pub use shims::Shim;
+
+pub(crate) use daemon::log_tail;

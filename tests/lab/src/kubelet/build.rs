@@ -42,7 +42,7 @@ impl KubeletBuild {
 ///
 /// When the sources or the toolchain cannot be had ([`packages::Error::Gone`] in the chain when they left the
 /// archive), or the build fails.
-pub fn kubelet(build: KubeletBuild) -> Result<PathBuf> {
+pub fn program(build: KubeletBuild) -> Result<PathBuf> {
     let label = build.label();
     let dir = cache::entry(&format!("kubelet-1.20.2-{label}"), |dir| {
         let source = source()?;
@@ -76,7 +76,7 @@ fn compile(source: &Path, goroot: &Path, into: &Path) -> Result<()> {
     go.args(["build", "-ldflags", "-s -w", "-o"]).arg(into.join("kubelet"));
     go.arg("k8s.io/kubernetes/cmd/kubelet").current_dir(gopath.join("src/k8s.io/kubernetes"));
     go.env("GOROOT", goroot).env("GOPATH", &gopath).env("GOCACHE", work.path().join("cache"));
-    go.env("GOTMPDIR", work.path()).env("GOFLAGS", "").env("GO111MODULE", "off").env("CGO_ENABLED", "0");
+    go.env("GOTMPDIR", work.path()).env("GOENV", "off").env("GOFLAGS", "").env("GO111MODULE", "off").env("CGO_ENABLED", "0");
     host::run(&mut go).map(drop)
 }
 
