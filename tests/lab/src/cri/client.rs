@@ -130,7 +130,13 @@ impl Client {
         &self.socket
     }
 
-    fn call<Q, A>(&self, service: &str, method: &'static str, request: Q, deadline: Duration) -> Result<A, Error>
+    fn call<Q, A>(
+        &self,
+        service: &str,
+        method: &'static str,
+        request: Q,
+        deadline: Duration,
+    ) -> Result<A, Error>
     where
         Q: prost::Message + Send + Sync + 'static,
         A: prost::Message + Default + Send + Sync + 'static,
@@ -209,7 +215,11 @@ impl Client {
     /// # Errors
     ///
     /// As for every call: the deadline, or what the runtime said.
-    pub fn pod_sandbox_status(&self, sandbox: &str, deadline: Duration) -> Result<Option<m::PodSandbox>, Error> {
+    pub fn pod_sandbox_status(
+        &self,
+        sandbox: &str,
+        deadline: Duration,
+    ) -> Result<Option<m::PodSandbox>, Error> {
         let answer: m::PodSandboxStatusResponse = self.runtime("PodSandboxStatus", id(sandbox), deadline)?;
         Ok(answer.status)
     }
@@ -219,7 +229,11 @@ impl Client {
     /// # Errors
     ///
     /// As for every call: the deadline, or what the runtime said.
-    pub fn container_status(&self, container: &str, deadline: Duration) -> Result<Option<m::ContainerStatus>, Error> {
+    pub fn container_status(
+        &self,
+        container: &str,
+        deadline: Duration,
+    ) -> Result<Option<m::ContainerStatus>, Error> {
         let answer: m::ContainerStatusResponse = self.runtime("ContainerStatus", id(container), deadline)?;
         Ok(answer.status)
     }
@@ -258,7 +272,11 @@ impl Client {
     /// # Errors
     ///
     /// As for every call: the deadline, or what the runtime said.
-    pub fn create_container(&self, request: m::CreateContainerRequest, deadline: Duration) -> Result<String, Error> {
+    pub fn create_container(
+        &self,
+        request: m::CreateContainerRequest,
+        deadline: Duration,
+    ) -> Result<String, Error> {
         let answer: m::Id = self.runtime("CreateContainer", request, deadline)?;
         Ok(answer.id)
     }
