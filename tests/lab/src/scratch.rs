@@ -22,8 +22,8 @@ const PREFIX: &str = "plegtrace-lab-";
 const TEARDOWN: &str = include_str!("teardown.sh");
 /// File with the process that owns the directory: its number and start time.
 const OWNER: &str = "owner";
-/// Teardown kills for at most 10 s and waits for cgroups for at most 5 s.
-const TEARDOWN_LIMIT: Duration = Duration::from_secs(40);
+/// 110 busy pods take some 15 s on two cores.
+const TEARDOWN_LIMIT: Duration = Duration::from_secs(120);
 
 /// The directory of one lab.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 mod client;
 mod driver;
 mod messages;
+mod methods;
 mod pods;
 pub mod relist;
 
