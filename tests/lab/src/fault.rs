@@ -85,7 +85,8 @@ impl Hostage {
     /// When the update failed or did not end.
     pub fn release(mut self) -> Result<()> {
         drop(self.stopped.take());
-        let answer = self.result.recv_timeout(EFFECT_LIMIT).context("the update did not end after SIGCONT")?;
+        let answer =
+            self.result.recv_timeout(EFFECT_LIMIT).context("the update did not end after SIGCONT")?;
         answer.context("the update failed after SIGCONT")
     }
 }

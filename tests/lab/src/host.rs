@@ -1,6 +1,7 @@
 //! Turns this machine into facts the lab asks for (root, capabilities, cgroup version, tools), and installs the
 //! few Debian packages that must be on the machine itself.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -108,6 +109,14 @@ fn is_installed(package: &str) -> bool {
 /// One line of progress, on stderr: stdout belongs to results.
 pub fn progress(line: &str) {
     eprintln!("lab: {line}");
+}
+
+/// Says aloud that a test could not be done here: one line `SKIP what: why` on stderr, past the test harness (which
+/// captures only the print macros), so that skips are seen and can be counted.
+pub fn declare_skip(what: &str, why: &anyhow::Error) {
+    let mut stderr = std::io::stderr().lock();
+    // Without a stderr there is nobody to tell.
+    let _ = writeln!(stderr, "SKIP {what}: {why:#}");
 }
 
 /// Runs `command` to its end; a failure carries the end of what it printed.

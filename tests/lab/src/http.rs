@@ -16,7 +16,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 pub fn get(address: SocketAddr, path: &str, deadline: Duration) -> Result<String> {
     let end = Instant::now() + deadline;
     let page = format!("http://{address}{path}");
-    let mut stream = TcpStream::connect_timeout(&address, deadline).with_context(|| format!("cannot reach {page}"))?;
+    let mut stream =
+        TcpStream::connect_timeout(&address, deadline).with_context(|| format!("cannot reach {page}"))?;
     // HTTP/1.0: the answer comes in one piece and ends with the connection.
     let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\nAccept: text/plain\r\n\r\n");
     stream.set_write_timeout(Some(deadline)).context("cannot set a deadline")?;

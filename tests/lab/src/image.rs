@@ -2,7 +2,7 @@
 //! that no registry is needed. The same image serves as sandbox and as workload.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -37,8 +37,9 @@ pub fn archive() -> Result<PathBuf> {
 fn compile_pause(dir: &Path) -> Result<Vec<u8>> {
     let (source, program) = (dir.join("pause.c"), dir.join("pause"));
     fs::write(&source, include_str!("pause.c")).context("cannot write pause.c")?;
-    host::run(Command::new("cc").args(["-static", "-Os", "-s", "-o"]).arg(&program).arg(&source))
-        .context("cannot compile /pause; install a C compiler with libc headers (apt-get install gcc libc6-dev)")?;
+    host::run(Command::new("cc").args(["-static", "-Os", "-s", "-o"]).arg(&program).arg(&source)).context(
+        "cannot compile /pause; install a C compiler with libc headers (apt-get install gcc libc6-dev)",
+    )?;
     fs::read(&program).context("cannot read the compiled pause")
 }
 
@@ -81,11 +82,14 @@ fn write_archive(layer: &[u8], out: impl io::Write) -> io::Result<()> {
     });
     let config = config.to_string();
     let config_name = format!("{}.json", sha256(config.as_bytes()));
-    let manifest = json!([{ "Config": config_name, "RepoTags": [REFERENCE], "Layers": ["layer.tar"] }]).to_string();
+    let manifest =
+        json!([{ "Config": config_name, "RepoTags": [REFERENCE], "Layers": ["layer.tar"] }]).to_string();
     let mut tar = tar::Builder::new(out);
-    for (name, bytes) in
-        [(config_name.as_str(), config.as_bytes()), ("layer.tar", layer), ("manifest.json", manifest.as_bytes())]
-    {
+    for (name, bytes) in [
+        (config_name.as_str(), config.as_bytes()),
+        ("layer.tar", layer),
+        ("manifest.json", manifest.as_bytes()),
+    ] {
         tar.append_data(&mut header(tar::EntryType::Regular, 0o644, bytes.len()), name, bytes)?;
     }
     tar.into_inner()?.flush()

@@ -1,5 +1,21 @@
 //! A real node on one machine from Debian packages: containerd (four generations), its shims, runc, a real kubelet
 //! and pods, with faults that are injected for real.
+//!
+//! ```no_run
+//! # fn main() -> anyhow::Result<()> {
+//! use plegtrace_lab::{Knobs, Node, fault};
+//!
+//! let node = Node::start(&Knobs { pods: 3, exec_probes: true, ..Knobs::default() })?;
+//! let hostage = fault::lock_hostage(node.containerd(), &node.pod("p3")?)?;
+//! // … every ListContainers hangs now, and with it the kubelet's relist …
+//! hostage.release()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Everything private lies in one temporary directory ([`scratch`]); what cannot be private is named after it and
+//! removed with it: by drop, and by a janitor process when this process is killed. Packages are unpacked into a
+//! [`cache`], not installed.
 
 pub mod cache;
 pub mod containerd;

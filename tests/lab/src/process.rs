@@ -15,7 +15,11 @@ const POLL: Duration = Duration::from_millis(20);
 /// # Errors
 ///
 /// An error of `condition` ends the wait; so does the limit, naming `what`.
-pub fn wait_for<T>(what: &str, limit: Duration, mut condition: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+pub fn wait_for<T>(
+    what: &str,
+    limit: Duration,
+    mut condition: impl FnMut() -> Result<Option<T>>,
+) -> Result<T> {
     let start = Instant::now();
     loop {
         if let Some(value) = condition()? {
@@ -103,7 +107,8 @@ pub fn signal(pid: u32, signal: i32) -> Result<()> {
     if unsafe { libc::kill(pid, signal) } == 0 {
         return Ok(());
     }
-    Err(std::io::Error::last_os_error()).with_context(|| format!("cannot send signal {signal} to process {pid}"))
+    Err(std::io::Error::last_os_error())
+        .with_context(|| format!("cannot send signal {signal} to process {pid}"))
 }
 
 #[cfg(test)]

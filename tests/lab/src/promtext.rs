@@ -39,7 +39,11 @@ impl Page {
     }
 
     /// The samples called `name` that carry every one of `labels` (others may be there).
-    pub fn find<'a>(&'a self, name: &'a str, labels: &'a [(&'a str, &'a str)]) -> impl Iterator<Item = &'a Sample> {
+    pub fn find<'a>(
+        &'a self,
+        name: &'a str,
+        labels: &'a [(&'a str, &'a str)],
+    ) -> impl Iterator<Item = &'a Sample> {
         self.samples.iter().filter(move |sample| {
             sample.name == name && labels.iter().all(|(label, value)| sample.label(label) == Some(value))
         })

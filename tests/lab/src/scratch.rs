@@ -22,8 +22,8 @@ const PREFIX: &str = "plegtrace-lab-";
 const TEARDOWN: &str = include_str!("teardown.sh");
 /// File with the process that owns the directory: its number and start time.
 const OWNER: &str = "owner";
-/// Teardown kills for at most 10 s and waits for cgroups for at most 5 s.
-const TEARDOWN_LIMIT: Duration = Duration::from_secs(40);
+/// 110 busy pods take some 15 s on two cores.
+const TEARDOWN_LIMIT: Duration = Duration::from_secs(120);
 
 /// The directory of one lab.
 #[derive(Debug)]
@@ -143,7 +143,9 @@ pub fn sweep() -> Result<usize> {
     let mut swept = 0;
     for entry in fs::read_dir(&base).with_context(|| format!("cannot list {}", base.display()))? {
         let path = entry.context("cannot list the temporary directory")?.path();
-        let Some(id) = path.file_name().and_then(|name| name.to_str()?.strip_prefix(PREFIX).map(str::to_owned)) else {
+        let Some(id) =
+            path.file_name().and_then(|name| name.to_str()?.strip_prefix(PREFIX).map(str::to_owned))
+        else {
             continue;
         };
         if is_orphan(&path) {
@@ -173,7 +175,8 @@ pub fn leftovers(dir: &Path, id: &str) -> Vec<String> {
     let bridge = PathBuf::from(format!("/sys/class/net/ptlab{id}"));
     let group = format!("{PREFIX}{id}");
     let hierarchies = fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten();
-    let cgroups = hierarchies.map(|entry| entry.path().join(&group)).chain([Path::new("/sys/fs/cgroup").join(&group)]);
+    let cgroups =
+        hierarchies.map(|entry| entry.path().join(&group)).chain([Path::new("/sys/fs/cgroup").join(&group)]);
     let paths = cgroups.chain([bridge, dir.to_owned()]).filter(|path| path.exists());
     left.extend(paths.map(|path| format!("path {}", path.display())));
     left

@@ -31,7 +31,8 @@ pub(super) fn toml(settings: &Settings<'_>) -> String {
     let systemd = settings.cgroup_driver == CgroupDriver::Systemd;
     let image = image::REFERENCE;
     // 1.4 has no such option; its namespaces are found through the CNI results.
-    let netns = if settings.generation == Generation::V1_4 { "" } else { "  netns_mounts_under_state_dir = true\n" };
+    let netns =
+        if settings.generation == Generation::V1_4 { "" } else { "  netns_mounts_under_state_dir = true\n" };
     let mut text = format!(
         r#"version = 2
 root = "{dir}/root"
@@ -82,7 +83,8 @@ pub(super) fn conflist(dir: &Path, network: &str, bridge: &str) -> String {
         "ranges": [[{ "subnet": "10.219.0.0/24" }]],
         "dataDir": dir.join("ipam"),
     });
-    let plugin = json!({ "type": "bridge", "bridge": bridge, "isGateway": false, "ipMasq": false, "ipam": ipam });
+    let plugin =
+        json!({ "type": "bridge", "bridge": bridge, "isGateway": false, "ipMasq": false, "ipam": ipam });
     json!({ "cniVersion": "0.4.0", "name": network, "plugins": [plugin] }).to_string()
 }
 

@@ -179,7 +179,9 @@ impl Containerd {
             // Errors are the state before readiness: no socket yet, or the CRI plugin is still starting.
             Ok(client.version(Duration::from_secs(2)).ok())
         });
-        asked.map(drop).with_context(|| format!("containerd is not ready; end of its log:\n{}", log_tail(&log)))
+        asked
+            .map(drop)
+            .with_context(|| format!("containerd is not ready; end of its log:\n{}", log_tail(&log)))
     }
 
     fn import(&self, archive: &Path) -> Result<()> {
@@ -189,7 +191,10 @@ impl Containerd {
         host::run(&mut ctr).context("cannot import the image")?;
         process::wait_for("the image in the CRI's list", CALL_LIMIT, || {
             let images = self.client.list_images(CALL_LIMIT)?;
-            Ok(images.iter().any(|found| found.repo_tags.iter().any(|tag| tag == image::REFERENCE)).then_some(()))
+            Ok(images
+                .iter()
+                .any(|found| found.repo_tags.iter().any(|tag| tag == image::REFERENCE))
+                .then_some(()))
         })
     }
 }

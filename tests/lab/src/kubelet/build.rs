@@ -67,7 +67,9 @@ fn compile(source: &Path, goroot: &Path, into: &Path) -> Result<()> {
     host::ensure(&["dpkg-dev", "xz-utils"])?;
     let work = tempfile::tempdir_in(into).context("cannot make a build directory")?;
     let tree = work.path().join("kubernetes");
-    host::run(Command::new("dpkg-source").args(["--no-check", "-q", "-x"]).arg(description(source)?).arg(&tree))?;
+    host::run(
+        Command::new("dpkg-source").args(["--no-check", "-q", "-x"]).arg(description(source)?).arg(&tree),
+    )?;
     // GOPATH mode: go.mod of 1.20 is older than what Go 1.19 accepts, and the vendored tree is complete.
     let gopath = work.path().join("go");
     fs::create_dir_all(gopath.join("src/k8s.io")).context("cannot make a GOPATH")?;
@@ -76,7 +78,11 @@ fn compile(source: &Path, goroot: &Path, into: &Path) -> Result<()> {
     go.args(["build", "-ldflags", "-s -w", "-o"]).arg(into.join("kubelet"));
     go.arg("k8s.io/kubernetes/cmd/kubelet").current_dir(gopath.join("src/k8s.io/kubernetes"));
     go.env("GOROOT", goroot).env("GOPATH", &gopath).env("GOCACHE", work.path().join("cache"));
-    go.env("GOTMPDIR", work.path()).env("GOENV", "off").env("GOFLAGS", "").env("GO111MODULE", "off").env("CGO_ENABLED", "0");
+    go.env("GOTMPDIR", work.path())
+        .env("GOENV", "off")
+        .env("GOFLAGS", "")
+        .env("GO111MODULE", "off")
+        .env("CGO_ENABLED", "0");
     host::run(&mut go).map(drop)
 }
 

@@ -20,9 +20,11 @@ pub struct Churn {
 impl Churn {
     pub(super) fn start(manifests: PathBuf, knobs: Knobs, period: Duration) -> Churn {
         let (stop, stopped) = mpsc::channel();
-        let thread = std::thread::spawn(move || churn(&manifests, &knobs, || {
-            matches!(stopped.recv_timeout(period), Err(RecvTimeoutError::Timeout))
-        }));
+        let thread = std::thread::spawn(move || {
+            churn(&manifests, &knobs, || {
+                matches!(stopped.recv_timeout(period), Err(RecvTimeoutError::Timeout))
+            })
+        });
         Churn { stop: Some(stop), thread: Some(thread) }
     }
 

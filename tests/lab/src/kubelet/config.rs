@@ -90,7 +90,12 @@ mod tests {
 
     fn settings() -> Settings<'static> {
         let ports = Ports { api: 20_001, read_only: 20_002, healthz: 20_003 };
-        Settings { dir: Path::new("/tmp/lab"), cgroup_driver: CgroupDriver::Systemd, cgroup: "/x.slice", ports }
+        Settings {
+            dir: Path::new("/tmp/lab"),
+            cgroup_driver: CgroupDriver::Systemd,
+            cgroup: "/x.slice",
+            ports,
+        }
     }
 
     #[test]

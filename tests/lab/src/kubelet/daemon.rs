@@ -12,7 +12,7 @@ use super::churn::Churn;
 use super::config::{Ports, Settings, arguments, file, manifests};
 use super::{build, manifest, sysctls};
 use crate::containerd::{Containerd, log_tail};
-use crate::cri::{Client, ContainerState, Pod};
+use crate::cri::{Client, ContainerState, Pod, PodSandbox};
 use crate::knobs::Knobs;
 use crate::promtext::Page;
 use crate::{http, process};
@@ -48,22 +48,28 @@ impl Kubelet {
         );
         let program = build::program(knobs.kubelet)?;
         let dir = containerd.scratch().path().to_owned();
-        let ports = Ports { api: http::free_port()?, read_only: http::free_port()?, healthz: http::free_port()? };
+        let ports =
+            Ports { api: http::free_port()?, read_only: http::free_port()?, healthz: http::free_port()? };
         let cgroup = containerd.scratch().cgroup(knobs.cgroup_driver);
         let settings = Settings { dir: &dir, cgroup_driver: knobs.cgroup_driver, cgroup: &cgroup, ports };
         fs::create_dir_all(manifests(&dir)).context("cannot make the manifest directory")?;
-        fs::write(dir.join("kubelet.json"), file(&settings).to_string()).context("cannot write kubelet.json")?;
+        fs::write(dir.join("kubelet.json"), file(&settings).to_string())
+            .context("cannot write kubelet.json")?;
         for number in 1..=knobs.pods {
             manifest::publish(&manifests(&dir), &format!("p{number}"), knobs)?;
         }
         sysctls::save(&dir)?;
         let mut command = Command::new(&program);
-        command.args(arguments(&settings, containerd.socket(), &containerd.scratch().network())).current_dir("/");
+        command
+            .args(arguments(&settings, containerd.socket(), &containerd.scratch().network()))
+            .current_dir("/");
         let child = containerd.scratch().spawn(&mut command, &dir.join("kubelet.log"))?;
         let client = containerd.client().clone();
         let mut kubelet = Kubelet { child, program, dir, ports, knobs: knobs.clone(), client };
         let ready = kubelet.wait_until_pods_run();
-        ready.with_context(|| format!("the kubelet is not ready; end of its log:\n{}", log_tail(&kubelet.log_path())))?;
+        ready.with_context(|| {
+            format!("the kubelet is not ready; end of its log:\n{}", log_tail(&kubelet.log_path()))
+        })?;
         Ok(kubelet)
     }
 
@@ -118,7 +124,7 @@ impl Kubelet {
     pub fn running_pods(&self) -> Result<Vec<Pod>> {
         let containers = self.client.list_containers(CALL_LIMIT)?;
         let mut pods = Vec::new();
-        for sandbox in self.client.list_pod_sandbox(CALL_LIMIT)?.into_iter().filter(|sandbox| sandbox.is_ready()) {
+        for sandbox in self.client.list_pod_sandbox(CALL_LIMIT)?.into_iter().filter(PodSandbox::is_ready) {
             let is_running = |state: i32| state == i32::from(ContainerState::Running);
             let mut own = containers.iter().filter(|c| c.pod_sandbox_id == sandbox.id && is_running(c.state));
             if let Some(container) = own.next() {
@@ -163,7 +169,9 @@ impl Kubelet {
                 bail!("the kubelet ended at start ({status})");
             }
             let is_healthy = self.healthz(Duration::from_secs(2)).is_ok();
-            Ok((is_healthy && self.running_pods()?.len() >= wanted).then_some(()))
+            // A busy start may let a list time out; the limit decides.
+            let is_complete = self.running_pods().is_ok_and(|pods| pods.len() >= wanted);
+            Ok((is_healthy && is_complete).then_some(()))
         })
     }
 }

@@ -45,7 +45,8 @@ pub(super) fn pod(name: &str, knobs: &Knobs) -> Value {
 pub(super) fn publish(dir: &Path, name: &str, knobs: &Knobs) -> Result<()> {
     // Names that begin with a dot are not read.
     let hidden = dir.join(format!(".{name}"));
-    fs::write(&hidden, pod(name, knobs).to_string()).with_context(|| format!("cannot write the manifest of {name}"))?;
+    fs::write(&hidden, pod(name, knobs).to_string())
+        .with_context(|| format!("cannot write the manifest of {name}"))?;
     fs::rename(&hidden, path(dir, name)).with_context(|| format!("cannot publish the manifest of {name}"))
 }
 
@@ -77,7 +78,8 @@ mod tests {
     fn a_manifest_appears_whole_and_can_be_removed() {
         let dir = tempfile::tempdir().unwrap();
         publish(dir.path(), "p1", &Knobs::default()).unwrap();
-        let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let names: Vec<_> =
+            fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names, ["p1.json"]);
         remove(dir.path(), "p1").unwrap();
         assert!(remove(dir.path(), "p1").is_err());

@@ -30,7 +30,8 @@ fn other_record(dir: &Path) -> Option<String> {
     let base = dir.parent()?;
     let siblings = fs::read_dir(base).ok()?.flatten().map(|entry| entry.path());
     let is_lab = |path: &PathBuf| {
-        path != dir && path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("plegtrace-lab-"))
+        path != dir
+            && path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("plegtrace-lab-"))
     };
     siblings.filter(is_lab).find_map(|path| fs::read_to_string(path.join("sysctls")).ok())
 }

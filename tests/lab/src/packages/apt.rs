@@ -20,7 +20,9 @@ const LISTS_FRESH: Duration = Duration::from_secs(12 * 3600);
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The mirror no longer has that suite or package: a declared skip, not a failure of ours.
-    #[error("{what} is gone from the mirror; skip it, or set PLEGTRACE_DEBIAN_MIRROR to an archive that has it")]
+    #[error(
+        "{what} is gone from the mirror; skip it, or set PLEGTRACE_DEBIAN_MIRROR to an archive that has it"
+    )]
     Gone {
         /// The suite, or package and suite.
         what: String,
@@ -31,7 +33,7 @@ impl Error {
     /// Whether `error` says, anywhere in its chain, that something has left the archive.
     #[must_use]
     pub fn is_gone(error: &anyhow::Error) -> bool {
-        error.chain().any(|cause| cause.is::<Error>())
+        error.chain().any(<dyn std::error::Error>::is::<Error>)
     }
 }
 
@@ -96,7 +98,8 @@ impl PrivateApt {
     /// Reads the package lists unless they are fresh; true when they were.
     fn update(&self, always: bool) -> Result<bool> {
         let stamp = self.dir.join("updated");
-        let age = fs::metadata(&stamp).and_then(|meta| meta.modified()).ok().and_then(|time| time.elapsed().ok());
+        let age =
+            fs::metadata(&stamp).and_then(|meta| meta.modified()).ok().and_then(|time| time.elapsed().ok());
         if !always && age.is_some_and(|age| age < LISTS_FRESH) {
             return Ok(true);
         }
@@ -128,7 +131,8 @@ impl PrivateApt {
         for option in &options {
             command.args(["-o", option]);
         }
-        let output = command.args(args).output().context("cannot run apt-get: the lab needs a machine with apt")?;
+        let output =
+            command.args(args).output().context("cannot run apt-get: the lab needs a machine with apt")?;
         if output.status.success() {
             return Ok(());
         }
@@ -140,7 +144,8 @@ impl PrivateApt {
 /// Tells a thing that left the archive from everything else that can go wrong.
 fn failure(suite: Suite, args: &[&str], text: &str) -> anyhow::Error {
     let suite_gone = ["does not have a Release file", "no longer has a Release file"];
-    let package_gone = ["Unable to locate package", "Can't find a source to download", "Unable to find a source package"];
+    let package_gone =
+        ["Unable to locate package", "Can't find a source to download", "Unable to find a source package"];
     if suite_gone.iter().any(|phrase| text.contains(phrase)) {
         // apt says the same of an unreachable mirror, but then without the 404.
         if text.contains("404") {
@@ -172,7 +177,11 @@ mod tests {
     fn a_missing_package_is_named() {
         let error = failure(Suite::Sid, &["download", "nope"], "E: Unable to locate package nope");
         assert!(Error::is_gone(&error.context("while unpacking")));
-        let error = failure(Suite::Sid, &["source", "--download-only", "nope"], "Unable to find a source package for nope");
+        let error = failure(
+            Suite::Sid,
+            &["source", "--download-only", "nope"],
+            "Unable to find a source package for nope",
+        );
         assert!(error.to_string().starts_with("nope of sid is gone"), "{error}");
     }
 }

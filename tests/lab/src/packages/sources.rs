@@ -55,7 +55,8 @@ fn choose(entries: &[Entry]) -> Option<String> {
     let is_debian =
         |entry: &&Entry| entry.suites.iter().any(known) && entry.components.iter().any(|c| c == "main");
     // `mirror+file:` and `cdrom:` sources cannot be expected to hold other suites.
-    let usable = |uri: &&String| ["http://", "https://", "file:/"].iter().any(|scheme| uri.starts_with(scheme));
+    let usable =
+        |uri: &&String| ["http://", "https://", "file:/"].iter().any(|scheme| uri.starts_with(scheme));
     entries.iter().filter(is_debian).flat_map(|entry| &entry.uris).find(usable).cloned()
 }
 

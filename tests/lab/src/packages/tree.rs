@@ -29,7 +29,11 @@ impl Tree {
     /// When the packages do not contain it.
     pub fn path(&self, relative: &str) -> Result<PathBuf> {
         let path = self.root.join(relative);
-        ensure!(path.exists(), "the unpacked packages have no {relative}; remove {} and try again", self.root.display());
+        ensure!(
+            path.exists(),
+            "the unpacked packages have no {relative}; remove {} and try again",
+            self.root.display()
+        );
         Ok(path)
     }
 
