@@ -5,3 +5,4 @@ pub mod exit;
 pub mod input;
 pub mod kernel;
 pub mod plan;
+pub mod target;
