@@ -1,3 +1,6 @@
 //! plegtrace as a library: the stages of the pipeline, in the order in which data flows.
 
 pub mod input;
+// What follows is pure: no clock, no file, no process.
+pub mod decode;
+pub mod span;
