@@ -4,3 +4,5 @@ pub mod input;
 // What follows is pure: no clock, no file, no process.
 pub mod decode;
 pub mod span;
+// After `span`, because its snapshots are made of spans.
+pub mod correlate;

@@ -38,14 +38,7 @@ mod tests {
     fn rec(start_ns: u64, ts_ns: u64) -> CallRec {
         let len = u32::try_from(size_of::<CallRec>()).unwrap();
         CallRec {
-            header: RecHeader {
-                ts_ns,
-                len,
-                kind: RecKind::Call as u16,
-                abi: ABI_VERSION,
-                tgid: 10,
-                tid: 11,
-            },
+            header: RecHeader { ts_ns, len, kind: RecKind::Call as u16, abi: ABI_VERSION, tgid: 10, tid: 11 },
             start_ns,
             mark_ns: 0,
             goid: 12,

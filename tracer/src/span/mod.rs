@@ -8,7 +8,7 @@
 mod critical_path;
 mod node;
 #[cfg(test)]
-mod sample;
+pub(crate) mod sample;
 mod self_time;
 mod tree;
 

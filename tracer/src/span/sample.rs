@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// A span of goroutine 1 in process 1.
-pub(super) fn span(start: u64, end: Option<u64>, depth: u32) -> Span {
+pub(crate) fn span(start: u64, end: Option<u64>, depth: u32) -> Span {
     let hook = HookFact {
         index: 0,
         layer: Layer::KubeletCall,

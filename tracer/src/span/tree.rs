@@ -21,7 +21,9 @@ impl Tree {
     /// Hangs `parts`, calls of the root's goroutine in any order, below `root`.
     #[must_use]
     pub fn build(root: Span, mut parts: Vec<Span>) -> Self {
-        parts.sort_by_key(|part| (part.id.start, part.depth, Reverse(part.end.unwrap_or(MonoNs(u64::MAX))), part.id));
+        parts.sort_by_key(|part| {
+            (part.id.start, part.depth, Reverse(part.end.unwrap_or(MonoNs(u64::MAX))), part.id)
+        });
         parts.dedup_by_key(|part| part.id);
         let mut misfits = 0;
         let mut above: Vec<Span> = Vec::new();
@@ -86,7 +88,8 @@ pub fn violation(root: &Span) -> Option<String> {
         if let Some(child) = span.children.iter().find(|child| !span.covers(child)) {
             return Some(format!("{} is not inside {}", child.operation(), span.operation()));
         }
-        let overlap = span.children.windows(2).find(|pair| pair[0].end.is_none_or(|end| end > pair[1].id.start));
+        let overlap =
+            span.children.windows(2).find(|pair| pair[0].end.is_none_or(|end| end > pair[1].id.start));
         if let Some(pair) = overlap {
             return Some(format!("{} overlaps {}", pair[0].operation(), pair[1].operation()));
         }
@@ -102,7 +105,12 @@ mod tests {
     /// Calls nest by containment, whatever their order of arrival.
     #[test]
     fn nests_by_containment() {
-        let parts = vec![span(40, Some(50), 30), span(10, Some(60), 20), span(70, Some(80), 20), span(20, Some(30), 30)];
+        let parts = vec![
+            span(40, Some(50), 30),
+            span(10, Some(60), 20),
+            span(70, Some(80), 20),
+            span(20, Some(30), 30),
+        ];
         let tree = Tree::build(span(0, Some(100), 10), parts);
         assert_eq!((tree.root.children.len(), tree.misfits), (2, 0));
         assert_eq!(tree.root.children[0].children.len(), 2);
