@@ -19,7 +19,7 @@ use super::moduledata::{self, Moduledata};
 use super::pattern::{Pattern, PatternSet};
 use super::pclntab::{Function, Pclntab};
 use super::pclntab_header::{self, Header, Layout};
-use super::site::{GSource, Site};
+use super::site::{GSource, Site, SiteCheck};
 use super::source::ByteSource;
 use super::symtab::{self, Witness};
 use super::version::GoVersion;
@@ -269,7 +269,15 @@ impl GoBinary {
     /// # Errors
     /// [`SiteRefusal::Changed`].
     pub fn verify(&self, site: &Site) -> Result<(), SiteRefusal> {
-        site.check().verify(&self.elf.source)
+        self.verify_check(&site.check())
+    }
+
+    /// The same for a site that was found earlier.
+    ///
+    /// # Errors
+    /// [`SiteRefusal::Changed`].
+    pub fn verify_check(&self, check: &SiteCheck) -> Result<(), SiteRefusal> {
+        check.verify(&self.elf.source)
     }
 
     /// Symbols of a doubled name may name the smaller twin; that is no contradiction.
