@@ -216,9 +216,19 @@ impl GoBinary {
     #[must_use]
     pub fn resolve(&self, patterns: &[Pattern]) -> Vec<Match> {
         let set = PatternSet::new(patterns);
+        self.collect(|name| set.matching(name).collect())
+    }
+
+    /// Finds the functions whose full name `wanted` accepts, as [`resolve`](Self::resolve) does; `pattern` is 0.
+    pub fn select(&self, mut wanted: impl FnMut(&str) -> bool) -> Vec<Match> {
+        self.collect(|name| if wanted(name) { vec![0] } else { Vec::new() })
+    }
+
+    /// One pass over the table; `wants` names the patterns that a function matches.
+    fn collect(&self, mut wants: impl FnMut(&str) -> Vec<usize>) -> Vec<Match> {
         let mut best: HashMap<(usize, &str), Function<'_>> = HashMap::new();
         for function in self.table.functions() {
-            for pattern in set.matching(function.name) {
+            for pattern in wants(function.name) {
                 let kept = best.entry((pattern, function.name)).or_insert(function);
                 if function.size > kept.size {
                     *kept = function;
