@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use plegtrace_common::site::{
-    ARG_REGS, MAX_HOOKS, MAX_SITES, SiteConf, action, err_source, pairing,
-};
+use plegtrace_common::site::{ARG_REGS, MAX_HOOKS, MAX_SITES, SiteConf, action, err_source, pairing};
 
 use super::{
     catalogue::CATALOGUE,
@@ -296,7 +294,13 @@ mod tests {
     use crate::plan::wanted;
 
     fn site(file_offset: u64, g: u8) -> FoundSite {
-        FoundSite { file_offset, code_offset: file_offset, bytes: vec![0x76, 0x10], g_source: g, tls_offset: -8 }
+        FoundSite {
+            file_offset,
+            code_offset: file_offset,
+            bytes: vec![0x76, 0x10],
+            g_source: g,
+            tls_offset: -8,
+        }
     }
 
     fn function(

@@ -54,11 +54,6 @@ impl Probes {
         self.inspected.values().find(|i| i.facts.component == component && i.facts.pid == pid)
     }
 
-    /// Notes something that is not seen.
-    pub(crate) fn refuse(&mut self, component: Component, what: &str, why: &str) {
-        self.planner.refuse(component, what, why, true);
-    }
-
     /// Analyses the programs of `wanted` that are not known yet, in parallel, and plans their sites.
     pub(crate) fn inspect(&mut self, wanted: &[Wanted]) {
         let fresh: Vec<&Wanted> = wanted.iter().filter(|w| self.is_fresh(w)).collect();

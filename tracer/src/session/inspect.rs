@@ -4,7 +4,9 @@ use std::{path::PathBuf, time::Duration};
 
 use crate::{
     input::Component,
-    plan::{self, BinaryFacts, CATALOGUE, End, FoundFunction, FoundSite, PlannedBinary, PlannedSite, Select, What},
+    plan::{
+        self, BinaryFacts, CATALOGUE, End, FoundFunction, FoundSite, PlannedBinary, PlannedSite, Select, What,
+    },
     target::{Convention, FileId, GoBinary, Match, Pattern, RefuseReason, Site, SiteCheck, SiteRefusal},
 };
 
@@ -61,7 +63,12 @@ impl Inspected {
         if !self.binary.still_same(&planned.path) {
             return Err("the file changed since it was analysed".to_owned());
         }
-        planned.starts.iter().chain(&planned.ends).try_for_each(|site| self.verify_site(site)).map_err(|e| e.to_string())
+        planned
+            .starts
+            .iter()
+            .chain(&planned.ends)
+            .try_for_each(|site| self.verify_site(site))
+            .map_err(|e| e.to_string())
     }
 
     fn verify_site(&self, site: &PlannedSite) -> Result<(), SiteRefusal> {

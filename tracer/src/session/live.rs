@@ -8,7 +8,9 @@ use plegtrace_common::key::{CallKey, OpenCall, Watched};
 use super::clock;
 use crate::{
     census,
-    input::{Component, Cost, Fact, Frame, InFlight, Liveness, LossCount, OpenCallFact, frame_fact, next_frame},
+    input::{
+        Component, Cost, Fact, Frame, InFlight, Liveness, LossCount, OpenCallFact, frame_fact, next_frame,
+    },
     kernel::{Kernel, KernelError},
     plan::{Plan, PlannedBinary},
 };
@@ -109,8 +111,10 @@ impl Live {
             .calls
             .iter()
             .map(|(key, call)| {
-                let liveness =
-                    self.question(key, call).and_then(|q| answers.get(&q).copied()).unwrap_or(Liveness::Unknown);
+                let liveness = self
+                    .question(key, call)
+                    .and_then(|q| answers.get(&q).copied())
+                    .unwrap_or(Liveness::Unknown);
                 open_call(key, call, liveness)
             })
             .collect::<Vec<_>>();
