@@ -6,3 +6,4 @@ pub mod decode;
 pub mod span;
 // After `span`, because its snapshots are made of spans.
 pub mod correlate;
+pub mod render;
