@@ -15,6 +15,7 @@ pub mod decode;
 pub mod span;
 // After `span`, because its snapshots are made of spans.
 pub mod correlate;
+pub mod render;
 
 // What knows all of them.
 pub mod session;

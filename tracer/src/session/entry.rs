@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use super::{arm::chain, error::SessionError, oneshot};
+use super::{arm::chain, error::SessionError, oneshot, report};
 use crate::{
     cli::{Args, Settings},
     correlate::Outcome,
@@ -35,7 +35,7 @@ fn run(args: &Args) -> Result<Exit, SessionError> {
         .build()
         .map_err(SessionError::EventLoop)?;
     let snapshot = runtime.block_on(oneshot::observe(&settings, AttachMode::Multi))?;
-    println!("{snapshot:#?}");
+    report::write(&snapshot, &settings).map_err(SessionError::Write)?;
     Ok(match snapshot.outcome {
         Outcome::Healthy { .. } => Exit::Healthy,
         Outcome::Stalled { .. } => Exit::Stall,

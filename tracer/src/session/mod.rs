@@ -9,6 +9,7 @@ mod live;
 mod oneshot;
 mod pipeline;
 mod progress;
+mod report;
 mod stop;
 mod survey;
 
