@@ -1,0 +1,59 @@
+//! [`RecKind`]: what a record is. Numbers are for ever; gaps are left per family.
+
+/// What follows a [`RecHeader`](crate::header::RecHeader).
+#[repr(u16)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RecKind {
+    /// A Go call that ended: [`CallRec`](crate::rec::CallRec).
+    Call = 0x0100,
+    /// A watched process was born: [`ProcessRec`](crate::rec::ProcessRec).
+    Fork = 0x0200,
+    /// A process became another program: [`ProcessRec`](crate::rec::ProcessRec).
+    Exec = 0x0201,
+    /// A watched process ended: [`ProcessRec`](crate::rec::ProcessRec).
+    Exit = 0x0202,
+    /// A fact of user space, as JSON: targets, hooks, in-flight snapshots, loss, clock offsets.
+    Fact = 0x1000,
+}
+
+impl RecKind {
+    /// Every kind there is.
+    pub const ALL: [Self; 5] = [Self::Call, Self::Fork, Self::Exec, Self::Exit, Self::Fact];
+
+    /// The kind with this number.
+    #[must_use]
+    pub const fn from_u16(n: u16) -> Option<Self> {
+        match n {
+            0x0100 => Some(Self::Call),
+            0x0200 => Some(Self::Fork),
+            0x0201 => Some(Self::Exec),
+            0x0202 => Some(Self::Exit),
+            0x1000 => Some(Self::Fact),
+            _ => None,
+        }
+    }
+
+    /// Size in bytes of a whole record of this kind, header included; `None` where it varies.
+    #[must_use]
+    pub const fn size(self) -> Option<usize> {
+        match self {
+            Self::Call => Some(size_of::<crate::rec::CallRec>()),
+            Self::Fork | Self::Exec | Self::Exit => Some(size_of::<crate::rec::ProcessRec>()),
+            Self::Fact => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each number leads back to its kind.
+    #[test]
+    fn numbers_round_trip() {
+        for kind in RecKind::ALL {
+            assert_eq!(RecKind::from_u16(kind as u16), Some(kind));
+        }
+        assert_eq!(RecKind::from_u16(0), None);
+    }
+}

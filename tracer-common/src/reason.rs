@@ -1,0 +1,127 @@
+//! [`Reason`]: why the kernel side gave up on a hit. Each early return is counted under one of these, per CPU, and
+//! each has a sentence for the report.
+
+/// Why a hit led to nothing.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// The ring buffer was full; the record is lost.
+    RingFull = 0,
+    /// The map of open calls was full; the start is lost.
+    OpenCallsFull = 1,
+    /// The map of watched processes was full; the process is not seen.
+    WatchedFull = 2,
+    /// The site is not in the table.
+    UnknownSite = 3,
+    /// The process is not watched.
+    NotWatched = 4,
+    /// `runtime.g` could not be read.
+    GoroutineUnreadable = 5,
+    /// The code ran on the scheduler's own stack (goroutine id 0).
+    SystemGoroutine = 6,
+    /// An end came without a start.
+    EndWithoutStart = 7,
+    /// The stack grew in the prologue and the start fired again.
+    StartRepeated = 8,
+    /// A start found the entry of a call whose end was never seen.
+    EndNeverSeen = 9,
+    /// A field of a kernel structure could not be read.
+    KernelUnreadable = 10,
+}
+
+/// Is it a loss of something the report needs, or a normal thing?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    /// Something is missing from the report.
+    Loss,
+    /// Normal; shown with `-v`.
+    Normal,
+}
+
+impl Reason {
+    /// Every reason there is, in the order of their numbers.
+    pub const ALL: [Self; 11] = [
+        Self::RingFull,
+        Self::OpenCallsFull,
+        Self::WatchedFull,
+        Self::UnknownSite,
+        Self::NotWatched,
+        Self::GoroutineUnreadable,
+        Self::SystemGoroutine,
+        Self::EndWithoutStart,
+        Self::StartRepeated,
+        Self::EndNeverSeen,
+        Self::KernelUnreadable,
+    ];
+    /// Number of reasons: entries of the map `REASONS`.
+    pub const COUNT: u32 = Self::ALL.len() as u32;
+
+    /// Stable name for JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RingFull => "ring_full",
+            Self::OpenCallsFull => "open_calls_full",
+            Self::WatchedFull => "watched_full",
+            Self::UnknownSite => "unknown_site",
+            Self::NotWatched => "not_watched",
+            Self::GoroutineUnreadable => "goroutine_unreadable",
+            Self::SystemGoroutine => "system_goroutine",
+            Self::EndWithoutStart => "end_without_start",
+            Self::StartRepeated => "start_repeated",
+            Self::EndNeverSeen => "end_never_seen",
+            Self::KernelUnreadable => "kernel_unreadable",
+        }
+    }
+
+    /// What it means, for the reader of a report.
+    #[must_use]
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Self::RingFull => "the ring buffer was full: finished calls are missing",
+            Self::OpenCallsFull => "too many calls open at once: some were not followed",
+            Self::WatchedFull => "too many processes: some are not watched",
+            Self::UnknownSite => "a probe fired that is in no table",
+            Self::NotWatched => "a probe fired in a process that is not watched",
+            Self::GoroutineUnreadable => "the goroutine of a hit could not be read",
+            Self::SystemGoroutine => "a probe fired on the scheduler's own stack",
+            Self::EndWithoutStart => {
+                "ends without a start: calls older than the probes, or other gRPC services"
+            }
+            Self::StartRepeated => "the stack grew while a call began: one call, two hits",
+            Self::EndNeverSeen => "calls whose end was never seen: a panic, or a path without a probe",
+            Self::KernelUnreadable => "a kernel structure could not be read",
+        }
+    }
+
+    /// How much it matters.
+    #[must_use]
+    pub const fn weight(self) -> Weight {
+        match self {
+            Self::RingFull
+            | Self::OpenCallsFull
+            | Self::WatchedFull
+            | Self::UnknownSite
+            | Self::GoroutineUnreadable
+            | Self::KernelUnreadable => Weight::Loss,
+            Self::NotWatched
+            | Self::SystemGoroutine
+            | Self::EndWithoutStart
+            | Self::StartRepeated
+            | Self::EndNeverSeen => Weight::Normal,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The number of a reason is its place in `ALL`, which the counter map relies on.
+    #[test]
+    fn numbers_are_places() {
+        for (place, reason) in Reason::ALL.iter().enumerate() {
+            assert_eq!(*reason as usize, place);
+        }
+    }
+}

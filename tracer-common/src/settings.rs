@@ -1,0 +1,40 @@
+//! [`KernelSettings`]: what the programs must know about the running kernel, set once before they are loaded.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Read-only constants of the eBPF object (global `SETTINGS`). Offsets are bytes, resolved from the kernel's BTF.
+///
+/// Rust's eBPF target has no CO-RE, so offsets come as data; the verifier sees them as constants and removes the
+/// branches that do not apply (needed on 5.10, where `bpf_get_attach_cookie` does not exist).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct KernelSettings {
+    /// 1: sites are found by cookie; 0: by executable inode and address.
+    pub use_cookies: u32,
+    /// 1: processes named like a component are watched from their exec on.
+    pub watch_by_name: u32,
+    /// `task_struct.mm`.
+    pub task_mm: u32,
+    /// `mm_struct.exe_file`.
+    pub mm_exe_file: u32,
+    /// `mm_struct.start_code`.
+    pub mm_start_code: u32,
+    /// `file.f_inode`.
+    pub file_inode: u32,
+    /// `inode.i_ino`.
+    pub inode_ino: u32,
+    /// `inode.i_sb`.
+    pub inode_sb: u32,
+    /// `super_block.s_dev`.
+    pub sb_dev: u32,
+    /// Thread pointer in `task_struct`: amd64 `thread.fsbase`, arm64 `thread.uw.tp_value`; 0 when not known.
+    pub task_tp: u32,
+    /// `task_struct.tgid`.
+    pub task_tgid: u32,
+    /// `task_struct.pid`.
+    pub task_pid: u32,
+    /// `task_struct.real_parent`.
+    pub task_real_parent: u32,
+    /// `task_struct.exit_code`.
+    pub task_exit_code: u32,
+}
