@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use super::{arm::chain, error::SessionError, oneshot, report};
+use super::{arm::chain, error::SessionError, oneshot, pipeline::Tap, report};
 use crate::{
-    cli::{Args, Settings},
-    correlate::Outcome,
+    cli::{Args, Attach, Settings},
+    correlate::{Outcome, Snapshot},
     exit::Exit,
     kernel::AttachMode,
 };
@@ -30,15 +30,29 @@ pub fn main() -> ExitCode {
 
 fn run(args: &Args) -> Result<Exit, SessionError> {
     let settings = Settings::try_from(&args.common)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(SessionError::EventLoop)?;
-    let snapshot = runtime.block_on(oneshot::observe(&settings, AttachMode::Multi))?;
+    let snapshot = observe(&settings, None)?;
     report::write(&snapshot, &settings).map_err(SessionError::Write)?;
     Ok(match snapshot.outcome {
         Outcome::Healthy { .. } => Exit::Healthy,
         Outcome::Stalled { .. } => Exit::Stall,
         Outcome::CannotTell { .. } => Exit::CannotTell,
     })
+}
+
+/// Observes this machine as the one-shot does; `tap` sees every record of the input stream.
+///
+/// # Errors
+///
+/// plegtrace cannot run here, or there is nothing to trace.
+pub fn observe(settings: &Settings, tap: Option<Tap>) -> Result<Snapshot, SessionError> {
+    let mode = match settings.attach {
+        Attach::Auto | Attach::Multi => AttachMode::Multi,
+        Attach::Cookie => AttachMode::PerfCookie,
+        Attach::Address => AttachMode::PerfAddress,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(SessionError::EventLoop)?;
+    runtime.block_on(oneshot::observe(settings, mode, tap))
 }

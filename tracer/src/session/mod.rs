@@ -13,6 +13,6 @@ mod report;
 mod stop;
 mod survey;
 
-pub use entry::main;
+pub use entry::{main, observe};
 pub use error::SessionError;
-pub use live::Live;
+pub use pipeline::Tap;

@@ -14,7 +14,7 @@ use super::{
     clock,
     error::SessionError,
     live::Live,
-    pipeline::Pipeline,
+    pipeline::{Pipeline, Tap},
     progress::Progress,
     stop::Interrupts,
     survey::Survey,
@@ -41,9 +41,13 @@ const ENOUGH: Duration = Duration::from_secs(4);
 /// # Errors
 ///
 /// plegtrace cannot run here, or there is nothing to trace.
-pub(crate) async fn observe(settings: &Settings, mode: AttachMode) -> Result<Snapshot, SessionError> {
+pub(crate) async fn observe(
+    settings: &Settings,
+    mode: AttachMode,
+    tap: Option<Tap>,
+) -> Result<Snapshot, SessionError> {
     let mut progress = Progress::new(settings.quiet);
-    let mut session = Session::begin(settings, &mut progress)?;
+    let mut session = Session::begin(settings, tap, &mut progress)?;
     if settings.uprobes || settings.processes {
         session.arm(settings, mode, &mut progress)?;
     }
@@ -63,7 +67,7 @@ struct Session {
 }
 
 impl Session {
-    fn begin(settings: &Settings, progress: &mut Progress) -> Result<Self, SessionError> {
+    fn begin(settings: &Settings, tap: Option<Tap>, progress: &mut Progress) -> Result<Self, SessionError> {
         progress.step("looking for kubelet and container runtime");
         let survey = Survey::take(settings)?;
         if survey.node.is_empty() {
@@ -73,7 +77,7 @@ impl Session {
             return Err(SessionError::Ambiguous(question));
         }
         let mut session = Self {
-            pipeline: Pipeline::new(),
+            pipeline: Pipeline::new(tap),
             probes: Probes::default(),
             survey,
             live: None,
