@@ -8,7 +8,8 @@ use std::{
 use super::{clock, inspect::Inspected, live::Live, pipeline::Pipeline};
 use crate::{
     input::{Armed, Component, Fact, RefusedFact},
-    plan::{Plan, Planner},
+    kernel::AttachMode,
+    plan::{Budget, Plan, Planner},
     target::RefuseReason,
 };
 
@@ -24,7 +25,6 @@ pub(crate) struct Wanted {
 type FileKey = (u64, u64, Component);
 
 /// Everything about probes that changes while we observe.
-#[derive(Default)]
 pub(crate) struct Probes {
     planner: Planner,
     /// Place in the plan's `binaries` of each analysed file that has sites.
@@ -39,6 +39,21 @@ pub(crate) struct Probes {
 }
 
 impl Probes {
+    /// Nothing yet; `mode` decides how many sites are worth their price.
+    pub(crate) fn new(mode: AttachMode) -> Self {
+        let budget = if mode == AttachMode::Multi { Budget::All } else { Budget::Few };
+        Self {
+            planner: Planner::new(budget),
+            inspected: HashMap::new(),
+            unreadable: HashSet::new(),
+            attached: 0,
+            told_hooks: 0,
+            told_refused: 0,
+            sites: 0,
+            took: Duration::ZERO,
+        }
+    }
+
     /// The plan so far.
     pub(crate) fn plan(&self) -> &Plan {
         self.planner.plan()

@@ -47,7 +47,7 @@ pub(crate) async fn observe(
     tap: Option<Tap>,
 ) -> Result<Snapshot, SessionError> {
     let mut progress = Progress::new(settings.quiet);
-    let mut session = Session::begin(settings, tap, &mut progress)?;
+    let mut session = Session::begin(settings, mode, tap, &mut progress)?;
     if settings.uprobes || settings.processes {
         session.arm(settings, mode, &mut progress)?;
     }
@@ -78,7 +78,7 @@ impl Session {
         }
         let mut session = Self {
             pipeline: Pipeline::new(tap),
-            probes: Probes::default(),
+            probes: Probes::new(mode),
             survey,
             live: None,
             alive: HashMap::new(),
@@ -119,7 +119,7 @@ impl Session {
             live.watch(pid, component)?;
         }
         self.probes.attach(&mut live);
-        self.probes.tell(&mut self.pipeline, live.mode_name());
+        self.probes.tell(&mut self.pipeline, live.mode().name());
         self.live = Some(live);
         Ok(())
     }
@@ -217,7 +217,7 @@ impl Session {
                 live.watch(pid, component)?;
             }
             self.probes.attach(live);
-            self.probes.tell(&mut self.pipeline, live.mode_name());
+            self.probes.tell(&mut self.pipeline, live.mode().name());
         }
         let fresh = self.survey.targets(&self.probes, clock::boottime_offset_ns());
         if fresh.iter().any(|t| !self.alive.contains_key(&t.pid) && t.component != Component::Shim) {
@@ -228,6 +228,8 @@ impl Session {
 
     /// Takes a last look, takes the probes off, and draws the picture.
     fn end(mut self, why: StopWhy, progress: &mut Progress) -> Snapshot {
+        // What is seen ends here: taking perf events off can take longer than the observation.
+        let mut now = clock::monotonic_ns();
         if let Some(mut live) = self.live.take() {
             let pipeline = &mut self.pipeline;
             let last = live
@@ -236,13 +238,22 @@ impl Session {
             if let Err(error) = last {
                 tracing::warn!("{}", chain(&error));
             }
-            progress.step(&format!("taking {} probes off", self.probes.sites()));
+            now = clock::monotonic_ns();
+            progress.step(&taking_off(self.probes.sites(), live.mode()));
             drop(live);
         }
-        let now = clock::monotonic_ns();
         self.pipeline.fact(now, &Fact::Stop(Stop { why }));
         progress.clear();
         self.pipeline.snapshot(now)
+    }
+}
+
+fn taking_off(sites: usize, mode: AttachMode) -> String {
+    match mode {
+        AttachMode::Multi => format!("taking {sites} probes off"),
+        AttachMode::PerfCookie | AttachMode::PerfAddress => {
+            format!("taking {sites} probes off, about {} s on this kernel", sites.div_ceil(9))
+        }
     }
 }
 
