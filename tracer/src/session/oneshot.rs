@@ -67,7 +67,12 @@ struct Session {
 }
 
 impl Session {
-    fn begin(settings: &Settings, tap: Option<Tap>, progress: &mut Progress) -> Result<Self, SessionError> {
+    fn begin(
+        settings: &Settings,
+        mode: AttachMode,
+        tap: Option<Tap>,
+        progress: &mut Progress,
+    ) -> Result<Self, SessionError> {
         progress.step("looking for kubelet and container runtime");
         let survey = Survey::take(settings)?;
         if survey.node.is_empty() {
