@@ -94,8 +94,12 @@ fn apt_get() -> Result<Command> {
     Ok(command)
 }
 
-/// Where this machine gets Debian from, so that other suites come from the same place; `None` on other distributions.
+/// Where to get Debian's suites from: `$PLEGTRACE_DEBIAN_MIRROR`, else where this machine gets its own packages;
+/// `None` on other distributions.
 pub(crate) fn debian_mirror() -> Option<String> {
+    if let Some(own) = std::env::var("PLEGTRACE_DEBIAN_MIRROR").ok().filter(|value| !value.is_empty()) {
+        return Some(own);
+    }
     let format = "$(ORIGIN)|$(RELEASE)|$(REPO_URI)";
     let text = cmd::output(Command::new("apt-get").args(["indextargets", "--format", format])).ok()?;
     parse_mirror(&text)

@@ -45,11 +45,14 @@ pub(crate) struct Selection {
     budget: Duration,
 }
 
+/// A figure per program.
+pub(crate) type Figures = Vec<(String, u64)>;
+
 /// One guest's outcome.
 struct Ran {
     guest: String,
     report: Report,
-    stats: Vec<(String, u64)>,
+    stats: Figures,
 }
 
 impl Selection {
@@ -87,8 +90,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if options.shell {
         return shell(&selection);
     }
-    let counts = run_all(&selection)?;
-    let Counts { passed, failed, skipped } = counts;
+    let Counts { passed, failed, skipped } = run_all(&selection)?.counts;
     println!("{passed} passed, {failed} failed, {skipped} skipped");
     if failed > 0 {
         bail!("{failed} failed: consoles and outputs are in {}", logs().display());
@@ -96,25 +98,35 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// What the table says as a whole.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Summary {
+    pub(crate) counts: Counts,
+    /// The number of tests in the guest that reported fewest; 0 when no guest ran.
+    pub(crate) fewest: usize,
+}
+
 /// Runs the guests one after the other, prints the table and returns the counts. A guest that cannot be made is a
 /// failure of that guest; the others still run.
 ///
 /// # Errors
 /// When the tools or the payload are missing.
-pub(crate) fn run_all(selection: &Selection) -> Result<Counts> {
+pub(crate) fn run_all(selection: &Selection) -> Result<Summary> {
     let ran = guests(selection)?;
     let mut counts = Counts::default();
     ran.iter().for_each(|one| counts += one.report.counts());
     let reports: Vec<(String, Report)> = ran.into_iter().map(|one| (one.guest, one.report)).collect();
     print!("{}", verdict::table(&reports));
-    Ok(counts)
+    let ran = reports.iter().filter(|(_, report)| report.skipped.is_none());
+    let fewest = ran.map(|(_, report)| report.tests.len()).min().unwrap_or(0);
+    Ok(Summary { counts, fewest })
 }
 
 /// The figures that guests print about programs (`VM-STAT`), by guest.
 ///
 /// # Errors
 /// As [`run_all`], and when a guest fails.
-pub(crate) fn stats(selection: &Selection) -> Result<Vec<(String, Vec<(String, u64)>)>> {
+pub(crate) fn stats(selection: &Selection) -> Result<Vec<(String, Figures)>> {
     let ran = guests(selection)?;
     if let Some(bad) = ran.iter().find(|one| one.report.counts().failed > 0) {
         bail!("{} failed: its console and output are in {}", bad.guest, logs().display());

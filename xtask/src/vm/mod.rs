@@ -19,5 +19,5 @@ mod qemu;
 mod suites;
 mod verdict;
 
-pub(crate) use command::{Options, Selection, run, run_all, stats};
+pub(crate) use command::{Figures, Options, Selection, run, run_all, stats};
 pub(crate) use verdict::Counts;
