@@ -5,4 +5,5 @@ pub mod exit;
 pub mod input;
 pub mod kernel;
 pub mod plan;
+pub mod preflight;
 pub mod target;
