@@ -8,6 +8,7 @@ mod ebpf;
 mod paths;
 mod progress;
 mod setup;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -33,6 +34,8 @@ enum Command {
     Setup(setup::Options),
     /// Build the eBPF object and the plegtrace binary
     Build(build::Options),
+    /// Run the tests of `vm-tests` on the kernels of four Debian releases, under QEMU
+    Vm(vm::Options),
 }
 
 fn main() -> ExitCode {
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Setup(options) => setup::run(&options),
         Command::Build(options) => build::run(&options),
+        Command::Vm(options) => vm::run(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,191 @@
+//! [`Correlator`]: takes events and holds what waits; `view` makes snapshots of it.
+
+use std::{collections::VecDeque, mem::take, sync::Arc};
+
+use plegtrace_common::site::MAX_HOOKS;
+
+use super::{
+    abandoned,
+    clients::Clients,
+    inflight::{Goroutine, Open},
+    limits::{Drops, Limits},
+    node::NodeState,
+    relist::Relists,
+    rows::{Rows, Side},
+    snapshot::{ListOutcome, Tally},
+};
+use crate::{
+    decode::{Call, Event, MonoNs},
+    input::{Fact, InFlight, Layer},
+};
+
+/// All waiting state between events and trees.
+#[derive(Debug)]
+pub struct Correlator {
+    limits: Limits,
+    pub(super) node: NodeState,
+    pub(super) open: Open,
+    pub(super) clients: Clients,
+    pub(super) relists: Relists,
+    /// Finished handlers, as they came.
+    pub(super) handlers: VecDeque<Call>,
+    pub(super) rows: Rows,
+    /// Records per hook.
+    pub(super) records: Vec<u64>,
+    /// Latest end of a call.
+    newest: MonoNs,
+    /// Start of the last relist that got its list, among those no longer kept.
+    pub(super) forgotten_list: Option<MonoNs>,
+    pub(super) tally: Tally,
+    pub(super) drops: Drops,
+}
+
+impl Default for Correlator {
+    fn default() -> Self {
+        Self::new(Limits::default())
+    }
+}
+
+impl Correlator {
+    /// Nothing seen yet.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            node: NodeState::default(),
+            open: Open::new(),
+            clients: Clients::default(),
+            relists: Relists::default(),
+            handlers: VecDeque::new(),
+            rows: Rows::default(),
+            records: vec![0; MAX_HOOKS as usize],
+            newest: MonoNs::default(),
+            forgotten_list: None,
+            tally: Tally::default(),
+            drops: Drops::default(),
+        }
+    }
+
+    /// Takes one event.
+    pub fn push(&mut self, event: Event) {
+        self.tally.events += 1;
+        match event {
+            Event::Call(call) => self.call(call),
+            Event::Process(process) => {
+                self.tally.processes += 1;
+                self.node.process(&process);
+                self.open.process(&process);
+            }
+            Event::Fact { at, fact } => {
+                self.tally.facts += 1;
+                self.fact(at, *fact);
+            }
+        }
+    }
+
+    fn fact(&mut self, at: MonoNs, fact: Fact) {
+        match fact {
+            Fact::InFlight(reading) => return self.in_flight(reading),
+            Fact::TargetGone(ref gone) => self.open.exit(gone.pid, at),
+            Fact::Hook(ref hook) => self.rows.forget_hook(hook.index),
+            _ => {}
+        }
+        self.node.push(at, fact, &self.limits);
+    }
+
+    fn in_flight(&mut self, reading: InFlight) {
+        self.open.snapshot(reading, &self.limits);
+        abandoned::remember(&mut self.open, &self.clients, &self.node.hooks);
+        for goroutine in self.open_relists() {
+            self.relists.follow(goroutine);
+        }
+    }
+
+    /// Goroutines that are inside a relist.
+    pub(super) fn open_relists(&self) -> Vec<Goroutine> {
+        let relists = self.open.entries().filter(|entry| {
+            let hook = self.node.hooks.get(&entry.fact.hook);
+            entry.is_open() && hook.is_some_and(|hook| hook.layer == Layer::Relist)
+        });
+        let mut found: Vec<Goroutine> = relists.map(|entry| (entry.fact.tgid, entry.fact.goid)).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    fn call(&mut self, call: Call) {
+        self.tally.calls += 1;
+        self.tally.unwound += u64::from(call.unwound());
+        self.tally.restarted += u64::from(call.restarted());
+        self.open.call(&call);
+        let Some(hook) = self.node.hooks.get(&call.hook).map(Arc::clone) else {
+            self.drops.unknown_hook += 1;
+            return;
+        };
+        self.records[call.hook as usize] += 1;
+        let Some(side) = Side::of_layer(hook.layer) else {
+            self.tally.marks += 1;
+            return;
+        };
+        let bare = hook.layer == Layer::KubeletClient;
+        if call.unwound() || !bare {
+            self.rows.add(&call, &hook, side, self.limits.rows);
+        }
+        if call.unwound() {
+            return;
+        }
+        self.newest = self.newest.max(call.end);
+        match hook.layer {
+            Layer::Relist => self.relist(call),
+            Layer::Handler => self.handler(call),
+            Layer::KubeletCall | Layer::KubeletClient => {
+                self.client(call, hook.layer);
+                self.relists.part(call, &self.limits, &mut self.drops);
+            }
+            _ => self.relists.part(call, &self.limits, &mut self.drops),
+        }
+        self.forget_relists();
+    }
+
+    fn relist(&mut self, call: Call) {
+        self.relists.relist(call, &self.limits, &mut self.drops);
+    }
+
+    fn handler(&mut self, call: Call) {
+        self.handlers.push_back(call);
+        if self.handlers.len() > self.limits.recent_calls {
+            self.handlers.pop_front();
+        }
+    }
+
+    fn client(&mut self, call: Call, layer: Layer) {
+        let mut bare: Vec<Call> = self.clients.insert(call, layer).into_iter().collect();
+        let until = self.newest.minus(self.limits.reorder_ns);
+        self.clients.settle(until, self.limits.recent_calls, |call| bare.push(*call));
+        for call in bare {
+            if self.inside_open_call(&call) {
+                self.clients.covered += 1;
+            } else if let Some(hook) = self.node.hooks.get(&call.hook) {
+                self.rows.add(&call, hook, Side::Bare, self.limits.rows);
+            }
+        }
+    }
+
+    /// Does a bare client call lie in a counted call that is still open?
+    pub(super) fn inside_open_call(&self, call: &Call) -> bool {
+        self.open.on((call.tgid, call.goid)).any(|entry| {
+            let hook = self.node.hooks.get(&entry.fact.hook);
+            hook.is_some_and(|hook| hook.layer == Layer::KubeletCall) && entry.start() <= call.start
+        })
+    }
+
+    /// Keeps of relists that made room when the last list was.
+    fn forget_relists(&mut self) {
+        for done in take(&mut self.relists.evicted) {
+            let relist = self.finished_relist(&done.call, &done.parts, self.newest);
+            if relist.is_some_and(|relist| relist.list == ListOutcome::Ok) {
+                self.forgotten_list = self.forgotten_list.max(Some(done.call.start));
+            }
+        }
+    }
+}

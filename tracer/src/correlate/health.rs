@@ -1,0 +1,160 @@
+//! A snapshot → [`Outcome`]. Names what is held up and since when, not why: causes are the business of diagnosis.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::{
+    outcome::{Doubt, Outcome, Reason},
+    snapshot::{Caller, LastList, ListOutcome, OpenCall, Relist, Snapshot, TargetState},
+    thresholds::{LAST_LIST_NS, RELIST_OPEN_NS, stuck_after_ns},
+};
+use crate::{
+    input::{Component, Layer},
+    span::critical_path,
+};
+
+/// Components that answer CRI calls, or stand behind one that does.
+const RUNTIMES: [Component; 4] =
+    [Component::Containerd, Component::Crio, Component::Dockerd, Component::CriDockerd];
+
+/// Judges a snapshot by its facts. What is held up outweighs what is not known.
+pub(super) fn judge(snapshot: &Snapshot) -> Outcome {
+    let mut reasons = down(snapshot);
+    reasons.extend(snapshot.relists.iter().filter_map(|relist| relist_open(relist, snapshot)));
+    reasons.extend(list_stale(snapshot));
+    reasons.extend(abandoned(snapshot));
+    reasons.extend(calls_open(snapshot));
+    if !reasons.is_empty() {
+        reasons.sort_by_key(Reason::weight);
+        return Outcome::Stalled { reasons };
+    }
+    let why = doubts(snapshot);
+    if why.is_empty() {
+        Outcome::Healthy { window_ns: snapshot.window.ns() }
+    } else {
+        Outcome::CannotTell { why }
+    }
+}
+
+fn is_live(snapshot: &Snapshot, component: Component) -> bool {
+    let live =
+        |target: &&super::Target| target.fact.component == component && target.state == TargetState::Live;
+    snapshot.targets.iter().any(|target| live(&target))
+}
+
+/// Components that belong to the node and do not run. A runtime that merely left a directory behind does not belong to
+/// it as long as another one runs.
+fn down(snapshot: &Snapshot) -> Vec<Reason> {
+    let any_runtime = RUNTIMES.iter().any(|component| is_live(snapshot, *component));
+    let mut reasons = Vec::new();
+    for component in [Component::Kubelet].into_iter().chain(RUNTIMES) {
+        if is_live(snapshot, component) {
+            continue;
+        }
+        let gone = snapshot.targets.iter().filter(|target| target.fact.component == component);
+        let last = gone.filter_map(|target| match &target.state {
+            TargetState::Gone { at, how } => Some((*at, format!("pid {} {how}", target.fact.pid))),
+            TargetState::Live => None,
+        });
+        let mut evidence = last.max_by_key(|(at, _)| *at).map(|(_, how)| how);
+        if evidence.is_none() && (component == Component::Kubelet || !any_runtime) {
+            let left = snapshot.presences.iter().find(|presence| presence.component == component);
+            evidence = left.map(|presence| format!("no process, but {} is there", presence.path));
+        }
+        reasons.extend(evidence.map(|evidence| Reason::Down { component, evidence }));
+    }
+    reasons
+}
+
+fn relist_open(relist: &Relist, snapshot: &Snapshot) -> Option<Reason> {
+    let root = relist.root();
+    let age_ns = root.duration_ns(snapshot.now);
+    if !root.is_open() || age_ns <= RELIST_OPEN_NS {
+        return None;
+    }
+    let path = critical_path(root, snapshot.now);
+    let inner = path.iter().skip(1).rfind(|span| span.is_open());
+    Some(Reason::RelistOpen { age_ns, waiting_in: inner.map(|span| span.operation().to_owned()) })
+}
+
+/// The kubelet's own measure of health, long before its threshold. Lost records could hide a success, so with losses
+/// only what is open counts.
+fn list_stale(snapshot: &Snapshot) -> Option<Reason> {
+    let ended = snapshot.relists.iter().filter(|relist| !relist.root().is_open());
+    let last = ended.max_by_key(|relist| relist.root().end)?;
+    let failing = last.list == ListOutcome::Failed;
+    let age = snapshot.last_list.age(snapshot.now)?;
+    let unsure = snapshot.real_losses().next().is_some() || last.list == ListOutcome::Unknown;
+    let open = snapshot.relists.iter().any(|relist| relist.root().is_open());
+    let stale = age.ns > LAST_LIST_NS && (open || !unsure) && is_live(snapshot, Component::Kubelet);
+    (failing || stale).then_some(Reason::ListStale { age, failing })
+}
+
+fn abandoned(snapshot: &Snapshot) -> Vec<Reason> {
+    let given_up = snapshot.open.iter().filter(|call| call.is_abandoned(snapshot.now));
+    let groups = group(given_up);
+    let reason = |((component, operation), calls): ((Component, String), Vec<&OpenCall>)| Reason::Abandoned {
+        operation,
+        component,
+        count: calls.len() as u64,
+        oldest_ns: calls.iter().map(|call| call.age_ns).max().unwrap_or(0),
+    };
+    groups.into_iter().map(reason).collect()
+}
+
+fn calls_open(snapshot: &Snapshot) -> Vec<Reason> {
+    let on = |call: &OpenCall| (call.span.id.tgid, call.span.id.goid);
+    let counted: HashSet<_> =
+        snapshot.open.iter().filter(|call| call.span.layer() == Layer::KubeletCall).map(on).collect();
+    let stuck = snapshot.open.iter().filter(|call| {
+        let layer = match call.span.layer() {
+            Layer::KubeletCall => true,
+            // Inside a counted call it is the same call once more.
+            Layer::KubeletClient => !counted.contains(&on(call)),
+            Layer::Handler => !call.replied && !matches!(call.caller, Caller::Gone(_)),
+            Layer::Relist | Layer::ListPhase | Layer::StatusPhase | Layer::Mark => false,
+        };
+        let late = stuck_after_ns(call.span.operation()).is_some_and(|limit| call.age_ns > limit);
+        layer && late && !call.span.hook.long_lived
+    });
+    let groups = group(stuck);
+    let reason = |((component, operation), calls): ((Component, String), Vec<&OpenCall>)| {
+        let oldest = calls.iter().max_by_key(|call| (call.age_ns, call.span.id))?;
+        let (count, oldest_ns) = (calls.len() as u64, oldest.age_ns);
+        Some(Reason::CallsOpen { operation, component, count, oldest_ns, oldest: oldest.span.id })
+    };
+    groups.into_iter().filter_map(reason).collect()
+}
+
+fn group<'a>(calls: impl Iterator<Item = &'a OpenCall>) -> BTreeMap<(Component, String), Vec<&'a OpenCall>> {
+    let mut groups: BTreeMap<(Component, String), Vec<&OpenCall>> = BTreeMap::new();
+    for call in calls {
+        let key = (call.span.component(), call.span.operation().to_owned());
+        groups.entry(key).or_default().push(call);
+    }
+    groups
+}
+
+fn doubts(snapshot: &Snapshot) -> Vec<Doubt> {
+    let mut why = Vec::new();
+    let traced = snapshot.hooks.iter().any(|state| state.hook.layer == Layer::Relist);
+    if !is_live(snapshot, Component::Kubelet) {
+        why.push(Doubt::NoKubelet);
+    } else if snapshot.window.from.is_none() {
+        why.push(Doubt::NotArmed);
+    } else if !traced {
+        why.push(Doubt::RelistUntraced);
+    } else if snapshot.relists.is_empty() {
+        why.push(Doubt::NoRelist { window_ns: snapshot.window.ns() });
+    } else if !matches!(snapshot.last_list, LastList::At(_)) {
+        why.push(Doubt::ListUnknown);
+    }
+    if snapshot.open_read_at.is_none() || !snapshot.open_complete {
+        why.push(Doubt::OpenUnread);
+    }
+    let lost: Vec<_> = snapshot.real_losses().collect();
+    if let Some(worst) = lost.iter().max_by_key(|loss| loss.count) {
+        let count = lost.iter().map(|loss| loss.count).fold(0, u64::saturating_add);
+        why.push(Doubt::Lost { count, sentence: worst.sentence.clone() });
+    }
+    why
+}

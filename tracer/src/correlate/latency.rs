@@ -1,0 +1,100 @@
+//! [`Latency`]: durations of one kind of call, with percentiles, exact count, sum and maximum.
+
+use hdrhistogram::Histogram;
+use plegtrace_common::hist::{BUCKETS, bucket};
+
+/// Percentiles are right to three digits.
+const DIGITS: u8 = 3;
+
+/// Durations in nanoseconds.
+#[derive(Clone, Debug)]
+pub struct Latency {
+    hist: Histogram<u32>,
+    count: u64,
+    sum_ns: u64,
+    max_ns: u64,
+    buckets: [u64; BUCKETS],
+}
+
+impl Default for Latency {
+    fn default() -> Self {
+        let hist = Histogram::new(DIGITS).expect("3 digits are allowed");
+        Self { hist, count: 0, sum_ns: 0, max_ns: 0, buckets: [0; BUCKETS] }
+    }
+}
+
+impl Latency {
+    /// Adds one duration.
+    pub fn record(&mut self, ns: u64) {
+        // The histogram grows with its largest value; above 292 years it keeps 292 years.
+        let value = ns.min(i64::MAX.unsigned_abs());
+        if self.hist.record(value).is_err() {
+            self.hist.saturating_record(value);
+        }
+        self.count += 1;
+        self.sum_ns = self.sum_ns.saturating_add(ns);
+        self.max_ns = self.max_ns.max(ns);
+        self.buckets[bucket(ns)] += 1;
+    }
+
+    /// Number of durations.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Their sum.
+    #[must_use]
+    pub fn sum_ns(&self) -> u64 {
+        self.sum_ns
+    }
+
+    /// The longest; 0 when there is none.
+    #[must_use]
+    pub fn max_ns(&self) -> u64 {
+        self.max_ns
+    }
+
+    /// The duration that a share `q` (0 to 1) of all does not exceed; `None` when there is none.
+    #[must_use]
+    pub fn quantile_ns(&self, q: f64) -> Option<u64> {
+        (self.count > 0).then(|| self.hist.value_at_quantile(q).min(self.max_ns))
+    }
+
+    /// How many fall into each power of two, see [`bucket`].
+    #[must_use]
+    pub fn buckets(&self) -> &[u64; BUCKETS] {
+        &self.buckets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Percentiles are within a thousandth; count, sum and maximum are exact.
+    #[test]
+    fn figures() {
+        let mut latency = Latency::default();
+        for n in 1..=1000u64 {
+            latency.record(n * 1_000_000);
+        }
+        assert_eq!(
+            (latency.count(), latency.sum_ns(), latency.max_ns()),
+            (1000, 500_500_000_000, 1_000_000_000)
+        );
+        let p99 = latency.quantile_ns(0.99).unwrap();
+        assert!((989_000_000..=991_000_000).contains(&p99), "{p99}");
+        assert_eq!(latency.quantile_ns(1.0), Some(1_000_000_000));
+    }
+
+    /// The extremes are taken, and nothing gives no percentile.
+    #[test]
+    fn extremes() {
+        let mut latency = Latency::default();
+        assert_eq!(latency.quantile_ns(0.5), None);
+        latency.record(0);
+        latency.record(u64::MAX);
+        assert_eq!((latency.count(), latency.max_ns()), (2, u64::MAX));
+    }
+}

@@ -1,0 +1,92 @@
+//! [`Limits`]: how much state may wait, and [`Drops`]: what did not fit.
+
+use crate::input::LossCount;
+
+/// Bounds of all waiting state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Records that arrive later than others with an end this much younger may be misplaced.
+    pub reorder_ns: u64,
+    /// Relists kept; the oldest go first.
+    pub relists: usize,
+    /// Calls kept inside those relists.
+    pub relist_calls: usize,
+    /// Kubelet calls kept of goroutines that are not known to relist.
+    pub loose_calls: usize,
+    /// Client calls, and handlers, kept to find out who waits for whom.
+    pub recent_calls: usize,
+    /// Open calls kept.
+    pub open_calls: usize,
+    /// Rows of the tables (operation × process).
+    pub rows: usize,
+    /// Targets, refusals and loss reasons kept, each.
+    pub facts: usize,
+}
+
+impl Default for Limits {
+    /// About 15 MiB when everything is full.
+    fn default() -> Self {
+        Self {
+            reorder_ns: 2_000_000_000,
+            relists: 1024,
+            relist_calls: 65_536,
+            loose_calls: 16_384,
+            recent_calls: 16_384,
+            open_calls: 32_768,
+            rows: 1024,
+            facts: 4096,
+        }
+    }
+}
+
+/// What the bounds or the stream itself forced us to give up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Drops {
+    /// Calls of a hook nobody announced.
+    pub(super) unknown_hook: u64,
+    /// Calls inside relists that did not fit.
+    pub(super) relist_calls: u64,
+    /// Whole relists that made room for younger ones.
+    pub(super) relists: u64,
+    /// Calls outside relists that made room for younger ones.
+    pub(super) loose_calls: u64,
+    /// Open calls that did not fit.
+    pub(super) open_calls: u64,
+    /// Calls of rows that did not fit.
+    pub(super) row_calls: u64,
+    /// Facts that did not fit.
+    pub(super) facts: u64,
+}
+
+impl Drops {
+    /// As losses of the stage "correlate"; zero counts are left out.
+    pub(super) fn losses(&self) -> Vec<LossCount> {
+        let all = [
+            ("unknown_hook", "calls of a hook that was not announced", self.unknown_hook, true),
+            (
+                "relist_calls_full",
+                "a relist had too many calls: some are not in its tree",
+                self.relist_calls,
+                true,
+            ),
+            ("relists_evicted", "old relists made room for younger ones", self.relists, false),
+            ("loose_calls_evicted", "old kubelet calls made room for younger ones", self.loose_calls, false),
+            ("open_calls_full", "too many calls open at once: some are not shown", self.open_calls, true),
+            (
+                "rows_full",
+                "too many operations and processes: some calls are in no table",
+                self.row_calls,
+                true,
+            ),
+            ("facts_full", "too many targets, refusals or reasons: some are not shown", self.facts, true),
+        ];
+        let entry = |(reason, sentence, count, is_loss): (&str, &str, u64, bool)| LossCount {
+            stage: "correlate".into(),
+            reason: reason.into(),
+            sentence: sentence.into(),
+            count,
+            is_loss,
+        };
+        all.into_iter().filter(|(_, _, count, _)| *count > 0).map(entry).collect()
+    }
+}

@@ -1,0 +1,35 @@
+//! Events, in almost any order → what is known about the node at one moment ([`Snapshot`]).
+//!
+//! [`Correlator`] owns all waiting state: calls that wait for their relist, client calls that wait for the counted call
+//! around them, open calls that wait for their end. Each has a bound in [`Limits`] and a counter that the report shows.
+//! It knows no clock: time comes from the events and from the caller of [`Correlator::snapshot`]. Records of different
+//! CPUs may arrive out of order; within [`Limits::reorder_ns`] the order of arrival changes nothing.
+
+mod abandoned;
+mod clients;
+mod correlator;
+mod frontier;
+mod generations;
+mod health;
+mod inflight;
+mod join;
+mod latency;
+mod limits;
+mod node;
+mod outcome;
+mod relist;
+mod rows;
+mod snapshot;
+pub mod thresholds;
+mod trees;
+mod view;
+
+pub use correlator::Correlator;
+pub use latency::Latency;
+pub use limits::Limits;
+pub use outcome::{Doubt, Outcome, Reason};
+pub use rows::{RowKey, RpcRow, Side};
+pub use snapshot::{
+    Age, Caller, ClosedUnseen, HookState, Joins, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally,
+    Target, TargetState, Window,
+};

@@ -1,0 +1,147 @@
+//! [`NodeState`]: the facts about the node, each kept as it was told last.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use plegtrace_common::site::MAX_HOOKS;
+
+use super::{
+    limits::Limits,
+    snapshot::{Target, TargetState},
+};
+use crate::{
+    decode::{MonoNs, Process, Step},
+    input::{
+        Armed, Cost, Fact, HookCounters, HookFact, Layer, LossCount, Presence, RefusedFact, Start, Stop,
+        TargetFact, TargetGone,
+    },
+};
+
+/// What user space has told about the node so far.
+#[derive(Debug, Default)]
+pub(super) struct NodeState {
+    pub(super) start: Start,
+    pub(super) began: Option<MonoNs>,
+    pub(super) targets: BTreeMap<u32, Target>,
+    pub(super) presences: Vec<Presence>,
+    pub(super) hooks: BTreeMap<u32, Arc<HookFact>>,
+    pub(super) refused: Vec<RefusedFact>,
+    pub(super) armed: Option<Armed>,
+    pub(super) armed_at: Option<MonoNs>,
+    pub(super) counters: BTreeMap<u32, HookCounters>,
+    pub(super) losses: BTreeMap<(String, String), LossCount>,
+    pub(super) cost: Option<Cost>,
+    pub(super) stop: Option<Stop>,
+    pub(super) dropped: u64,
+}
+
+impl NodeState {
+    /// Takes a fact; in-flight facts are not its business.
+    pub(super) fn push(&mut self, at: MonoNs, fact: Fact, limits: &Limits) {
+        self.began.get_or_insert(at);
+        match fact {
+            Fact::Start(start) => self.start = start,
+            Fact::Target(target) => self.target(at, target, limits),
+            Fact::Presence(presence) => {
+                if !self.presences.contains(&presence) {
+                    self.dropped += push_bounded(&mut self.presences, presence, limits.facts);
+                }
+            }
+            Fact::Hook(hook) if hook.index < MAX_HOOKS => {
+                self.hooks.insert(hook.index, Arc::new(hook));
+            }
+            Fact::Hook(_) => self.dropped += 1,
+            Fact::Refused(refused) => {
+                if !self.refused.contains(&refused) {
+                    self.dropped += push_bounded(&mut self.refused, refused, limits.facts);
+                }
+            }
+            Fact::Armed(armed) => {
+                self.armed_at.get_or_insert(at);
+                self.armed = Some(armed);
+            }
+            Fact::Counters { hooks } => {
+                let known = hooks.into_iter().filter(|counters| counters.hook < MAX_HOOKS);
+                self.counters.extend(known.map(|counters| (counters.hook, counters)));
+            }
+            Fact::Loss { counts } => counts.into_iter().for_each(|count| self.loss(count, limits)),
+            Fact::Cost(cost) => self.cost = Some(cost),
+            Fact::TargetGone(TargetGone { pid, how, .. }) => self.gone(at, pid, how),
+            Fact::Stop(stop) => self.stop = Some(stop),
+            Fact::InFlight(_) => {}
+        }
+    }
+
+    /// A watched process that ended is gone even before user space says so.
+    pub(super) fn process(&mut self, process: &Process) {
+        if let Step::Exit(status) = process.step {
+            let how = match (status & 0x7f, status >> 8) {
+                (0, code) => format!("exited with code {code}"),
+                (signal, _) => format!("killed by signal {signal}"),
+            };
+            self.exited(process.meta.at, process.meta.tgid, how);
+        }
+    }
+
+    fn target(&mut self, at: MonoNs, fact: TargetFact, limits: &Limits) {
+        if self.targets.len() >= limits.facts && !self.targets.contains_key(&fact.pid) {
+            let gone = self.targets.values().find(|target| target.state != TargetState::Live);
+            let Some(gone) = gone.map(|target| target.fact.pid) else {
+                self.dropped += 1;
+                return;
+            };
+            self.targets.remove(&gone);
+        }
+        self.targets.insert(fact.pid, Target { fact, seen: at, state: TargetState::Live });
+    }
+
+    fn gone(&mut self, at: MonoNs, pid: u32, how: String) {
+        if let Some(target) = self.targets.get_mut(&pid) {
+            target.state = TargetState::Gone { at, how };
+        }
+    }
+
+    /// Like [`Self::gone`], but what user space found out stays.
+    fn exited(&mut self, at: MonoNs, pid: u32, how: String) {
+        let live = self
+            .targets
+            .get(&pid)
+            .is_some_and(|target| target.state == TargetState::Live && target.seen <= at);
+        if live {
+            self.gone(at, pid, how);
+        }
+    }
+
+    fn loss(&mut self, count: LossCount, limits: &Limits) {
+        let key = (count.stage.clone(), count.reason.clone());
+        if self.losses.len() < limits.facts || self.losses.contains_key(&key) {
+            self.losses.insert(key, count);
+        } else {
+            self.dropped += 1;
+        }
+    }
+
+    /// Is a hook of this layer armed?
+    pub(super) fn has_layer(&self, layer: Layer) -> bool {
+        self.hooks.values().any(|hook| hook.layer == layer)
+    }
+
+    /// Does a kubelet hook see the client side of this operation?
+    pub(super) fn sees_client_of(&self, operation: &str) -> bool {
+        let client = |layer| matches!(layer, Layer::KubeletCall | Layer::KubeletClient);
+        self.hooks.values().any(|hook| client(hook.layer) && hook.operation == operation)
+    }
+
+    /// The moment from which calls are seen.
+    pub(super) fn observing_since(&self) -> Option<MonoNs> {
+        self.armed_at
+    }
+}
+
+/// 1 when there was no room.
+fn push_bounded<T>(list: &mut Vec<T>, item: T, bound: usize) -> u64 {
+    if list.len() >= bound {
+        return 1;
+    }
+    list.push(item);
+    0
+}

@@ -1,0 +1,144 @@
+//! [`Outcome`]: what a snapshot means for the node, with the reasons in the order of their weight.
+
+use std::cmp::Reverse;
+
+use super::Age;
+use crate::{decode::CallId, input::Component};
+
+/// Is the node held up?
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Relists were seen, and nothing is held up.
+    Healthy {
+        /// Length of what was observed.
+        window_ns: u64,
+    },
+    /// Something is held up.
+    Stalled {
+        /// What, the weightiest first; never empty.
+        reasons: Vec<Reason>,
+    },
+    /// The evidence does not allow an answer.
+    CannotTell {
+        /// What is missing; never empty.
+        why: Vec<Doubt>,
+    },
+}
+
+/// Something that is held up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// A component that belongs to the node does not run.
+    Down {
+        /// Which.
+        component: Component,
+        /// How it ended, or what is left of it, in words and paths.
+        evidence: String,
+    },
+    /// A relist does not end.
+    RelistOpen {
+        /// Age of the relist.
+        age_ns: u64,
+        /// The innermost open call inside it, if one is.
+        waiting_in: Option<String>,
+    },
+    /// The kubelet has not got a whole list for long.
+    ListStale {
+        /// Age of the last one.
+        age: Age,
+        /// The youngest relist that ended has failed.
+        failing: bool,
+    },
+    /// Handlers the kubelet no longer waits for still run.
+    Abandoned {
+        /// Their operation.
+        operation: String,
+        /// Component they run in.
+        component: Component,
+        /// How many.
+        count: u64,
+        /// Age of the oldest.
+        oldest_ns: u64,
+    },
+    /// Calls are open for long.
+    CallsOpen {
+        /// Their operation.
+        operation: String,
+        /// Component they run in.
+        component: Component,
+        /// How many are over the limit.
+        count: u64,
+        /// Age of the oldest.
+        oldest_ns: u64,
+        /// The oldest.
+        oldest: CallId,
+    },
+}
+
+impl Reason {
+    /// Weightier reasons sort first: what explains the others, then what is older.
+    pub(super) fn weight(&self) -> (u8, Reverse<u64>) {
+        match self {
+            Self::Down { .. } => (0, Reverse(0)),
+            Self::RelistOpen { age_ns, .. } => (1, Reverse(*age_ns)),
+            Self::ListStale { age, .. } => (2, Reverse(age.ns)),
+            Self::Abandoned { oldest_ns, .. } => (3, Reverse(*oldest_ns)),
+            Self::CallsOpen { oldest_ns, .. } => (4, Reverse(*oldest_ns)),
+        }
+    }
+
+    /// Stable name for JSON.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Down { .. } => "down",
+            Self::RelistOpen { .. } => "relist_open",
+            Self::ListStale { .. } => "list_stale",
+            Self::Abandoned { .. } => "abandoned_handlers",
+            Self::CallsOpen { .. } => "calls_open",
+        }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// No kubelet runs here and none belongs here, as far as can be seen.
+    NoKubelet,
+    /// Relists are not traced.
+    RelistUntraced,
+    /// Relists are traced, and none was seen.
+    NoRelist {
+        /// For how long.
+        window_ns: u64,
+    },
+    /// Relists were seen, but not whether their lists succeeded.
+    ListUnknown,
+    /// The probes were not on.
+    NotArmed,
+    /// Open calls could not be read, or not all.
+    OpenUnread,
+    /// Records were lost.
+    Lost {
+        /// How many, over all reasons.
+        count: u64,
+        /// What the most frequent reason means.
+        sentence: String,
+    },
+}
+
+impl Doubt {
+    /// Stable name for JSON.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::NoKubelet => "no_kubelet",
+            Self::RelistUntraced => "relist_untraced",
+            Self::NoRelist { .. } => "no_relist",
+            Self::ListUnknown => "list_unknown",
+            Self::NotArmed => "not_armed",
+            Self::OpenUnread => "open_unread",
+            Self::Lost { .. } => "lost",
+        }
+    }
+}

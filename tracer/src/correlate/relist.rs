@@ -1,0 +1,142 @@
+//! [`Relists`]: collects the calls of relist goroutines around their relists, in any order of arrival.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::{
+    inflight::Goroutine,
+    limits::{Drops, Limits},
+};
+use crate::decode::{Call, MonoNs};
+
+/// Goroutines known to relist; a kubelet has one, and a new one after each restart.
+const GOROUTINES: usize = 64;
+
+/// A finished relist and the calls inside it.
+#[derive(Clone, Debug)]
+pub(super) struct Done {
+    pub(super) call: Call,
+    pub(super) parts: Vec<Call>,
+}
+
+/// All relists, and the calls that wait for one.
+#[derive(Debug, Default)]
+pub(super) struct Relists {
+    /// By end.
+    done: VecDeque<Done>,
+    done_calls: usize,
+    /// Calls of goroutines that relist, not yet inside a finished relist.
+    current: BTreeMap<Goroutine, Vec<Call>>,
+    /// Calls of other goroutines of the kubelet; one of them may turn out to relist.
+    loose: VecDeque<Call>,
+    /// Relists that made room; the correlator takes from them what must not be forgotten.
+    pub(super) evicted: Vec<Done>,
+}
+
+impl Relists {
+    /// A relist ended.
+    pub(super) fn relist(&mut self, call: Call, limits: &Limits, drops: &mut Drops) {
+        let goroutine = (call.tgid, call.goid);
+        self.follow(goroutine);
+        let mut parts = Vec::new();
+        if let Some(waiting) = self.current.get_mut(&goroutine) {
+            waiting.retain(|part| {
+                let inside = call.start <= part.start && part.end <= call.end;
+                if inside {
+                    parts.push(*part);
+                }
+                !inside && part.end.plus(limits.reorder_ns) >= call.start
+            });
+        }
+        self.done_calls += parts.len();
+        let at = self.done.partition_point(|done| (done.call.end, done.call.id()) <= (call.end, call.id()));
+        self.done.insert(at, Done { call, parts });
+        self.shrink(limits, drops);
+    }
+
+    /// A call that may lie inside a relist ended.
+    pub(super) fn part(&mut self, call: Call, limits: &Limits, drops: &mut Drops) {
+        let goroutine = (call.tgid, call.goid);
+        if self.current.contains_key(&goroutine) {
+            if let Some(done) = self.around(&call) {
+                done.parts.push(call);
+                self.done_calls += 1;
+                self.shrink(limits, drops);
+                return;
+            }
+            let waiting = self.current.get_mut(&goroutine).expect("just looked at");
+            if waiting.len() >= limits.relist_calls / 4 {
+                drops.relist_calls += 1;
+            } else {
+                waiting.push(call);
+            }
+            return;
+        }
+        self.loose.push_back(call);
+        if self.loose.len() > limits.loose_calls {
+            self.loose.pop_front();
+            drops.loose_calls += 1;
+        }
+    }
+
+    /// The finished relist that a late call belongs to.
+    fn around(&mut self, call: &Call) -> Option<&mut Done> {
+        let inside = |done: &Done| {
+            (done.call.tgid, done.call.goid) == (call.tgid, call.goid) && done.call.start <= call.start
+        };
+        let first = self.done.partition_point(|done| done.call.end < call.end);
+        self.done.range_mut(first..).find(|done| inside(done))
+    }
+
+    /// This goroutine relists: its calls are kept apart from now on, so that busy goroutines cannot push them out.
+    pub(super) fn follow(&mut self, goroutine: Goroutine) {
+        if self.current.contains_key(&goroutine) {
+            return;
+        }
+        if self.current.len() >= GOROUTINES {
+            let last_end = |calls: &Vec<Call>| calls.iter().map(|call| call.end).max().unwrap_or_default();
+            let oldest =
+                self.current.iter().min_by_key(|(key, calls)| (last_end(calls), **key)).map(|(key, _)| *key);
+            oldest.and_then(|key| self.current.remove(&key));
+        }
+        let mut mine = Vec::new();
+        self.loose.retain(|call| {
+            let same = (call.tgid, call.goid) == goroutine;
+            if same {
+                mine.push(*call);
+            }
+            !same
+        });
+        self.current.insert(goroutine, mine);
+    }
+
+    fn shrink(&mut self, limits: &Limits, drops: &mut Drops) {
+        while self.done.len() > limits.relists
+            || (self.done_calls > limits.relist_calls && self.done.len() > 1)
+        {
+            let gone = self.done.pop_front().expect("longer than a limit");
+            self.done_calls -= gone.parts.len();
+            self.evicted.push(gone);
+            drops.relists += 1;
+        }
+        if self.done_calls > limits.relist_calls
+            && let Some(only) = self.done.front_mut()
+        {
+            let over = self.done_calls - limits.relist_calls;
+            only.parts.truncate(only.parts.len() - over);
+            self.done_calls -= over;
+            drops.relist_calls += over as u64;
+        }
+    }
+
+    /// The finished relists, oldest end first.
+    pub(super) fn done(&self) -> impl Iterator<Item = &Done> {
+        self.done.iter()
+    }
+
+    /// Finished calls inside a relist that is still open.
+    pub(super) fn waiting(&self, goroutine: Goroutine, since: MonoNs) -> impl Iterator<Item = &Call> {
+        let known = self.current.get(&goroutine).into_iter().flatten();
+        let loose = self.loose.iter().filter(move |call| (call.tgid, call.goid) == goroutine);
+        known.chain(loose).filter(move |call| call.start >= since)
+    }
+}

@@ -1,0 +1,288 @@
+//! [`Snapshot`]: everything known about the node at one moment, ready to be judged and rendered.
+//!
+//! Lists are in a fixed order (relists by start, open calls oldest first, rows by key), so equal streams give equal
+//! snapshots. Texts are still raw here.
+
+use std::sync::Arc;
+
+use super::{Outcome, RpcRow, thresholds::ABANDONED_AFTER_NS};
+use crate::{
+    decode::MonoNs,
+    input::{Armed, Cost, HookCounters, HookFact, LossCount, Presence, RefusedFact, Start, Stop, TargetFact},
+    span::{Span, Tree},
+};
+
+/// The node at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The moment.
+    pub now: MonoNs,
+    /// Who observes, where, and how its clocks relate.
+    pub start: Start,
+    /// What has been observed.
+    pub window: Window,
+    /// Processes found, live ones and those that are gone, by pid.
+    pub targets: Vec<Target>,
+    /// Traces of components.
+    pub presences: Vec<Presence>,
+    /// How the probes are attached.
+    pub armed: Option<Armed>,
+    /// Every hook, by index.
+    pub hooks: Vec<HookState>,
+    /// What is not seen.
+    pub refused: Vec<RefusedFact>,
+    /// Relists, open ones too, by start.
+    pub relists: Vec<Relist>,
+    /// When the kubelet last got a whole list.
+    pub last_list: LastList,
+    /// Open calls, oldest first.
+    pub open: Vec<OpenCall>,
+    /// When the open calls were read; `None` when never.
+    pub open_read_at: Option<MonoNs>,
+    /// They could all be read.
+    pub open_complete: bool,
+    /// Entries that looked open and are not.
+    pub closed_unseen: ClosedUnseen,
+    /// The tables.
+    pub rows: Vec<RpcRow>,
+    /// How client and server side were brought together.
+    pub joins: Joins,
+    /// What was lost or given up, at every stage.
+    pub losses: Vec<LossCount>,
+    /// What has been read.
+    pub tally: Tally,
+    /// What plegtrace costs.
+    pub cost: Option<Cost>,
+    /// Why observing ended; `None` while it goes on.
+    pub stop: Option<Stop>,
+    /// What it all means for the node.
+    pub outcome: Outcome,
+}
+
+impl Snapshot {
+    /// Wall time of a moment, nanoseconds since 1970.
+    #[must_use]
+    pub fn wall_ns(&self, at: MonoNs) -> i64 {
+        i64::try_from(at.0).unwrap_or(i64::MAX).saturating_add(self.start.realtime_offset_ns)
+    }
+
+    /// Losses that leave the report incomplete.
+    pub fn real_losses(&self) -> impl Iterator<Item = &LossCount> {
+        self.losses.iter().filter(|loss| loss.is_loss && loss.count > 0)
+    }
+}
+
+/// What has been observed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// When the probes were on; `None` when they never were.
+    pub from: Option<MonoNs>,
+    /// The moment of the snapshot.
+    pub to: MonoNs,
+}
+
+impl Window {
+    /// Its length.
+    #[must_use]
+    pub fn ns(&self) -> u64 {
+        self.from.map_or(0, |from| self.to.since(from))
+    }
+}
+
+/// A process found on the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// What is known of it.
+    pub fact: TargetFact,
+    /// When it was found.
+    pub seen: MonoNs,
+    /// Is it still there?
+    pub state: TargetState,
+}
+
+/// Is a target still there?
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetState {
+    /// Yes.
+    Live,
+    /// No.
+    Gone {
+        /// When that was noticed.
+        at: MonoNs,
+        /// How it ended, in words.
+        how: String,
+    },
+}
+
+/// A hook and what came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HookState {
+    /// The hook.
+    pub hook: Arc<HookFact>,
+    /// The kernel's counters of it.
+    pub counters: Option<HookCounters>,
+    /// Records of calls that started at it.
+    pub records: u64,
+}
+
+impl HookState {
+    /// It has shown that it works.
+    #[must_use]
+    pub fn fired(&self) -> bool {
+        self.records > 0 || self.counters.as_ref().is_some_and(|counters| counters.hits > 0)
+    }
+}
+
+/// One relist, finished or open.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Relist {
+    /// Its calls, with the handlers that answered them.
+    pub tree: Tree,
+    /// From the start of the relist before it to its own.
+    pub interval_ns: Option<u64>,
+    /// Length of the list phase, up to now while it is open; `None` when it was not seen.
+    pub list_ns: Option<u64>,
+    /// Length of the status phase: the sum over its pods.
+    pub status_ns: u64,
+    /// Pods whose status was asked for.
+    pub status_pods: u64,
+    /// Client calls, not counting the inner layer.
+    pub calls: u64,
+    /// Of these, with an error.
+    pub failed_calls: u64,
+    /// Did the kubelet get its list?
+    pub list: ListOutcome,
+}
+
+impl Relist {
+    /// The relist itself.
+    #[must_use]
+    pub fn root(&self) -> &Span {
+        &self.tree.root
+    }
+}
+
+/// Did a relist get a whole list?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListOutcome {
+    /// Yes: the kubelet moves its health timestamp to the start of this relist.
+    Ok,
+    /// No.
+    Failed,
+    /// Not yet.
+    Pending,
+    /// Not seen.
+    Unknown,
+}
+
+/// When the kubelet last got a whole list: the start of that relist, as the kubelet itself reckons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastList {
+    /// The last one seen.
+    At(MonoNs),
+    /// None since this moment; the last one is older.
+    NotSince(MonoNs),
+    /// Relists are not seen.
+    Untraced,
+}
+
+impl LastList {
+    /// How old it is.
+    #[must_use]
+    pub fn age(&self, now: MonoNs) -> Option<Age> {
+        match self {
+            Self::At(at) => Some(Age { ns: now.since(*at), at_least: false }),
+            Self::NotSince(at) => Some(Age { ns: now.since(*at), at_least: true }),
+            Self::Untraced => None,
+        }
+    }
+}
+
+/// An age, or a lower bound of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Age {
+    /// Nanoseconds.
+    pub ns: u64,
+    /// It may be older.
+    pub at_least: bool,
+}
+
+/// A call that has not ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenCall {
+    /// The call, without children.
+    pub span: Span,
+    /// Its age.
+    pub age_ns: u64,
+    /// Who waits for it.
+    pub caller: Caller,
+    /// The handler has handed over its reply.
+    pub replied: bool,
+}
+
+impl OpenCall {
+    /// Is this a handler the kubelet gave up, that has had the time to notice?
+    #[must_use]
+    pub fn is_abandoned(&self, now: MonoNs) -> bool {
+        let gone = matches!(self.caller, Caller::Gone(at) if now.since(at) >= ABANDONED_AFTER_NS);
+        gone && !self.replied && !self.span.hook.long_lived
+    }
+}
+
+/// Who waits for an open handler?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// It is no handler.
+    NotAsked,
+    /// A call of the kubelet that could be its caller is open.
+    Waiting,
+    /// The kubelet gave up at this moment: the handler is abandoned.
+    Gone(MonoNs),
+    /// No call of the kubelet fits: somebody else called.
+    Foreign,
+    /// The client side of this operation is not seen.
+    Unknown,
+}
+
+/// Entries of the kernel's map that are no open calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClosedUnseen {
+    /// Their goroutine is gone: the end was not seen.
+    pub ended_unseen: u64,
+    /// Something later on their goroutine proves that they are over.
+    pub unwound: u64,
+    /// Their process ended, since the start.
+    pub process_exited: u64,
+}
+
+/// Handlers brought together with client calls of the kubelet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Joins {
+    /// Exactly one client call and one handler fit each other.
+    pub joined: u64,
+    /// More than one fits: not joined.
+    pub ambiguous: u64,
+    /// No client call fits: other callers.
+    pub foreign: u64,
+}
+
+/// What has been read from the stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Everything.
+    pub events: u64,
+    /// Finished calls; each is in one row, or covered, or counted in another field here or in the losses.
+    pub calls: u64,
+    /// Bare client calls inside counted ones: no rows of their own.
+    pub covered: u64,
+    /// Records of hooks that only mark.
+    pub marks: u64,
+    /// Calls whose end was not seen.
+    pub unwound: u64,
+    /// Calls whose start fired twice.
+    pub restarted: u64,
+    /// Births, changes and ends of processes.
+    pub processes: u64,
+    /// Facts.
+    pub facts: u64,
+}

@@ -1,0 +1,42 @@
+//! When something takes too long, and where each figure comes from.
+
+/// One second.
+pub const SECOND_NS: u64 = 1_000_000_000;
+/// The kubelet starts a relist this long after the last one ended (`plegRelistPeriod`, kubelet.go).
+pub const RELIST_PERIOD_NS: u64 = SECOND_NS;
+/// The kubelet reports "PLEG is not healthy" when the last successful list is older (`relistThreshold`, generic.go).
+pub const PLEG_THRESHOLD_NS: u64 = 180 * SECOND_NS;
+/// The kubelet gives up a CRI call after this time (`--runtime-request-timeout`, default 2 min).
+pub const CRI_DEADLINE_NS: u64 = 120 * SECOND_NS;
+
+/// A relist open longer is a stall: three periods; a busy, healthy node needs well under one second.
+pub const RELIST_OPEN_NS: u64 = 3 * RELIST_PERIOD_NS;
+/// Without a relist for this long although the kubelet is watched, nothing can be said about it.
+pub const NO_RELIST_NS: u64 = 3 * RELIST_PERIOD_NS;
+/// A last successful list older than this is a stall, long before the kubelet's own threshold.
+pub const LAST_LIST_NS: u64 = 10 * SECOND_NS;
+/// A call open longer is a stall, unless its operation is one of those below.
+pub const CALL_OPEN_NS: u64 = 10 * SECOND_NS;
+/// `RunPodSandbox` and `StopPodSandbox` wait for the network plugin: slow from here on. The deadline of the former is
+/// twice the normal one.
+pub const POD_SANDBOX_NS: u64 = 30 * SECOND_NS;
+/// `ExecSync` may last its probe's timeout on top of the deadline (containerd#9568: 2 min 8 s for an 8 s probe).
+pub const EXEC_SYNC_NS: u64 = CRI_DEADLINE_NS + 10 * SECOND_NS;
+/// `StopContainer` waits for the grace period of the pod (30 s unless set) on top of the deadline.
+pub const STOP_CONTAINER_NS: u64 = CRI_DEADLINE_NS + 30 * SECOND_NS;
+
+/// A handler has this long to notice that its caller has given up.
+pub const ABANDONED_AFTER_NS: u64 = SECOND_NS;
+
+/// The age from which an open call of this operation is a stall; `None`: never by its age.
+#[must_use]
+pub fn stuck_after_ns(operation: &str) -> Option<u64> {
+    match operation {
+        // The kubelet sets no deadline; an image may take an hour.
+        "PullImage" => None,
+        "RunPodSandbox" | "StopPodSandbox" => Some(POD_SANDBOX_NS),
+        "ExecSync" => Some(EXEC_SYNC_NS),
+        "StopContainer" => Some(STOP_CONTAINER_NS),
+        _ => Some(CALL_OPEN_NS),
+    }
+}

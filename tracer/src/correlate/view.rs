@@ -1,0 +1,210 @@
+//! The read side of [`Correlator`]: its state at one moment as a [`Snapshot`].
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use super::{
+    Correlator, abandoned, health,
+    inflight::OpenEntry,
+    join,
+    outcome::Outcome,
+    rows::{RpcRow, Side},
+    snapshot::{HookState, Joins, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally, Window},
+    trees,
+};
+use crate::{
+    decode::{Call, MonoNs},
+    input::{HookCounters, Layer, LossCount},
+    span::Span,
+};
+
+impl Correlator {
+    /// The node at `now`, which is not before the last event.
+    #[must_use]
+    pub fn snapshot(&self, now: MonoNs) -> Snapshot {
+        let mut relists = self.relists_at(now);
+        let joins = self.join(&mut relists);
+        let node = &self.node;
+        let mut snapshot = Snapshot {
+            now,
+            start: node.start.clone(),
+            window: Window { from: node.observing_since(), to: now },
+            targets: node.targets.values().cloned().collect(),
+            presences: node.presences.clone(),
+            armed: node.armed.clone(),
+            hooks: self.hook_states(),
+            refused: node.refused.clone(),
+            last_list: self.last_list(&relists),
+            relists,
+            open: self.open_calls(now),
+            open_read_at: self.open.read_at,
+            open_complete: self.open.complete,
+            closed_unseen: self.open.closed(),
+            rows: self.row_list(),
+            joins,
+            losses: self.losses(),
+            tally: self.tally_now(),
+            cost: node.cost,
+            stop: node.stop,
+            outcome: Outcome::CannotTell { why: Vec::new() },
+        };
+        snapshot.outcome = health::judge(&snapshot);
+        snapshot
+    }
+
+    /// A finished relist with its tree.
+    pub(super) fn finished_relist(&self, root: &Call, parts: &[Call], now: MonoNs) -> Option<Relist> {
+        let hooks = &self.node.hooks;
+        let parts = parts.iter().filter_map(|part| trees::finished(part, hooks)).collect();
+        Some(trees::relist(trees::finished(root, hooks)?, parts, now))
+    }
+
+    fn relists_at(&self, now: MonoNs) -> Vec<Relist> {
+        let hooks = &self.node.hooks;
+        let done = self.relists.done().filter_map(|done| self.finished_relist(&done.call, &done.parts, now));
+        let mut relists: Vec<Relist> = done.collect();
+        for goroutine in self.open_relists() {
+            let mut spans: Vec<Span> =
+                self.open.on(goroutine).filter_map(|entry| trees::open(entry, hooks)).collect();
+            spans.sort_by_key(|span| span.id);
+            let Some(root) = spans.iter().position(|span| span.layer() == Layer::Relist) else { continue };
+            let root = spans.swap_remove(root);
+            let finished = self.relists.waiting(goroutine, root.start());
+            spans.extend(finished.filter_map(|call| trees::finished(call, hooks)));
+            relists.push(trees::relist(root, spans, now));
+        }
+        trees::sort(&mut relists);
+        trees::intervals(&mut relists);
+        relists
+    }
+
+    /// Hangs handlers below the client calls that wait for them.
+    fn join(&self, relists: &mut [Relist]) -> Joins {
+        let hooks = &self.node.hooks;
+        let mut clients: Vec<Span> =
+            self.clients.innermost().filter_map(|client| trees::finished(&client.call, hooks)).collect();
+        let mut handlers: Vec<Span> =
+            self.handlers.iter().filter_map(|call| trees::finished(call, hooks)).collect();
+        for entry in self.open.entries().filter(|entry| entry.is_open()) {
+            let Some(span) = trees::open(entry, hooks) else { continue };
+            match span.layer() {
+                Layer::Handler => handlers.push(span),
+                Layer::KubeletClient => clients.push(span),
+                Layer::KubeletCall if !self.has_open_inner(&span) => clients.push(span),
+                _ => {}
+            }
+        }
+        let mut joined = join::join(clients, handlers);
+        for relist in relists {
+            relist.tree.graft(&mut joined.answers);
+        }
+        joined.counts
+    }
+
+    /// Is a bare client call open inside this counted one?
+    fn has_open_inner(&self, outer: &Span) -> bool {
+        self.open.on((outer.id.tgid, outer.id.goid)).any(|entry| {
+            let hook = self.node.hooks.get(&entry.fact.hook);
+            hook.is_some_and(|hook| hook.layer == Layer::KubeletClient) && entry.start() >= outer.start()
+        })
+    }
+
+    fn open_calls(&self, now: MonoNs) -> Vec<OpenCall> {
+        let hooks = &self.node.hooks;
+        let ended = abandoned::ended_clients(&self.open, &self.clients, hooks);
+        let mut waiting: HashMap<&str, Vec<MonoNs>> = HashMap::new();
+        for entry in self.open.entries().filter(|entry| entry.is_open()) {
+            if let Some(hook) = hooks.get(&entry.fact.hook)
+                && matches!(hook.layer, Layer::KubeletCall | Layer::KubeletClient)
+            {
+                waiting.entry(&hook.operation).or_default().push(entry.start());
+            }
+        }
+        let call = |entry: &OpenEntry| {
+            let span = trees::open(entry, hooks)?;
+            let ended = entry.client_ended.max(ended.get(&span.id).copied());
+            let waiting = waiting.get(span.operation()).map_or(&[][..], Vec::as_slice);
+            let seen = self.node.sees_client_of(span.operation());
+            let caller = abandoned::caller(&span, waiting, ended, seen);
+            Some(OpenCall { age_ns: now.since(span.start()), caller, replied: entry.fact.mark_ns != 0, span })
+        };
+        let mut open: Vec<OpenCall> =
+            self.open.entries().filter(|entry| entry.is_open()).filter_map(call).collect();
+        open.sort_by_key(|call| (call.span.start(), call.span.depth, call.span.id));
+        open
+    }
+
+    /// The start of the last relist that got its list.
+    fn last_list(&self, relists: &[Relist]) -> LastList {
+        let kept = relists
+            .iter()
+            .filter(|relist| relist.list == ListOutcome::Ok)
+            .map(|relist| relist.root().start());
+        match (kept.max().max(self.forgotten_list), self.node.observing_since()) {
+            (Some(at), _) => LastList::At(at),
+            (None, Some(since)) if self.node.has_layer(Layer::Relist) => LastList::NotSince(since),
+            _ => LastList::Untraced,
+        }
+    }
+
+    fn hook_states(&self) -> Vec<HookState> {
+        let state = |(index, hook): (&u32, &Arc<_>)| HookState {
+            hook: Arc::clone(hook),
+            counters: self.node.counters.get(index).cloned(),
+            records: self.records[*index as usize],
+        };
+        self.node.hooks.iter().map(state).collect()
+    }
+
+    fn row_list(&self) -> Vec<RpcRow> {
+        let pending =
+            self.clients.pending().filter(|client| !client.paired && !self.inside_open_call(&client.call));
+        let pending =
+            pending.filter_map(|client| Some((client.call, self.node.hooks.get(&client.call.hook)?)));
+        let mut rows = self.rows.list(pending);
+        let mut feeds: BTreeMap<u32, usize> = BTreeMap::new();
+        for hook in rows.iter().flat_map(|row| &row.hooks) {
+            *feeds.entry(*hook).or_default() += 1;
+        }
+        for row in &mut rows {
+            // The kernel counts per hook; a row has its figures only when the hook feeds nothing else.
+            let own = row.key.side != Side::Bare && row.hooks.iter().all(|hook| feeds[hook] == 1);
+            if own && !row.hooks.is_empty() {
+                let counters = row.hooks.iter().filter_map(|hook| self.node.counters.get(hook));
+                row.kernel = counters.cloned().reduce(sum);
+                row.unmatched = row.kernel.as_ref().map_or(0, |kernel| kernel.unmatched);
+            }
+        }
+        rows
+    }
+
+    fn losses(&self) -> Vec<LossCount> {
+        let mut drops = self.drops;
+        drops.open_calls += self.open.dropped;
+        drops.row_calls += self.rows.dropped;
+        drops.facts += self.node.dropped;
+        let told = self.node.losses.values().filter(|loss| loss.count > 0).cloned();
+        told.chain(drops.losses()).collect()
+    }
+
+    fn tally_now(&self) -> Tally {
+        let waiting =
+            self.clients.pending().filter(|client| client.paired || self.inside_open_call(&client.call));
+        Tally { covered: self.clients.covered + waiting.count() as u64, ..self.tally }
+    }
+}
+
+/// Counters of two hooks that stand for the same operation.
+fn sum(mut a: HookCounters, b: HookCounters) -> HookCounters {
+    a.hits = a.hits.saturating_add(b.hits);
+    a.calls = a.calls.saturating_add(b.calls);
+    a.failed = a.failed.saturating_add(b.failed);
+    a.unmatched = a.unmatched.saturating_add(b.unmatched);
+    a.sum_ns = a.sum_ns.saturating_add(b.sum_ns);
+    a.max_ns = a.max_ns.max(b.max_ns);
+    a.buckets.resize(a.buckets.len().max(b.buckets.len()), 0);
+    a.buckets.iter_mut().zip(b.buckets).for_each(|(a, b)| *a = a.saturating_add(b));
+    a
+}

@@ -1,0 +1,192 @@
+//! [`Event`]: what a record means, with times as [`MonoNs`].
+
+use std::fmt;
+
+use plegtrace_common::{
+    rec::{CALL_FAILED, CALL_OK, CALL_RESTARTED, CALL_UNWOUND},
+    role::Role,
+};
+
+use crate::input::Fact;
+
+/// A moment: nanoseconds of CLOCK_MONOTONIC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MonoNs(pub u64);
+
+impl MonoNs {
+    /// Nanoseconds from `earlier` to `self`; 0 when `earlier` is later.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// This moment `ns` nanoseconds later, at most the end of time.
+    #[must_use]
+    pub fn plus(self, ns: u64) -> Self {
+        Self(self.0.saturating_add(ns))
+    }
+
+    /// This moment `ns` nanoseconds earlier, at least the beginning of time.
+    #[must_use]
+    pub fn minus(self, ns: u64) -> Self {
+        Self(self.0.saturating_sub(ns))
+    }
+}
+
+impl fmt::Display for MonoNs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ns", self.0)
+    }
+}
+
+/// Where and when a record was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meta {
+    /// When.
+    pub at: MonoNs,
+    /// Process that was running.
+    pub tgid: u32,
+    /// Thread that was running.
+    pub tid: u32,
+}
+
+/// How a call came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum CallResult {
+    /// Its error result was nil.
+    Ok,
+    /// Its error result was not nil.
+    Failed,
+    /// The probe sites of this function do not tell.
+    Unknown,
+}
+
+impl CallResult {
+    /// What `CALL_*` bits say; a contradiction counts as failed, so that it is looked at.
+    #[must_use]
+    pub fn of_flags(flags: u32) -> Self {
+        if flags & CALL_FAILED != 0 {
+            Self::Failed
+        } else if flags & CALL_OK != 0 {
+            Self::Ok
+        } else {
+            Self::Unknown
+        }
+    }
+}
+
+/// What tells one call from every other: no goroutine starts the same function twice in a nanosecond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallId {
+    /// Process.
+    pub tgid: u32,
+    /// Goroutine id.
+    pub goid: u64,
+    /// Index of the hook.
+    pub hook: u32,
+    /// Start.
+    pub start: MonoNs,
+}
+
+/// A Go call that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Process.
+    pub tgid: u32,
+    /// Goroutine id.
+    pub goid: u64,
+    /// Index of the hook it started at.
+    pub hook: u32,
+    /// Bytes of goroutine stack in use at the start; 0 when not known.
+    pub depth: u32,
+    /// `CALL_*` bits.
+    pub flags: u32,
+    /// Start.
+    pub start: MonoNs,
+    /// End.
+    pub end: MonoNs,
+    /// When the reply was handed to the transport.
+    pub mark: Option<MonoNs>,
+}
+
+impl Call {
+    /// Its identity.
+    #[must_use]
+    pub fn id(&self) -> CallId {
+        CallId { tgid: self.tgid, goid: self.goid, hook: self.hook, start: self.start }
+    }
+
+    /// How it came out.
+    #[must_use]
+    pub fn result(&self) -> CallResult {
+        CallResult::of_flags(self.flags)
+    }
+
+    /// Its end was not seen; it is over because something later on its goroutine proves it.
+    #[must_use]
+    pub fn unwound(&self) -> bool {
+        self.flags & CALL_UNWOUND != 0
+    }
+
+    /// Its start fired twice because the stack grew in the prologue.
+    #[must_use]
+    pub fn restarted(&self) -> bool {
+        self.flags & CALL_RESTARTED != 0
+    }
+
+    /// Nanoseconds from start to end.
+    #[must_use]
+    pub fn duration_ns(&self) -> u64 {
+        self.end.since(self.start)
+    }
+
+    /// When the caller could have had the answer: the reply's hand-over if it was seen, else the end.
+    #[must_use]
+    pub fn answered(&self) -> MonoNs {
+        self.mark.map_or(self.end, |mark| mark.clamp(self.start, self.end))
+    }
+}
+
+/// One step in the life of a watched process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// It was born.
+    Fork,
+    /// It became another program.
+    Exec,
+    /// It ended with this wait status (exit code × 256 + signal).
+    Exit(u32),
+}
+
+/// A watched process was born, changed or ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// When and which process.
+    pub meta: Meta,
+    /// What happened.
+    pub step: Step,
+    /// Parent process; `None` when not known.
+    pub parent: Option<u32>,
+    /// Role from now on.
+    pub role: Role,
+    /// Role until now.
+    pub old_role: Role,
+    /// Name of the task, at most 15 bytes, bytes that are not UTF-8 replaced. Hostile text.
+    pub comm: String,
+}
+
+/// One decoded record.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A Go call ended.
+    Call(Call),
+    /// A step of a process.
+    Process(Process),
+    /// A fact of user space.
+    Fact {
+        /// When it was established.
+        at: MonoNs,
+        /// The fact.
+        fact: Box<Fact>,
+    },
+}

@@ -1,0 +1,14 @@
+//! Bytes of one record → one typed [`Event`].
+//!
+//! Pure and total: any frame gives an event or a [`DecodeError`], never a panic. No clocks, no files. Records are read
+//! with their exact length by zerocopy; texts stay raw (they are escaped where they are rendered). One file per family
+//! of records, named like the family in `tracer-common`.
+
+mod call;
+mod event;
+mod fact;
+mod process;
+mod record;
+
+pub use event::{Call, CallId, CallResult, Event, Meta, MonoNs, Process, Step};
+pub use record::{DecodeError, decode};

@@ -1,0 +1,88 @@
+//! [`decode`]: picks the family of a record.
+
+use plegtrace_common::kind::RecKind;
+
+use super::{
+    Event, MonoNs, call, fact,
+    process::{self, Life},
+};
+use crate::input::Frame;
+
+/// Why a frame is not an event.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The record has not the size of its kind.
+    #[error("{kind:?} record of {have} bytes, its layout has {want}")]
+    Size {
+        /// Kind of the record.
+        kind: RecKind,
+        /// Size of the layout.
+        want: usize,
+        /// Size found.
+        have: usize,
+    },
+    /// A call that ends before it starts.
+    #[error("call record ends at {end}, before its start at {start}")]
+    Backwards {
+        /// Start it gives.
+        start: MonoNs,
+        /// End it gives.
+        end: MonoNs,
+    },
+    /// The JSON of a fact does not have the expected form.
+    #[error("fact record is malformed: {0}")]
+    Fact(String),
+}
+
+/// Turns a frame into an event.
+///
+/// # Errors
+///
+/// The payload does not have the layout of its kind, or contradicts itself.
+pub fn decode(frame: &Frame) -> Result<Event, DecodeError> {
+    match frame.kind {
+        RecKind::Call => call::decode(&frame.bytes).map(Event::Call),
+        RecKind::Fork => process::decode(&frame.bytes, Life::Fork).map(Event::Process),
+        RecKind::Exec => process::decode(&frame.bytes, Life::Exec).map(Event::Process),
+        RecKind::Exit => process::decode(&frame.bytes, Life::Exit).map(Event::Process),
+        RecKind::Fact => {
+            let fact = fact::decode(frame.payload())?;
+            Ok(Event::Fact { at: MonoNs(frame.header.ts_ns), fact: Box::new(fact) })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use plegtrace_common::header::HEADER_LEN;
+
+    use super::*;
+    use crate::input::{Fact, Stop, StopWhy, frame_fact};
+
+    /// A fact comes back as it was framed, with its time.
+    #[test]
+    fn a_fact_round_trips() {
+        let fact = Fact::Stop(Stop { why: StopWhy::Interrupt });
+        let event = decode(&frame_fact(7, &fact)).unwrap();
+        assert_eq!(event, Event::Fact { at: MonoNs(7), fact: Box::new(fact) });
+    }
+
+    /// A payload that is no fact is an error with the reason, not a panic.
+    #[test]
+    fn a_malformed_fact_is_an_error() {
+        let mut frame = frame_fact(7, &Fact::Stop(Stop { why: StopWhy::Interrupt }));
+        frame.bytes = Bytes::copy_from_slice(&[frame.bytes.slice(..HEADER_LEN).as_ref(), b"{}"].concat());
+        assert!(matches!(decode(&frame), Err(DecodeError::Fact(_))));
+    }
+
+    /// A frame whose kind and length disagree is refused by every family.
+    #[test]
+    fn a_wrong_size_is_an_error() {
+        for kind in [RecKind::Call, RecKind::Fork, RecKind::Exec, RecKind::Exit] {
+            let mut frame = frame_fact(7, &Fact::Stop(Stop { why: StopWhy::Interrupt }));
+            frame.kind = kind;
+            assert!(matches!(decode(&frame), Err(DecodeError::Size { .. })), "{kind:?}");
+        }
+    }
+}

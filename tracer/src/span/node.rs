@@ -1,0 +1,94 @@
+//! [`Span`]: one interval with its children.
+
+use std::sync::Arc;
+
+use crate::{
+    decode::{CallId, CallResult, MonoNs},
+    input::{Component, HookFact, Layer, Liveness},
+};
+
+/// One interval of a request. While it is open it has no end and its result is not known.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Span {
+    /// Which call it is.
+    pub id: CallId,
+    /// What was called; names are escaped where they are rendered.
+    pub hook: Arc<HookFact>,
+    /// End; `None` while it is open.
+    pub end: Option<MonoNs>,
+    /// How it came out.
+    pub result: CallResult,
+    /// Bytes of goroutine stack in use at the start; 0 when not known.
+    pub depth: u32,
+    /// Is its goroutine still there? Asked of open calls only.
+    pub liveness: Option<Liveness>,
+    /// Its start fired twice (stack growth); it is one call.
+    pub restarted: bool,
+    /// What happened inside it, by start.
+    pub children: Vec<Span>,
+}
+
+impl Span {
+    /// Component it ran in.
+    #[must_use]
+    pub fn component(&self) -> Component {
+        self.hook.component
+    }
+
+    /// Place in the chain.
+    #[must_use]
+    pub fn layer(&self) -> Layer {
+        self.hook.layer
+    }
+
+    /// CRI method or function.
+    #[must_use]
+    pub fn operation(&self) -> &str {
+        &self.hook.operation
+    }
+
+    /// Start.
+    #[must_use]
+    pub fn start(&self) -> MonoNs {
+        self.id.start
+    }
+
+    /// It has not ended.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.end.is_none()
+    }
+
+    /// Its length; up to `now` while it is open.
+    #[must_use]
+    pub fn duration_ns(&self, now: MonoNs) -> u64 {
+        self.end.unwrap_or(now).since(self.id.start)
+    }
+
+    /// Does the interval of `other` lie in this one? An open interval fits into an open one only.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        self.id.start <= other.id.start
+            && match (self.end, other.end) {
+                (None, _) => true,
+                (Some(_), None) => false,
+                (Some(mine), Some(other)) => other <= mine,
+            }
+    }
+
+    /// Do both run on the same goroutine?
+    #[must_use]
+    pub fn same_goroutine(&self, other: &Self) -> bool {
+        (self.id.tgid, self.id.goid) == (other.id.tgid, other.id.goid)
+    }
+
+    /// This span and everything below it, parents before children.
+    pub fn walk(&self) -> impl Iterator<Item = &Self> {
+        let mut rest = vec![self];
+        std::iter::from_fn(move || {
+            let span = rest.pop()?;
+            rest.extend(span.children.iter().rev());
+            Some(span)
+        })
+    }
+}
