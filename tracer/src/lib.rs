@@ -8,6 +8,7 @@ pub mod input;
 pub mod census;
 pub mod kernel;
 pub mod plan;
+pub mod preflight;
 pub mod target;
 
 // What follows is pure: no clock, no file, no process.
