@@ -105,11 +105,14 @@ fn calls_open(snapshot: &Snapshot) -> Vec<Reason> {
     let on = |call: &OpenCall| (call.span.id.tgid, call.span.id.goid);
     let counted: HashSet<_> =
         snapshot.open.iter().filter(|call| call.span.layer() == Layer::KubeletCall).map(on).collect();
+    // An open relist speaks for what is open inside it.
+    let relists: HashSet<_> =
+        snapshot.open.iter().filter(|call| call.span.layer() == Layer::Relist).map(on).collect();
     let stuck = snapshot.open.iter().filter(|call| {
         let layer = match call.span.layer() {
-            Layer::KubeletCall => true,
+            Layer::KubeletCall => !relists.contains(&on(call)),
             // Inside a counted call it is the same call once more.
-            Layer::KubeletClient => !counted.contains(&on(call)),
+            Layer::KubeletClient => !relists.contains(&on(call)) && !counted.contains(&on(call)),
             Layer::Handler => !call.replied && !matches!(call.caller, Caller::Gone(_)),
             Layer::Relist | Layer::ListPhase | Layer::StatusPhase | Layer::Mark => false,
         };

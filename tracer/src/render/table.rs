@@ -64,8 +64,8 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Writes head and rows, indented by two.
-    pub(super) fn write(&self, out: &mut dyn Write, paint: Paint) -> io::Result<()> {
+    /// Writes head and rows, indented by two; what would pass `limit` columns is cut.
+    pub(super) fn write(&self, out: &mut dyn Write, paint: Paint, limit: usize) -> io::Result<()> {
         let width = |column: usize| {
             let cells = self.rows.iter().map(|row| row[column].text.chars().count());
             cells.max().unwrap_or(0).max(self.columns[column].0.chars().count())
@@ -74,30 +74,50 @@ impl Table {
         let head: Vec<Cell> =
             self.columns.iter().map(|(name, _)| Cell::new(name.as_str(), Tone::Faint)).collect();
         for row in std::iter::once(&head).chain(&self.rows) {
-            self.line(out, row, &widths, paint)?;
+            self.line(out, row, &widths, paint, limit)?;
         }
         Ok(())
     }
 
-    fn line(&self, out: &mut dyn Write, row: &[Cell], widths: &[usize], paint: Paint) -> io::Result<()> {
+    fn line(
+        &self,
+        out: &mut dyn Write,
+        row: &[Cell],
+        widths: &[usize],
+        paint: Paint,
+        limit: usize,
+    ) -> io::Result<()> {
         let mut line = String::from("  ");
+        let mut used = 2;
         let last = row.iter().rposition(|cell| !cell.text.is_empty()).unwrap_or(0);
         for (place, cell) in row.iter().enumerate().take(last + 1) {
             let pad = " ".repeat(widths[place] - cell.text.chars().count());
-            let text = match cell.tone {
-                Tone::Plain => cell.text.clone(),
-                Tone::Bad => paint.bad(&cell.text),
-                Tone::Faint => paint.faint(&cell.text),
-            };
             let gap = if place == 0 { "" } else { "  " };
+            let before = used + gap.len() + if self.columns[place].1 == Align::Right { pad.len() } else { 0 };
+            let Some(text) = cut(&cell.text, limit.saturating_sub(before)) else { break };
+            used += gap.len() + widths[place];
+            let text = match cell.tone {
+                Tone::Plain => text,
+                Tone::Bad => paint.bad(&text),
+                Tone::Faint => paint.faint(&text),
+            };
             match (self.columns[place].1, place == last) {
                 (Align::Right, _) => line.extend([gap, &pad, &text]),
                 (Align::Left, false) => line.extend([gap, &text, &pad]),
                 (Align::Left, true) => line.extend([gap, &text]),
             }
         }
-        writeln!(out, "{line}")
+        writeln!(out, "{}", line.trim_end())
     }
+}
+
+/// A text in at most `room` columns; `None` when there is no room at all.
+fn cut(text: &str, room: usize) -> Option<String> {
+    if text.chars().count() <= room {
+        return Some(text.to_owned());
+    }
+    let kept = room.checked_sub(1)?;
+    Some(text.chars().take(kept).chain(['…']).collect())
 }
 
 #[cfg(test)]
@@ -111,7 +131,10 @@ mod tests {
         table.row(vec!["a".into(), "1".into(), "".into()]);
         table.row(vec!["longer".into(), "100".into(), Cell::bad_if("x", true)]);
         let mut out = Vec::new();
-        table.write(&mut out, Paint { colour: false }).unwrap();
+        table.write(&mut out, Paint { colour: false }, 80).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "  name      n  note\n  a         1\n  longer  100  x\n");
+        let mut out = Vec::new();
+        table.write(&mut out, Paint { colour: false }, 16).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "  name      n  …\n  a         1\n  longer  100  x\n");
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
     for call in &shown[..rows] {
         table.row(row(call, snapshot));
     }
-    table.write(page.out, page.paint)?;
+    table.write(page.out, page.paint, page.width)?;
     page.more(shown.len() - rows)
 }
 
@@ -66,9 +66,9 @@ fn row(call: &OpenCall, snapshot: &Snapshot) -> Vec<Cell> {
 pub(super) fn name(layer: Layer, operation: &str) -> String {
     match layer {
         Layer::Relist => "relist".into(),
-        Layer::ListPhase => format!("{operation} (list phase)"),
-        Layer::StatusPhase => format!("{operation} (status phase)"),
-        Layer::KubeletClient => format!("{operation} (bare client)"),
+        Layer::ListPhase => format!("{operation}, list phase"),
+        Layer::StatusPhase => format!("{operation}, status phase"),
+        Layer::KubeletClient => format!("{operation}, bare client"),
         Layer::KubeletCall | Layer::Handler | Layer::Mark => operation.to_owned(),
     }
 }
@@ -78,16 +78,16 @@ fn note(call: &OpenCall, snapshot: &Snapshot) -> String {
     match call.caller {
         _ if call.replied => notes.push("reply handed over".into()),
         Caller::Gone(at) => {
-            notes.push(format!("abandoned: kubelet gave up {} ago", human::duration(snapshot.now.since(at))));
+            notes.push(format!("abandoned {} ago", human::duration(snapshot.now.since(at))));
         }
-        Caller::Foreign => notes.push("not called by the kubelet".into()),
+        Caller::Foreign => notes.push("other caller".into()),
         Caller::Unknown if call.age_ns > CRI_DEADLINE_NS => {
-            notes.push("older than the kubelet's deadline of 2 min".into());
+            notes.push("past the deadline of 2 min".into());
         }
         Caller::Unknown | Caller::Waiting | Caller::NotAsked => {}
     }
     if call.span.hook.long_lived {
-        notes.push("long-lived by design".into());
+        notes.push("long-lived".into());
     }
     if call.span.liveness == Some(Liveness::Unknown) {
         notes.push("goroutine not checked".into());

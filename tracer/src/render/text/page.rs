@@ -83,7 +83,7 @@ impl Page<'_> {
     pub(super) fn labelled(&mut self, label: &str, text: &str) -> io::Result<()> {
         const LABEL: usize = 9;
         let label = format!("{label:<LABEL$}");
-        for (line, text) in fold(text, self.width - LABEL - 2).iter().enumerate() {
+        for (line, text) in fold(text, self.width - LABEL - 3).iter().enumerate() {
             let label = if line == 0 { self.paint.faint(&label) } else { " ".repeat(LABEL) };
             writeln!(self.out, "  {label} {text}")?;
         }
@@ -91,19 +91,25 @@ impl Page<'_> {
     }
 }
 
-/// Breaks a text at spaces into lines of at most `width` columns; a longer word has a line of its own.
-fn fold(text: &str, width: usize) -> Vec<String> {
+/// Breaks a text at spaces into lines of at most `width` columns; a longer word is broken where it must.
+pub(super) fn fold(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let line = lines.last_mut().expect("never empty");
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
-            lines.push(word.to_owned());
-        } else {
-            if !line.is_empty() {
-                line.push(' ');
-            }
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() <= width {
+            line.push(' ');
             line.push_str(word);
+            continue;
         }
+        let mut rest: Vec<char> = word.chars().collect();
+        while !rest.is_empty() {
+            let tail = rest.split_off(rest.len().min(width));
+            lines.push(rest.into_iter().collect());
+            rest = tail;
+        }
+    }
+    if lines.len() > 1 && lines[0].is_empty() {
+        lines.remove(0);
     }
     lines
 }
@@ -116,7 +122,7 @@ mod tests {
     #[test]
     fn folds() {
         assert_eq!(fold("aa bb cc", 5), ["aa bb", "cc"]);
-        assert_eq!(fold("a 0123456789 b", 5), ["a", "0123456789", "b"]);
+        assert_eq!(fold("a 0123456789 b", 5), ["a", "01234", "56789", "b"]);
         assert_eq!(fold("", 5), [""]);
     }
 }

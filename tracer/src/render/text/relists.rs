@@ -38,7 +38,7 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
         ("list", Align::Left),
     ]);
     order.iter().for_each(|&place| table.row(row(&all[place], snapshot)));
-    table.write(page.out, page.paint)?;
+    table.write(page.out, page.paint, page.width)?;
     page.more(all.len() - order.len())
 }
 

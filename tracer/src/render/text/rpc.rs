@@ -13,8 +13,9 @@ use crate::{
     },
 };
 
-/// Narrower pages have no histogram.
+/// Narrower pages have no histogram, and not this column.
 const WIDTH_WITH_HISTOGRAM: usize = 96;
+const P90: usize = 4;
 /// Cells of a histogram, a factor of four each: below 16 µs, below 66 µs, … above 4.6 min.
 const CELLS: usize = 14;
 /// Bucket where the second cell begins.
@@ -65,13 +66,15 @@ fn table(page: &mut Page<'_>, title: &str, note: &str, mut rows: Vec<&RpcRow>) -
     ];
     if histogram {
         columns.push((HISTOGRAM_HEAD, Align::Left));
+    } else {
+        columns.remove(P90);
     }
     let mut table = Table::new(&columns);
     let shown = page.rows(rows.len());
     for row in &rows[..shown] {
         table.row(cells(row, histogram));
     }
-    table.write(page.out, page.paint)?;
+    table.write(page.out, page.paint, page.width)?;
     page.more(rows.len() - shown)
 }
 
@@ -89,6 +92,8 @@ fn cells(row: &RpcRow, histogram: bool) -> Vec<Cell> {
     ];
     if histogram {
         cells.push(bars(&buckets(row)).into());
+    } else {
+        cells.remove(P90);
     }
     cells
 }

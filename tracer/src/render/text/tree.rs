@@ -28,7 +28,7 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
     let right = Align::Right;
     let mut table = Table::new(&[("", Align::Left), ("total", right), ("self", right), ("", Align::Left)]);
     span(&mut table, slowest.root(), 0, page);
-    table.write(page.out, page.paint)?;
+    table.write(page.out, page.paint, page.width)?;
     if slowest.tree.misfits > 0 {
         let text =
             format!("{} contradict the others and are left out", human::plural(slowest.tree.misfits, "call"));
@@ -44,16 +44,19 @@ fn span(table: &mut Table, span_: &Span, level: usize, page: &Page<'_>) {
         layer => name(layer, span_.operation()),
     };
     let length = human::duration(span_.duration_ns(now));
+    let inner = if page.verbose { span_ } else { same_call(span_) };
+    let own = self_time_ns(span_, now);
+    let self_ns = if std::ptr::eq(inner, span_) { own } else { own + self_time_ns(inner, now) };
     let total = if span_.is_open() { format!("≥ {length}") } else { length };
     table.row(vec![
         format!("{}{}", "  ".repeat(level.min(16)), escape::text_to(&label, 48)).into(),
         Cell::bad_if(total, span_.is_open()),
-        human::duration(self_time_ns(span_, now)).into(),
+        human::duration(self_ns).into(),
         note(span_),
     ]);
-    let shown = longest(&span_.children, if page.verbose { usize::MAX } else { CHILDREN }, page);
+    let shown = longest(&inner.children, if page.verbose { usize::MAX } else { CHILDREN }, page);
     let mut hidden = (0, 0);
-    for (place, child) in span_.children.iter().enumerate() {
+    for (place, child) in inner.children.iter().enumerate() {
         if shown.contains(&place) {
             span(table, child, level + 1, page);
         } else {
@@ -64,6 +67,20 @@ fn span(table: &mut Table, span_: &Span, level: usize, page: &Page<'_>) {
         let text = format!("{}… {} more, -v", "  ".repeat(level + 1), human::count(hidden.0));
         let total = Cell::new(human::duration(hidden.1), Tone::Faint);
         table.row(vec![Cell::new(text, Tone::Faint), total, "".into(), "".into()]);
+    }
+}
+
+/// The bare client call that is all there is inside a counted one: the same call once more.
+fn same_call(span: &Span) -> &Span {
+    match span.children.as_slice() {
+        [only]
+            if span.layer() == Layer::KubeletCall
+                && only.layer() == Layer::KubeletClient
+                && only.operation() == span.operation() =>
+        {
+            only
+        }
+        _ => span,
     }
 }
 

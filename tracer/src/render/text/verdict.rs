@@ -2,11 +2,11 @@
 
 use std::io;
 
-use super::page::Page;
+use super::page::{Page, fold};
 use crate::{
     correlate::{
         Age, Doubt, LastList, ListOutcome, Outcome, Reason, Snapshot,
-        thresholds::{CRI_DEADLINE_NS, PLEG_THRESHOLD_NS},
+        thresholds::{CRI_DEADLINE_NS, LAST_LIST_NS, PLEG_THRESHOLD_NS},
     },
     decode::MonoNs,
     render::{
@@ -44,7 +44,10 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
         }
         Outcome::CannotTell { why } => (page.paint.doubt(word), why.iter().skip(1).map(doubt).collect()),
     };
-    writeln!(page.out, "{word}  {text}")?;
+    for (line, text) in fold(&text, page.width - 13).iter().enumerate() {
+        let word = if line == 0 { word.as_str() } else { "" };
+        writeln!(page.out, "{word}  {text}")?;
+    }
     if let Some(text) = since(snapshot) {
         page.labelled("since", &text)?;
     }
@@ -72,12 +75,10 @@ pub fn sentence(reason: &Reason) -> String {
         }
         Reason::ListStale { age, failing: false } => format!("last successful list {}", age_of(*age)),
         Reason::Abandoned { operation, component, count, oldest_ns } => format!(
-            "{} abandoned {} in {}: the kubelet gave up, {} still run{}, oldest {}",
+            "{} abandoned {} in {} (the kubelet gave up), oldest {}",
             human::count(*count),
             escape::text(operation),
             component.name(),
-            if *count == 1 { "it" } else { "they" },
-            if *count == 1 { "s" } else { "" },
             duration(*oldest_ns)
         ),
         Reason::CallsOpen { operation, component, count, oldest_ns, .. } => {
@@ -155,13 +156,16 @@ fn last_list(snapshot: &Snapshot) -> String {
         Some(age) if age.ns > PLEG_THRESHOLD_NS => {
             "the kubelet reports \"PLEG is not healthy\" (limit 3 min)".to_owned()
         }
-        Some(Age { at_least: false, ns }) => {
-            format!("\"PLEG is not healthy\" in {} unless one succeeds", duration(PLEG_THRESHOLD_NS - ns))
+        Some(Age { at_least: false, ns }) if ns > LAST_LIST_NS => {
+            format!(
+                "the kubelet reports \"PLEG is not healthy\" in {} unless one succeeds",
+                duration(PLEG_THRESHOLD_NS - ns)
+            )
         }
         _ => "the kubelet reports \"PLEG is not healthy\" after 3 min".to_owned(),
     };
     match snapshot.last_list {
-        LastList::At(at) if matches!(snapshot.outcome, Outcome::Healthy { .. }) => {
+        LastList::At(at) if snapshot.now.since(at) <= LAST_LIST_NS => {
             format!("successful {}", when(snapshot, at))
         }
         LastList::At(at) => format!("successful {}; {limit}", when(snapshot, at)),
