@@ -102,7 +102,7 @@ fn lines_fit(snapshot: &Snapshot) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(96))]
 
     /// Any stream gives a sound snapshot whose sums add up and whose reports can be written.
     #[test]
