@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
 use plegtrace::{
-    correlate::{Correlator, Snapshot},
+    correlate::{Correlator, Limits, Snapshot},
     decode::{MonoNs, decode},
     input::{
         Armed, Component, Fact, Frame, HookFact, InFlight, Layer, Liveness, OpenCallFact, Start, TargetFact,
@@ -241,7 +241,17 @@ impl Story {
     /// A record of the story cannot be read back.
     #[must_use]
     pub fn snapshot(&self, now: u64) -> Snapshot {
-        let mut correlator = Correlator::default();
+        self.snapshot_within(Limits::default(), now)
+    }
+
+    /// What a correlator with these limits makes of the story.
+    ///
+    /// # Panics
+    ///
+    /// A record of the story cannot be read back.
+    #[must_use]
+    pub fn snapshot_within(&self, limits: Limits, now: u64) -> Snapshot {
+        let mut correlator = Correlator::new(limits);
         let mut bytes = self.bytes();
         while !bytes.is_empty() {
             let frame = next_frame(&mut bytes).expect("stories are made of whole records");
