@@ -45,6 +45,8 @@ pub mod err_source {
     pub const REG0: u8 = 1;
     /// On the stack at [`SiteConf::err_stack_off`](super::SiteConf::err_stack_off) from SP (ABI of Go ≤ 1.16).
     pub const STACK: u8 = 64;
+    /// At a start: the call goes well exactly when a reply is handed over ([`action::REPLY`](super::action::REPLY)).
+    pub const REPLY: u8 = 65;
 }
 
 /// Number of integer registers of Go's register ABI on amd64 that [`err_source::REG0`] can name.

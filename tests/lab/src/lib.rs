@@ -1,1 +1,37 @@
-//! stub
+//! A real node on one machine from Debian packages: containerd (four generations), its shims, runc, a real kubelet
+//! and pods, with faults that are injected for real.
+//!
+//! ```no_run
+//! # fn main() -> anyhow::Result<()> {
+//! use plegtrace_lab::{Knobs, Node, fault};
+//!
+//! let node = Node::start(&Knobs { pods: 3, exec_probes: true, ..Knobs::default() })?;
+//! let hostage = fault::lock_hostage(node.containerd(), &node.pod("p3")?)?;
+//! // … every ListContainers hangs now, and with it the kubelet's relist …
+//! hostage.release()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Everything private lies in one temporary directory ([`scratch`]); what cannot be private is named after it and
+//! removed with it: by drop, and by a janitor process when this process is killed. Packages are unpacked into a
+//! [`cache`], not installed.
+
+pub mod cache;
+pub mod containerd;
+pub mod cri;
+pub mod fault;
+pub mod host;
+pub mod http;
+pub mod image;
+pub mod knobs;
+pub mod kubelet;
+pub mod node;
+pub mod packages;
+pub mod process;
+pub mod promtext;
+pub mod scratch;
+
+pub use containerd::Containerd;
+pub use knobs::{CgroupDriver, Generation, Knobs, Network};
+pub use node::Node;

@@ -14,6 +14,8 @@ pub const CALL_REPLIED: u32 = 1 << 2;
 pub const CALL_UNWOUND: u32 = 1 << 3;
 /// The stack grew in the prologue, so the start fired twice; it is one call.
 pub const CALL_RESTARTED: u32 = 1 << 4;
+/// The call goes well exactly when it hands over a reply (unary handlers; streams do not).
+pub const CALL_BY_REPLY: u32 = 1 << 5;
 
 /// One finished call. Neither [`CALL_FAILED`] nor [`CALL_OK`] means that the result is not known.
 #[repr(C)]

@@ -1,0 +1,245 @@
+//! Runs containerd with everything private and waits until its CRI answers.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+
+use super::config::{Settings, conflist, toml};
+use super::shims::{self, Shim};
+use crate::cri::{self, Api, Client, Pod, PodSpec};
+use crate::knobs::{Knobs, Network};
+use crate::packages::{self, Tree};
+use crate::promtext::Page;
+use crate::scratch::Scratch;
+use crate::{host, http, image, process};
+
+/// From start to an answer of the CRI; 13 ms on an idle machine.
+const READY_LIMIT: Duration = Duration::from_secs(30);
+/// For one CRI call on a healthy but busy machine.
+const CALL_LIMIT: Duration = Duration::from_secs(30);
+
+/// A running containerd with the lab's image. Drop removes it, its shims, pods, mounts, cgroups and files.
+#[derive(Debug)]
+pub struct Containerd {
+    child: Child,
+    knobs: Knobs,
+    tree: Tree,
+    runc: PathBuf,
+    metrics: SocketAddr,
+    client: Client,
+    // Last: its drop is the teardown of all the others.
+    scratch: Scratch,
+}
+
+impl Containerd {
+    /// Starts the generation that `knobs` name and imports the image.
+    ///
+    /// # Errors
+    ///
+    /// When not root, the packages cannot be had ([`packages::Error::Gone`] in the chain when they left the archive),
+    /// or it does not come up; then with the end of its log.
+    pub fn start(knobs: &Knobs) -> Result<Containerd> {
+        host::require_root()?;
+        let tree = packages::containerd(knobs.generation.suite())?;
+        let runc = packages::runc(knobs.runc)?.path("usr/sbin/runc")?;
+        let archive = image::archive()?;
+        let scratch = Scratch::new()?;
+        let metrics = SocketAddr::from(([127, 0, 0, 1], http::free_port()?));
+        configure(&scratch, knobs, metrics)?;
+        let child = spawn(&scratch, &tree, &runc)?;
+        let client = Client::new(&scratch.path().join("c.sock"), knobs.generation.api())?;
+        let mut containerd = Containerd { child, knobs: knobs.clone(), tree, runc, metrics, client, scratch };
+        containerd.wait_until_ready()?;
+        containerd.import(&archive)?;
+        Ok(containerd)
+    }
+
+    /// The daemon's process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its CRI socket.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        self.client.socket()
+    }
+
+    /// What it printed.
+    #[must_use]
+    pub fn log_path(&self) -> PathBuf {
+        self.scratch.path().join("containerd.log")
+    }
+
+    /// Its debug socket (pprof).
+    #[must_use]
+    pub fn debug_socket(&self) -> PathBuf {
+        self.scratch.path().join("debug.sock")
+    }
+
+    /// Its program.
+    #[must_use]
+    pub fn program(&self) -> PathBuf {
+        self.tree.root().join("usr/bin/containerd")
+    }
+
+    /// The program of its shims.
+    #[must_use]
+    pub fn shim_program(&self) -> PathBuf {
+        self.tree.root().join("usr/bin/containerd-shim-runc-v2")
+    }
+
+    /// The runc that its shims call.
+    #[must_use]
+    pub fn runc_program(&self) -> &Path {
+        &self.runc
+    }
+
+    /// The knobs it was started with.
+    #[must_use]
+    pub fn knobs(&self) -> &Knobs {
+        &self.knobs
+    }
+
+    /// The lab's directory, cgroup and network names.
+    #[must_use]
+    pub fn scratch(&self) -> &Scratch {
+        &self.scratch
+    }
+
+    /// A client of its CRI, in the newest version it speaks.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// A client of its CRI in a version of choice, with a connection of its own.
+    ///
+    /// # Errors
+    ///
+    /// When the client's thread cannot be started.
+    pub fn client_of(&self, api: Api) -> Result<Client, cri::Error> {
+        Client::new(self.socket(), api)
+    }
+
+    /// Its shims, by their `-address` argument.
+    #[must_use]
+    pub fn shims(&self) -> Vec<Shim> {
+        shims::find(self.socket())
+    }
+
+    /// The process of the shim that serves `sandbox`.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub fn shim_of(&self, sandbox: &str) -> Result<u32> {
+        let shim = self.shims().into_iter().find(|shim| shim.sandbox == sandbox);
+        shim.map(|shim| shim.pid).with_context(|| format!("sandbox {sandbox} has no shim"))
+    }
+
+    /// Its metrics page, within `deadline`.
+    ///
+    /// # Errors
+    ///
+    /// When the page does not answer in time.
+    pub fn metrics(&self, deadline: Duration) -> Result<Page> {
+        Ok(Page::parse(&http::get(self.metrics, "/v1/metrics", deadline)?))
+    }
+
+    /// Runs a pod through the CRI, without a kubelet, that waits for ever.
+    ///
+    /// # Errors
+    ///
+    /// The CRI call that failed.
+    pub fn run_pod(&self, name: &str) -> Result<Pod, cri::Error> {
+        let spec = PodSpec {
+            name: name.to_owned(),
+            image: image::REFERENCE.to_owned(),
+            command: vec!["/pause".to_owned()],
+            host_network: self.knobs.network == Network::Host,
+            cgroup_parent: self.scratch.cgroup(self.knobs.cgroup_driver),
+            log_directory: self.scratch.path().join("logs").join(name),
+        };
+        self.client.run_pod(&spec, CALL_LIMIT)
+    }
+
+    fn wait_until_ready(&mut self) -> Result<()> {
+        let log = self.log_path();
+        let (child, client) = (&mut self.child, &self.client);
+        let asked = process::wait_for("an answer of containerd's CRI", READY_LIMIT, || {
+            if let Some(status) = child.try_wait().context("cannot wait for containerd")? {
+                bail!("containerd ended at start ({status})");
+            }
+            // Errors are the state before readiness: no socket yet, or the CRI plugin is still starting.
+            Ok(client.version(Duration::from_secs(2)).ok())
+        });
+        asked
+            .map(drop)
+            .with_context(|| format!("containerd is not ready; end of its log:\n{}", log_tail(&log)))
+    }
+
+    fn import(&self, archive: &Path) -> Result<()> {
+        let mut ctr = Command::new(self.tree.path("usr/bin/ctr")?);
+        ctr.arg("-a").arg(self.socket()).args(["-n", "k8s.io", "images", "import", "--snapshotter"]);
+        ctr.arg(snapshotter(self.scratch.path())).arg(archive);
+        host::run(&mut ctr).context("cannot import the image")?;
+        process::wait_for("the image in the CRI's list", CALL_LIMIT, || {
+            let images = self.client.list_images(CALL_LIMIT)?;
+            Ok(images
+                .iter()
+                .any(|found| found.repo_tags.iter().any(|tag| tag == image::REFERENCE))
+                .then_some(()))
+        })
+    }
+}
+
+impl Drop for Containerd {
+    fn drop(&mut self) {
+        // The kill comes first here so that the zombie is reaped; the scratch's teardown does all the rest.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn configure(scratch: &Scratch, knobs: &Knobs, metrics: SocketAddr) -> Result<()> {
+    let dir = scratch.path();
+    let settings = Settings {
+        generation: knobs.generation,
+        dir,
+        cni_plugins: &packages::cni_plugins()?,
+        cgroup_driver: knobs.cgroup_driver,
+        metrics,
+        restrict_oom_score_adj: !host::has_cap_sys_resource(),
+        snapshotter: snapshotter(dir),
+    };
+    fs::create_dir(dir.join("net.d")).context("cannot make the CNI directory")?;
+    let network = conflist(dir, &scratch.network(), &scratch.bridge());
+    fs::write(dir.join("net.d/10-lab.conflist"), network).context("cannot write the CNI network")?;
+    fs::write(dir.join("config.toml"), toml(&settings)).context("cannot write containerd's configuration")
+}
+
+/// An overlay cannot be the upper layer of an overlay, which is what the directory is on inside a container.
+fn snapshotter(dir: &Path) -> &'static str {
+    if host::is_on_overlayfs(dir) { "native" } else { "overlayfs" }
+}
+
+fn spawn(scratch: &Scratch, tree: &Tree, runc: &Path) -> Result<Child> {
+    let programs = tree.path("usr/bin")?;
+    // Its own shim is found first, then the runc we chose.
+    let runc = runc.parent().context("runc has no directory")?;
+    let inherited = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{}:{inherited}:/usr/sbin:/usr/bin:/sbin:/bin", programs.display(), runc.display());
+    let mut command = Command::new(programs.join("containerd"));
+    command.arg("-c").arg(scratch.path().join("config.toml")).env("PATH", path).current_dir("/");
+    scratch.spawn(&mut command, &scratch.path().join("containerd.log"))
+}
+
+pub(crate) fn log_tail(log: &Path) -> String {
+    host::tail(&fs::read_to_string(log).unwrap_or_default(), 15)
+}

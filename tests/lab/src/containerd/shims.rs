@@ -1,0 +1,53 @@
+//! Turns the machine's processes into the shims of one containerd.
+
+use std::path::Path;
+
+use crate::process;
+
+/// A shim: one process per pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shim {
+    /// Its process.
+    pub pid: u32,
+    /// Its `-id`: the sandbox it was started for.
+    pub sandbox: String,
+}
+
+/// The shims whose `-address` is `socket`: with several containerds on a machine, nothing else tells them apart.
+pub(super) fn find(socket: &Path) -> Vec<Shim> {
+    let mut shims: Vec<Shim> = process::all().into_iter().filter_map(|pid| shim(pid, socket)).collect();
+    shims.sort_by_key(|shim| shim.pid);
+    shims
+}
+
+fn shim(pid: u32, socket: &Path) -> Option<Shim> {
+    if !process::name(pid).starts_with("containerd-shim") {
+        return None;
+    }
+    parse(&process::arguments(pid), socket).map(|sandbox| Shim { pid, sandbox })
+}
+
+/// The id of a serving shim of `socket`. `start` and `delete` are helpers that live for a moment.
+fn parse(arguments: &[String], socket: &Path) -> Option<String> {
+    let option = |name: &str| {
+        let at = arguments.iter().position(|argument| argument == name)?;
+        arguments.get(at + 1).cloned()
+    };
+    let is_helper = arguments.last().is_some_and(|last| last == "start" || last == "delete");
+    (!is_helper && Path::new(&option("-address")?) == socket).then(|| option("-id"))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shim_is_known_by_its_address() {
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let line = "/x/containerd-shim-runc-v2 -namespace k8s.io -id abc -address /tmp/a/c.sock";
+        assert_eq!(parse(&words(line), Path::new("/tmp/a/c.sock")), Some("abc".to_owned()));
+        assert_eq!(parse(&words(line), Path::new("/tmp/b/c.sock")), None);
+        assert_eq!(parse(&words(&format!("{line} start")), Path::new("/tmp/a/c.sock")), None);
+        assert_eq!(parse(&words("shim -id"), Path::new("/tmp/a/c.sock")), None);
+    }
+}

@@ -1,0 +1,186 @@
+//! Turns a blocking method call with a deadline into one unary gRPC call over the runtime's unix socket.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::uri::PathAndQuery;
+use hyper_util::rt::TokioIo;
+use tonic::transport::{Channel, Endpoint, Uri};
+use tonic::{Code, Request};
+use tonic_prost::ProstCodec;
+
+use super::driver::Driver;
+
+/// Large nodes answer ListContainers with more than tonic's 4 MiB.
+const MAX_MESSAGE: usize = 16 << 20;
+
+/// Which of the two services of the same shape is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Api {
+    /// `runtime.v1`: containerd 1.6 and later.
+    V1,
+    /// `runtime.v1alpha2`: containerd up to 1.7, kubelet up to 1.25.
+    V1alpha2,
+}
+
+impl Api {
+    fn package(self) -> &'static str {
+        match self {
+            Api::V1 => "runtime.v1",
+            Api::V1alpha2 => "runtime.v1alpha2",
+        }
+    }
+}
+
+impl fmt::Display for Api {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.package().trim_start_matches("runtime."))
+    }
+}
+
+/// Why a call gave no answer.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// The runtime did not answer in time. The stream was reset; its handler may live on.
+    #[error("{method} unanswered after {deadline:?}")]
+    Deadline {
+        /// The CRI method.
+        method: &'static str,
+        /// The deadline it was given.
+        deadline: Duration,
+    },
+    /// The runtime, or the connection to it, gave an error.
+    #[error("{method} failed with {code:?}: {message}")]
+    Rpc {
+        /// The CRI method.
+        method: &'static str,
+        /// Its gRPC status.
+        code: Code,
+        /// The runtime's words.
+        message: String,
+    },
+    /// The client could not be set up.
+    #[error("cannot make a CRI client of {socket}: {reason}")]
+    Setup {
+        /// The runtime's socket.
+        socket: String,
+        /// What went wrong.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// Whether the call ran into its deadline.
+    #[must_use]
+    pub fn is_deadline(&self) -> bool {
+        matches!(self, Error::Deadline { .. })
+    }
+}
+
+/// A connection to a runtime; cheap to clone, usable from many threads at once.
+#[derive(Clone)]
+pub struct Client {
+    socket: PathBuf,
+    api: Api,
+    channel: Channel,
+    driver: Arc<Driver>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("socket", &self.socket).field("api", &self.api).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// A client of the runtime at `socket`. It connects at the first call, and again after the runtime was restarted.
+    ///
+    /// # Errors
+    ///
+    /// When the thread of the client cannot be started.
+    pub fn new(socket: &Path, api: Api) -> Result<Client, Error> {
+        let setup = |reason: std::io::Error| Error::Setup {
+            socket: socket.display().to_string(),
+            reason: reason.to_string(),
+        };
+        let driver = Driver::start().map_err(setup)?;
+        let path = socket.to_owned();
+        let connector = tower::service_fn(move |_: Uri| {
+            let path = path.clone();
+            async move { tokio::net::UnixStream::connect(path).await.map(TokioIo::new) }
+        });
+        // The address is never resolved; it becomes the `:authority` header.
+        let endpoint = Endpoint::from_static("http://localhost");
+        let channel = driver.enter(|| endpoint.connect_with_connector_lazy(connector));
+        Ok(Client { socket: socket.to_owned(), api, channel, driver: Arc::new(driver) })
+    }
+
+    /// The version it speaks.
+    #[must_use]
+    pub fn api(&self) -> Api {
+        self.api
+    }
+
+    /// The socket it speaks to.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// One call of `method` of the service `service` (without its package).
+    pub(super) fn call<Q, A>(
+        &self,
+        service: &str,
+        method: &'static str,
+        request: Q,
+        deadline: Duration,
+    ) -> Result<A, Error>
+    where
+        Q: prost::Message + Send + Sync + 'static,
+        A: prost::Message + Default + Send + Sync + 'static,
+    {
+        let rpc = |status: &tonic::Status| Error::Rpc {
+            method,
+            code: status.code(),
+            message: status.message().to_owned(),
+        };
+        let path = format!("/{}.{service}/{method}", self.api.package());
+        let path = PathAndQuery::try_from(path).expect("a method path is a valid URI path");
+        let mut grpc = tonic::client::Grpc::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE);
+        let mut request = Request::new(request);
+        request.set_timeout(deadline); // The server learns the deadline, as from a kubelet.
+        let exchange = async {
+            grpc.ready().await.map_err(|error| tonic::Status::unavailable(error.to_string()))?;
+            grpc.unary(request, path, ProstCodec::default()).await
+        };
+        let answer = self.driver.wait(async { tokio::time::timeout(deadline, exchange).await });
+        match answer {
+            Ok(Ok(response)) => Ok(response.into_inner()),
+            Err(_) => Err(Error::Deadline { method, deadline }),
+            Ok(Err(status)) if is_timeout(&status) => Err(Error::Deadline { method, deadline }),
+            Ok(Err(status)) => Err(rpc(&status)),
+        }
+    }
+
+    /// One call of the runtime service.
+    pub(super) fn runtime<Q, A>(
+        &self,
+        method: &'static str,
+        request: Q,
+        deadline: Duration,
+    ) -> Result<A, Error>
+    where
+        Q: prost::Message + Send + Sync + 'static,
+        A: prost::Message + Default + Send + Sync + 'static,
+    {
+        self.call("RuntimeService", method, request, deadline)
+    }
+}
+
+/// tonic's own timer and the server's race with ours; all three mean the same.
+fn is_timeout(status: &tonic::Status) -> bool {
+    status.code() == Code::DeadlineExceeded
+        || (status.code() == Code::Cancelled && status.message().contains("Timeout expired"))
+}

@@ -1,0 +1,20 @@
+//! Our own client of the Container Runtime Interface, in both versions, and a stand-in for the kubelet's relist loop.
+
+mod client;
+mod driver;
+mod messages;
+mod methods;
+mod pods;
+pub mod relist;
+
+pub use client::{Api, Client, Error};
+pub use messages::{
+    Container, ContainerConfig, ContainerMetadata, ContainerState, ContainerStatus, ContainerStatusResponse,
+    CreateContainerRequest, Empty, ExecSyncRequest, ExecSyncResponse, Id, Image, ImageSpec,
+    LinuxContainerConfig, LinuxContainerResources, LinuxContainerSecurityContext, LinuxPodSandboxConfig,
+    LinuxSandboxSecurityContext, ListContainersResponse, ListImagesResponse, ListPodSandboxResponse,
+    NamespaceMode, NamespaceOption, PodSandbox, PodSandboxConfig, PodSandboxMetadata,
+    PodSandboxStatusResponse, RunPodSandboxRequest, RuntimeCondition, RuntimeStatus, StatusRequest,
+    StatusResponse, StopContainerRequest, UpdateContainerResourcesRequest, VersionRequest, VersionResponse,
+};
+pub use pods::{Pod, PodSpec};

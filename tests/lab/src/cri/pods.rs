@@ -1,0 +1,119 @@
+//! Turns a wish ("one pod with one container that waits") into the CRI calls that a kubelet would make for it.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::client::{Client, Error};
+use super::messages as m;
+
+/// A pod to run through the CRI, without a kubelet.
+#[derive(Clone, Debug)]
+pub struct PodSpec {
+    /// Its name; also its UID.
+    pub name: String,
+    /// Image of its container.
+    pub image: String,
+    /// What the container runs.
+    pub command: Vec<String>,
+    /// In the node's network, without CNI.
+    pub host_network: bool,
+    /// Parent of its cgroups.
+    pub cgroup_parent: String,
+    /// Where its log goes.
+    pub log_directory: PathBuf,
+}
+
+/// A running pod with one container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pod {
+    /// Its name.
+    pub name: String,
+    /// Its sandbox.
+    pub sandbox: String,
+    /// Its container.
+    pub container: String,
+}
+
+impl PodSpec {
+    fn labels(&self) -> HashMap<String, String> {
+        let labels = [
+            ("io.kubernetes.pod.name", self.name.as_str()),
+            ("io.kubernetes.pod.namespace", "default"),
+            ("io.kubernetes.pod.uid", self.name.as_str()),
+            ("io.kubernetes.container.name", "c"),
+        ];
+        labels.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    fn namespaces(&self) -> m::NamespaceOption {
+        let network = if self.host_network { m::NamespaceMode::Node } else { m::NamespaceMode::Pod };
+        let (pod, container) = (m::NamespaceMode::Pod, m::NamespaceMode::Container);
+        m::NamespaceOption { network: network.into(), pid: container.into(), ipc: pod.into() }
+    }
+
+    fn sandbox(&self) -> m::PodSandboxConfig {
+        let security_context = m::LinuxSandboxSecurityContext { namespace_options: Some(self.namespaces()) };
+        let metadata = m::PodSandboxMetadata {
+            name: self.name.clone(),
+            uid: self.name.clone(),
+            namespace: "default".to_owned(),
+            attempt: 0,
+        };
+        m::PodSandboxConfig {
+            metadata: Some(metadata),
+            log_directory: self.log_directory.display().to_string(),
+            labels: self.labels(),
+            linux: Some(m::LinuxPodSandboxConfig {
+                cgroup_parent: self.cgroup_parent.clone(),
+                security_context: Some(security_context),
+            }),
+        }
+    }
+
+    fn container(&self) -> m::ContainerConfig {
+        let security = m::LinuxContainerSecurityContext { namespace_options: Some(self.namespaces()) };
+        m::ContainerConfig {
+            metadata: Some(m::ContainerMetadata { name: "c".to_owned(), attempt: 0 }),
+            image: Some(m::ImageSpec { image: self.image.clone() }),
+            command: self.command.clone(),
+            labels: self.labels(),
+            log_path: format!("{}.log", self.name),
+            linux: Some(m::LinuxContainerConfig {
+                resources: Some(m::LinuxContainerResources { cpu_shares: 2 }),
+                security_context: Some(security),
+            }),
+        }
+    }
+}
+
+impl Client {
+    /// Runs a pod: RunPodSandbox, CreateContainer, StartContainer, each within `deadline`.
+    ///
+    /// # Errors
+    ///
+    /// The first call that failed; what was made before it stays until the runtime is torn down.
+    pub fn run_pod(&self, spec: &PodSpec, deadline: Duration) -> Result<Pod, Error> {
+        let sandbox = self.run_pod_sandbox(spec.sandbox(), deadline)?;
+        let request = m::CreateContainerRequest {
+            pod_sandbox_id: sandbox.clone(),
+            config: Some(spec.container()),
+            sandbox_config: Some(spec.sandbox()),
+        };
+        let container = self.create_container(request, deadline)?;
+        self.start_container(&container, deadline)?;
+        Ok(Pod { name: spec.name.clone(), sandbox, container })
+    }
+
+    /// Ends a pod: StopContainer, RemoveContainer, StopPodSandbox, RemovePodSandbox, each within `deadline`.
+    ///
+    /// # Errors
+    ///
+    /// The first call that failed.
+    pub fn remove_pod(&self, pod: &Pod, deadline: Duration) -> Result<(), Error> {
+        self.stop_container(&pod.container, Duration::from_secs(2), deadline)?;
+        self.remove_container(&pod.container, deadline)?;
+        self.stop_pod_sandbox(&pod.sandbox, deadline)?;
+        self.remove_pod_sandbox(&pod.sandbox, deadline)
+    }
+}

@@ -1,0 +1,152 @@
+//! What a lab can be asked for.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::cri::Api;
+use crate::kubelet::KubeletBuild;
+use crate::packages::Suite;
+
+/// A generation of containerd, by its series.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Generation {
+    /// 1.4 of bullseye: Go 1.15, stack ABI, CRI v1alpha2 only.
+    V1_4,
+    /// 1.6 of bookworm: Go 1.19.
+    #[default]
+    V1_6,
+    /// 1.7 of trixie: Go 1.24.
+    V1_7,
+    /// 2.1 of sid: CRI v1 only.
+    V2_1,
+}
+
+impl Generation {
+    /// All of them, oldest first.
+    pub const ALL: [Generation; 4] = [Generation::V1_4, Generation::V1_6, Generation::V1_7, Generation::V2_1];
+
+    /// The suite whose package it is.
+    #[must_use]
+    pub fn suite(self) -> Suite {
+        match self {
+            Generation::V1_4 => Suite::Bullseye,
+            Generation::V1_6 => Suite::Bookworm,
+            Generation::V1_7 => Suite::Trixie,
+            Generation::V2_1 => Suite::Sid,
+        }
+    }
+
+    /// The newest CRI it speaks.
+    #[must_use]
+    pub fn api(self) -> Api {
+        match self {
+            Generation::V1_4 => Api::V1alpha2,
+            Generation::V1_6 | Generation::V1_7 | Generation::V2_1 => Api::V1,
+        }
+    }
+
+    /// Whether it speaks `v1alpha2`, which is all that kubelet 1.20 knows.
+    #[must_use]
+    pub fn serves_v1alpha2(self) -> bool {
+        self != Generation::V2_1
+    }
+
+    fn series(self) -> &'static str {
+        match self {
+            Generation::V1_4 => "1.4",
+            Generation::V1_6 => "1.6",
+            Generation::V1_7 => "1.7",
+            Generation::V2_1 => "2.1",
+        }
+    }
+}
+
+impl fmt::Display for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.series())
+    }
+}
+
+impl FromStr for Generation {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Generation> {
+        let found = Generation::ALL.into_iter().find(|generation| generation.series() == text);
+        found.ok_or_else(|| anyhow::anyhow!("unknown generation {text}: use 1.4, 1.6, 1.7 or 2.1"))
+    }
+}
+
+/// Who makes the cgroups of pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CgroupDriver {
+    /// runc writes to the cgroup file system.
+    #[default]
+    Cgroupfs,
+    /// runc asks systemd over D-Bus: only on machines that run systemd.
+    Systemd,
+}
+
+impl CgroupDriver {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            CgroupDriver::Cgroupfs => "cgroupfs",
+            CgroupDriver::Systemd => "systemd",
+        }
+    }
+}
+
+/// What network pods get.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Network {
+    /// The node's.
+    #[default]
+    Host,
+    /// One of their own, by CNI on a private bridge.
+    Bridge,
+}
+
+/// How the node is set up. `Knobs::default()` is containerd 1.6 with one idle pod in the host's network.
+#[derive(Clone, Debug)]
+pub struct Knobs {
+    /// Which containerd.
+    pub generation: Generation,
+    /// Which suite's runc; bookworm's runs everywhere.
+    pub runc: Suite,
+    /// Which compiler built the kubelet.
+    pub kubelet: KubeletBuild,
+    /// Number of static pods, each with one container.
+    pub pods: usize,
+    /// Whether each container has an exec probe once a second.
+    pub exec_probes: bool,
+    /// Who makes the cgroups of pods.
+    pub cgroup_driver: CgroupDriver,
+    /// What network pods get.
+    pub network: Network,
+}
+
+impl Default for Knobs {
+    fn default() -> Knobs {
+        Knobs {
+            generation: Generation::default(),
+            runc: Suite::Bookworm,
+            kubelet: KubeletBuild::default(),
+            pods: 1,
+            exec_probes: false,
+            cgroup_driver: CgroupDriver::default(),
+            network: Network::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generations_are_read_as_they_are_printed() {
+        for generation in Generation::ALL {
+            assert_eq!(generation.to_string().parse::<Generation>().unwrap(), generation);
+        }
+        assert!("1.5".parse::<Generation>().is_err());
+    }
+}

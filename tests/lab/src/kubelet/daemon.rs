@@ -1,0 +1,200 @@
+//! Runs the kubelet against a containerd of ours and waits until its pods run.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use super::churn::Churn;
+use super::config::{Ports, Settings, arguments, file, manifests};
+use super::{build, manifest, sysctls};
+use crate::containerd::{Containerd, log_tail};
+use crate::cri::{Client, ContainerState, Pod, PodSandbox};
+use crate::knobs::Knobs;
+use crate::promtext::Page;
+use crate::{http, process};
+
+/// From start to all pods running, and for each pod on top of it.
+const READY_LIMIT: Duration = Duration::from_secs(60);
+const READY_LIMIT_PER_POD: Duration = Duration::from_secs(3);
+/// For one CRI call on a healthy but busy machine.
+const CALL_LIMIT: Duration = Duration::from_secs(20);
+
+/// A running kubelet. Drop kills it; its pods are removed with their containerd.
+#[derive(Debug)]
+pub struct Kubelet {
+    child: Child,
+    program: PathBuf,
+    dir: PathBuf,
+    ports: Ports,
+    knobs: Knobs,
+    client: Client,
+}
+
+impl Kubelet {
+    /// Starts the kubelet on `containerd` with `knobs.pods` static pods named `p1`, `p2` … and waits until they run.
+    ///
+    /// # Errors
+    ///
+    /// When the kubelet cannot be built, ends, or its pods do not run in time; then with the end of its log.
+    pub fn start(containerd: &Containerd, knobs: &Knobs) -> Result<Kubelet> {
+        let generation = containerd.knobs().generation;
+        ensure!(
+            generation.serves_v1alpha2(),
+            "kubelet 1.20 speaks only v1alpha2, which containerd {generation} does not: use our relist loop with it"
+        );
+        let program = build::program(knobs.kubelet)?;
+        let dir = containerd.scratch().path().to_owned();
+        let ports =
+            Ports { api: http::free_port()?, read_only: http::free_port()?, healthz: http::free_port()? };
+        let cgroup = containerd.scratch().cgroup(knobs.cgroup_driver);
+        let settings = Settings { dir: &dir, cgroup_driver: knobs.cgroup_driver, cgroup: &cgroup, ports };
+        fs::create_dir_all(manifests(&dir)).context("cannot make the manifest directory")?;
+        fs::write(dir.join("kubelet.json"), file(&settings).to_string())
+            .context("cannot write kubelet.json")?;
+        for number in 1..=knobs.pods {
+            manifest::publish(&manifests(&dir), &format!("p{number}"), knobs)?;
+        }
+        sysctls::save(&dir)?;
+        let mut command = Command::new(&program);
+        command
+            .args(arguments(&settings, containerd.socket(), &containerd.scratch().network()))
+            .current_dir("/");
+        let child = containerd.scratch().spawn(&mut command, &dir.join("kubelet.log"))?;
+        let client = containerd.client().clone();
+        let mut kubelet = Kubelet { child, program, dir, ports, knobs: knobs.clone(), client };
+        let ready = kubelet.wait_until_pods_run();
+        ready.with_context(|| {
+            format!("the kubelet is not ready; end of its log:\n{}", log_tail(&kubelet.log_path()))
+        })?;
+        Ok(kubelet)
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its program.
+    #[must_use]
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// What it printed.
+    #[must_use]
+    pub fn log_path(&self) -> PathBuf {
+        self.dir.join("kubelet.log")
+    }
+
+    /// The address of its read-only port (`/metrics`, `/pods` …).
+    #[must_use]
+    pub fn read_only_address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.ports.read_only))
+    }
+
+    /// Its metrics page, within `deadline`: on a stalled node the page itself may hang.
+    ///
+    /// # Errors
+    ///
+    /// When the page does not answer in time.
+    pub fn metrics(&self, deadline: Duration) -> Result<Page> {
+        Ok(Page::parse(&http::get(self.read_only_address(), "/metrics", deadline)?))
+    }
+
+    /// Its health page, within `deadline`.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer in time, or is not healthy.
+    pub fn healthz(&self, deadline: Duration) -> Result<()> {
+        let address = SocketAddr::from(([127, 0, 0, 1], self.ports.healthz));
+        http::get(address, "/healthz", deadline).map(drop)
+    }
+
+    /// The pods that run now: sandbox ready, container running.
+    ///
+    /// # Errors
+    ///
+    /// When the runtime does not list them.
+    pub fn running_pods(&self) -> Result<Vec<Pod>> {
+        let containers = self.client.list_containers(CALL_LIMIT)?;
+        let mut pods = Vec::new();
+        for sandbox in self.client.list_pod_sandbox(CALL_LIMIT)?.into_iter().filter(PodSandbox::is_ready) {
+            let is_running = |state: i32| state == i32::from(ContainerState::Running);
+            let mut own = containers.iter().filter(|c| c.pod_sandbox_id == sandbox.id && is_running(c.state));
+            if let Some(container) = own.next() {
+                let name = static_name(sandbox.pod_name()).to_owned();
+                pods.push(Pod { name, sandbox: sandbox.id, container: container.id.clone() });
+            }
+        }
+        pods.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(pods)
+    }
+
+    /// Adds a static pod; it runs some time later.
+    ///
+    /// # Errors
+    ///
+    /// When its manifest cannot be written.
+    pub fn add_pod(&self, name: &str) -> Result<()> {
+        manifest::publish(&manifests(&self.dir), name, &self.knobs)
+    }
+
+    /// Removes a static pod; it is gone some time later.
+    ///
+    /// # Errors
+    ///
+    /// When it has no manifest.
+    pub fn remove_pod(&self, name: &str) -> Result<()> {
+        manifest::remove(&manifests(&self.dir), name)
+    }
+
+    /// Adds and removes a pod of changing name, each `period`, until the result is dropped.
+    #[must_use]
+    pub fn churn(&self, period: Duration) -> Churn {
+        Churn::start(manifests(&self.dir), self.knobs.clone(), period)
+    }
+
+    fn wait_until_pods_run(&mut self) -> Result<()> {
+        let wanted = self.knobs.pods;
+        let pods = u32::try_from(wanted).context("too many pods")?;
+        let limit = READY_LIMIT + READY_LIMIT_PER_POD * pods;
+        process::wait_for(&format!("the start of {wanted} pods"), limit, || {
+            if let Some(status) = self.child.try_wait().context("cannot wait for the kubelet")? {
+                bail!("the kubelet ended at start ({status})");
+            }
+            let is_healthy = self.healthz(Duration::from_secs(2)).is_ok();
+            // A busy start may let a list time out; the limit decides.
+            let is_complete = self.running_pods().is_ok_and(|pods| pods.len() >= wanted);
+            Ok((is_healthy && is_complete).then_some(()))
+        })
+    }
+}
+
+impl Drop for Kubelet {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The name in the manifest: the kubelet appends `-` and the node's name to those of static pods.
+fn static_name(pod: &str) -> &str {
+    pod.split_once("-plegtrace-lab-").map_or(pod, |(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_node_is_cut_from_a_static_pods_name() {
+        assert_eq!(static_name("p1-plegtrace-lab-0123abcd"), "p1");
+        assert_eq!(static_name("alone"), "alone");
+    }
+}

@@ -1,0 +1,87 @@
+//! Turns a pod's name and the knobs into the manifest of a static pod.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+
+use crate::image;
+use crate::knobs::{Knobs, Network};
+
+/// Name of the only container of each pod.
+pub(super) const CONTAINER: &str = "c";
+
+/// The manifest; JSON is YAML enough for the kubelet.
+pub(super) fn pod(name: &str, knobs: &Knobs) -> Value {
+    let mut container = json!({
+        "name": CONTAINER,
+        "image": image::REFERENCE,
+        "imagePullPolicy": "Never",
+        "command": ["/pause"],
+    });
+    if knobs.exec_probes {
+        container["livenessProbe"] = json!({
+            "exec": { "command": ["/bin/true"] },
+            "periodSeconds": 1,
+            "timeoutSeconds": 5,
+            // A probe that times out because the machine is busy must not restart the container.
+            "failureThreshold": 1000,
+        });
+    }
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": { "name": name, "namespace": "default" },
+        "spec": {
+            "hostNetwork": knobs.network == Network::Host,
+            "terminationGracePeriodSeconds": 1,
+            "containers": [container],
+        },
+    })
+}
+
+/// Puts a manifest where the kubelet looks, in one step: it must never see half a file.
+pub(super) fn publish(dir: &Path, name: &str, knobs: &Knobs) -> Result<()> {
+    // Names that begin with a dot are not read.
+    let hidden = dir.join(format!(".{name}"));
+    fs::write(&hidden, pod(name, knobs).to_string())
+        .with_context(|| format!("cannot write the manifest of {name}"))?;
+    fs::rename(&hidden, path(dir, name)).with_context(|| format!("cannot publish the manifest of {name}"))
+}
+
+/// Takes a manifest away; the kubelet then ends the pod.
+pub(super) fn remove(dir: &Path, name: &str) -> Result<()> {
+    fs::remove_file(path(dir, name)).with_context(|| format!("cannot remove the manifest of {name}"))
+}
+
+fn path(dir: &Path, name: &str) -> std::path::PathBuf {
+    dir.join(format!("{name}.json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probes_and_network_follow_the_knobs() {
+        let idle = pod("p1", &Knobs::default());
+        assert_eq!(idle["spec"]["hostNetwork"], true);
+        assert!(idle["spec"]["containers"][0]["livenessProbe"].is_null());
+        let knobs = Knobs { exec_probes: true, network: Network::Bridge, ..Knobs::default() };
+        let probed = pod("p1", &knobs);
+        assert_eq!(probed["spec"]["hostNetwork"], false);
+        assert_eq!(probed["spec"]["containers"][0]["livenessProbe"]["periodSeconds"], 1);
+    }
+
+    #[test]
+    fn a_manifest_appears_whole_and_can_be_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        publish(dir.path(), "p1", &Knobs::default()).unwrap();
+        let names: Vec<_> =
+            fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["p1.json"]);
+        remove(dir.path(), "p1").unwrap();
+        assert!(remove(dir.path(), "p1").is_err());
+    }
+}

@@ -1,0 +1,13 @@
+//! A real kubelet, standalone, with static pods: `build` makes the program, `config` and `manifest` write its files,
+//! `daemon` runs it, `churn` keeps adding and removing pods.
+
+mod build;
+mod churn;
+mod config;
+mod daemon;
+mod manifest;
+mod sysctls;
+
+pub use build::{KubeletBuild, program};
+pub use churn::Churn;
+pub use daemon::Kubelet;

@@ -1,0 +1,71 @@
+//! A whole node: containerd, kubelet and pods that run. Everything is torn down in drop, also when a test panics.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use crate::containerd::Containerd;
+use crate::cri::Pod;
+use crate::knobs::Knobs;
+use crate::kubelet::Kubelet;
+use crate::process;
+
+/// A node. The kubelet goes first, so that it does not start pods while containerd is torn down.
+#[derive(Debug)]
+pub struct Node {
+    kubelet: Kubelet,
+    containerd: Containerd,
+}
+
+impl Node {
+    /// Starts a node and waits until its pods run.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Containerd::start`] and [`Kubelet::start`]; what was started is torn down.
+    pub fn start(knobs: &Knobs) -> Result<Node> {
+        let containerd = Containerd::start(knobs)?;
+        let kubelet = Kubelet::start(&containerd, knobs)?;
+        Ok(Node { kubelet, containerd })
+    }
+
+    /// Its kubelet.
+    #[must_use]
+    pub fn kubelet(&self) -> &Kubelet {
+        &self.kubelet
+    }
+
+    /// Its runtime.
+    #[must_use]
+    pub fn containerd(&self) -> &Containerd {
+        &self.containerd
+    }
+
+    /// The running pod `name` (`p1`, `p2` …).
+    ///
+    /// # Errors
+    ///
+    /// When it does not run.
+    pub fn pod(&self, name: &str) -> Result<Pod> {
+        let pods = self.kubelet.running_pods()?;
+        pods.into_iter().find(|pod| pod.name == name).with_context(|| format!("pod {name} does not run"))
+    }
+
+    /// Waits until the kubelet has finished `count` more relists.
+    ///
+    /// # Errors
+    ///
+    /// When it does not within `limit`.
+    pub fn wait_for_relists(&self, count: u32, limit: Duration) -> Result<()> {
+        let start = self.relists()?;
+        process::wait_for(&format!("the end of {count} relists"), limit, || {
+            // No answer is no relist: the page itself may hang on a stalled node.
+            Ok(self.relists().is_ok_and(|now| now >= start + f64::from(count)).then_some(()))
+        })
+    }
+
+    fn relists(&self) -> Result<f64> {
+        let page = self.kubelet.metrics(Duration::from_secs(10))?;
+        Ok(page.sum("kubelet_pleg_relist_duration_seconds_count", &[]))
+    }
+}

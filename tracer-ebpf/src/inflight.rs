@@ -1,0 +1,107 @@
+//! Open calls: the only place that starts, marks and ends them, and that subtracts timestamps.
+
+use plegtrace_common::{
+    key::{CallKey, OpenCall},
+    kind::RecKind,
+    reason::Reason,
+    rec::{CALL_BY_REPLY, CALL_FAILED, CALL_OK, CALL_REPLIED, CALL_RESTARTED, CALL_UNWOUND, CallRec},
+    site::{SiteConf, err_source},
+};
+
+use crate::{count, emit, go::Goroutine, maps::OPEN_CALLS};
+
+/// A start that fires again this soon at the same depth is the prologue running again after the stack grew; later it
+/// is another call, and the first one ended unseen.
+const REGROW_NS: u64 = 1_000_000;
+
+/// Where and when a hit happened.
+pub(crate) struct Hit {
+    pub(crate) now_ns: u64,
+    pub(crate) tgid: u32,
+    pub(crate) tid: u32,
+    pub(crate) goroutine: Goroutine,
+}
+
+/// Opens a call.
+#[inline(always)]
+pub(crate) fn start(key: &CallKey, site: &SiteConf, hit: &Hit) -> Result<(), Reason> {
+    let mut flags = if site.err_source == err_source::REPLY { CALL_BY_REPLY } else { 0 };
+    // SAFETY: the value is copied at once; only this goroutine writes this key.
+    if let Some(old) = unsafe { OPEN_CALLS.get(key) }.copied() {
+        let again = old.hook == site.hook
+            && old.depth == hit.goroutine.depth
+            && hit.now_ns.wrapping_sub(old.start_ns) < REGROW_NS;
+        if again {
+            count::reason(Reason::StartRepeated);
+            flags |= CALL_RESTARTED;
+        } else {
+            count::reason(Reason::EndNeverSeen);
+            emit_call(key, &old, old.flags | CALL_UNWOUND, hit);
+        }
+    }
+    let call = OpenCall {
+        start_ns: hit.now_ns,
+        mark_ns: 0,
+        g_addr: hit.goroutine.address,
+        hook: site.hook,
+        flags,
+        depth: hit.goroutine.depth,
+        tid: hit.tid,
+    };
+    OPEN_CALLS.insert(key, call, 0).map_err(|_| Reason::OpenCallsFull)
+}
+
+/// Notes on an open call that its reply was handed over.
+#[inline(always)]
+pub(crate) fn reply(key: &CallKey, site: &SiteConf, hit: &Hit) {
+    match OPEN_CALLS.get_ptr_mut(key) {
+        // SAFETY: a map value stays valid until the program returns; only this goroutine writes this key.
+        Some(call) => unsafe {
+            (*call).mark_ns = hit.now_ns;
+            (*call).flags |= CALL_REPLIED;
+        },
+        None => count::unmatched(site.hook),
+    }
+}
+
+/// Notes on an open call how it went.
+#[inline(always)]
+pub(crate) fn result(key: &CallKey, site: &SiteConf, outcome: u32) {
+    match OPEN_CALLS.get_ptr_mut(key) {
+        // SAFETY: as above.
+        Some(call) => unsafe { (*call).flags |= outcome },
+        None => count::unmatched(site.hook),
+    }
+}
+
+/// Ends a call.
+#[inline(always)]
+pub(crate) fn end(key: &CallKey, site: &SiteConf, hit: &Hit, outcome: u32) {
+    // SAFETY: the value is copied at once; only this goroutine writes this key.
+    let Some(call) = unsafe { OPEN_CALLS.get(key) }.copied() else {
+        count::unmatched(site.hook);
+        return;
+    };
+    let _ = OPEN_CALLS.remove(key);
+    let mut flags = call.flags | outcome;
+    if flags & CALL_BY_REPLY != 0 {
+        flags |= if flags & CALL_REPLIED == 0 { CALL_FAILED } else { CALL_OK };
+    }
+    count::call(call.hook, hit.now_ns.wrapping_sub(call.start_ns), flags & CALL_FAILED != 0);
+    emit_call(key, &call, flags, hit);
+}
+
+#[inline(always)]
+fn emit_call(key: &CallKey, call: &OpenCall, flags: u32, hit: &Hit) {
+    emit::emit(CallRec {
+        header: emit::header::<CallRec>(RecKind::Call, hit.now_ns, hit.tgid, hit.tid),
+        start_ns: call.start_ns,
+        mark_ns: call.mark_ns,
+        goid: key.goid,
+        g_addr: call.g_addr,
+        hook: call.hook,
+        flags,
+        depth: call.depth,
+        start_tid: call.tid,
+    });
+}

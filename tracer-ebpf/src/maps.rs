@@ -1,0 +1,42 @@
+//! Every map: what it holds, who writes it, who reads it, what happens when it is full.
+
+use aya_ebpf::{
+    macros::map,
+    maps::{Array, HashMap, PerCpuArray, RingBuf},
+};
+use plegtrace_common::{
+    key::{CallKey, HookStats, MAX_OPEN_CALLS, MAX_WATCHED, OpenCall, Watched},
+    reason::Reason,
+    site::{MAX_HOOKS, MAX_SITES, SiteConf, SiteKey},
+};
+
+/// Finished spans and process steps, kernel → user space, drained on a timer (never a wake-up: one costs more than
+/// the probe itself). Full: the record is dropped and counted as [`Reason::RingFull`].
+#[map]
+pub(crate) static EVENTS: RingBuf = RingBuf::with_byte_size(1 << 20, 0);
+
+/// Site index → what a hit means. Written by user space before anything is attached.
+#[map]
+pub(crate) static SITES: Array<SiteConf> = Array::with_max_entries(MAX_SITES, 0);
+
+/// (Executable, address) → site index, for kernels without cookies. Written by user space before anything is attached.
+#[map]
+pub(crate) static SITE_INDEX: HashMap<SiteKey, u32> = HashMap::with_max_entries(MAX_SITES, 0);
+
+/// Calls that have not returned. Written here, read by user space at any time. A plain hash, not LRU: LRU would evict
+/// the oldest, which is the culprit. Full: the start is refused and counted as [`Reason::OpenCallsFull`].
+#[map]
+pub(crate) static OPEN_CALLS: HashMap<CallKey, OpenCall> = HashMap::with_max_entries(MAX_OPEN_CALLS, 0);
+
+/// Hook index → counters and latency histogram. Written here, summed by user space.
+#[map]
+pub(crate) static HOOKS: PerCpuArray<HookStats> = PerCpuArray::with_max_entries(MAX_HOOKS, 0);
+
+/// Process → role. Seeded by user space, kept up by the process programs.
+/// Full: the process is not watched, counted as [`Reason::WatchedFull`].
+#[map]
+pub(crate) static WATCHED: HashMap<u32, Watched> = HashMap::with_max_entries(MAX_WATCHED, 0);
+
+/// [`Reason`] → how often.
+#[map]
+pub(crate) static REASONS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Reason::COUNT, 0);

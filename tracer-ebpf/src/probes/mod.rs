@@ -1,0 +1,4 @@
+//! The programs, one file per family.
+
+mod call;
+mod process;

@@ -1,0 +1,37 @@
+//! Read-only constants set by the loader.
+
+use plegtrace_common::settings::KernelSettings;
+
+/// Written by the loader before the object is loaded; the kernel freezes it, so the verifier knows its values.
+#[unsafe(no_mangle)]
+static SETTINGS: KernelSettings = KernelSettings {
+    use_cookies: 0,
+    watch_by_name: 0,
+    task_mm: 0,
+    mm_exe_file: 0,
+    mm_start_code: 0,
+    file_inode: 0,
+    inode_ino: 0,
+    inode_sb: 0,
+    sb_dev: 0,
+    task_tp: 0,
+    task_tgid: 0,
+    task_pid: 0,
+    task_real_parent: 0,
+    task_exit_code: 0,
+};
+
+/// One constant of the running kernel: `setting!(task_mm)`.
+macro_rules! setting {
+    ($field:ident) => {{
+        // SAFETY: a field of a static; volatile, because the loader replaces the value after compilation.
+        unsafe { core::ptr::read_volatile(&raw const (*$crate::settings::get()).$field) }
+    }};
+}
+pub(crate) use setting;
+
+/// Where the constants are.
+#[inline(always)]
+pub(crate) fn get() -> *const KernelSettings {
+    &raw const SETTINGS
+}

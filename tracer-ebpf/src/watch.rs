@@ -1,0 +1,26 @@
+//! The watched-process map: the first question of every probe.
+
+use plegtrace_common::{key::Watched, reason::Reason};
+
+use crate::{count, maps::WATCHED};
+
+/// The entry of a process, when it is ours.
+#[inline(always)]
+pub(crate) fn get(tgid: u32) -> Option<Watched> {
+    // SAFETY: the value is copied at once; a concurrent update of two integers at worst mixes two valid roles.
+    unsafe { WATCHED.get(tgid) }.copied()
+}
+
+/// Watches a process from now on.
+#[inline(always)]
+pub(crate) fn set(tgid: u32, watched: Watched) {
+    if WATCHED.insert(tgid, watched, 0).is_err() {
+        count::reason(Reason::WatchedFull);
+    }
+}
+
+/// Forgets a process.
+#[inline(always)]
+pub(crate) fn forget(tgid: u32) {
+    let _ = WATCHED.remove(tgid);
+}

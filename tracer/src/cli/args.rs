@@ -1,0 +1,123 @@
+//! What was typed. No logic: defaults and conflicts are resolved in [`Settings`](super::Settings).
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+const EXAMPLES: &str = "\
+Examples:
+  sudo plegtrace                      what holds this node up, within 15 seconds
+  sudo plegtrace -d 60                watch for a minute, then report
+  sudo plegtrace -o json              the same for machines
+  sudo plegtrace --dry-run            which probes would be attached; attaches nothing
+  plegtrace doctor                    what this kernel, these programs and these privileges allow
+
+Exit codes:
+  0 healthy   1 stall found   2 usage   3 cannot run here   4 nothing to trace   5 cannot tell   70 bug";
+
+/// Names the component that makes a Kubernetes node report `PLEG is not healthy`.
+///
+/// Observes the kubelet and the container runtime from the kernel, for a few seconds, and reports which calls do not
+/// return, since when, and how relists and CRI calls went. Nothing is configured, restarted, stopped or signalled.
+#[derive(Debug, Parser)]
+#[command(name = "plegtrace", version, after_help = EXAMPLES)]
+pub struct Args {
+    /// What to do; without one: observe and report.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// Options of every command.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Print what this kernel, these programs and these privileges allow: every check, every probe.
+    ///
+    /// Attaches nothing. Works without root as far as it can, and says what it could not look at.
+    Doctor,
+}
+
+/// Options of every command.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Common {
+    /// Observe for this many seconds.
+    #[arg(short, long, value_name = "SECONDS", global = true)]
+    pub duration: Option<f64>,
+    /// Form of the report on stdout.
+    #[arg(short, long, value_enum, default_value_t = Output::Text, global = true)]
+    pub output: Output,
+    /// Where facts may come from; all by default.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", global = true)]
+    pub sources: Vec<Source>,
+    /// Plan and verify every probe, attach nothing.
+    #[arg(long, global = true)]
+    pub dry_run: bool,
+    /// The kubelet is this process.
+    #[arg(long, value_name = "PID", global = true)]
+    pub kubelet_pid: Option<u32>,
+    /// The container runtime is this process.
+    #[arg(long, value_name = "PID", global = true)]
+    pub runtime_pid: Option<u32>,
+    /// Trace only the runtime that serves this socket.
+    #[arg(short = 'r', long, value_name = "SOCKET", global = true)]
+    pub runtime_endpoint: Option<PathBuf>,
+    /// How probes are attached.
+    #[arg(long, value_enum, default_value_t = Attach::Auto, global = true)]
+    pub attach: Attach,
+    /// Colours.
+    #[arg(long, value_enum, default_value_t = Color::Auto, global = true)]
+    pub color: Color,
+    /// No progress on stderr.
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Longer report, and what plegtrace does on stderr (twice: in detail).
+    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
+    pub verbose: u8,
+    /// Size of the ring buffer in bytes, a power of two of pages. For tests of event loss.
+    #[arg(long, hide = true, global = true)]
+    pub ring_bytes: Option<u32>,
+}
+
+/// Form of the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    Text,
+    /// One JSON document.
+    Json,
+}
+
+/// Where facts come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
+pub enum Source {
+    /// Probes on the functions of kubelet and runtime.
+    Uprobes,
+    /// Birth, exec and end of processes.
+    Processes,
+}
+
+/// How probes are attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Attach {
+    /// The best that the kernel has.
+    Auto,
+    /// One link per program file (kernel 6.6 and later).
+    Multi,
+    /// Perf events with cookies (5.15 and later).
+    Cookie,
+    /// Perf events, found by address (5.10 and later).
+    Address,
+}
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On terminals, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}

@@ -1,0 +1,139 @@
+//! [`Settings`]: arguments with defaults filled in and conflicts refused. Pure.
+
+use std::{path::PathBuf, time::Duration};
+
+use super::args::{Attach, Color, Common, Output, Source};
+
+/// How long a one-shot observes unless told otherwise.
+const DEFAULT_DURATION: Duration = Duration::from_secs(15);
+/// Longest one-shot: histograms and trees are kept in memory.
+const MAX_DURATION: Duration = Duration::from_secs(24 * 3600);
+
+/// What to do, ready to use.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How long to observe.
+    pub duration: Duration,
+    /// Asked for by the operator: observe for the whole time, even when enough was seen.
+    pub duration_given: bool,
+    /// Form of the report.
+    pub output: Output,
+    /// Use uprobes.
+    pub uprobes: bool,
+    /// Use process tracepoints.
+    pub processes: bool,
+    /// Attach nothing.
+    pub dry_run: bool,
+    /// The kubelet, when told.
+    pub kubelet_pid: Option<u32>,
+    /// The runtime, when told.
+    pub runtime_pid: Option<u32>,
+    /// The runtime's socket, when told.
+    pub runtime_endpoint: Option<PathBuf>,
+    /// How probes are attached.
+    pub attach: Attach,
+    /// When to use colours.
+    pub color: Color,
+    /// No progress.
+    pub quiet: bool,
+    /// 0, 1 or 2.
+    pub verbose: u8,
+    /// Size of the ring buffer.
+    pub ring_bytes: Option<u32>,
+}
+
+/// Why the arguments cannot be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// Not a time to observe.
+    #[error("--duration takes seconds above 0 and up to 86400, not {0}")]
+    Duration(String),
+    /// Not a size for a ring buffer.
+    #[error("--ring-bytes takes a power of two of at least 4096, not {0}")]
+    RingBytes(u32),
+}
+
+impl Settings {
+    /// Are components found by name? Not when the operator named them: then others of that name are not meant.
+    #[must_use]
+    pub fn follows_names(&self) -> bool {
+        self.kubelet_pid.is_none() && self.runtime_pid.is_none() && self.runtime_endpoint.is_none()
+    }
+}
+
+impl TryFrom<&Common> for Settings {
+    type Error = SettingsError;
+
+    fn try_from(args: &Common) -> Result<Self, SettingsError> {
+        let duration = match args.duration {
+            None => DEFAULT_DURATION,
+            Some(seconds) => Duration::try_from_secs_f64(seconds)
+                .ok()
+                .filter(|d| !d.is_zero() && *d <= MAX_DURATION)
+                .ok_or_else(|| SettingsError::Duration(seconds.to_string()))?,
+        };
+        if let Some(bytes) = args.ring_bytes.filter(|b| !b.is_power_of_two() || *b < 4096) {
+            return Err(SettingsError::RingBytes(bytes));
+        }
+        let wanted = |source| args.sources.is_empty() || args.sources.contains(&source);
+        Ok(Self {
+            duration,
+            duration_given: args.duration.is_some(),
+            output: args.output,
+            uprobes: wanted(Source::Uprobes),
+            processes: wanted(Source::Processes),
+            dry_run: args.dry_run,
+            kubelet_pid: args.kubelet_pid,
+            runtime_pid: args.runtime_pid,
+            runtime_endpoint: args.runtime_endpoint.clone(),
+            attach: args.attach,
+            color: args.color,
+            quiet: args.quiet,
+            verbose: args.verbose,
+            ring_bytes: args.ring_bytes,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+    use crate::cli::Args;
+
+    fn settings(words: &[&str]) -> Result<Settings, SettingsError> {
+        let words = ["plegtrace"].iter().chain(words);
+        Settings::try_from(&Args::try_parse_from(words).expect("parses").common)
+    }
+
+    /// clap finds no contradiction in the definition.
+    #[test]
+    fn definition_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    /// Without options everything is on, for 15 s.
+    #[test]
+    fn defaults() {
+        let s = settings(&[]).unwrap();
+        assert_eq!((s.duration, s.uprobes, s.processes), (DEFAULT_DURATION, true, true));
+        assert!(!s.duration_given);
+    }
+
+    /// Nonsense is refused with the words the operator typed.
+    #[test]
+    fn nonsense_is_refused() {
+        assert!(matches!(settings(&["--duration=-1"]), Err(SettingsError::Duration(_))));
+        assert!(matches!(settings(&["-d", "1e99"]), Err(SettingsError::Duration(_))));
+        assert!(matches!(settings(&["-d", "0"]), Err(SettingsError::Duration(_))));
+        assert!(matches!(settings(&["--ring-bytes", "5000"]), Err(SettingsError::RingBytes(5000))));
+    }
+
+    /// Naming one source leaves the others out.
+    #[test]
+    fn sources() {
+        let s = settings(&["--sources", "processes"]).unwrap();
+        assert_eq!((s.uprobes, s.processes), (false, true));
+    }
+}

@@ -1,0 +1,126 @@
+//! Executes a plan, one executable at a time: all of its ends, then all of its starts, so that no call is seen to
+//! begin whose end could be missed. Taken off in the opposite order.
+
+use std::{io, os::fd::OwnedFd};
+
+use aya::programs::{
+    UProbe,
+    uprobe::{UProbeAttachLocation, UProbeAttachPoint, UProbeLink, UProbeScope},
+};
+use plegtrace_common::site::SiteKey;
+
+use super::{
+    error::KernelError,
+    load::{Kernel, Plain, program},
+};
+use crate::plan::{PlannedBinary, PlannedSite};
+
+/// How a site is attached and how its program knows which one fired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttachMode {
+    /// One link for all sites of an executable (kernel ≥ 6.6): on in 10 ms, off in 40 ms.
+    Multi,
+    /// One perf event per site, with a cookie (≥ 5.15): about 0.1 s per site to take off.
+    PerfCookie,
+    /// One perf event per site, found by executable and address (5.10 to 5.14).
+    PerfAddress,
+}
+
+impl AttachMode {
+    /// For people.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Multi => "uprobe_multi",
+            Self::PerfCookie => "perf events with cookies",
+            Self::PerfAddress => "perf events by address",
+        }
+    }
+}
+
+/// The probes of one executable. Fields are dropped in order: starts first.
+pub(super) struct BinaryLinks {
+    _starts: LinkSet,
+    _ends: LinkSet,
+}
+
+enum LinkSet {
+    Multi { _link: Option<OwnedFd> },
+    Perf { _links: Vec<UProbeLink> },
+}
+
+impl Kernel {
+    /// Attaches every site of one executable, or none. `id` is the caller's name for it.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses a site; what was attached before it is taken off again.
+    pub fn attach(&mut self, id: u64, binary: &PlannedBinary) -> Result<(), KernelError> {
+        for site in binary.ends.iter().chain(&binary.starts) {
+            self.describe(binary, site)?;
+        }
+        let ends = self.attach_set(binary, false)?;
+        let starts = self.attach_set(binary, true)?;
+        self.links.insert(id, BinaryLinks { _starts: starts, _ends: ends });
+        Ok(())
+    }
+
+    /// Tells the programs what a hit of this site means.
+    fn describe(&mut self, binary: &PlannedBinary, site: &PlannedSite) -> Result<(), KernelError> {
+        self.sites
+            .set(site.index, Plain(site.conf), 0)
+            .map_err(|source| KernelError::Map { map: "SITES", source })?;
+        if self.mode == AttachMode::PerfAddress {
+            let key = SiteKey { inode: binary.inode, offset: site.code_offset, dev: binary.kernel_dev };
+            self.site_index
+                .insert(Plain(key), site.index, 0)
+                .map_err(|source| KernelError::Map { map: "SITE_INDEX", source })?;
+        }
+        Ok(())
+    }
+
+    fn attach_set(&mut self, binary: &PlannedBinary, starts: bool) -> Result<LinkSet, KernelError> {
+        let sites = if starts { &binary.starts } else { &binary.ends };
+        let failed = |source| KernelError::Attach { path: binary.path.clone(), count: sites.len(), source };
+        if self.mode != AttachMode::Multi {
+            return self.attach_perf(binary, sites, starts);
+        }
+        if sites.is_empty() {
+            return Ok(LinkSet::Multi { _link: None });
+        }
+        let multi = self.multi.as_ref().ok_or(KernelError::Missing("call_in"))?;
+        let offsets: Vec<u64> = sites.iter().map(|s| s.file_offset).collect();
+        let cookies: Vec<u64> = sites.iter().map(|s| u64::from(s.index)).collect();
+        let link = multi
+            .link(starts, &binary.path, &offsets, &cookies)
+            .map_err(|e: io::Error| failed(Box::new(e)))?;
+        Ok(LinkSet::Multi { _link: Some(link) })
+    }
+
+    fn attach_perf(
+        &mut self,
+        binary: &PlannedBinary,
+        sites: &[PlannedSite],
+        starts: bool,
+    ) -> Result<LinkSet, KernelError> {
+        let cookies = self.mode == AttachMode::PerfCookie;
+        let program: &mut UProbe = program(&mut self.ebpf, if starts { "call_in" } else { "call_out" })?;
+        let mut links = Vec::with_capacity(sites.len());
+        for site in sites {
+            let point = UProbeAttachPoint {
+                location: UProbeAttachLocation::AbsoluteOffset(site.file_offset),
+                cookie: cookies.then(|| u64::from(site.index)),
+            };
+            let link = program
+                .attach(point, &binary.path, UProbeScope::AllProcesses)
+                .and_then(|id| program.take_link(id))
+                .map_err(|e| KernelError::Attach {
+                    path: binary.path.clone(),
+                    count: sites.len(),
+                    source: Box::new(e),
+                })?;
+            links.push(link);
+        }
+        Ok(LinkSet::Perf { _links: links })
+    }
+}

@@ -1,0 +1,66 @@
+//! [`KernelError`]: what can go wrong between us and the kernel.
+
+use std::{io, path::PathBuf};
+
+/// Loading, attaching or reading failed.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelError {
+    /// Built with plain `cargo build`.
+    #[error("this plegtrace was built without its eBPF programs")]
+    Stub,
+    /// The object could not be read or its maps not created.
+    #[error("load the eBPF object")]
+    Object(#[source] Box<aya::EbpfError>),
+    /// A program or map of the object is missing.
+    #[error("find `{0}` in the eBPF object")]
+    Missing(&'static str),
+    /// A map could not be opened.
+    #[error("open the map {map}")]
+    Map {
+        /// Its name.
+        map: &'static str,
+        /// The lower error.
+        #[source]
+        source: aya::maps::MapError,
+    },
+    /// The kernel refused a program.
+    #[error("load the program {program}: {summary}")]
+    Program {
+        /// Its name.
+        program: &'static str,
+        /// The lines of the verifier's log that matter, or the errno.
+        summary: String,
+    },
+    /// Relocation for uprobe_multi failed.
+    #[error("relocate the programs for uprobe_multi: {0}")]
+    Relocate(String),
+    /// One site could not be attached.
+    #[error("attach {count} probes to {}", path.display())]
+    Attach {
+        /// The executable.
+        path: PathBuf,
+        /// How many.
+        count: usize,
+        /// The lower error.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A tracepoint could not be attached.
+    #[error("attach to the tracepoint {name}")]
+    Tracepoint {
+        /// Its name.
+        name: &'static str,
+        /// The lower error.
+        #[source]
+        source: Box<aya::programs::ProgramError>,
+    },
+    /// A `bpf(2)` command failed.
+    #[error("bpf({command})")]
+    Syscall {
+        /// The command.
+        command: &'static str,
+        /// errno.
+        #[source]
+        source: io::Error,
+    },
+}

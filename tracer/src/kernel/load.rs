@@ -1,0 +1,195 @@
+//! [`Kernel`]: the loaded object, its maps and its links.
+
+use std::{
+    collections::HashMap as Links,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+
+use aya::{
+    Ebpf, EbpfLoader, Pod,
+    maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf},
+    programs::{RawTracePoint, UProbe, raw_trace_point::RawTracePointLinkId},
+};
+use plegtrace_common::{
+    key::{CallKey, HookStats, OpenCall, Watched},
+    settings::KernelSettings,
+    site::{SiteConf, SiteKey},
+};
+use zerocopy::IntoBytes;
+
+use super::{
+    attach::{AttachMode, BinaryLinks},
+    error::KernelError,
+    inflight,
+    multi::MultiPrograms,
+    object, verifier,
+};
+
+/// A shared type as aya wants its map keys and values.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub(super) struct Plain<T: Copy + 'static>(pub(super) T);
+
+macro_rules! pod {
+    ($($t:ty),*) => {
+        // SAFETY: `repr(C)` integers without padding, as zerocopy's derive proves.
+        $(unsafe impl Pod for Plain<$t> {})*
+    };
+}
+pod!(CallKey, OpenCall, HookStats, SiteConf, SiteKey, Watched);
+
+/// How to load.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadOptions {
+    /// How sites will be attached.
+    pub mode: AttachMode,
+    /// Offsets in kernel structures; `use_cookies` is set from `mode`.
+    pub settings: KernelSettings,
+    /// Bytes of the ring buffer, a power of two of pages; `None` for the default.
+    pub ring_bytes: Option<u32>,
+    /// Follow processes (fork, exec, exit).
+    pub processes: bool,
+}
+
+/// Everything that lives in the kernel on our behalf. Dropping it detaches and frees all.
+pub struct Kernel {
+    /// Links go first: starts, then ends (see [`BinaryLinks`]).
+    pub(super) links: Links<u64, BinaryLinks>,
+    pub(super) mode: AttachMode,
+    pub(super) multi: Option<MultiPrograms>,
+    pub(super) ebpf: Ebpf,
+    pub(super) ring: RingBuf<MapData>,
+    pub(super) sites: Array<MapData, Plain<SiteConf>>,
+    pub(super) site_index: HashMap<MapData, Plain<SiteKey>, u32>,
+    pub(super) open_calls_fd: OwnedFd,
+    pub(super) open_calls: HashMap<MapData, Plain<CallKey>, Plain<OpenCall>>,
+    pub(super) hooks: PerCpuArray<MapData, Plain<HookStats>>,
+    pub(super) watched: HashMap<MapData, u32, Plain<Watched>>,
+    pub(super) reasons: PerCpuArray<MapData, u64>,
+}
+
+impl Kernel {
+    /// Creates the maps, loads the programs and attaches the process tracepoints; no uprobe yet.
+    ///
+    /// # Errors
+    ///
+    /// No object in this binary, or the kernel refuses a map or program.
+    pub fn load(options: &LoadOptions) -> Result<Self, KernelError> {
+        if object::is_stub() {
+            return Err(KernelError::Stub);
+        }
+        let mut settings = options.settings;
+        settings.use_cookies = u32::from(options.mode != AttachMode::PerfAddress);
+        let mut loader = EbpfLoader::new();
+        loader.override_global("SETTINGS", settings.as_bytes(), true);
+        if let Some(bytes) = options.ring_bytes {
+            loader.map_max_entries("EVENTS", bytes);
+        }
+        let mut ebpf = loader.load(object::bytes()).map_err(|e| KernelError::Object(Box::new(e)))?;
+        let multi = match options.mode {
+            AttachMode::Multi => Some(MultiPrograms::load(|name| map_fd(&ebpf, name))?),
+            AttachMode::PerfCookie | AttachMode::PerfAddress => {
+                load_uprobes(&mut ebpf)?;
+                None
+            }
+        };
+        if options.processes {
+            attach_process_programs(&mut ebpf)?;
+        }
+        let open_calls_fd =
+            ebpf.map("OPEN_CALLS").and_then(inflight::duplicate).ok_or(KernelError::Missing("OPEN_CALLS"))?;
+        Ok(Self {
+            open_calls_fd,
+            links: Links::new(),
+            mode: options.mode,
+            multi,
+            ring: take(&mut ebpf, "EVENTS")?,
+            sites: take(&mut ebpf, "SITES")?,
+            site_index: take(&mut ebpf, "SITE_INDEX")?,
+            open_calls: take(&mut ebpf, "OPEN_CALLS")?,
+            hooks: take(&mut ebpf, "HOOKS")?,
+            watched: take(&mut ebpf, "WATCHED")?,
+            reasons: take(&mut ebpf, "REASONS")?,
+            ebpf,
+        })
+    }
+
+    /// How sites are attached.
+    #[must_use]
+    pub fn mode(&self) -> AttachMode {
+        self.mode
+    }
+
+    /// Watches a process (or changes its role).
+    ///
+    /// # Errors
+    ///
+    /// The map is full.
+    pub fn watch(&mut self, tgid: u32, watched: Watched) -> Result<(), KernelError> {
+        self.watched
+            .insert(tgid, Plain(watched), 0)
+            .map_err(|source| KernelError::Map { map: "WATCHED", source })
+    }
+}
+
+/// A map of the object, typed.
+fn take<T>(ebpf: &mut Ebpf, name: &'static str) -> Result<T, KernelError>
+where
+    T: TryFrom<Map, Error = aya::maps::MapError>,
+{
+    let map = ebpf.take_map(name).ok_or(KernelError::Missing(name))?;
+    T::try_from(map).map_err(|source| KernelError::Map { map: name, source })
+}
+
+fn map_fd<'a>(ebpf: &'a Ebpf, name: &str) -> Option<BorrowedFd<'a>> {
+    match ebpf.map(name)? {
+        Map::Array(data) | Map::HashMap(data) | Map::PerCpuArray(data) | Map::RingBuf(data) => {
+            Some(data.fd().as_fd())
+        }
+        _ => None,
+    }
+}
+
+fn load_uprobes(ebpf: &mut Ebpf) -> Result<(), KernelError> {
+    for name in ["call_in", "call_out"] {
+        let program: &mut UProbe = program(ebpf, name)?;
+        program.load().map_err(|e| refused(name, &e))?;
+    }
+    Ok(())
+}
+
+/// fork first: a child seen before its parent's exec is still inherited right.
+fn attach_process_programs(ebpf: &mut Ebpf) -> Result<Vec<RawTracePointLinkId>, KernelError> {
+    const PROGRAMS: [(&str, &str); 3] = [
+        ("proc_exit", "sched_process_exit"),
+        ("proc_exec", "sched_process_exec"),
+        ("proc_fork", "sched_process_fork"),
+    ];
+    PROGRAMS
+        .into_iter()
+        .map(|(name, tracepoint)| {
+            let program: &mut RawTracePoint = program(ebpf, name)?;
+            program.load().map_err(|e| refused(name, &e))?;
+            program
+                .attach(tracepoint)
+                .map_err(|e| KernelError::Tracepoint { name: tracepoint, source: Box::new(e) })
+        })
+        .collect()
+}
+
+pub(super) fn program<'a, P>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut P, KernelError>
+where
+    &'a mut P: TryFrom<&'a mut aya::programs::Program>,
+{
+    ebpf.program_mut(name).and_then(|p| p.try_into().ok()).ok_or(KernelError::Missing(name))
+}
+
+fn refused(program: &'static str, error: &aya::programs::ProgramError) -> KernelError {
+    let summary = match error {
+        aya::programs::ProgramError::LoadError { io_error, verifier_log } => {
+            format!("{io_error}: {}", verifier::summary(&verifier_log.to_string()))
+        }
+        other => other.to_string(),
+    };
+    KernelError::Program { program, summary }
+}

@@ -1,0 +1,24 @@
+//! The kernel side as seen from user space: the only module that uses aya and `bpf(2)`.
+//!
+//! It loads the programs, executes a [`Plan`](crate::plan::Plan), reads maps and drains the ring buffer. It decodes
+//! nothing and decides nothing. Dropping [`Kernel`] detaches everything; nothing is ever pinned.
+
+mod attach;
+mod counters;
+mod error;
+mod features;
+mod inflight;
+mod load;
+mod multi;
+mod object;
+mod ring;
+mod sys;
+mod verifier;
+
+pub use attach::AttachMode;
+pub use error::KernelError;
+pub use features::{Features, probe_features};
+pub use inflight::OpenCalls;
+pub use load::{Kernel, LoadOptions};
+pub use object::is_stub;
+pub use verifier::summary;

@@ -1,0 +1,69 @@
+//! The uprobe programs once more, loaded for uprobe_multi links over the maps that aya made.
+//!
+//! aya 0.14 loads uprobe programs without `expected_attach_type`, so its programs cannot be linked that way; aya-obj
+//! can parse and relocate the same object a second time.
+
+use std::{
+    collections::HashSet,
+    ffi::CString,
+    io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    os::unix::ffi::OsStrExt,
+    path::Path,
+};
+
+use aya_obj::Object;
+
+use super::{error::KernelError, object, sys, verifier};
+
+/// The two programs, ready to be linked.
+pub(super) struct MultiPrograms {
+    call_in: OwnedFd,
+    call_out: OwnedFd,
+}
+
+impl MultiPrograms {
+    /// Loads both programs over existing maps.
+    ///
+    /// # Errors
+    ///
+    /// The object cannot be relocated or the kernel refuses a program.
+    pub(super) fn load<'a>(map_fd: impl Fn(&str) -> Option<BorrowedFd<'a>>) -> Result<Self, KernelError> {
+        let relocate = |e: &dyn std::error::Error| KernelError::Relocate(e.to_string());
+        let mut object = Object::parse(object::bytes()).map_err(|e| relocate(&e))?;
+        let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
+        let maps: Vec<_> = std::mem::take(&mut object.maps).into_iter().collect();
+        let fds =
+            maps.iter().filter_map(|(name, map)| map_fd(name).map(|fd| (name.as_str(), fd.as_raw_fd(), map)));
+        object.relocate_maps(fds, &text).map_err(|e| relocate(&e))?;
+        object.relocate_calls(&text).map_err(|e| relocate(&e))?;
+        Ok(Self { call_in: load_one(&object, "call_in")?, call_out: load_one(&object, "call_out")? })
+    }
+
+    /// Links `call_in` (starts) or `call_out` (ends) to sites of one executable.
+    ///
+    /// # Errors
+    ///
+    /// errno of the link.
+    pub(super) fn link(
+        &self,
+        starts: bool,
+        path: &Path,
+        offsets: &[u64],
+        cookies: &[u64],
+    ) -> io::Result<OwnedFd> {
+        let program = if starts { &self.call_in } else { &self.call_out };
+        let path = CString::new(path.as_os_str().as_bytes())?;
+        sys::link_uprobe_multi(program.as_fd(), &path, offsets, cookies)
+    }
+}
+
+fn load_one(object: &Object, name: &'static str) -> Result<OwnedFd, KernelError> {
+    let program = object.programs.get(name).ok_or(KernelError::Missing(name))?;
+    let function = object.functions.get(&program.function_key()).ok_or(KernelError::Missing(name))?;
+    sys::load_multi_program(name, &program.license, &function.instructions).map_err(|(errno, log)| {
+        let summary =
+            if log.is_empty() { errno.to_string() } else { format!("{errno}: {}", verifier::summary(&log)) };
+        KernelError::Program { program: name, summary }
+    })
+}

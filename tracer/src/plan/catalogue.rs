@@ -1,0 +1,229 @@
+//! The catalogue: every hook there can be, as data. Names and versions were read in the sources of Kubernetes
+//! (pkg/kubelet), containerd and grpc-go at the tags named, and in the binaries of Debian.
+
+use super::row::{Class, End, ErrorResult, Mark, Row, Select, What};
+use crate::input::{Component, Layer};
+
+const KUBELET: &[Component] = &[Component::Kubelet];
+const SERVERS: &[Component] = &[Component::Containerd, Component::Crio, Component::CriDockerd];
+
+/// A function whose second result or argument pair `(x, err)` starts with one word: the error is word 1.
+const ERROR_AFTER_RECEIVER: ErrorResult = ErrorResult { register: 1, stack: 16 };
+/// `(operation string, err error)`: two words, then the error.
+const ERROR_AFTER_STRING: ErrorResult = ErrorResult { register: 2, stack: 24 };
+/// `([]*Pod, error)` after `(receiver, all bool)`: three result words, then the error; on the stack behind two
+/// argument words and the return address.
+const ERROR_AFTER_SLICE: ErrorResult = ErrorResult { register: 3, stack: 48 };
+
+const fn calls(layer: Layer, end: End) -> What {
+    What::Calls { layer, end }
+}
+
+/// Every row. The first one that matches a symbol has it.
+pub const CATALOGUE: &[Row] = &[
+    // hook: kubelet 1.5..1.26: pkg/kubelet/pleg.(*GenericPLEG).relist; 1.27..: Relist
+    Row {
+        id: "relist",
+        components: KUBELET,
+        select: Select::Function { owner: "pleg.(*GenericPLEG)", names: &["Relist", "relist"] },
+        class: Class::Relist,
+        what: calls(Layer::Relist, End::Returns(None)),
+        versions: "kubelet 1.5 and later",
+        lost_without: Some("relists"),
+    },
+    // hook: kubelet 1.5..: pkg/kubelet/kuberuntime.(*kubeGenericRuntimeManager).GetPods
+    Row {
+        id: "list-phase",
+        components: KUBELET,
+        select: Select::Function { owner: "kuberuntime.(*kubeGenericRuntimeManager)", names: &["GetPods"] },
+        class: Class::ListPhase,
+        what: calls(Layer::ListPhase, End::Returns(Some(ERROR_AFTER_SLICE))),
+        versions: "kubelet 1.5 and later",
+        lost_without: Some("the list phase of relists"),
+    },
+    // hook: kubelet 1.5..: pkg/kubelet/pleg.(*GenericPLEG).updateCache
+    Row {
+        id: "status-phase",
+        components: KUBELET,
+        select: Select::Function { owner: "pleg.(*GenericPLEG)", names: &["updateCache"] },
+        class: Class::StatusPhase,
+        what: calls(Layer::StatusPhase, End::Returns(None)),
+        versions: "kubelet 1.5 and later",
+        lost_without: Some("the status phase of relists"),
+    },
+    // hook: kubelet 1.6..: pkg/kubelet/kuberuntime.instrumentedRuntimeService.X
+    Row {
+        id: "counted-runtime",
+        components: KUBELET,
+        select: Select::Methods("kuberuntime.instrumentedRuntimeService"),
+        class: Class::KubeletCall,
+        what: calls(Layer::KubeletCall, End::Marks),
+        versions: "kubelet 1.6 and later",
+        lost_without: Some("the calls that the kubelet's metrics count"),
+    },
+    // hook: kubelet 1.6..: pkg/kubelet/kuberuntime.instrumentedImageManagerService.X
+    Row {
+        id: "counted-image",
+        components: KUBELET,
+        select: Select::Methods("kuberuntime.instrumentedImageManagerService"),
+        class: Class::KubeletCall,
+        what: calls(Layer::KubeletCall, End::Marks),
+        versions: "kubelet 1.6 and later",
+        lost_without: Some("the image calls that the kubelet's metrics count"),
+    },
+    // hook: kubelet 1.6..: pkg/kubelet/kuberuntime.recordOperation(operation string, start time.Time), deferred
+    Row {
+        id: "counted-end",
+        components: KUBELET,
+        select: Select::Function { owner: "kuberuntime", names: &["recordOperation"] },
+        class: Class::KubeletCall,
+        what: What::Mark(Mark::End(None)),
+        versions: "kubelet 1.6 and later",
+        lost_without: Some("the ends of counted calls"),
+    },
+    // hook: kubelet 1.6..: pkg/kubelet/kuberuntime.recordError(operation string, err error)
+    Row {
+        id: "counted-error",
+        components: KUBELET,
+        select: Select::Function { owner: "kuberuntime", names: &["recordError"] },
+        class: Class::KubeletCall,
+        what: What::Mark(Mark::Result(ERROR_AFTER_STRING)),
+        versions: "kubelet 1.6 and later, unless inlined",
+        lost_without: Some("whether counted calls failed"),
+    },
+    // hook: kubelet 1.5..1.30: pkg/kubelet/cri/remote.(*remoteRuntimeService).X
+    Row {
+        id: "client-runtime-old",
+        components: KUBELET,
+        select: Select::Methods("remote.(*remoteRuntimeService)"),
+        class: Class::KubeletClient,
+        what: calls(Layer::KubeletClient, End::Marks),
+        versions: "kubelet up to 1.30",
+        lost_without: None,
+    },
+    // hook: kubelet 1.5..1.30: pkg/kubelet/cri/remote.(*remoteImageService).X
+    Row {
+        id: "client-image-old",
+        components: KUBELET,
+        select: Select::Methods("remote.(*remoteImageService)"),
+        class: Class::KubeletClient,
+        what: calls(Layer::KubeletClient, End::Marks),
+        versions: "kubelet up to 1.30",
+        lost_without: None,
+    },
+    // hook: kubelet 1.31..: staging/src/k8s.io/cri-client/pkg.(*remoteRuntimeService).X
+    Row {
+        id: "client-runtime",
+        components: KUBELET,
+        select: Select::Methods("cri-client/pkg.(*remoteRuntimeService)"),
+        class: Class::KubeletClient,
+        what: calls(Layer::KubeletClient, End::Marks),
+        versions: "kubelet 1.31 and later",
+        lost_without: None,
+    },
+    // hook: kubelet 1.31..: staging/src/k8s.io/cri-client/pkg.(*remoteImageService).X
+    Row {
+        id: "client-image",
+        components: KUBELET,
+        select: Select::Methods("cri-client/pkg.(*remoteImageService)"),
+        class: Class::KubeletClient,
+        what: calls(Layer::KubeletClient, End::Marks),
+        versions: "kubelet 1.31 and later",
+        lost_without: None,
+    },
+    // hook: grpc-go 1.8..: (*clientStream).finish(err error), on the caller's goroutine for unary calls
+    Row {
+        id: "client-end",
+        components: KUBELET,
+        select: Select::Function { owner: "google.golang.org/grpc.(*clientStream)", names: &["finish"] },
+        class: Class::KubeletClient,
+        what: What::Mark(Mark::End(Some(ERROR_AFTER_RECEIVER))),
+        versions: "grpc-go 1.8 and later",
+        lost_without: Some("the ends of bare client calls"),
+    },
+    // hook: cri-api v1alpha2: pkg/apis/runtime/v1alpha2._RuntimeService_X_Handler
+    Row {
+        id: "handler-v1alpha2",
+        components: SERVERS,
+        select: Select::Handlers { package: "runtime/v1alpha2", service: "RuntimeService" },
+        class: Class::Handler,
+        what: calls(Layer::Handler, End::Marks),
+        versions: "containerd up to 1.7",
+        lost_without: None,
+    },
+    // hook: cri-api v1alpha2: pkg/apis/runtime/v1alpha2._ImageService_X_Handler
+    Row {
+        id: "image-v1alpha2",
+        components: SERVERS,
+        select: Select::Handlers { package: "runtime/v1alpha2", service: "ImageService" },
+        class: Class::Handler,
+        what: calls(Layer::Handler, End::Marks),
+        versions: "containerd up to 1.7",
+        lost_without: None,
+    },
+    // hook: cri-api v1: pkg/apis/runtime/v1._RuntimeService_X_Handler
+    Row {
+        id: "handler-v1",
+        components: SERVERS,
+        select: Select::Handlers { package: "runtime/v1", service: "RuntimeService" },
+        class: Class::Handler,
+        what: calls(Layer::Handler, End::Marks),
+        versions: "containerd 1.6 and later",
+        lost_without: None,
+    },
+    // hook: cri-api v1: pkg/apis/runtime/v1._ImageService_X_Handler
+    Row {
+        id: "image-v1",
+        components: SERVERS,
+        select: Select::Handlers { package: "runtime/v1", service: "ImageService" },
+        class: Class::Handler,
+        what: calls(Layer::Handler, End::Marks),
+        versions: "containerd 1.6 and later",
+        lost_without: None,
+    },
+    // hook: grpc-go 1.0..: (*Server).sendResponse, after the handler returned without an error
+    Row {
+        id: "handler-reply",
+        components: SERVERS,
+        select: Select::Function { owner: "google.golang.org/grpc.(*Server)", names: &["sendResponse"] },
+        class: Class::Handler,
+        what: What::Mark(Mark::Reply),
+        versions: "grpc-go 1.0 and later",
+        lost_without: Some("whether handlers failed"),
+    },
+    // hook: grpc-go 1.0..1.70: internal/transport.(*http2Server).WriteStatus; later writeStatus
+    Row {
+        id: "handler-end",
+        components: SERVERS,
+        select: Select::Function {
+            owner: "transport.(*http2Server)",
+            names: &["WriteStatus", "writeStatus"],
+        },
+        class: Class::Handler,
+        what: What::Mark(Mark::End(None)),
+        versions: "grpc-go 1.0 and later",
+        lost_without: Some("the ends of CRI handlers"),
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    /// Ids are unique, and every class with calls that end at marks has a mark that ends them.
+    #[test]
+    fn rows_are_consistent() {
+        let ids: HashSet<_> = CATALOGUE.iter().map(|row| row.id).collect();
+        assert_eq!(ids.len(), CATALOGUE.len());
+        for row in CATALOGUE {
+            if matches!(row.what, What::Calls { end: End::Marks, .. }) {
+                let ended = CATALOGUE
+                    .iter()
+                    .any(|r| r.class == row.class && matches!(r.what, What::Mark(Mark::End(_))));
+                assert!(ended, "nothing ends {}", row.id);
+            }
+        }
+    }
+}

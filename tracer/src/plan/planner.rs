@@ -1,0 +1,422 @@
+//! [`Planner`]: functions found in executables + catalogue → [`Plan`], with a reason for everything left out.
+
+use std::path::PathBuf;
+
+use plegtrace_common::site::{ARG_REGS, MAX_HOOKS, MAX_SITES, SiteConf, action, err_source, pairing};
+
+use super::{
+    catalogue::CATALOGUE,
+    cri,
+    planned::{Plan, PlannedBinary, PlannedSite},
+    row::{Class, End, ErrorResult, Mark, Wanted, What},
+};
+use crate::input::{Component, HookFact, Layer, RefusedFact};
+
+/// Most sites in one executable: every probed page of its text is copied once per process.
+const MAX_SITES_PER_BINARY: usize = 400;
+
+/// A probe site as found in an executable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundSite {
+    /// Offset in the file.
+    pub file_offset: u64,
+    /// Address minus `mm->start_code`.
+    pub code_offset: u64,
+    /// The instruction there.
+    pub bytes: Vec<u8>,
+    /// [`g_source`](plegtrace_common::site::g_source) at this site.
+    pub g_source: u8,
+    /// Offset of `g` from the thread pointer, where it is found that way.
+    pub tls_offset: i32,
+}
+
+/// A function that the catalogue wants, as found in an executable.
+#[derive(Clone, Debug)]
+pub struct FoundFunction {
+    /// Full Go symbol.
+    pub symbol: String,
+    /// Its row.
+    pub wanted: Wanted,
+    /// Where calls begin, or why not.
+    pub start: Result<FoundSite, String>,
+    /// Its RETs, or why not; asked only for rows that end there.
+    pub returns: Result<Vec<FoundSite>, String>,
+}
+
+/// One executable.
+#[derive(Clone, Debug)]
+pub struct BinaryFacts {
+    /// What it is.
+    pub component: Component,
+    /// A process that runs it.
+    pub pid: u32,
+    /// Path to attach to.
+    pub path: PathBuf,
+    /// Path as the process sees it, for people.
+    pub exe: String,
+    /// Inode number.
+    pub inode: u64,
+    /// Device as the kernel encodes it.
+    pub kernel_dev: u64,
+    /// Register ABI (Go ≥ 1.17), not the stack ABI.
+    pub register_abi: bool,
+    /// Offset of `goid` in `runtime.g`.
+    pub goid_offset: u32,
+    /// What was found in it.
+    pub functions: Vec<FoundFunction>,
+}
+
+/// How many sites are worth their price.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Budget {
+    /// Every one: they cost nothing to take off (uprobe_multi).
+    #[default]
+    All,
+    /// What a stall shows in: each site takes 0.1 s to take off (perf events).
+    Few,
+}
+
+/// Makes one plan out of many executables.
+#[derive(Debug, Default)]
+pub struct Planner {
+    plan: Plan,
+    next_site: u32,
+    budget: Budget,
+}
+
+impl Planner {
+    /// An empty plan.
+    #[must_use]
+    pub fn new(budget: Budget) -> Self {
+        Self { budget, ..Self::default() }
+    }
+
+    /// The plan so far.
+    #[must_use]
+    pub fn finish(self) -> Plan {
+        self.plan
+    }
+
+    /// The plan so far, with the planner still usable for executables that appear later.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Notes something that is not seen.
+    pub fn refuse(&mut self, component: Component, what: &str, why: &str, matters: bool) {
+        self.plan.refused.push(RefusedFact {
+            source: "uprobes".to_owned(),
+            component: Some(component),
+            what: what.to_owned(),
+            why: why.to_owned(),
+            matters,
+        });
+    }
+
+    /// Plans the sites of one executable.
+    pub fn add(&mut self, facts: &BinaryFacts) {
+        let mut binary = PlannedBinary {
+            component: facts.component,
+            pid: facts.pid,
+            path: facts.path.clone(),
+            inode: facts.inode,
+            kernel_dev: facts.kernel_dev,
+            starts: Vec::new(),
+            ends: Vec::new(),
+        };
+        self.report_missing(facts);
+        for function in &facts.functions {
+            if self.budget == Budget::Few && !is_essential(&function.wanted) {
+                let why = "left out: on this kernel each probe takes 0.1 s to take off";
+                self.refuse(facts.component, &function.symbol, why, false);
+            } else if binary.sites() >= MAX_SITES_PER_BINARY {
+                let why = format!("more than {MAX_SITES_PER_BINARY} sites in one executable");
+                self.refuse(facts.component, &function.symbol, &why, true);
+            } else if let Err(why) = self.add_function(facts, function, &mut binary) {
+                self.refuse(facts.component, &function.symbol, &why, true);
+            }
+        }
+        if binary.sites() > 0 {
+            self.plan.binaries.push(binary);
+        }
+    }
+
+    /// Rows without a function in this executable.
+    fn report_missing(&mut self, facts: &BinaryFacts) {
+        for row in CATALOGUE.iter().filter(|row| row.components.contains(&facts.component)) {
+            let found = facts.functions.iter().any(|f| f.wanted.row.id == row.id);
+            if let (false, Some(lost)) = (found, row.lost_without) {
+                let why = format!("no such function in this build ({}); not seen: {lost}", row.versions);
+                self.refuse(facts.component, row.id, &why, true);
+            }
+        }
+        let class_seen = |class| facts.functions.iter().any(|f| f.wanted.row.class == class && is_call(f));
+        let expected = match facts.component {
+            Component::Kubelet => Some((Class::KubeletClient, "CRI client methods")),
+            Component::Containerd | Component::Crio | Component::CriDockerd => {
+                Some((Class::Handler, "CRI handlers"))
+            }
+            _ => None,
+        };
+        if let Some((_, what)) = expected.filter(|(class, _)| !class_seen(*class)) {
+            self.refuse(facts.component, what, &format!("none found in {}", facts.exe), true);
+        }
+    }
+
+    fn add_function(
+        &mut self,
+        facts: &BinaryFacts,
+        function: &FoundFunction,
+        binary: &mut PlannedBinary,
+    ) -> Result<(), String> {
+        let wanted = &function.wanted;
+        let start = function.start.clone()?;
+        let hook = u32::try_from(self.plan.hooks.len()).unwrap_or(u32::MAX);
+        if hook >= MAX_HOOKS {
+            return Err(format!("more than {MAX_HOOKS} hooks"));
+        }
+        let base = Base { facts, hook, class: wanted.row.class };
+        let (layer, starts, ends) = match wanted.row.what {
+            What::Mark(mark) => {
+                let ends = vec![self.site(
+                    &base,
+                    &start,
+                    mark_action(mark),
+                    pairing::GOROUTINE,
+                    mark_error(mark),
+                )?];
+                (Layer::Mark, Vec::new(), ends)
+            }
+            What::Calls { layer, end: End::Marks } => {
+                let starts = vec![self.site(&base, &start, action::START, pairing::GOROUTINE, None)?];
+                (layer, starts, Vec::new())
+            }
+            What::Calls { layer, end: End::Returns(error) } => {
+                let returns = function.returns.clone()?;
+                let starts = vec![self.site(&base, &start, action::START, pairing::FRAME, None)?];
+                let ends = returns
+                    .iter()
+                    .map(|site| self.site(&base, site, action::END, pairing::FRAME, error))
+                    .collect::<Result<_, _>>()?;
+                (layer, starts, ends)
+            }
+        };
+        self.plan.hooks.push(hook_fact(facts, function, hook, layer, starts.len() + ends.len()));
+        binary.starts.extend(starts.into_iter().map(|site| declare_reply(site, layer, wanted)));
+        binary.ends.extend(ends);
+        Ok(())
+    }
+
+    fn site(
+        &mut self,
+        base: &Base<'_>,
+        found: &FoundSite,
+        action: u8,
+        pairing: u8,
+        error: Option<ErrorResult>,
+    ) -> Result<PlannedSite, String> {
+        let index = self.next_site;
+        if index >= MAX_SITES {
+            return Err(format!("more than {MAX_SITES} sites"));
+        }
+        self.next_site += 1;
+        let (err_source, err_stack_off) = error_source(base.facts.register_abi, error);
+        Ok(PlannedSite {
+            index,
+            conf: SiteConf {
+                hook: base.hook,
+                class: base.class as u32,
+                goid_off: base.facts.goid_offset,
+                tls_off: found.tls_offset,
+                err_stack_off,
+                action,
+                pairing,
+                g_source: found.g_source,
+                err_source,
+            },
+            file_offset: found.file_offset,
+            code_offset: found.code_offset,
+            expected: found.bytes.clone(),
+        })
+    }
+}
+
+/// What the sites of one function share.
+struct Base<'a> {
+    facts: &'a BinaryFacts,
+    hook: u32,
+    class: Class,
+}
+
+/// Does a stall of the node show in it?
+fn is_essential(wanted: &Wanted) -> bool {
+    match wanted.row.what {
+        What::Mark(_) => wanted.row.class != Class::KubeletClient,
+        What::Calls { layer: Layer::KubeletClient, .. } => false,
+        What::Calls { layer: Layer::KubeletCall | Layer::Handler, .. } => {
+            cri::is_essential(&wanted.operation)
+        }
+        What::Calls { .. } => true,
+    }
+}
+
+fn is_call(function: &FoundFunction) -> bool {
+    matches!(function.wanted.row.what, What::Calls { .. })
+}
+
+fn mark_action(mark: Mark) -> u8 {
+    match mark {
+        Mark::End(_) => action::END,
+        Mark::Reply => action::REPLY,
+        Mark::Result(_) => action::RESULT,
+    }
+}
+
+fn mark_error(mark: Mark) -> Option<ErrorResult> {
+    match mark {
+        Mark::End(error) => error,
+        Mark::Reply => None,
+        Mark::Result(error) => Some(error),
+    }
+}
+
+fn error_source(register_abi: bool, error: Option<ErrorResult>) -> (u8, u32) {
+    match error {
+        None => (err_source::NONE, 0),
+        Some(e) if register_abi && e.register < ARG_REGS => (err_source::REG0 + e.register, 0),
+        Some(_) if register_abi => (err_source::NONE, 0),
+        Some(e) => (err_source::STACK, e.stack),
+    }
+}
+
+/// Unary handlers go well exactly when they reply; streams send many messages and no reply.
+fn declare_reply(mut site: PlannedSite, layer: Layer, wanted: &Wanted) -> PlannedSite {
+    if layer == Layer::Handler && !cri::is_stream(&wanted.operation) {
+        site.conf.err_source = err_source::REPLY;
+    }
+    site
+}
+
+fn hook_fact(
+    facts: &BinaryFacts,
+    function: &FoundFunction,
+    index: u32,
+    layer: Layer,
+    sites: usize,
+) -> HookFact {
+    HookFact {
+        index,
+        layer,
+        component: facts.component,
+        exe: facts.exe.clone(),
+        operation: function.wanted.operation.clone(),
+        service: function.wanted.service.clone(),
+        symbol: function.symbol.clone(),
+        long_lived: cri::is_long_lived(&function.wanted.operation),
+        sites: u32::try_from(sites).unwrap_or(u32::MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plegtrace_common::site::g_source;
+
+    use super::*;
+    use crate::plan::wanted;
+
+    fn site(file_offset: u64, g: u8) -> FoundSite {
+        FoundSite {
+            file_offset,
+            code_offset: file_offset,
+            bytes: vec![0x76, 0x10],
+            g_source: g,
+            tls_offset: -8,
+        }
+    }
+
+    fn function(
+        component: Component,
+        symbol: &str,
+        returns: Result<Vec<FoundSite>, String>,
+    ) -> FoundFunction {
+        FoundFunction {
+            symbol: symbol.to_owned(),
+            wanted: wanted(CATALOGUE, component, symbol).expect("in the catalogue"),
+            start: Ok(site(0x1000, g_source::REGISTER)),
+            returns,
+        }
+    }
+
+    fn facts(component: Component, functions: Vec<FoundFunction>) -> BinaryFacts {
+        BinaryFacts {
+            component,
+            pid: 1,
+            path: "/proc/1/exe".into(),
+            exe: "/usr/bin/x".to_owned(),
+            inode: 7,
+            kernel_dev: 8,
+            register_abi: true,
+            goid_offset: 152,
+            functions,
+        }
+    }
+
+    /// A relist is ended by its own RETs, a counted call by `recordOperation`, and what is missing is said.
+    #[test]
+    fn kubelet_plan() {
+        let functions = vec![
+            function(
+                Component::Kubelet,
+                "k8s.io/kubernetes/pkg/kubelet/pleg.(*GenericPLEG).relist",
+                Ok(vec![site(0x1100, g_source::REGISTER), site(0x1200, g_source::REGISTER)]),
+            ),
+            function(
+                Component::Kubelet,
+                "k8s.io/kubernetes/pkg/kubelet/kuberuntime.recordOperation",
+                Ok(vec![]),
+            ),
+        ];
+        let mut planner = Planner::default();
+        planner.add(&facts(Component::Kubelet, functions));
+        let plan = planner.finish();
+        assert_eq!((plan.binaries[0].starts.len(), plan.binaries[0].ends.len()), (1, 3));
+        assert_eq!(plan.binaries[0].ends[0].conf.pairing, pairing::FRAME);
+        assert_eq!(plan.binaries[0].ends[2].conf.pairing, pairing::GOROUTINE);
+        assert!(plan.refused.iter().any(|r| r.what == "list-phase" && r.matters));
+        assert!(plan.refused.iter().any(|r| r.what == "CRI client methods"));
+    }
+
+    /// A function whose RETs could not be decoded is refused with the reason, and nothing of it is planned.
+    #[test]
+    fn refusal_carries_the_reason() {
+        let relist = function(
+            Component::Kubelet,
+            "k8s.io/kubernetes/pkg/kubelet/pleg.(*GenericPLEG).relist",
+            Err("byte 0x06 is no instruction".to_owned()),
+        );
+        let mut planner = Planner::default();
+        planner.add(&facts(Component::Kubelet, vec![relist]));
+        let plan = planner.finish();
+        assert!(plan.binaries.is_empty());
+        assert!(plan.refused.iter().any(|r| r.why.contains("0x06")));
+    }
+
+    /// Old binaries give the error on the stack, and their RETs find the goroutine in thread-local storage.
+    #[test]
+    fn stack_abi() {
+        let mut old = facts(
+            Component::Kubelet,
+            vec![function(
+                Component::Kubelet,
+                "k8s.io/kubernetes/pkg/kubelet/kuberuntime.(*kubeGenericRuntimeManager).GetPods",
+                Ok(vec![site(0x1100, g_source::TLS)]),
+            )],
+        );
+        old.register_abi = false;
+        let mut planner = Planner::default();
+        planner.add(&old);
+        let conf = planner.plan().binaries[0].ends[0].conf;
+        assert_eq!((conf.err_source, conf.err_stack_off, conf.tls_off), (err_source::STACK, 48, -8));
+    }
+}

@@ -1,0 +1,202 @@
+//! [`Row`]: one line of the catalogue, and how a Go symbol finds its row.
+
+use super::cri;
+use crate::input::{Component, Layer};
+
+/// Pairing group: starts and ends of one group meet. The number travels to the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+#[expect(missing_docs, reason = "one per layer, described there")]
+pub enum Class {
+    Relist = 1,
+    ListPhase = 2,
+    StatusPhase = 3,
+    KubeletCall = 4,
+    KubeletClient = 5,
+    Handler = 6,
+}
+
+/// Which functions a row means. Go symbols are matched on their end, because build modes prefix packages
+/// (`k8s.io/kubernetes/vendor/…`, `github.com/containerd/containerd/vendor/…`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Select {
+    /// CRI methods of a type: package and receiver as they end, before the last dot.
+    Methods(&'static str),
+    /// gRPC handlers `_Service_Method_Handler` of a package: its path as it ends, and the service.
+    Handlers {
+        /// End of the package path.
+        package: &'static str,
+        /// Service name.
+        service: &'static str,
+    },
+    /// One function: package and receiver as they end, and its names over the versions.
+    Function {
+        /// End of package and receiver.
+        owner: &'static str,
+        /// Its names.
+        names: &'static [&'static str],
+    },
+}
+
+/// Where an error result lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorResult {
+    /// Number of its type word among the integer registers (register ABI).
+    pub register: u8,
+    /// Offset of its type word from SP (stack ABI of Go ≤ 1.16).
+    pub stack: u32,
+}
+
+/// How calls of a row end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// At the RETs of the function: exact, but a RET is single-stepped (9 µs in a VM), so only for rare functions.
+    Returns(Option<ErrorResult>),
+    /// At the marks of the class.
+    Marks,
+}
+
+/// What a mark does to the open call of its class on its goroutine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// Ends it; shows the error result if there is one.
+    End(Option<ErrorResult>),
+    /// It hands over its reply.
+    Reply,
+    /// Shows its error result.
+    Result(ErrorResult),
+}
+
+/// What a row hooks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Calls, from the stack check to their end.
+    Calls {
+        /// Where they stand in the chain.
+        layer: Layer,
+        /// How they end.
+        end: End,
+    },
+    /// A function that says something about the open call of its class.
+    Mark(Mark),
+}
+
+/// One line of the catalogue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Stable name.
+    pub id: &'static str,
+    /// In which programs.
+    pub components: &'static [Component],
+    /// Which functions.
+    pub select: Select,
+    /// Pairing group.
+    pub class: Class,
+    /// What is done there.
+    pub what: What,
+    /// Versions in which the function is known to exist.
+    pub versions: &'static str,
+    /// What the report lacks when no function matches; `None` when another row replaces it.
+    pub lost_without: Option<&'static str>,
+}
+
+/// A function that a row wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The row.
+    pub row: &'static Row,
+    /// CRI method or the function's own name.
+    pub operation: String,
+    /// gRPC service, or package and receiver.
+    pub service: String,
+}
+
+/// The row of `rows` that wants the Go function `symbol`, if one does.
+#[must_use]
+pub fn wanted(rows: &'static [Row], component: Component, symbol: &str) -> Option<Wanted> {
+    let (owner, name) = symbol.rsplit_once('.')?;
+    rows.iter().filter(|row| row.components.contains(&component)).find_map(|row| {
+        let (operation, service) = matches(row.select, owner, name)?;
+        Some(Wanted { row, operation: operation.to_owned(), service })
+    })
+}
+
+/// Operation and service of a symbol under a selection.
+fn matches<'a>(select: Select, owner: &str, name: &'a str) -> Option<(&'a str, String)> {
+    match select {
+        Select::Methods(receiver) => {
+            let ours = ends_at_boundary(owner, receiver) && cri::is_method(name);
+            ours.then(|| (name, receiver.to_owned()))
+        }
+        Select::Handlers { package, service } => {
+            let method = name.strip_prefix('_')?.strip_prefix(service)?.strip_prefix('_')?;
+            let method = method.strip_suffix("_Handler")?;
+            let ours = ends_at_boundary(owner, package) && cri::is_method(method);
+            let version = package.rsplit('/').next().unwrap_or(package);
+            ours.then(|| (method, format!("runtime.{version}.{service}")))
+        }
+        Select::Function { owner: wanted, names } => {
+            let ours = names.contains(&name) && ends_at_boundary(owner, wanted);
+            ours.then(|| (name, wanted.to_owned()))
+        }
+    }
+}
+
+/// Does `path` end with `end`, on the border of a path element?
+fn ends_at_boundary(path: &str, end: &str) -> bool {
+    path.strip_suffix(end).is_some_and(|before| before.is_empty() || before.ends_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::CATALOGUE;
+
+    fn row_of(component: Component, symbol: &str) -> Option<(&'static str, String, String)> {
+        wanted(CATALOGUE, component, symbol).map(|w| (w.row.id, w.operation, w.service))
+    }
+
+    /// Prefixes of build modes do not matter; borders of path elements do.
+    #[test]
+    fn symbols_are_matched_on_their_end() {
+        let handler = |path: &str| row_of(Component::Containerd, path);
+        let expected =
+            Some(("handler-v1", "ListContainers".to_owned(), "runtime.v1.RuntimeService".to_owned()));
+        assert_eq!(
+            handler("k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_ListContainers_Handler"),
+            expected
+        );
+        assert_eq!(
+            handler(
+                "github.com/containerd/containerd/vendor/k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_ListContainers_Handler"
+            ),
+            expected
+        );
+        assert_eq!(handler("example.com/myruntime/v1._RuntimeService_ListContainers_Handler"), None);
+        assert_eq!(handler("k8s.io/x/runtime/v1._RuntimeService_ListContainers_Handler.func1"), None);
+    }
+
+    /// The kubelet's two layers, and the namesakes that are not ours.
+    #[test]
+    fn kubelet_layers() {
+        let id = |symbol: &str| row_of(Component::Kubelet, symbol).map(|(id, ..)| id);
+        let pkg = "k8s.io/kubernetes/pkg/kubelet";
+        assert_eq!(
+            id(&format!("{pkg}/kuberuntime.instrumentedRuntimeService.ListContainers")),
+            Some("counted-runtime")
+        );
+        assert_eq!(id(&format!("{pkg}/kuberuntime.(*instrumentedRuntimeService).ListContainers")), None);
+        assert_eq!(id(&format!("{pkg}/kuberuntime.recordOperation")), Some("counted-end"));
+        assert_eq!(id(&format!("{pkg}/dockershim/libdocker.recordOperation")), None);
+        assert_eq!(
+            id(&format!("{pkg}/cri/remote.(*remoteRuntimeService).ListContainers")),
+            Some("client-runtime-old")
+        );
+        assert_eq!(
+            id("k8s.io/cri-client/pkg.(*remoteRuntimeService).ListContainers"),
+            Some("client-runtime")
+        );
+        assert_eq!(id(&format!("{pkg}/pleg.(*GenericPLEG).Relist")), Some("relist"));
+        assert_eq!(id(&format!("{pkg}/pleg.(*GenericPLEG).relist")), Some("relist"));
+    }
+}

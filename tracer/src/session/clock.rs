@@ -1,0 +1,50 @@
+//! The clocks of this machine: one for everything, and how the others relate to it.
+
+/// Now, nanoseconds of CLOCK_MONOTONIC, the clock of every record.
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    u64::try_from(read(libc::CLOCK_MONOTONIC)).unwrap_or(0)
+}
+
+/// CLOCK_REALTIME minus CLOCK_MONOTONIC, nanoseconds.
+#[must_use]
+pub fn realtime_offset_ns() -> i64 {
+    offset(libc::CLOCK_REALTIME)
+}
+
+/// CLOCK_BOOTTIME minus CLOCK_MONOTONIC, nanoseconds.
+#[must_use]
+pub fn boottime_offset_ns() -> i64 {
+    offset(libc::CLOCK_BOOTTIME)
+}
+
+/// CPU time of this process, nanoseconds.
+#[must_use]
+pub fn cpu_ns() -> u64 {
+    u64::try_from(read(libc::CLOCK_PROCESS_CPUTIME_ID)).unwrap_or(0)
+}
+
+fn offset(clock: libc::clockid_t) -> i64 {
+    read(clock) - read(libc::CLOCK_MONOTONIC)
+}
+
+fn read(clock: libc::clockid_t) -> i64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a valid place for the answer; these clocks exist on every Linux we run on.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
+
+/// Host name and kernel release, as `uname` says.
+#[must_use]
+pub fn node_and_kernel() -> (String, String) {
+    // SAFETY: an array of bytes; all zero is valid.
+    let mut names: libc::utsname = unsafe { std::mem::zeroed() };
+    // SAFETY: a valid place for the answer.
+    unsafe { libc::uname(&raw mut names) };
+    let text = |field: &[libc::c_char]| {
+        let bytes: Vec<u8> = field.iter().map(|c| c.cast_unsigned()).take_while(|b| *b != 0).collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    (text(&names.nodename), text(&names.release))
+}

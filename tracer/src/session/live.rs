@@ -1,0 +1,198 @@
+//! [`Live`]: the running kernel as a source of the input stream.
+
+use std::{collections::HashMap, time::Duration};
+
+use bytes::Bytes;
+use plegtrace_common::key::{CallKey, OpenCall, Watched};
+
+use super::clock;
+use crate::{
+    census,
+    input::{
+        Component, Cost, Fact, Frame, InFlight, Liveness, LossCount, OpenCallFact, frame_fact, next_frame,
+    },
+    kernel::{AttachMode, Kernel, KernelError},
+    plan::{Plan, PlannedBinary},
+};
+
+/// A call younger than this is not worth a question.
+const ASK_AFTER_NS: u64 = 1_000_000_000;
+/// How long answers may take, all together.
+const ASK_DEADLINE: Duration = Duration::from_millis(300);
+/// Most questions per round.
+const ASK_AT_MOST: usize = 512;
+
+/// The kernel side and what is needed to read it.
+pub(crate) struct Live {
+    kernel: Kernel,
+    /// Offset of `goid` in `runtime.g`, by hook.
+    goid_offsets: HashMap<u32, u32>,
+    hooks: u32,
+    /// Records that were no records: a defect, counted all the same.
+    damaged: u64,
+    began_ns: u64,
+    began_cpu_ns: u64,
+}
+
+impl Live {
+    /// Takes a loaded kernel side over.
+    #[must_use]
+    pub(crate) fn new(kernel: Kernel) -> Self {
+        Self {
+            kernel,
+            goid_offsets: HashMap::new(),
+            hooks: 0,
+            damaged: 0,
+            began_ns: clock::monotonic_ns(),
+            began_cpu_ns: clock::cpu_ns(),
+        }
+    }
+
+    /// How sites are attached.
+    #[must_use]
+    pub(crate) fn mode(&self) -> AttachMode {
+        self.kernel.mode()
+    }
+
+    /// Watches a process.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's table of processes is full.
+    pub(crate) fn watch(&mut self, pid: u32, component: Component) -> Result<(), KernelError> {
+        self.kernel.watch(pid, Watched { role: component.role() as u32, parent_role: 0 })
+    }
+
+    /// Learns the hooks of a plan that has grown.
+    pub(crate) fn learn(&mut self, plan: &Plan) {
+        self.hooks = u32::try_from(plan.hooks.len()).unwrap_or(u32::MAX);
+        for binary in &plan.binaries {
+            for site in binary.starts.iter().chain(&binary.ends) {
+                self.goid_offsets.insert(site.conf.hook, site.conf.goid_off);
+            }
+        }
+    }
+
+    /// Attaches one executable under a number of the caller's.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses; nothing of it is attached then.
+    pub(crate) fn attach(&mut self, id: u64, binary: &PlannedBinary) -> Result<(), KernelError> {
+        self.kernel.attach(id, binary)
+    }
+
+    /// Hands over every record that is waiting.
+    pub(crate) fn drain(&mut self, sink: &mut dyn FnMut(Frame)) {
+        let damaged = &mut self.damaged;
+        self.kernel.drain(&mut |mut bytes: Bytes| match next_frame(&mut bytes) {
+            Ok(frame) => sink(frame),
+            Err(_) => *damaged += 1,
+        });
+    }
+
+    /// Reads what is open now, then drains, then says what it read: in this order, so that a call that ended in
+    /// between is known to have ended.
+    ///
+    /// # Errors
+    ///
+    /// The map of open calls cannot be read.
+    pub(crate) fn read_in_flight(&mut self, sink: &mut dyn FnMut(Frame)) -> Result<(), KernelError> {
+        let at_ns = clock::monotonic_ns();
+        let open = self.kernel.open_calls()?;
+        self.drain(sink);
+        let answers = self.ask(&open.calls, at_ns);
+        let calls = open
+            .calls
+            .iter()
+            .map(|(key, call)| {
+                let liveness = self
+                    .question(key, call)
+                    .and_then(|q| answers.get(&q).copied())
+                    .unwrap_or(Liveness::Unknown);
+                open_call(key, call, liveness)
+            })
+            .collect::<Vec<_>>();
+        for (key, call) in &open.calls {
+            let over = self.question(key, call).and_then(|q| answers.get(&q)) == Some(&Liveness::Over);
+            if over {
+                self.kernel.forget_call(key);
+            }
+        }
+        sink(frame_fact(at_ns, &Fact::InFlight(InFlight { at_ns, calls, complete: open.complete })));
+        Ok(())
+    }
+
+    fn ask(&self, calls: &[(CallKey, OpenCall)], now_ns: u64) -> HashMap<census::Asked, Liveness> {
+        let questions = calls
+            .iter()
+            .filter(|(_, call)| now_ns.saturating_sub(call.start_ns) >= ASK_AFTER_NS)
+            .filter_map(|(key, call)| self.question(key, call))
+            .take(ASK_AT_MOST)
+            .collect();
+        census::ask_all(questions, ASK_DEADLINE)
+    }
+
+    fn question(&self, key: &CallKey, call: &OpenCall) -> Option<census::Asked> {
+        let goid_offset = *self.goid_offsets.get(&call.hook)?;
+        Some(census::Asked { tgid: key.tgid, goid: key.goid, g_addr: call.g_addr, goid_offset })
+    }
+
+    /// Forgets the open calls of a process that is gone.
+    ///
+    /// # Errors
+    ///
+    /// The map of open calls cannot be read.
+    pub(crate) fn sweep(&mut self, tgid: u32) -> Result<(), KernelError> {
+        for (key, _) in self.kernel.open_calls()?.calls {
+            if key.tgid == tgid {
+                self.kernel.forget_call(&key);
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands over counters, losses and own cost.
+    ///
+    /// # Errors
+    ///
+    /// A map cannot be read.
+    pub(crate) fn read_counters(&mut self, sink: &mut dyn FnMut(Frame)) -> Result<(), KernelError> {
+        let now = clock::monotonic_ns();
+        let hooks = self.kernel.counters(self.hooks)?;
+        let mut counts = self.kernel.reasons()?;
+        if self.damaged > 0 {
+            counts.push(LossCount {
+                stage: "ring".to_owned(),
+                reason: "damaged_record".to_owned(),
+                sentence: "records of the kernel side could not be read".to_owned(),
+                count: self.damaged,
+                is_loss: true,
+            });
+        }
+        sink(frame_fact(now, &Fact::Counters { hooks }));
+        sink(frame_fact(now, &Fact::Loss { counts }));
+        let (rss_bytes, rss_peak_bytes) = census::own_memory();
+        let cost = Cost {
+            cpu_ns: clock::cpu_ns().saturating_sub(self.began_cpu_ns),
+            wall_ns: now.saturating_sub(self.began_ns),
+            rss_bytes,
+            rss_peak_bytes,
+        };
+        sink(frame_fact(now, &Fact::Cost(cost)));
+        Ok(())
+    }
+}
+
+fn open_call(key: &CallKey, call: &OpenCall, liveness: Liveness) -> OpenCallFact {
+    OpenCallFact {
+        tgid: key.tgid,
+        goid: key.goid,
+        hook: call.hook,
+        start_ns: call.start_ns,
+        mark_ns: call.mark_ns,
+        depth: call.depth,
+        flags: call.flags,
+        liveness,
+    }
+}

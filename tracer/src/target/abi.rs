@@ -1,0 +1,121 @@
+//! What a Go version means at a probe site: how arguments are passed and where things are in `runtime.g`.
+//!
+//! Offsets were read from `type g struct` and `type gobuf struct` in Go's runtime/runtime2.go of each release 1.13 to
+//! 1.27; they are the same on amd64 and arm64. What changed: 1.23 added `syscallbp` (everything behind it moved by
+//! 8), 1.25 removed `gobuf.ret` (everything behind it moved back).
+
+use super::buildinfo::BuildInfo;
+use super::elf::Machine;
+use super::version::GoVersion;
+
+/// How a Go function gets its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Convention {
+    /// In registers; the current `g` is in R14 (amd64) or X28 (arm64).
+    Registers,
+    /// On the stack; amd64 keeps `g` in thread-local storage, arm64 in X28.
+    Stack,
+}
+
+/// Offsets of fields of `runtime.g` in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GOffsets {
+    /// `stack.lo`.
+    pub stack_lo: u32,
+    /// `stack.hi`.
+    pub stack_hi: u32,
+    /// `m`.
+    pub m: u32,
+    /// `sched.sp`.
+    pub sched_sp: u32,
+    /// `sched.pc`.
+    pub sched_pc: u32,
+    /// `sched.bp`.
+    pub sched_bp: u32,
+    /// `atomicstatus` (u32).
+    pub atomicstatus: u32,
+    /// `goid` (u64).
+    pub goid: u32,
+    /// `waitsince` (i64, CLOCK_MONOTONIC ns, set by the garbage collector).
+    pub waitsince: u32,
+    /// `waitreason` (u8).
+    pub waitreason: u32,
+}
+
+/// Everything a probe needs to know about the toolchain of a binary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abi {
+    /// How arguments are passed.
+    pub convention: Convention,
+    /// Where things are in `runtime.g`.
+    pub g: GOffsets,
+}
+
+impl Abi {
+    /// The ABI of a supported release.
+    #[must_use]
+    pub fn of(version: GoVersion, machine: Machine, info: &BuildInfo) -> Self {
+        Self { convention: convention(version, machine, info), g: g_offsets(version) }
+    }
+}
+
+fn convention(version: GoVersion, machine: Machine, info: &BuildInfo) -> Convention {
+    // Register ABI: amd64 in 1.17, arm64 in 1.18; it could be switched off until 1.18.
+    let since = match machine {
+        Machine::X86_64 => GoVersion::minor(17),
+        Machine::Aarch64 => GoVersion::minor(18),
+    };
+    let off = version <= GoVersion::minor(18)
+        && ["noregabi", "noregabiwrappers", "noregabig", "noregabiargs"].iter().any(|x| info.experiment(x));
+    if version >= since && !off { Convention::Registers } else { Convention::Stack }
+}
+
+fn g_offsets(version: GoVersion) -> GOffsets {
+    // sched is at 56: sp, pc, g, ctxt, [ret ≤ 1.24], lr, bp.
+    let sched_bp = if version >= GoVersion::minor(25) { 96 } else { 104 };
+    // Then syscallsp, syscallpc, [syscallbp ≥ 1.23], stktopsp, param.
+    let syscall_words = if version >= GoVersion::minor(23) { 3 } else { 2 };
+    let atomicstatus = sched_bp + 8 + 8 * syscall_words + 16;
+    GOffsets {
+        stack_lo: 0,
+        stack_hi: 8,
+        m: 48,
+        sched_sp: 56,
+        sched_pc: 64,
+        sched_bp,
+        atomicstatus,
+        goid: atomicstatus + 8,
+        waitsince: atomicstatus + 24,
+        waitreason: atomicstatus + 32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The offset of goid went 0x98, 0xa0, 0x98.
+    #[test]
+    fn goid_by_release() {
+        for minor in 13..=27 {
+            let want = if (23..=24).contains(&minor) { 0xa0 } else { 0x98 };
+            assert_eq!(g_offsets(GoVersion::minor(minor)).goid, want, "go1.{minor}");
+        }
+        let g = g_offsets(GoVersion::minor(19));
+        assert_eq!((g.atomicstatus, g.waitsince, g.waitreason, g.sched_bp), (144, 168, 176, 104));
+        assert_eq!(g_offsets(GoVersion::minor(25)).sched_bp, 96);
+    }
+
+    /// The register ABI came with 1.17 on amd64 and 1.18 on arm64, and could be switched off at first.
+    #[test]
+    fn register_abi_by_release() {
+        let plain = BuildInfo::default();
+        let of = |minor, machine, info| convention(GoVersion::minor(minor), machine, info);
+        assert_eq!(of(16, Machine::X86_64, &plain), Convention::Stack);
+        assert_eq!(of(17, Machine::X86_64, &plain), Convention::Registers);
+        assert_eq!(of(17, Machine::Aarch64, &plain), Convention::Stack);
+        assert_eq!(of(18, Machine::Aarch64, &plain), Convention::Registers);
+        let off = BuildInfo { go_version: "go1.17 X:noregabi".into(), ..BuildInfo::default() };
+        assert_eq!(of(17, Machine::X86_64, &off), Convention::Stack);
+    }
+}

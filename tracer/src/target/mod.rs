@@ -1,0 +1,43 @@
+//! Facts about the node's programs: which processes they are, and where their functions can be probed.
+//!
+//! The only reader of ELF files. Nothing found here is trusted: a process may run any file under any name, so
+//! every length is checked against the file before memory is allocated for it, and every doubt ends in a refusal with
+//! a reason ([`RefuseReason`], [`SiteRefusal`]) instead of a guess.
+
+mod abi;
+mod arch;
+mod binary;
+mod btf;
+mod buildinfo;
+mod cmdline;
+mod discover;
+mod elf;
+mod error;
+mod identity;
+mod moduledata;
+mod pattern;
+mod pclntab;
+mod pclntab_header;
+mod process;
+mod relocation;
+mod site;
+mod source;
+mod symtab;
+mod version;
+
+pub use abi::{Abi, Convention, GOffsets};
+pub use binary::{GoBinary, Match};
+pub use btf::{Btf, BtfError, KernelOffsets};
+pub use buildinfo::{BuildInfo, Module};
+pub use cmdline::CommandFacts;
+pub use discover::{DiscoverError, Node, Overrides, discover};
+pub use elf::Machine;
+pub use error::{RefuseReason, SiteRefusal};
+pub use identity::{FileId, OnDisk, exe_path, on_disk};
+pub use pattern::Pattern;
+pub use pclntab::Function;
+pub use pclntab_header::Layout;
+pub use process::Process;
+pub use site::{GSource, Price, Site, SiteCheck};
+pub use symtab::Witness;
+pub use version::GoVersion;

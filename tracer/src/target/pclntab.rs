@@ -1,0 +1,166 @@
+//! The functions of a Go binary: names and addresses out of the pclntab, without copying names.
+//!
+//! Only two pieces are kept in memory: the name table and the function list with its records. For a kubelet of 105 MB
+//! that is about 25 MB. Everything is checked once when the table is loaded (addresses ascending and inside the
+//! text), so that lookups cannot leave it. Addresses are those of the file; a running position-independent process
+//! adds its load bias.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::elf::{Elf, text_at};
+use super::error::RefuseReason;
+use super::pclntab_header::{Header, Layout};
+use super::source::{Block, u32_at, u64_at};
+
+/// Longest name that is looked at. The longest wanted one has about 120 bytes; a bound keeps a table whose names
+/// never end from costing quadratic time.
+const MAX_NAME: usize = 2048;
+/// A `_func` record is read up to its name offset: 12 bytes at most.
+const RECORD: u64 = 12;
+
+/// One function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Function<'a> {
+    /// Full Go name, as the linker wrote it.
+    pub name: &'a str,
+    /// Address of the first instruction.
+    pub entry: u64,
+    /// Distance to the next function in bytes; contains padding.
+    pub size: u64,
+}
+
+/// A loaded table.
+#[derive(Debug)]
+pub(crate) struct Pclntab {
+    layout: Layout,
+    nfunc: usize,
+    text: Range<u64>,
+    /// Function list and records; function offsets count from its start.
+    pcln: Arc<Block>,
+    functab: usize,
+    /// Name offsets count from its start.
+    names: Arc<Block>,
+}
+
+impl Pclntab {
+    /// Loads the table whose moduledata says that the code is at `text`.
+    pub(crate) fn load(elf: &Elf, header: &Header, text: Range<u64>) -> Result<Self, RefuseReason> {
+        let functab_end = header.functab_in_pcln() + header.functab_size();
+        let start = header.vaddr + header.pcln;
+        let list = elf.read_vaddr(start, functab_end, "the function list")?;
+        let mut probe = Self::over(header, text, Arc::new(list), Arc::default());
+        let last = probe.record_offsets().max().unwrap_or(0);
+        let len = last.saturating_add(RECORD).max(functab_end);
+        if len > header.extent - header.pcln {
+            return Err(RefuseReason::BadPclntab("a function record lies behind its end"));
+        }
+        probe.pcln = Arc::default();
+        let mut pcln = elf.read_vaddr(start, len, "the function records")?;
+        if !header.layout.relative() {
+            elf.relocate(start, &mut pcln)?;
+        }
+        probe.pcln = Arc::new(pcln);
+        probe.names = probe.load_names(elf, header)?;
+        probe.check()?;
+        Ok(probe)
+    }
+
+    fn over(header: &Header, text: Range<u64>, pcln: Arc<Block>, names: Arc<Block>) -> Self {
+        Self {
+            layout: header.layout,
+            nfunc: usize::try_from(header.nfunc).expect("at most a million functions"),
+            text,
+            pcln,
+            functab: usize::try_from(header.functab_in_pcln()).expect("16 at most"),
+            names,
+        }
+    }
+
+    fn load_names(&self, elf: &Elf, header: &Header) -> Result<Arc<Block>, RefuseReason> {
+        let len = if header.layout == Layout::V12 {
+            let last = (0..self.nfunc).filter_map(|index| self.name_offset(index)).max().unwrap_or(0) as u64;
+            if last < self.pcln.len().saturating_sub(MAX_NAME) as u64 {
+                return Ok(Arc::clone(&self.pcln));
+            }
+            (last + MAX_NAME as u64).min(header.extent)
+        } else {
+            header.names_end - header.names
+        };
+        Ok(Arc::new(elf.read_vaddr(header.vaddr + header.names, len, "the function names")?))
+    }
+
+    /// Addresses ascend and stay inside the text.
+    fn check(&self) -> Result<(), RefuseReason> {
+        let mut before = self.text.start;
+        for index in 0..=self.nfunc {
+            let pc = self.address(index).ok_or(RefuseReason::BadPclntab("function list is cut off"))?;
+            if pc < before || pc > self.text.end {
+                return Err(RefuseReason::BadPclntab("function addresses are not ascending inside the text"));
+            }
+            before = pc;
+        }
+        Ok(())
+    }
+
+    /// Address of function `index`; for `nfunc` the end of the last one.
+    fn address(&self, index: usize) -> Option<u64> {
+        if self.layout.relative() {
+            let offset = u32_at(&self.pcln, self.functab + 8 * index)?;
+            self.text.start.checked_add(offset.into())
+        } else {
+            u64_at(&self.pcln, self.functab + 16 * index)
+        }
+    }
+
+    fn record_offset(&self, index: usize) -> Option<u64> {
+        if self.layout.relative() {
+            u32_at(&self.pcln, self.functab + 8 * index + 4).map(u64::from)
+        } else {
+            u64_at(&self.pcln, self.functab + 16 * index + 8)
+        }
+    }
+
+    fn record_offsets(&self) -> impl Iterator<Item = u64> + '_ {
+        (0..self.nfunc).filter_map(|index| self.record_offset(index))
+    }
+
+    fn name_offset(&self, index: usize) -> Option<usize> {
+        let record = usize::try_from(self.record_offset(index)?).ok()?;
+        // `_func` begins with the entry: u32 relative to the text base, or an absolute u64; then comes the name.
+        let skip = if self.layout.relative() { 4 } else { 8 };
+        usize::try_from(u32_at(&self.pcln, record.checked_add(skip)?)?).ok()
+    }
+
+    /// Number of functions.
+    pub(crate) fn len(&self) -> usize {
+        self.nfunc
+    }
+
+    /// Function `index`; `None` when its name cannot be read.
+    pub(crate) fn function(&self, index: usize) -> Option<Function<'_>> {
+        if index >= self.nfunc {
+            return None;
+        }
+        let entry = self.address(index)?;
+        let size = self.address(index + 1)? - entry;
+        let name = text_at(&self.names, self.name_offset(index)?, MAX_NAME)?;
+        Some(Function { name, entry, size })
+    }
+
+    /// All functions with a readable name, by address.
+    pub(crate) fn functions(&self) -> impl Iterator<Item = Function<'_>> {
+        (0..self.nfunc).filter_map(|index| self.function(index))
+    }
+
+    /// The function that contains `pc`.
+    pub(crate) fn function_at(&self, pc: u64) -> Option<Function<'_>> {
+        let (mut low, mut high) = (0, self.nfunc);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.address(middle)? <= pc { low = middle + 1 } else { high = middle }
+        }
+        let function = self.function(low.checked_sub(1)?)?;
+        (pc < function.entry + function.size).then_some(function)
+    }
+}
