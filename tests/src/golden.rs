@@ -12,7 +12,7 @@ const BLESS: &str = "PLEGTRACE_BLESS";
 /// They differ; the actual text is then kept beside the golden as `NAME.actual`.
 pub fn check(name: &str, actual: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden").join(name);
-    let beside = path.with_added_extension("actual");
+    let beside = PathBuf::from(format!("{}.actual", path.display()));
     if env::var(BLESS).is_ok_and(|value| value == "1") {
         let folder = path.parent().expect("a golden lies in a folder");
         fs::create_dir_all(folder).expect("the folder of goldens can be made");
@@ -28,8 +28,7 @@ pub fn check(name: &str, actual: &str) {
     fs::write(&beside, actual).expect("the actual output can be kept");
     let (line, pair) = first_difference(&expected, actual);
     panic!(
-        "{name} differs from line {line} on\n{}\nkept as {}; to accept it: {BLESS}=1 cargo test -p plegtrace-tests",
-        pair,
+        "{name} differs from line {line} on\n{pair}\nkept as {}; to accept it: {BLESS}=1 cargo test -p plegtrace-tests",
         beside.display()
     );
 }

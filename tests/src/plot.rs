@@ -86,23 +86,23 @@ impl Story {
             count,
             is_loss: reason.weight() == Weight::Loss,
         };
-        self.fact(ns, Fact::Loss { counts: vec![loss] })
+        self.fact(ns, &Fact::Loss { counts: vec![loss] })
     }
 
     /// What plegtrace costs.
     pub fn cost(&mut self, ns: u64) -> &mut Self {
         let (cpu_ns, rss_bytes) = (ns * 3 / 1000, 21 << 20);
-        self.fact(ns, Fact::Cost(Cost { cpu_ns, wall_ns: ns, rss_bytes, rss_peak_bytes: 2 * rss_bytes }))
+        self.fact(ns, &Fact::Cost(Cost { cpu_ns, wall_ns: ns, rss_bytes, rss_peak_bytes: 2 * rss_bytes }))
     }
 
     /// User space notices that a target is gone.
     pub fn gone(&mut self, ns: u64, component: Component, pid: u32, how: &str) -> &mut Self {
-        self.fact(ns, Fact::TargetGone(TargetGone { component, pid, how: how.into() }))
+        self.fact(ns, &Fact::TargetGone(TargetGone { component, pid, how: how.into() }))
     }
 
     /// A component has left something behind.
     pub fn presence(&mut self, component: Component, path: &str) -> &mut Self {
-        self.fact(0, Fact::Presence(Presence { component, path: path.into() }))
+        self.fact(0, &Fact::Presence(Presence { component, path: path.into() }))
     }
 
     /// A watched process ends with this wait status.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
 use plegtrace::{
-    correlate::{Correlator, Snapshot},
+    correlate::{Correlator, Limits, Snapshot},
     decode::{MonoNs, decode},
     input::{
         Armed, Component, Fact, Frame, HookFact, InFlight, Layer, Liveness, OpenCallFact, Start, TargetFact,
@@ -82,7 +82,7 @@ impl Story {
         );
         story
             .hooks()
-            .fact(0, Fact::Armed(Armed { mode: "uprobe_multi".into(), sites: 112, took_ns: 9 * MS }));
+            .fact(0, &Fact::Armed(Armed { mode: "uprobe_multi".into(), sites: 112, took_ns: 9 * MS }));
         story
     }
 
@@ -95,7 +95,7 @@ impl Story {
             realtime_offset_ns: ARMED_WALL_NS - i64::try_from(ARMED_NS).expect("small"),
             boottime_offset_ns: 0,
         };
-        self.fact(0, Fact::Start(start))
+        self.fact(0, &Fact::Start(start))
     }
 
     /// A process is found.
@@ -110,7 +110,7 @@ impl Story {
             socket: None,
             unproved: false,
         };
-        self.fact(0, Fact::Target(target))
+        self.fact(0, &Fact::Target(target))
     }
 
     /// Every hook of kubelet and containerd.
@@ -142,12 +142,12 @@ impl Story {
             long_lived: false,
             sites: 4,
         };
-        self.fact(0, Fact::Hook(hook))
+        self.fact(0, &Fact::Hook(hook))
     }
 
     /// Any fact.
-    pub fn fact(&mut self, ns: u64, fact: Fact) -> &mut Self {
-        self.frames.push(frame_fact(ARMED_NS + ns, &fact));
+    pub fn fact(&mut self, ns: u64, fact: &Fact) -> &mut Self {
+        self.frames.push(frame_fact(ARMED_NS + ns, fact));
         self
     }
 
@@ -206,7 +206,7 @@ impl Story {
     /// The kernel's map of open calls is read.
     pub fn read_open(&mut self, ns: u64) -> &mut Self {
         let calls = self.open.clone();
-        self.fact(ns, Fact::InFlight(InFlight { at_ns: ARMED_NS + ns, calls, complete: true }))
+        self.fact(ns, &Fact::InFlight(InFlight { at_ns: ARMED_NS + ns, calls, complete: true }))
     }
 
     /// What the map of open calls holds; to be bent by a test.
@@ -241,7 +241,17 @@ impl Story {
     /// A record of the story cannot be read back.
     #[must_use]
     pub fn snapshot(&self, now: u64) -> Snapshot {
-        let mut correlator = Correlator::default();
+        self.snapshot_within(Limits::default(), now)
+    }
+
+    /// What a correlator with these limits makes of the story.
+    ///
+    /// # Panics
+    ///
+    /// A record of the story cannot be read back.
+    #[must_use]
+    pub fn snapshot_within(&self, limits: Limits, now: u64) -> Snapshot {
+        let mut correlator = Correlator::new(limits);
         let mut bytes = self.bytes();
         while !bytes.is_empty() {
             let frame = next_frame(&mut bytes).expect("stories are made of whole records");

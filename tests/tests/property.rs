@@ -1,16 +1,16 @@
 //! What holds for every input stream: no panic, sound trees, sums that add up, lines that fit, bounded state.
 
 use plegtrace::{
-    correlate::{Correlator, Limits, Snapshot},
+    correlate::{Caller, Correlator, LastList, Limits, Side, Snapshot},
     decode::{Call, Event, MonoNs, decode},
-    input::{Fact, Frame, InFlight, Liveness, OpenCallFact, next_frame},
+    input::{Fact, Frame, InFlight, Layer, Liveness, OpenCallFact, next_frame},
     render::{
         json,
         text::{self, TextOptions},
     },
     span::{self_time_ns, violation},
 };
-use plegtrace_common::{ABI_VERSION, kind::RecKind};
+use plegtrace_common::{ABI_VERSION, kind::RecKind, rec::CALL_OK};
 use plegtrace_tests::story::{CONTAINERD, KUBELET, MS, PLEG, S, Story, at};
 use proptest::prelude::*;
 
@@ -102,7 +102,7 @@ fn lines_fit(snapshot: &Snapshot) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(96))]
 
     /// Any stream gives a sound snapshot whose sums add up and whose reports can be written.
     #[test]
@@ -195,4 +195,41 @@ fn shuffle<T>(items: &mut [T], mut seed: u64) {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         items.swap(last, (seed >> 33) as usize % (last + 1));
     }
+}
+
+/// What made room is not forgotten where it matters: when the last list was.
+#[test]
+fn the_last_list_outlives_its_relist() {
+    let mut story = Story::node();
+    story.relist(0, 0);
+    for n in 1..5 {
+        story.relist_hangs(n * S).list_times_out(n * S + 500 * MS);
+    }
+    let snapshot = story.snapshot_within(Limits { relists: 2, ..Limits::default() }, 6 * S);
+    assert_eq!((snapshot.relists.len(), snapshot.last_list), (2, LastList::At(at(0))));
+}
+
+/// An abandoned handler stays one when the call that it answered is no longer kept.
+#[test]
+fn abandoned_stays_abandoned() {
+    let mut story = Story::node();
+    story.relist_hangs(0).list_times_out(S).read_open(2 * S);
+    for n in 3..20 {
+        story.relist(n * S, 0);
+    }
+    story.read_open(20 * S);
+    let snapshot = story.snapshot_within(Limits { recent_calls: 4, ..Limits::default() }, 20 * S);
+    assert_eq!(snapshot.open[0].caller, Caller::Gone(at(S)));
+}
+
+/// A bare call inside a counted call that stays open is no row of its own, however long that lasts.
+#[test]
+fn bare_calls_of_open_calls_are_covered() {
+    let mut story = Story::node();
+    story.begin(Layer::KubeletCall, "ExecSync", 7, 900, 0);
+    story.call(Layer::KubeletClient, "ExecSync", (7, 1000), MS, 2 * MS, CALL_OK).read_open(S);
+    story.relist(2 * S, 0).relist(5 * S, 0);
+    let snapshot = story.snapshot(6 * S);
+    assert!(snapshot.rows.iter().all(|row| row.key.side != Side::Bare));
+    sums_add_up(&snapshot);
 }

@@ -16,7 +16,7 @@ pub fn duration(ns: u64) -> String {
             return format!("{whole} {name}");
         }
     }
-    let seconds = ns / 1_000_000_000;
+    let seconds = ns / 1_000_000_000 + u64::from(ns % 1_000_000_000 >= 500_000_000);
     match seconds {
         0..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
         3600..86_400 => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
@@ -108,7 +108,8 @@ mod tests {
             (999_600, "1.0 ms"),
             (1_100_000, "1.1 ms"),
             (31_400_000_000, "31.4 s"),
-            (99_960_000_000, "1 min 39 s"),
+            (99_960_000_000, "1 min 40 s"),
+            (119_980_000_000, "2 min 0 s"),
             (272_000_000_000, "4 min 32 s"),
             (3_600_000_000_000, "1 h 0 min"),
             (90_000_000_000_000, "1 d 1 h"),
