@@ -8,9 +8,9 @@ use super::{
     features, host,
     mode::{ModeError, attach_mode},
     privilege,
-    report::{Check, Report, State},
 };
 use crate::{
+    checks::{Check, Report, State},
     cli::Attach,
     kernel::{AttachMode, Features},
 };

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::view::{DoctorView, ProgramRow, Verdict};
 use crate::{
+    checks::Check,
     input::{Presence, RefusedFact},
-    preflight::Check,
     render::json::disarm,
 };
 

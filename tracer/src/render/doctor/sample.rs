@@ -2,8 +2,8 @@
 
 use super::view::{DoctorView, HookRow, Prices, ProgramRow};
 use crate::{
+    checks::{Check, Report, State},
     input::{Component, Layer, Presence, RefusedFact},
-    preflight::{Check, Report, State},
 };
 
 /// A path that wants to be an escape sequence.

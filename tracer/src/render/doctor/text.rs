@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::view::{DoctorView, HookRow, ProgramRow, Verdict};
 use crate::{
-    preflight::{Check, State},
+    checks::{Check, State},
     render::{escape, paint::Paint},
 };
 

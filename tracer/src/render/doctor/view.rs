@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use crate::{
+    checks::{Report, State},
     input::{Component, Layer, Presence, RefusedFact},
-    preflight::{Report, State},
 };
 
 /// Everything that `plegtrace doctor` shows. Texts are still raw.
