@@ -1,5 +1,6 @@
 //! plegtrace as a library: the stages of the pipeline, in the order in which data flows.
 
+pub mod checks;
 pub mod cli;
 pub mod exit;
 pub mod input;

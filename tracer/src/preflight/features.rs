@@ -1,11 +1,10 @@
 //! What the kernel must have, and the words for what it has not.
 
-use super::{
-    facts::Facts,
-    report::{Check, State},
-    version::KernelVersion,
+use super::{facts::Facts, version::KernelVersion};
+use crate::{
+    checks::{Check, State},
+    kernel::Features,
 };
-use crate::kernel::Features;
 
 /// Said of everything that only root can ask the kernel.
 const NOT_ASKED: &str = "cannot be asked without privileges";

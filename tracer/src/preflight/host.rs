@@ -1,9 +1,7 @@
 //! The processor and this binary: what no setting can change.
 
-use super::{
-    facts::Facts,
-    report::{Check, State},
-};
+use super::facts::Facts;
+use crate::checks::{Check, State};
 
 /// Were the eBPF programs built into this binary?
 pub(super) fn object(embedded: bool) -> Check {

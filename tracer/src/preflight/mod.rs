@@ -10,7 +10,6 @@ mod host;
 mod mode;
 mod privilege;
 mod proof;
-mod report;
 mod run;
 #[cfg(test)]
 mod sample;
@@ -19,6 +18,7 @@ mod version;
 pub use facts::{Facts, HidePid, Lockdown};
 pub use mode::{ModeError, attach_mode};
 pub use proof::unproved;
-pub use report::{Blocked, Check, Report, State};
 pub use run::{Given, judge, run};
 pub use version::KernelVersion;
+
+pub use crate::checks::{Blocked, Check, Report, State};

@@ -2,9 +2,9 @@
 
 use super::{
     facts::{Facts, HidePid, Lockdown},
-    report::{Check, State},
     version::KernelVersion,
 };
+use crate::checks::{Check, State};
 
 /// Numbers of capabilities (Linux include/uapi/linux/capability.h).
 const DAC_READ_SEARCH: u32 = 2;

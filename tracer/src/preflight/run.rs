@@ -8,9 +8,9 @@ use super::{
     features, host,
     mode::{ModeError, attach_mode},
     privilege,
-    report::{Check, Report, State},
 };
 use crate::{
+    checks::{Check, Report, State},
     cli::Attach,
     kernel::{AttachMode, Features},
 };
@@ -49,8 +49,8 @@ pub fn judge(facts: &Facts, given: &Given<'_>) -> Report {
     checks.push(features::kernel(facts, features));
     checks.extend(features::needs(facts, features));
     let mode = features.map(|features| attach_mode(features, given.attach));
+    checks.push(btf(facts));
     checks.push(attach(mode.as_ref()));
-    checks.push(btf(facts, mode.as_ref()));
     checks.push(perf_events(facts, mode.as_ref()));
     checks.push(privilege::hidepid(facts));
     checks.push(unprivileged_bpf(facts));
@@ -77,20 +77,15 @@ fn attach(mode: Mode<'_>) -> Check {
 }
 
 /// The types of the kernel: offsets in its structures come from there.
-fn btf(facts: &Facts, mode: Mode<'_>) -> Check {
+fn btf(facts: &Facts) -> Check {
     let check = |state, detail: String| Check::new("btf", "kernel types (BTF)", state, detail);
-    let why = match &facts.btf {
-        Ok(()) => return check(State::Ok, "/sys/kernel/btf/vmlinux".to_owned()),
-        Err(why) => why,
-    };
-    let what = format!("no kernel types (BTF): /sys/kernel/btf/vmlinux: {why}");
-    let hint = "needs a kernel with CONFIG_DEBUG_INFO_BTF (Linux 5.4 and later), and /sys mounted";
-    if matches!(mode, Some(Ok(AttachMode::PerfAddress))) {
-        let detail = format!("{what}; without uprobe cookies (Linux 5.15) probes cannot be told apart then");
-        return check(State::Fail, detail).hint(hint);
+    match &facts.btf {
+        Ok(()) => check(State::Ok, "/sys/kernel/btf/vmlinux".to_owned()),
+        Err(why) => {
+            check(State::Fail, format!("no kernel type information (BTF): /sys/kernel/btf/vmlinux: {why}"))
+                .hint("needs a kernel with CONFIG_DEBUG_INFO_BTF (Linux 5.4 and later), and /sys mounted")
+        }
     }
-    let detail = format!("{what}; processes are not followed, Go programs before 1.17 not fully traced");
-    check(State::Warn, detail).hint(hint)
 }
 
 /// `kernel.perf_event_paranoid` binds only those who attach through perf events without CAP_SYS_ADMIN.
@@ -175,14 +170,14 @@ mod tests {
         assert_eq!(judge(&facts, &stub).blocking().unwrap().id, "object");
     }
 
-    /// Kernel types are a must only where sites are found by address.
+    /// Without kernel types nothing can be read; a kernel too old to have them is called too old first.
     #[test]
     fn no_btf() {
-        let facts = Facts { btf: Err("there is no such file".to_owned()), ..on("5.10.0-28-amd64") };
-        let old = Features { cookies: Ok(false), uprobe_multi: Ok(false), ..every_feature() };
-        assert_eq!(blocked_by(&facts, Some(&old)), Some("btf"));
-        let report = judge(&facts, &given(Some(&every_feature())));
-        assert_eq!((report.blocking(), report.check("btf").unwrap().state), (None, State::Warn));
+        let facts = Facts { btf: Err("there is no such file".to_owned()), ..node() };
+        assert_eq!(blocked_by(&facts, Some(&every_feature())), Some("btf"));
+        let old = Facts { btf: facts.btf, ..on("4.18.0-80.el8") };
+        let bare = Features { ring_buffer: Ok(false), ..every_feature() };
+        assert_eq!(blocked_by(&old, Some(&bare)), Some("kernel"));
     }
 
     /// Perf events cost time at the end, and need CAP_SYS_ADMIN.

@@ -36,4 +36,5 @@ mod relist;
 mod report;
 
 pub use doc::SCHEMA_VERSION;
+pub(in crate::render) use report::disarm;
 pub use report::report;

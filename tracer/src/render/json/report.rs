@@ -17,7 +17,7 @@ pub fn report(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
 
 /// Writes treacherous characters as JSON escapes. Outside of strings JSON has none but line breaks, so the document
 /// means the same as before.
-fn disarm(json: &str) -> String {
+pub(in crate::render) fn disarm(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
         if c != '\n' && is_treacherous(c) {

@@ -1,4 +1,7 @@
-//! [`Report`]: the answers, in order from basic to special, and what they mean for a run.
+//! [`Report`]: what the checks of this machine came to, in order from basic to special, and what that means for a run.
+//!
+//! Plain data between [`preflight`](crate::preflight), which looks at the machine, and
+//! [`render`](crate::render), which must not.
 
 use serde::Serialize;
 
