@@ -8,6 +8,7 @@ pub mod input;
 pub mod census;
 pub mod kernel;
 pub mod plan;
+pub mod preflight;
 pub mod target;
 
 // What follows is pure: no clock, no file, no process.
@@ -15,6 +16,7 @@ pub mod decode;
 pub mod span;
 // After `span`, because its snapshots are made of spans.
 pub mod correlate;
+pub mod render;
 
 // What knows all of them.
 pub mod session;

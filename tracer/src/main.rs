@@ -1,2 +1,7 @@
-//! stub
-fn main() {}
+//! `plegtrace`: see `plegtrace --help`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    plegtrace::session::main()
+}

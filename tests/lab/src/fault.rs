@@ -1,7 +1,6 @@
 //! Faults that are injected for real: processes are stopped, locks are held. Each ends when its guard is dropped.
 
 use std::sync::mpsc::{self, Receiver};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -61,7 +60,6 @@ pub fn stop_process(pid: u32) -> Result<Stopped> {
 pub struct Hostage {
     stopped: Option<Stopped>,
     pod: Pod,
-    caller: Option<JoinHandle<()>>,
     result: Receiver<Result<(), cri::Error>>,
 }
 
@@ -94,10 +92,9 @@ impl Hostage {
 impl Drop for Hostage {
     fn drop(&mut self) {
         drop(self.stopped.take());
-        if let Some(caller) = self.caller.take() {
-            // The answer comes within milliseconds; when containerd was killed, the broken connection is one too.
-            let _ = caller.join();
-        }
+        // The answer comes within milliseconds; when containerd was killed, the broken connection is one too. When it
+        // was stopped, its caller is left alone: it must not hold up the teardown.
+        let _ = self.result.recv_timeout(EFFECT_LIMIT);
     }
 }
 
@@ -112,12 +109,12 @@ pub fn lock_hostage(containerd: &Containerd, pod: &Pod) -> Result<Hostage> {
     let stopped = stop_process(shim)?;
     let (sender, result) = mpsc::channel();
     let container = pod.container.clone();
-    let caller = std::thread::spawn(move || {
+    std::thread::spawn(move || {
         let answer = client.update_container_resources(&container, 512, HOSTAGE_DEADLINE);
         // Nobody listens any more when the hostage was dropped.
         let _ = sender.send(answer);
     });
-    let hostage = Hostage { stopped: Some(stopped), pod: pod.clone(), caller: Some(caller), result };
+    let hostage = Hostage { stopped: Some(stopped), pod: pod.clone(), result };
     process::wait_for("a hanging ListContainers", EFFECT_LIMIT, || {
         match containerd.client().list_containers(BLOCKED_AFTER) {
             Err(error) if error.is_deadline() => Ok(Some(())),

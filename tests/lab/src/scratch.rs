@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 
 use crate::knobs::CgroupDriver;
 use crate::{host, process};
@@ -22,6 +22,8 @@ const PREFIX: &str = "plegtrace-lab-";
 const TEARDOWN: &str = include_str!("teardown.sh");
 /// File with the process that owns the directory: its number and start time.
 const OWNER: &str = "owner";
+/// How many labs one process can tell apart by name: ten bits.
+const LABS_PER_PROCESS: u32 = 1 << 10;
 /// 110 busy pods take some 15 s on two cores.
 const TEARDOWN_LIMIT: Duration = Duration::from_secs(120);
 
@@ -43,9 +45,7 @@ impl Scratch {
         host::require_root()?;
         host::ensure(&["iproute2"])?;
         sweep()?;
-        let id = fresh_id();
-        let dir = std::env::temp_dir().join(format!("{PREFIX}{id}"));
-        fs::create_dir(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let (dir, id) = fresh_dir()?;
         let owner = process::identity(std::process::id()).context("cannot read our own /proc entry")?;
         fs::write(dir.join(OWNER), owner).context("cannot mark the directory as ours")?;
         let mut janitor = teardown_command(&dir, &id);
@@ -121,16 +121,27 @@ fn teardown_command(dir: &Path, id: &str) -> Command {
     command
 }
 
-/// Different in every process and every call, also when a process number comes again.
-fn fresh_id() -> String {
+/// Makes a directory whose name no other lab on the machine has; gives it and its id.
+fn fresh_dir() -> Result<(PathBuf, String)> {
+    let base = std::env::temp_dir();
+    for _ in 0..LABS_PER_PROCESS {
+        let id = next_id();
+        let dir = base.join(format!("{PREFIX}{id}"));
+        match fs::create_dir(&dir) {
+            Ok(()) => return Ok((dir, id)),
+            // Left by an earlier process of the same number, or made in another process namespace.
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error).with_context(|| format!("cannot make {}", dir.display())),
+        }
+    }
+    bail!("every lab name of this process is taken in {}; remove the {PREFIX}* there", base.display())
+}
+
+/// Process numbers have at most 22 bits (`PID_MAX_LIMIT`); the rest counts the labs of this process.
+fn next_id() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let mixed = u64::from(now.subsec_nanos())
-        ^ (now.as_secs() << 20)
-        ^ (u64::from(std::process::id()) << 40)
-        ^ (u64::from(NEXT.fetch_add(1, Ordering::Relaxed)) << 8);
-    // A multiplication spreads the bits; the upper half is kept.
-    format!("{:08x}", mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32)
+    let count = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("{:08x}", (std::process::id() & 0x3f_ffff) << 10 | (count % LABS_PER_PROCESS))
 }
 
 /// Removes every lab whose process is gone and whose janitor did not finish. Gives the number of labs removed.
@@ -164,7 +175,8 @@ fn is_orphan(dir: &Path) -> bool {
     pid.is_none_or(|pid| process::identity(pid).is_none_or(|now| now != owner))
 }
 
-/// What a lab must not leave: running processes with its mark, mounts, cgroups, its bridge, its directory. For tests.
+/// What a lab must not leave: running processes with its mark, mounts, cgroups, its bridge, CNI results, logs of pods,
+/// its directory. For tests.
 #[must_use]
 pub fn leftovers(dir: &Path, id: &str) -> Vec<String> {
     let mut left: Vec<String> =
@@ -179,6 +191,11 @@ pub fn leftovers(dir: &Path, id: &str) -> Vec<String> {
         hierarchies.map(|entry| entry.path().join(&group)).chain([Path::new("/sys/fs/cgroup").join(&group)]);
     let paths = cgroups.chain([bridge, dir.to_owned()]).filter(|path| path.exists());
     left.extend(paths.map(|path| format!("path {}", path.display())));
+    for dir in ["/var/lib/cni/results", "/var/log/pods", "/var/log/containers"] {
+        let names = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let ours = names.filter(|name| name.to_string_lossy().contains(&group));
+        left.extend(ours.map(|name| format!("file {dir}/{}", name.display())));
+    }
     left
 }
 
@@ -188,7 +205,7 @@ mod tests {
 
     #[test]
     fn ids_differ_and_fit_a_device_name() {
-        let ids: std::collections::HashSet<String> = (0..1000).map(|_| fresh_id()).collect();
+        let ids: std::collections::HashSet<String> = (0..1000).map(|_| next_id()).collect();
         assert_eq!(ids.len(), 1000);
         assert!(ids.iter().all(|id| id.len() == 8 && format!("ptlab{id}").len() <= 15));
     }

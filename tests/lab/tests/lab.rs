@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use plegtrace_lab::cri::{self, relist};
+use plegtrace_lab::kubelet::KubeletBuild;
 use plegtrace_lab::{Containerd, Generation, Knobs, Network, Node, fault, host, packages, process, scratch};
 
 /// For one call on a healthy but busy machine.
@@ -31,6 +32,28 @@ fn place(containerd: &Containerd) -> (PathBuf, String) {
 
 fn assert_nothing_left((dir, id): &(PathBuf, String)) {
     assert_eq!(scratch::leftovers(dir, id), Vec::<String>::new());
+}
+
+/// What the lab has outside of its directory and that does not carry its name: sockets of shims, network namespaces.
+fn nameless_paths(dir: &Path) -> Vec<PathBuf> {
+    let text = |path: PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+    let bundles = std::fs::read_dir(dir.join("state/io.containerd.runtime.v2.task/k8s.io")).unwrap();
+    let files = bundles.flat_map(|bundle| {
+        ["address", "bootstrap.json"].map(|name| bundle.as_ref().unwrap().path().join(name))
+    });
+    let sockets = files.filter_map(|file| {
+        let text = text(file);
+        let start = text.find("/run/containerd/s/")?;
+        Some(PathBuf::from(text[start..].split('"').next()?.trim()))
+    });
+    let mut paths: Vec<PathBuf> = sockets.collect();
+    let mounts = text("/proc/self/mountinfo".into());
+    let points = mounts
+        .lines()
+        .filter_map(|line| line.split(' ').nth(4))
+        .filter(|point| point.contains("/netns/cni-"));
+    paths.extend(points.map(PathBuf::from));
+    paths
 }
 
 /// Pod by our own client, command inside, the runtime's own count of it, removal, teardown.
@@ -64,11 +87,19 @@ fn generation_works(generation: Generation) {
     let counted = containerd.metrics(CALL).unwrap().sum("grpc_server_handled_total", &labels);
     assert_eq!(counted, 1.0, "the runtime counts the calls it has handled");
 
+    let nameless = nameless_paths(&place.0);
+    assert!(
+        nameless.iter().any(|path| path.starts_with("/run/containerd/s") && path.exists()),
+        "{nameless:?}"
+    );
     client.remove_pod(&two, CALL).unwrap();
     assert_eq!(client.list_pod_sandbox(CALL).unwrap().len(), 1);
     assert!(client.container_status(&two.container, CALL).is_err(), "a removed container is not found");
     drop(containerd);
     assert_nothing_left(&place);
+    // Another lab's namespace may be among them and live on: only 1.4 has its own where others could be.
+    let is_own = |path: &&PathBuf| path.starts_with("/run/containerd/s") || path.starts_with(&place.0);
+    assert_eq!(nameless.iter().filter(is_own).filter(|path| path.exists()).count(), 0, "{nameless:?}");
 }
 
 #[test]
@@ -121,6 +152,16 @@ fn the_kubelet_drives_containerd_1_4_and_1_7() {
         };
         node.wait_for_relists(2, CALL).unwrap();
     }
+}
+
+#[test]
+fn a_kubelet_of_the_stack_abi_relists() {
+    let knobs = Knobs { kubelet: KubeletBuild::Go115, ..Knobs::default() };
+    let Some(node) = unless_gone("kubelet built with Go 1.15", Node::start(&knobs)) else { return };
+    node.wait_for_relists(2, CALL).unwrap();
+    let page = node.kubelet().metrics(CALL).unwrap();
+    let go = page.find("go_info", &[]).next().unwrap().label("version").unwrap().to_owned();
+    assert!(go.starts_with("go1.15"), "built with {go}");
 }
 
 #[test]

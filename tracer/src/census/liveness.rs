@@ -74,7 +74,8 @@ fn read_memory(pid: u32, address: u64, into: &mut [u8]) -> io::Result<()> {
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: into.len() };
     // SAFETY: the local buffer is ours and as long as said; the remote one is checked by the kernel.
-    let read = unsafe { libc::process_vm_readv(pid.cast_signed(), &raw const local, 1, &raw const remote, 1, 0) };
+    let read =
+        unsafe { libc::process_vm_readv(pid.cast_signed(), &raw const local, 1, &raw const remote, 1, 0) };
     match usize::try_from(read) {
         Ok(n) if n == into.len() => Ok(()),
         Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),

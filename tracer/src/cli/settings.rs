@@ -53,6 +53,14 @@ pub enum SettingsError {
     RingBytes(u32),
 }
 
+impl Settings {
+    /// Are components found by name? Not when the operator named them: then others of that name are not meant.
+    #[must_use]
+    pub fn follows_names(&self) -> bool {
+        self.kubelet_pid.is_none() && self.runtime_pid.is_none() && self.runtime_endpoint.is_none()
+    }
+}
+
 impl TryFrom<&Common> for Settings {
     type Error = SettingsError;
 

@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use plegtrace_common::site::{
-    ARG_REGS, MAX_HOOKS, MAX_SITES, SiteConf, action, err_source, g_source, pairing,
-};
+use plegtrace_common::site::{ARG_REGS, MAX_HOOKS, MAX_SITES, SiteConf, action, err_source, pairing};
 
 use super::{
     catalogue::CATALOGUE,
@@ -26,8 +24,10 @@ pub struct FoundSite {
     pub code_offset: u64,
     /// The instruction there.
     pub bytes: Vec<u8>,
-    /// [`g_source`] at this site.
+    /// [`g_source`](plegtrace_common::site::g_source) at this site.
     pub g_source: u8,
+    /// Offset of `g` from the thread pointer, where it is found that way.
+    pub tls_offset: i32,
 }
 
 /// A function that the catalogue wants, as found in an executable.
@@ -62,10 +62,18 @@ pub struct BinaryFacts {
     pub register_abi: bool,
     /// Offset of `goid` in `runtime.g`.
     pub goid_offset: u32,
-    /// Offset of `g` from the thread pointer, where it was found.
-    pub tls_offset: Option<i32>,
     /// What was found in it.
     pub functions: Vec<FoundFunction>,
+}
+
+/// How many sites are worth their price.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Budget {
+    /// Every one: they cost nothing to take off (uprobe_multi).
+    #[default]
+    All,
+    /// What a stall shows in: each site takes 0.1 s to take off (perf events).
+    Few,
 }
 
 /// Makes one plan out of many executables.
@@ -73,9 +81,16 @@ pub struct BinaryFacts {
 pub struct Planner {
     plan: Plan,
     next_site: u32,
+    budget: Budget,
 }
 
 impl Planner {
+    /// An empty plan.
+    #[must_use]
+    pub fn new(budget: Budget) -> Self {
+        Self { budget, ..Self::default() }
+    }
+
     /// The plan so far.
     #[must_use]
     pub fn finish(self) -> Plan {
@@ -112,7 +127,10 @@ impl Planner {
         };
         self.report_missing(facts);
         for function in &facts.functions {
-            if binary.sites() >= MAX_SITES_PER_BINARY {
+            if self.budget == Budget::Few && !is_essential(&function.wanted) {
+                let why = "left out: on this kernel each probe takes 0.1 s to take off";
+                self.refuse(facts.component, &function.symbol, why, false);
+            } else if binary.sites() >= MAX_SITES_PER_BINARY {
                 let why = format!("more than {MAX_SITES_PER_BINARY} sites in one executable");
                 self.refuse(facts.component, &function.symbol, &why, true);
             } else if let Err(why) = self.add_function(facts, function, &mut binary) {
@@ -202,9 +220,6 @@ impl Planner {
         if index >= MAX_SITES {
             return Err(format!("more than {MAX_SITES} sites"));
         }
-        if found.g_source == g_source::TLS && base.facts.tls_offset.is_none() {
-            return Err("the goroutine cannot be found there: no thread-local offset".to_owned());
-        }
         self.next_site += 1;
         let (err_source, err_stack_off) = error_source(base.facts.register_abi, error);
         Ok(PlannedSite {
@@ -213,7 +228,7 @@ impl Planner {
                 hook: base.hook,
                 class: base.class as u32,
                 goid_off: base.facts.goid_offset,
-                tls_off: base.facts.tls_offset.unwrap_or(0),
+                tls_off: found.tls_offset,
                 err_stack_off,
                 action,
                 pairing,
@@ -232,6 +247,18 @@ struct Base<'a> {
     facts: &'a BinaryFacts,
     hook: u32,
     class: Class,
+}
+
+/// Does a stall of the node show in it?
+fn is_essential(wanted: &Wanted) -> bool {
+    match wanted.row.what {
+        What::Mark(_) => wanted.row.class != Class::KubeletClient,
+        What::Calls { layer: Layer::KubeletClient, .. } => false,
+        What::Calls { layer: Layer::KubeletCall | Layer::Handler, .. } => {
+            cri::is_essential(&wanted.operation)
+        }
+        What::Calls { .. } => true,
+    }
 }
 
 fn is_call(function: &FoundFunction) -> bool {
@@ -293,11 +320,19 @@ fn hook_fact(
 
 #[cfg(test)]
 mod tests {
+    use plegtrace_common::site::g_source;
+
     use super::*;
     use crate::plan::wanted;
 
     fn site(file_offset: u64, g: u8) -> FoundSite {
-        FoundSite { file_offset, code_offset: file_offset, bytes: vec![0x76, 0x10], g_source: g }
+        FoundSite {
+            file_offset,
+            code_offset: file_offset,
+            bytes: vec![0x76, 0x10],
+            g_source: g,
+            tls_offset: -8,
+        }
     }
 
     fn function(
@@ -323,7 +358,6 @@ mod tests {
             kernel_dev: 8,
             register_abi: true,
             goid_offset: 152,
-            tls_offset: None,
             functions,
         }
     }
@@ -368,7 +402,7 @@ mod tests {
         assert!(plan.refused.iter().any(|r| r.why.contains("0x06")));
     }
 
-    /// Old binaries give the error on the stack, and a RET there needs the thread-local offset.
+    /// Old binaries give the error on the stack, and their RETs find the goroutine in thread-local storage.
     #[test]
     fn stack_abi() {
         let mut old = facts(
@@ -381,9 +415,6 @@ mod tests {
         );
         old.register_abi = false;
         let mut planner = Planner::default();
-        planner.add(&old);
-        assert!(planner.plan().binaries.is_empty());
-        old.tls_offset = Some(-8);
         planner.add(&old);
         let conf = planner.plan().binaries[0].ends[0].conf;
         assert_eq!((conf.err_source, conf.err_stack_off, conf.tls_off), (err_source::STACK, 48, -8));

@@ -34,3 +34,17 @@ fn read(clock: libc::clockid_t) -> i64 {
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
+
+/// Host name and kernel release, as `uname` says.
+#[must_use]
+pub fn node_and_kernel() -> (String, String) {
+    // SAFETY: an array of bytes; all zero is valid.
+    let mut names: libc::utsname = unsafe { std::mem::zeroed() };
+    // SAFETY: a valid place for the answer.
+    unsafe { libc::uname(&raw mut names) };
+    let text = |field: &[libc::c_char]| {
+        let bytes: Vec<u8> = field.iter().map(|c| c.cast_unsigned()).take_while(|b| *b != 0).collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    (text(&names.nodename), text(&names.release))
+}

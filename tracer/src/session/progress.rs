@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 /// The status line.
-pub struct Progress {
+pub(crate) struct Progress {
     on: bool,
     terminal: bool,
     shown: bool,
@@ -12,12 +12,12 @@ pub struct Progress {
 impl Progress {
     /// Silent when `quiet`.
     #[must_use]
-    pub fn new(quiet: bool) -> Self {
+    pub(crate) fn new(quiet: bool) -> Self {
         Self { on: !quiet, terminal: io::stderr().is_terminal(), shown: false }
     }
 
     /// A step has begun: shown everywhere.
-    pub fn step(&mut self, text: &str) {
+    pub(crate) fn step(&mut self, text: &str) {
         if self.on {
             self.clear();
             if self.terminal {
@@ -30,7 +30,7 @@ impl Progress {
     }
 
     /// How far it is: only on terminals.
-    pub fn tick(&mut self, text: &str) {
+    pub(crate) fn tick(&mut self, text: &str) {
         if self.on && self.terminal {
             self.clear();
             self.write(&format!("plegtrace: {text}"));
@@ -39,7 +39,7 @@ impl Progress {
     }
 
     /// Takes the line off the terminal before something else is printed.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         if self.shown {
             self.write("\r\x1b[2K");
             self.shown = false;

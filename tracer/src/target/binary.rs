@@ -19,7 +19,7 @@ use super::moduledata::{self, Moduledata};
 use super::pattern::{Pattern, PatternSet};
 use super::pclntab::{Function, Pclntab};
 use super::pclntab_header::{self, Header, Layout};
-use super::site::{GSource, Site};
+use super::site::{GSource, Site, SiteCheck};
 use super::source::ByteSource;
 use super::symtab::{self, Witness};
 use super::version::GoVersion;
@@ -216,9 +216,19 @@ impl GoBinary {
     #[must_use]
     pub fn resolve(&self, patterns: &[Pattern]) -> Vec<Match> {
         let set = PatternSet::new(patterns);
+        self.collect(|name| set.matching(name).collect())
+    }
+
+    /// Finds the functions whose full name `wanted` accepts, as [`resolve`](Self::resolve) does; `pattern` is 0.
+    pub fn select(&self, mut wanted: impl FnMut(&str) -> bool) -> Vec<Match> {
+        self.collect(|name| if wanted(name) { vec![0] } else { Vec::new() })
+    }
+
+    /// One pass over the table; `wants` names the patterns that a function matches.
+    fn collect(&self, mut wants: impl FnMut(&str) -> Vec<usize>) -> Vec<Match> {
         let mut best: HashMap<(usize, &str), Function<'_>> = HashMap::new();
         for function in self.table.functions() {
-            for pattern in set.matching(function.name) {
+            for pattern in wants(function.name) {
                 let kept = best.entry((pattern, function.name)).or_insert(function);
                 if function.size > kept.size {
                     *kept = function;
@@ -269,7 +279,15 @@ impl GoBinary {
     /// # Errors
     /// [`SiteRefusal::Changed`].
     pub fn verify(&self, site: &Site) -> Result<(), SiteRefusal> {
-        site.check().verify(&self.elf.source)
+        self.verify_check(&site.check())
+    }
+
+    /// The same for a site that was found earlier.
+    ///
+    /// # Errors
+    /// [`SiteRefusal::Changed`].
+    pub fn verify_check(&self, check: &SiteCheck) -> Result<(), SiteRefusal> {
+        check.verify(&self.elf.source)
     }
 
     /// Symbols of a doubled name may name the smaller twin; that is no contradiction.

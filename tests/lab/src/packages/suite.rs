@@ -14,10 +14,14 @@ pub enum Suite {
     Trixie,
     /// Unstable; its versions move.
     Sid,
+    /// Newer packages for Debian 12, used for their Go toolchains only.
+    BookwormBackports,
+    /// Newer packages for Debian 13, used for their Go toolchains only.
+    TrixieBackports,
 }
 
 impl Suite {
-    /// All of them, oldest first.
+    /// The releases, oldest first.
     pub const ALL: [Suite; 4] = [Suite::Bullseye, Suite::Bookworm, Suite::Trixie, Suite::Sid];
 
     /// The name in the archive's `dists`.
@@ -28,6 +32,8 @@ impl Suite {
             Suite::Bookworm => "bookworm",
             Suite::Trixie => "trixie",
             Suite::Sid => "sid",
+            Suite::BookwormBackports => "bookworm-backports",
+            Suite::TrixieBackports => "trixie-backports",
         }
     }
 }

@@ -1,0 +1,173 @@
+//! [`Probes`]: analysed executables, their plan, and what of it is attached; follows targets that restart.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
+use super::{clock, inspect::Inspected, live::Live, pipeline::Pipeline};
+use crate::{
+    input::{Armed, Component, Fact, RefusedFact},
+    kernel::AttachMode,
+    plan::{Budget, Plan, Planner},
+    target::RefuseReason,
+};
+
+/// A process whose program shall be probed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) component: Component,
+    pub(crate) pid: u32,
+    pub(crate) exe: String,
+}
+
+/// One file, by device and inode, under one role.
+type FileKey = (u64, u64, Component);
+
+/// Everything about probes that changes while we observe.
+pub(crate) struct Probes {
+    planner: Planner,
+    /// Place in the plan's `binaries` of each analysed file that has sites.
+    inspected: HashMap<FileKey, Inspected>,
+    unreadable: HashSet<(Component, u32)>,
+    /// How many of the plan's binaries, hooks and refusals were told.
+    attached: usize,
+    told_hooks: usize,
+    told_refused: usize,
+    sites: usize,
+    took: Duration,
+}
+
+impl Probes {
+    /// Nothing yet; `mode` decides how many sites are worth their price.
+    pub(crate) fn new(mode: AttachMode) -> Self {
+        let budget = if mode == AttachMode::Multi { Budget::All } else { Budget::Few };
+        Self {
+            planner: Planner::new(budget),
+            inspected: HashMap::new(),
+            unreadable: HashSet::new(),
+            attached: 0,
+            told_hooks: 0,
+            told_refused: 0,
+            sites: 0,
+            took: Duration::ZERO,
+        }
+    }
+
+    /// The plan so far.
+    pub(crate) fn plan(&self) -> &Plan {
+        self.planner.plan()
+    }
+
+    /// Number of sites attached.
+    pub(crate) fn sites(&self) -> usize {
+        self.sites
+    }
+
+    /// What was read from the file that a process runs.
+    pub(crate) fn of_pid(&self, component: Component, pid: u32) -> Option<&Inspected> {
+        self.inspected.values().find(|i| i.facts.component == component && i.facts.pid == pid)
+    }
+
+    /// Analyses the programs of `wanted` that are not known yet, in parallel, and plans their sites.
+    pub(crate) fn inspect(&mut self, wanted: &[Wanted]) {
+        let fresh: Vec<&Wanted> = wanted.iter().filter(|w| self.is_fresh(w)).collect();
+        let results: Vec<(&Wanted, Result<Inspected, RefuseReason>)> = std::thread::scope(|scope| {
+            let jobs: Vec<_> = fresh
+                .iter()
+                .map(|w| (*w, scope.spawn(|| Inspected::of(w.component, w.pid, &w.exe))))
+                .collect();
+            jobs.into_iter().filter_map(|(w, job)| Some((w, job.join().ok()?))).collect()
+        });
+        for (wanted, result) in results {
+            match result {
+                Ok(inspected) => self.take(inspected),
+                Err(why) => {
+                    self.unreadable.insert((wanted.component, wanted.pid));
+                    self.planner.refuse(wanted.component, &wanted.exe, &why.to_string(), true);
+                }
+            }
+        }
+    }
+
+    fn is_fresh(&self, wanted: &Wanted) -> bool {
+        let known = self.of_pid(wanted.component, wanted.pid).is_some();
+        !known && !self.unreadable.contains(&(wanted.component, wanted.pid))
+    }
+
+    fn take(&mut self, inspected: Inspected) {
+        let key = (inspected.id.dev, inspected.id.ino, inspected.facts.component);
+        tracing::debug!(exe = inspected.facts.exe, took = ?inspected.took, "analysed");
+        if !self.inspected.contains_key(&key) {
+            self.planner.add(&inspected.facts);
+        }
+        // A second process of the same file needs no second set of probes: uprobes belong to the inode.
+        self.inspected.entry(key).or_insert(inspected);
+    }
+
+    /// Attaches what is planned and not attached yet, after a last look at the file. A binary that fails is refused
+    /// whole; the others go on.
+    pub(crate) fn attach(&mut self, live: &mut Live) {
+        let began = std::time::Instant::now();
+        live.learn(self.planner.plan());
+        let mut refused = Vec::new();
+        for (place, binary) in self.planner.plan().binaries.iter().enumerate().skip(self.attached) {
+            let checked = self
+                .inspected
+                .values()
+                .find(|i| i.facts.path == binary.path && i.facts.component == binary.component)
+                .map_or_else(|| Err("it was never analysed".to_owned()), |i| i.verify(binary));
+            let done = checked.and_then(|()| live.attach(place as u64, binary).map_err(|e| chain(&e)));
+            match done {
+                Ok(()) => self.sites += binary.sites(),
+                Err(why) => refused.push((binary.component, binary.path.display().to_string(), why)),
+            }
+        }
+        self.attached = self.planner.plan().binaries.len();
+        for (component, path, why) in refused {
+            self.planner.refuse(component, &path, &why, true);
+        }
+        self.took += began.elapsed();
+    }
+
+    /// Tells the pipeline what it has not been told: hooks, refusals, and how much is armed.
+    pub(crate) fn tell(&mut self, pipeline: &mut Pipeline, mode: &str) {
+        let now = clock::monotonic_ns();
+        let plan = self.planner.plan();
+        for hook in &plan.hooks[self.told_hooks..] {
+            pipeline.fact(now, &Fact::Hook(hook.clone()));
+        }
+        for refused in &plan.refused[self.told_refused..] {
+            pipeline.fact(now, &Fact::Refused(refused.clone()));
+        }
+        (self.told_hooks, self.told_refused) = (plan.hooks.len(), plan.refused.len());
+        let armed = Armed {
+            mode: mode.to_owned(),
+            sites: u32::try_from(self.sites).unwrap_or(u32::MAX),
+            took_ns: u64::try_from(self.took.as_nanos()).unwrap_or(u64::MAX),
+        };
+        pipeline.fact(now, &Fact::Armed(armed));
+    }
+}
+
+/// A source that is not used at all.
+pub(crate) fn source_refused(source: &str, why: &str) -> RefusedFact {
+    RefusedFact {
+        source: source.to_owned(),
+        component: None,
+        what: source.to_owned(),
+        why: why.to_owned(),
+        matters: true,
+    }
+}
+
+/// An error with its causes.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}

@@ -1,0 +1,58 @@
+//! From the command line to the exit code.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use super::{arm::chain, error::SessionError, oneshot, pipeline::Tap, report};
+use crate::{
+    cli::{Args, Attach, Settings},
+    correlate::{Outcome, Snapshot},
+    exit::Exit,
+    kernel::AttachMode,
+};
+
+/// Runs plegtrace: parses, runs, prints an error once.
+#[must_use]
+pub fn main() -> ExitCode {
+    let args = Args::parse();
+    match run(&args) {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            eprintln!("plegtrace: {}", chain(&error));
+            if let Some(hint) = error.hint() {
+                eprintln!("hint: {hint}");
+            }
+            error.exit().into()
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<Exit, SessionError> {
+    let settings = Settings::try_from(&args.common)?;
+    let snapshot = observe(&settings, None)?;
+    report::write(&snapshot, &settings).map_err(SessionError::Write)?;
+    Ok(match snapshot.outcome {
+        Outcome::Healthy { .. } => Exit::Healthy,
+        Outcome::Stalled { .. } => Exit::Stall,
+        Outcome::CannotTell { .. } => Exit::CannotTell,
+    })
+}
+
+/// Observes this machine as the one-shot does; `tap` sees every record of the input stream.
+///
+/// # Errors
+///
+/// plegtrace cannot run here, or there is nothing to trace.
+pub fn observe(settings: &Settings, tap: Option<Tap>) -> Result<Snapshot, SessionError> {
+    let mode = match settings.attach {
+        Attach::Auto | Attach::Multi => AttachMode::Multi,
+        Attach::Cookie => AttachMode::PerfCookie,
+        Attach::Address => AttachMode::PerfAddress,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(SessionError::EventLoop)?;
+    runtime.block_on(oneshot::observe(settings, mode, tap))
+}

@@ -1,0 +1,124 @@
+//! One executable → what the planner needs to know of it, in one pass over its function table.
+
+use std::{path::PathBuf, time::Duration};
+
+use crate::{
+    input::Component,
+    plan::{
+        self, BinaryFacts, CATALOGUE, End, FoundFunction, FoundSite, PlannedBinary, PlannedSite, Select, What,
+    },
+    target::{Convention, FileId, GoBinary, Match, Pattern, RefuseReason, Site, SiteCheck, SiteRefusal},
+};
+
+/// An executable that was analysed.
+pub(crate) struct Inspected {
+    /// For the planner.
+    pub(crate) facts: BinaryFacts,
+    /// What it was when it was analysed.
+    pub(crate) id: FileId,
+    /// Go version, as the toolchain calls itself.
+    pub(crate) go_version: String,
+    /// Version of the program, when its module says.
+    pub(crate) version: Option<String>,
+    /// How long it took.
+    pub(crate) took: Duration,
+    binary: GoBinary,
+}
+
+impl Inspected {
+    /// Analyses the program that `pid` runs.
+    ///
+    /// # Errors
+    ///
+    /// Why nothing in it can be probed.
+    pub(crate) fn of(component: Component, pid: u32, exe: &str) -> Result<Self, RefuseReason> {
+        let began = std::time::Instant::now();
+        let path = PathBuf::from(format!("/proc/{pid}/exe"));
+        let binary = GoBinary::open(&path)?;
+        let id = binary.id();
+        let facts = BinaryFacts {
+            component,
+            pid,
+            path,
+            exe: exe.to_owned(),
+            inode: id.ino,
+            kernel_dev: id.kernel_dev(),
+            register_abi: binary.abi().convention == Convention::Registers,
+            goid_offset: binary.abi().g.goid,
+            functions: functions(component, &binary),
+        };
+        let info = binary.build_info();
+        let go_version = info.go_version.clone();
+        let version = info.main.as_ref().map(|m| m.version.clone()).filter(|v| v != "(devel)");
+        Ok(Self { facts, id, go_version, version, took: began.elapsed(), binary })
+    }
+
+    /// Is the file still the one that was analysed, and does it still have the expected instruction at every site?
+    /// Asked right before attaching.
+    ///
+    /// # Errors
+    ///
+    /// What changed, in words.
+    pub(crate) fn verify(&self, planned: &PlannedBinary) -> Result<(), String> {
+        if !self.binary.still_same(&planned.path) {
+            return Err("the file changed since it was analysed".to_owned());
+        }
+        planned
+            .starts
+            .iter()
+            .chain(&planned.ends)
+            .try_for_each(|site| self.verify_site(site))
+            .map_err(|e| e.to_string())
+    }
+
+    fn verify_site(&self, site: &PlannedSite) -> Result<(), SiteRefusal> {
+        let check = SiteCheck { file_offset: site.file_offset, bytes: site.expected.clone() };
+        self.binary.verify_check(&check)
+    }
+}
+
+/// Every function that the catalogue wants for this component, with its sites.
+fn functions(component: Component, binary: &GoBinary) -> Vec<FoundFunction> {
+    let matches = binary.resolve(&patterns(component));
+    matches.iter().filter_map(|found| function(component, binary, found)).collect()
+}
+
+fn function(component: Component, binary: &GoBinary, found: &Match) -> Option<FoundFunction> {
+    let wanted = plan::wanted(CATALOGUE, component, &found.name)?;
+    let words = |e: SiteRefusal| e.to_string();
+    let start = binary.start_site(found).map_err(words).and_then(|site| found_site(&site));
+    let returns = match wanted.row.what {
+        What::Calls { end: End::Returns(_), .. } => {
+            binary.ret_sites(found).map_err(words).and_then(|sites| sites.iter().map(found_site).collect())
+        }
+        _ => Ok(Vec::new()),
+    };
+    Some(FoundFunction { symbol: found.name.clone(), wanted, start, returns })
+}
+
+fn found_site(site: &Site) -> Result<FoundSite, String> {
+    let (g_source, tls_offset) =
+        site.g_source.code().ok_or("the goroutine cannot be found at this instruction")?;
+    Ok(FoundSite {
+        file_offset: site.file_offset,
+        code_offset: site.ip_minus_start_code,
+        bytes: site.bytes.clone(),
+        g_source,
+        tls_offset,
+    })
+}
+
+/// The catalogue's selections as patterns of symbol names.
+fn patterns(component: Component) -> Vec<Pattern> {
+    let rows = CATALOGUE.iter().filter(|row| row.components.contains(&component));
+    rows.flat_map(|row| match row.select {
+        Select::Methods(receiver) => vec![Pattern::new(&format!("{receiver}.*"))],
+        Select::Handlers { package, service } => {
+            vec![Pattern::new(&format!("{package}._{service}_*_Handler"))]
+        }
+        Select::Function { owner, names } => {
+            names.iter().map(|name| Pattern::new(&format!("{owner}.{name}"))).collect()
+        }
+    })
+    .collect()
+}

@@ -1,0 +1,18 @@
+//! Wires the stages: the only module that knows all of them, and the only one (with `main`) that knows the time.
+
+mod arm;
+pub mod clock;
+mod entry;
+mod error;
+mod inspect;
+mod live;
+mod oneshot;
+mod pipeline;
+mod progress;
+mod report;
+mod stop;
+mod survey;
+
+pub use entry::{main, observe};
+pub use error::SessionError;
+pub use pipeline::Tap;

@@ -1,0 +1,316 @@
+//! The one-shot: survey, arm, observe, report.
+
+use std::{
+    collections::HashMap,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use plegtrace_common::{kind::RecKind, rec::ProcessRec, role::Role, settings::KernelSettings};
+use zerocopy::FromBytes;
+
+use super::{
+    arm::{Probes, chain, source_refused},
+    clock,
+    error::SessionError,
+    live::Live,
+    pipeline::{Pipeline, Tap},
+    progress::Progress,
+    stop::Interrupts,
+    survey::Survey,
+};
+use crate::{
+    cli::Settings,
+    correlate::{Outcome, Snapshot},
+    input::{Component, Fact, Frame, Start, Stop, StopWhy, TargetGone},
+    kernel::{AttachMode, Kernel, LoadOptions},
+    target::KernelOffsets,
+};
+
+/// Finished records are taken out this often.
+const DRAIN: Duration = Duration::from_millis(100);
+/// Open calls are read this often.
+const LOOK: Duration = Duration::from_secs(1);
+/// New processes are looked for this often even when no exec was seen.
+const RESCAN: Duration = Duration::from_secs(15);
+/// A stall must have been watched this long before an early end.
+const ENOUGH: Duration = Duration::from_secs(4);
+
+/// Observes and returns the picture of the node at the end.
+///
+/// # Errors
+///
+/// plegtrace cannot run here, or there is nothing to trace.
+pub(crate) async fn observe(
+    settings: &Settings,
+    mode: AttachMode,
+    tap: Option<Tap>,
+) -> Result<Snapshot, SessionError> {
+    let mut progress = Progress::new(settings.quiet);
+    let mut session = Session::begin(settings, mode, tap, &mut progress)?;
+    if settings.uprobes || settings.processes {
+        session.arm(settings, mode, &mut progress)?;
+    }
+    let why = session.run(settings, &mut progress).await?;
+    Ok(session.end(why, &mut progress))
+}
+
+/// One observation.
+struct Session {
+    pipeline: Pipeline,
+    probes: Probes,
+    survey: Survey,
+    live: Option<Live>,
+    /// Kubelet and runtime as last seen, to notice when they go.
+    alive: HashMap<u32, Component>,
+    rescan: bool,
+}
+
+impl Session {
+    fn begin(
+        settings: &Settings,
+        mode: AttachMode,
+        tap: Option<Tap>,
+        progress: &mut Progress,
+    ) -> Result<Self, SessionError> {
+        progress.step("looking for kubelet and container runtime");
+        let survey = Survey::take(settings)?;
+        if survey.node.is_empty() {
+            return Err(SessionError::NothingToTrace);
+        }
+        if let Some(question) = survey.ambiguous_runtime() {
+            return Err(SessionError::Ambiguous(question));
+        }
+        let mut session = Self {
+            pipeline: Pipeline::new(tap),
+            probes: Probes::new(mode),
+            survey,
+            live: None,
+            alive: HashMap::new(),
+            rescan: false,
+        };
+        session.pipeline.fact(clock::monotonic_ns(), &Fact::Start(start()));
+        for presence in session.survey.node.presence.clone() {
+            session.pipeline.fact(clock::monotonic_ns(), &Fact::Presence(presence));
+        }
+        Ok(session)
+    }
+
+    fn arm(
+        &mut self,
+        settings: &Settings,
+        mode: AttachMode,
+        progress: &mut Progress,
+    ) -> Result<(), SessionError> {
+        progress.step("reading the programs' function tables");
+        if settings.uprobes {
+            self.probes.inspect(&self.survey.wanted());
+        } else {
+            self.refuse_source("uprobes");
+        }
+        if !settings.processes {
+            self.refuse_source("processes");
+        }
+        self.tell_targets();
+        progress.step(&format!("attaching {} probes ({})", self.probes.plan().sites(), mode.name()));
+        let options = LoadOptions {
+            mode,
+            settings: kernel_settings(&KernelOffsets::load(Path::new("/"))?, settings),
+            ring_bytes: settings.ring_bytes,
+            processes: settings.processes,
+        };
+        let mut live = Live::new(Kernel::load(&options)?);
+        for (pid, component) in self.survey.watched() {
+            live.watch(pid, component)?;
+        }
+        self.probes.attach(&mut live);
+        self.probes.tell(&mut self.pipeline, live.mode().name());
+        self.live = Some(live);
+        Ok(())
+    }
+
+    fn refuse_source(&mut self, source: &str) {
+        let refused = source_refused(source, "left out by --sources");
+        self.pipeline.fact(clock::monotonic_ns(), &Fact::Refused(refused));
+    }
+
+    fn tell_targets(&mut self) {
+        let now = clock::monotonic_ns();
+        for target in self.survey.targets(&self.probes, clock::boottime_offset_ns()) {
+            if target.component == Component::Kubelet || target.component.role().is_runtime() {
+                self.alive.insert(target.pid, target.component);
+            }
+            self.pipeline.fact(now, &Fact::Target(target));
+        }
+    }
+
+    /// Observes until there is a reason to stop.
+    async fn run(&mut self, settings: &Settings, progress: &mut Progress) -> Result<StopWhy, SessionError> {
+        let mut interrupts = Interrupts::new().map_err(SessionError::Signals)?;
+        let began = Instant::now();
+        let (mut drain, mut look, mut rescan) =
+            (tokio::time::interval(DRAIN), tokio::time::interval(LOOK), tokio::time::interval(RESCAN));
+        rescan.reset();
+        let deadline = tokio::time::sleep(settings.duration);
+        tokio::pin!(deadline);
+        loop {
+            tokio::select! {
+                () = interrupts.next() => return Ok(StopWhy::Interrupt),
+                () = &mut deadline => return Ok(StopWhy::Duration),
+                _ = drain.tick() => self.drain(),
+                _ = rescan.tick() => self.rescan = true,
+                _ = look.tick() => {
+                    self.look(settings)?;
+                    let enough = began.elapsed() >= ENOUGH && !settings.duration_given;
+                    let snapshot = self.pipeline.snapshot(clock::monotonic_ns());
+                    if enough && matches!(snapshot.outcome, Outcome::Stalled { .. }) {
+                        return Ok(StopWhy::Enough);
+                    }
+                    progress.tick(&line(&snapshot, began.elapsed(), settings.duration));
+                }
+            }
+        }
+    }
+
+    fn drain(&mut self) {
+        let Some(live) = self.live.as_mut() else { return };
+        let (pipeline, rescan) = (&mut self.pipeline, &mut self.rescan);
+        let mut exited = Vec::new();
+        live.drain(&mut |frame| {
+            *rescan |= concerns_targets(&frame);
+            exited.extend((frame.kind == RecKind::Exit).then_some(frame.header.tgid));
+            pipeline.push(&frame);
+        });
+        for tgid in exited.into_iter().filter(|tgid| self.alive.contains_key(tgid)) {
+            if let Err(error) = live.sweep(tgid) {
+                tracing::warn!("{}", chain(&error));
+            }
+        }
+    }
+
+    /// Reads what is open, and follows targets that came or went.
+    fn look(&mut self, settings: &Settings) -> Result<(), SessionError> {
+        if let Some(live) = self.live.as_mut() {
+            let (pipeline, rescan) = (&mut self.pipeline, &mut self.rescan);
+            live.read_in_flight(&mut |frame| {
+                *rescan |= concerns_targets(&frame);
+                pipeline.push(&frame);
+            })?;
+            live.read_counters(&mut |frame| pipeline.push(&frame))?;
+        }
+        if std::mem::take(&mut self.rescan) {
+            self.follow(settings)?;
+        }
+        Ok(())
+    }
+
+    /// Looks at the processes again: says who is gone, probes who is new.
+    fn follow(&mut self, settings: &Settings) -> Result<(), SessionError> {
+        self.survey = Survey::take(settings).or_else(|_| Survey::take(&without_pids(settings)))?;
+        let now_alive: Vec<u32> = self.survey.node.processes.iter().map(|p| p.pid).collect();
+        let gone: Vec<(u32, Component)> =
+            self.alive.iter().filter(|(pid, _)| !now_alive.contains(pid)).map(|(p, c)| (*p, *c)).collect();
+        for (pid, component) in gone {
+            self.alive.remove(&pid);
+            let how = "it exited".to_owned();
+            let fact = Fact::TargetGone(TargetGone { component, pid, how });
+            self.pipeline.fact(clock::monotonic_ns(), &fact);
+        }
+        if let (Some(live), true) = (self.live.as_mut(), settings.uprobes) {
+            self.probes.inspect(&self.survey.wanted());
+            for (pid, component) in self.survey.watched() {
+                live.watch(pid, component)?;
+            }
+            self.probes.attach(live);
+            self.probes.tell(&mut self.pipeline, live.mode().name());
+        }
+        let fresh = self.survey.targets(&self.probes, clock::boottime_offset_ns());
+        if fresh.iter().any(|t| !self.alive.contains_key(&t.pid) && t.component != Component::Shim) {
+            self.tell_targets();
+        }
+        Ok(())
+    }
+
+    /// Takes a last look, takes the probes off, and draws the picture.
+    fn end(mut self, why: StopWhy, progress: &mut Progress) -> Snapshot {
+        // What is seen ends here: taking perf events off can take longer than the observation.
+        let mut now = clock::monotonic_ns();
+        if let Some(mut live) = self.live.take() {
+            let pipeline = &mut self.pipeline;
+            let last = live
+                .read_in_flight(&mut |frame| pipeline.push(&frame))
+                .and_then(|()| live.read_counters(&mut |frame| pipeline.push(&frame)));
+            if let Err(error) = last {
+                tracing::warn!("{}", chain(&error));
+            }
+            now = clock::monotonic_ns();
+            progress.step(&taking_off(self.probes.sites(), live.mode()));
+            drop(live);
+        }
+        self.pipeline.fact(now, &Fact::Stop(Stop { why }));
+        progress.clear();
+        self.pipeline.snapshot(now)
+    }
+}
+
+fn taking_off(sites: usize, mode: AttachMode) -> String {
+    match mode {
+        AttachMode::Multi => format!("taking {sites} probes off"),
+        AttachMode::PerfCookie | AttachMode::PerfAddress => {
+            format!("taking {sites} probes off, about {} s on this kernel", sites.div_ceil(9))
+        }
+    }
+}
+
+/// After a restart the process that the operator named is gone; its successor is found by name.
+fn without_pids(settings: &Settings) -> Settings {
+    Settings { kubelet_pid: None, runtime_pid: None, ..settings.clone() }
+}
+
+/// Did a kubelet or runtime come or go?
+fn concerns_targets(frame: &Frame) -> bool {
+    let Ok(record) = ProcessRec::read_from_bytes(&frame.bytes) else { return false };
+    let role = Role::from_u32(record.role);
+    matches!(frame.kind, RecKind::Exec | RecKind::Exit) && (role == Role::Kubelet || role.is_runtime())
+}
+
+fn line(snapshot: &Snapshot, elapsed: Duration, of: Duration) -> String {
+    format!(
+        "observing {:.0} of {:.0} s, {} relists, {} calls open   (Ctrl-C: report now)",
+        elapsed.as_secs_f64(),
+        of.as_secs_f64(),
+        snapshot.relists.len(),
+        snapshot.open.len(),
+    )
+}
+
+fn start() -> Start {
+    let (node, kernel) = clock::node_and_kernel();
+    Start {
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        node,
+        kernel,
+        realtime_offset_ns: clock::realtime_offset_ns(),
+        boottime_offset_ns: clock::boottime_offset_ns(),
+    }
+}
+
+/// Where the running kernel keeps what the programs read.
+fn kernel_settings(offsets: &KernelOffsets, settings: &Settings) -> KernelSettings {
+    KernelSettings {
+        use_cookies: 0,
+        watch_by_name: u32::from(settings.follows_names()),
+        task_mm: offsets.task_mm,
+        mm_exe_file: offsets.mm_exe_file,
+        mm_start_code: offsets.mm_start_code,
+        file_inode: offsets.file_inode,
+        inode_ino: offsets.inode_ino,
+        inode_sb: offsets.inode_sb,
+        sb_dev: offsets.sb_dev,
+        task_tp: offsets.task_tp,
+        task_tgid: offsets.task_tgid,
+        task_pid: offsets.task_pid,
+        task_real_parent: offsets.task_real_parent,
+        task_exit_code: offsets.task_exit_code,
+    }
+}

@@ -1,0 +1,95 @@
+//! Which processes matter on this node, as facts and as programs to probe.
+
+use std::path::Path;
+
+use plegtrace_common::role::Role;
+
+use super::arm::{Probes, Wanted};
+use crate::{
+    cli::Settings,
+    input::{Component, TargetFact},
+    target::{DiscoverError, Node, Overrides, Process, discover},
+};
+
+/// The node's processes at one moment.
+pub(crate) struct Survey {
+    pub(crate) node: Node,
+}
+
+impl Survey {
+    /// Looks at every process once.
+    pub(crate) fn take(settings: &Settings) -> Result<Self, DiscoverError> {
+        let overrides = Overrides {
+            kubelet: settings.kubelet_pid,
+            runtime: settings.runtime_pid,
+            runtime_endpoint: settings.runtime_endpoint.clone(),
+        };
+        Ok(Self { node: discover(Path::new("/"), &overrides)? })
+    }
+
+    /// Kubelet and runtime: the programs that are probed.
+    pub(crate) fn wanted(&self) -> Vec<Wanted> {
+        let chosen = self.node.kubelet().into_iter().chain(self.node.runtime());
+        chosen.filter_map(wanted).collect()
+    }
+
+    /// Everything that is watched: kubelet, runtime, and the runtime's shims.
+    pub(crate) fn watched(&self) -> Vec<(u32, Component)> {
+        let runtime = self.node.runtime();
+        let shims = runtime.into_iter().flat_map(|r| self.node.shims_of(r));
+        let all = self.node.kubelet().into_iter().chain(runtime).chain(shims);
+        all.filter_map(|p| Some((p.pid, Component::of_role(p.role)?))).collect()
+    }
+
+    /// Why the choice of a runtime is open, when it is.
+    pub(crate) fn ambiguous_runtime(&self) -> Option<String> {
+        let runtimes: Vec<&Process> = self.node.processes.iter().filter(|p| p.role.is_runtime()).collect();
+        if self.node.runtime().is_some() || runtimes.is_empty() {
+            return None;
+        }
+        let list: Vec<String> =
+            runtimes.iter().map(|p| format!("{} (pid {})", p.role.name(), p.pid)).collect();
+        Some(format!(
+            "cannot tell which of {} serves the kubelet; name it with --runtime-pid or --runtime-endpoint",
+            list.join(", ")
+        ))
+    }
+
+    /// The chosen processes as facts, with what was read from their files.
+    pub(crate) fn targets(&self, probes: &Probes, boottime_offset_ns: i64) -> Vec<TargetFact> {
+        let runtime = self.node.runtime();
+        let shims = runtime.into_iter().flat_map(|r| self.node.shims_of(r));
+        let all = self.node.kubelet().into_iter().chain(runtime).chain(shims);
+        all.filter_map(|process| target(process, probes, boottime_offset_ns)).collect()
+    }
+}
+
+fn wanted(process: &Process) -> Option<Wanted> {
+    Some(Wanted { component: Component::of_role(process.role)?, pid: process.pid, exe: exe(process) })
+}
+
+fn exe(process: &Process) -> String {
+    process.exe.as_ref().map_or_else(|| process.comm.clone(), |path| path.display().to_string())
+}
+
+fn target(process: &Process, probes: &Probes, boottime_offset_ns: i64) -> Option<TargetFact> {
+    let component = Component::of_role(process.role)?;
+    let inspected = probes.of_pid(component, process.pid);
+    let socket = process.facts.serves.as_ref().or(process.facts.calls.as_ref());
+    let started = i128::from(process.started_ns) - i128::from(boottime_offset_ns);
+    Some(TargetFact {
+        component,
+        pid: process.pid,
+        started_ns: u64::try_from(started.max(0)).ok(),
+        exe: exe(process),
+        version: inspected.and_then(|i| i.version.clone()),
+        go_version: inspected.map(|i| i.go_version.clone()),
+        socket: socket.map(|path| path.display().to_string()),
+        unproved: is_unproved(process.role),
+    })
+}
+
+/// Kinds of targets that no test has proved yet.
+fn is_unproved(role: Role) -> bool {
+    cfg!(target_arch = "aarch64") || matches!(role, Role::Crio | Role::CriDockerd | Role::Conmon)
+}

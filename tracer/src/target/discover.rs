@@ -1,0 +1,357 @@
+//! Which processes of this machine are kubelet, runtime, shims and runc, and which traces they left when none runs.
+//!
+//! A kubelet that is not running is a finding, not an absence: units, sockets and directories are looked for too. The
+//! root directory is an argument, so that tests use a tree of their own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use plegtrace_common::role::Role;
+
+use super::cmdline;
+use super::process::Process;
+use crate::input::{Component, Presence};
+
+/// More processes than any node has.
+const MAX_PROCESSES: usize = 200_000;
+
+/// What the user said instead of what we would find.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// This process is the kubelet.
+    pub kubelet: Option<u32>,
+    /// This process is the runtime.
+    pub runtime: Option<u32>,
+    /// The kubelet's CRI endpoint is this socket.
+    pub runtime_endpoint: Option<PathBuf>,
+}
+
+/// Why the search failed.
+#[derive(Debug, thiserror::Error)]
+pub enum DiscoverError {
+    /// No process list at all.
+    #[error("cannot list the processes in {path}")]
+    Proc {
+        /// The directory.
+        path: String,
+        /// What happened.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The process that the user named does not exist.
+    #[error("the {role} given on the command line, process {pid}, does not exist")]
+    NoSuchProcess {
+        /// Which flag.
+        role: &'static str,
+        /// Its value.
+        pid: u32,
+    },
+}
+
+/// The components of the node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    /// Running ones, by pid.
+    pub processes: Vec<Process>,
+    /// Units, sockets and directories of components, running or not.
+    pub presence: Vec<Presence>,
+    /// The endpoint given by the user.
+    pub runtime_endpoint: Option<PathBuf>,
+    forced_kubelet: Option<u32>,
+    forced_runtime: Option<u32>,
+}
+
+impl Node {
+    /// Running processes with this role.
+    pub fn with_role(&self, role: Role) -> impl Iterator<Item = &Process> {
+        self.processes.iter().filter(move |process| process.role == role)
+    }
+
+    /// The node's kubelet: the one given by the user, else one outside of containers, else the oldest.
+    #[must_use]
+    pub fn kubelet(&self) -> Option<&Process> {
+        let mut kubelets: Vec<_> = self.with_role(Role::Kubelet).collect();
+        kubelets.sort_by_key(|process| {
+            (
+                self.forced_kubelet != Some(process.pid),
+                process.host_namespace == Some(false),
+                process.started_ns,
+            )
+        });
+        kubelets.first().copied()
+    }
+
+    /// The runtime that answers the node's kubelet.
+    ///
+    /// In order: the one given by the user; the one that serves the kubelet's endpoint; the only one outside of
+    /// Docker; dockerd. `None` when several are possible.
+    #[must_use]
+    pub fn runtime(&self) -> Option<&Process> {
+        let runtimes = || self.processes.iter().filter(|process| process.role.is_runtime());
+        if let Some(pid) = self.forced_runtime {
+            return runtimes().find(|process| process.pid == pid);
+        }
+        if let Some(endpoint) = self.endpoint() {
+            let mut serving = runtimes().filter(|process| process.facts.serves.as_deref() == Some(endpoint));
+            if let Some(only) = serving.next().filter(|_| serving.next().is_none()) {
+                return Some(only);
+            }
+        }
+        let of_docker = |process: &Process| {
+            process.role == Role::Containerd
+                && self.with_role(Role::Dockerd).any(|docker| docker.pid == process.parent)
+        };
+        let mut cri = runtimes().filter(|process| process.role != Role::Dockerd && !of_docker(process));
+        match (cri.next(), cri.next()) {
+            (Some(only), None) => Some(only),
+            (None, _) => self.with_role(Role::Dockerd).next(),
+            _ => None,
+        }
+    }
+
+    /// The CRI socket between kubelet and runtime, as far as it is known.
+    #[must_use]
+    pub fn endpoint(&self) -> Option<&Path> {
+        let given = self.runtime_endpoint.as_deref();
+        given.or_else(|| self.kubelet().and_then(|kubelet| kubelet.facts.calls.as_deref()))
+    }
+
+    /// Shims that belong to this runtime; those that do not say whose they are belong to all.
+    pub fn shims_of<'n>(&'n self, runtime: &'n Process) -> impl Iterator<Item = &'n Process> {
+        self.with_role(Role::Shim)
+            .filter(|shim| shim.facts.calls.is_none() || shim.facts.calls == runtime.facts.serves)
+    }
+
+    /// Is there neither a kubelet nor a runtime, and never was?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let component = |process: &Process| process.role == Role::Kubelet || process.role.is_runtime();
+        self.presence.is_empty() && !self.processes.iter().any(component)
+    }
+}
+
+/// Searches the processes below `root/proc` and the traces below `root`.
+///
+/// # Errors
+/// When there is no process list, or a process given by the user does not exist.
+pub fn discover(root: &Path, overrides: &Overrides) -> Result<Node, DiscoverError> {
+    let proc = root.join("proc");
+    let mut pids = list_pids(&proc)?;
+    pids.sort_unstable();
+    let mut processes: Vec<Process> =
+        pids.iter().filter_map(|pid| Process::read(&proc, *pid, forced_role(overrides, *pid))).collect();
+    for (role, wanted) in [("kubelet", overrides.kubelet), ("runtime", overrides.runtime)] {
+        if let Some(pid) = wanted.filter(|pid| !processes.iter().any(|process| process.pid == *pid)) {
+            return Err(DiscoverError::NoSuchProcess { role, pid });
+        }
+    }
+    // A runtime given by the user keeps the role that its name says, if it is a runtime's.
+    for process in processes.iter_mut().filter(|process| overrides.runtime == Some(process.pid)) {
+        if let Some(named) = Process::read(&proc, process.pid, None).filter(|named| named.role.is_runtime()) {
+            *process = named;
+        }
+    }
+    Ok(Node {
+        processes,
+        presence: presence(root),
+        runtime_endpoint: overrides
+            .runtime_endpoint
+            .as_ref()
+            .and_then(|path| cmdline::socket(path.to_str()?)),
+        forced_kubelet: overrides.kubelet,
+        forced_runtime: overrides.runtime,
+    })
+}
+
+fn forced_role(overrides: &Overrides, pid: u32) -> Option<Role> {
+    if overrides.kubelet == Some(pid) {
+        return Some(Role::Kubelet);
+    }
+    (overrides.runtime == Some(pid)).then_some(Role::Containerd)
+}
+
+fn list_pids(proc: &Path) -> Result<Vec<u32>, DiscoverError> {
+    let failed = |source| DiscoverError::Proc { path: proc.display().to_string(), source };
+    let entries = fs::read_dir(proc).map_err(failed)?;
+    let names =
+        entries.take(MAX_PROCESSES).filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    Ok(names.collect())
+}
+
+/// Places where a component leaves a trace; of each row the first that exists counts.
+const TRACES: &[(Component, &[&str])] = &[
+    (
+        Component::Kubelet,
+        &[
+            "etc/systemd/system/kubelet.service",
+            "usr/lib/systemd/system/kubelet.service",
+            "lib/systemd/system/kubelet.service",
+            "etc/systemd/system/k3s.service",
+            "usr/lib/systemd/system/k3s.service",
+            "lib/systemd/system/k3s.service",
+            "etc/systemd/system/k3s-agent.service",
+            "usr/lib/systemd/system/k3s-agent.service",
+            "lib/systemd/system/k3s-agent.service",
+        ],
+    ),
+    (Component::Kubelet, &["var/lib/kubelet", "var/lib/rancher/k3s"]),
+    (
+        Component::Containerd,
+        &[
+            "etc/systemd/system/containerd.service",
+            "usr/lib/systemd/system/containerd.service",
+            "lib/systemd/system/containerd.service",
+        ],
+    ),
+    (Component::Containerd, &["run/containerd/containerd.sock", "run/k3s/containerd/containerd.sock"]),
+    (
+        Component::Crio,
+        &[
+            "etc/systemd/system/crio.service",
+            "usr/lib/systemd/system/crio.service",
+            "lib/systemd/system/crio.service",
+            "etc/systemd/system/cri-o.service",
+            "usr/lib/systemd/system/cri-o.service",
+            "lib/systemd/system/cri-o.service",
+        ],
+    ),
+    (Component::Crio, &["run/crio/crio.sock"]),
+    (
+        Component::Dockerd,
+        &[
+            "etc/systemd/system/docker.service",
+            "usr/lib/systemd/system/docker.service",
+            "lib/systemd/system/docker.service",
+        ],
+    ),
+    (Component::Dockerd, &["run/docker.sock"]),
+    (
+        Component::CriDockerd,
+        &[
+            "etc/systemd/system/cri-docker.service",
+            "usr/lib/systemd/system/cri-docker.service",
+            "lib/systemd/system/cri-docker.service",
+            "etc/systemd/system/cri-dockerd.service",
+            "usr/lib/systemd/system/cri-dockerd.service",
+            "lib/systemd/system/cri-dockerd.service",
+        ],
+    ),
+    (Component::CriDockerd, &["run/cri-dockerd.sock"]),
+];
+
+fn presence(root: &Path) -> Vec<Presence> {
+    let exists = |path: &&&str| fs::symlink_metadata(root.join(path)).is_ok();
+    let found = TRACES.iter().filter_map(|(component, paths)| {
+        let path = paths.iter().find(exists)?;
+        Some(Presence { component: *component, path: format!("/{path}") })
+    });
+    found.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// A fake /proc: pid, parent, exe, arguments.
+    fn tree(processes: &[(u32, u32, &str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("proc")).unwrap();
+        fs::write(root.path().join("proc/version"), "x").unwrap();
+        for (pid, parent, exe, args) in processes {
+            let dir = root.path().join(format!("proc/{pid}"));
+            fs::create_dir(&dir).unwrap();
+            let comm: String = exe.rsplit('/').next().unwrap().chars().take(15).collect();
+            let stat =
+                format!("{pid} ({comm}) S {parent} 1 1 0 -1 4 1 2 3 4 5 6 7 8 20 0 9 0 {pid}00 1 2 3\n");
+            fs::write(dir.join("stat"), stat).unwrap();
+            fs::write(dir.join("cmdline"), args.replace(' ', "\0") + "\0").unwrap();
+            symlink(exe, dir.join("exe")).unwrap();
+        }
+        root
+    }
+
+    fn find(root: &tempfile::TempDir) -> Node {
+        discover(root.path(), &Overrides::default()).unwrap()
+    }
+
+    /// A node with two containerds: the kubelet's endpoint decides, and each shim belongs to one.
+    #[test]
+    fn endpoint_chooses_the_runtime() {
+        let root = tree(&[
+            (1, 0, "/usr/lib/systemd/systemd", "/sbin/init"),
+            (10, 1, "/usr/bin/kubelet", "kubelet --container-runtime-endpoint=unix:///run/b.sock"),
+            (20, 1, "/usr/bin/containerd", "containerd -a /run/a.sock"),
+            (21, 1, "/usr/bin/containerd", "containerd -a /run/b.sock"),
+            (30, 1, "/usr/bin/containerd-shim-runc-v2", "containerd-shim-runc-v2 -id x -address /run/b.sock"),
+            (31, 1, "/usr/bin/containerd-shim-runc-v2", "containerd-shim-runc-v2 -id y -address /run/a.sock"),
+            (40, 1, "/usr/bin/bash (deleted)", "bash"),
+        ]);
+        let node = find(&root);
+        assert_eq!(node.kubelet().unwrap().pid, 10);
+        let runtime = node.runtime().unwrap();
+        assert_eq!(runtime.pid, 21);
+        assert_eq!(node.shims_of(runtime).map(|shim| shim.pid).collect::<Vec<_>>(), [30]);
+        assert_eq!(node.processes.len(), 5);
+        let other = Overrides { runtime_endpoint: Some("/var/run/a.sock".into()), ..Overrides::default() };
+        assert_eq!(discover(root.path(), &other).unwrap().runtime().unwrap().pid, 20);
+        let nobody = Overrides { runtime_endpoint: Some("/run/c.sock".into()), ..Overrides::default() };
+        assert_eq!(discover(root.path(), &nobody).unwrap().runtime(), None);
+    }
+
+    /// Docker's own containerd does not answer the kubelet; dockerd does when nothing else can.
+    #[test]
+    fn docker_and_its_containerd() {
+        let docker = (50, 1, "/usr/bin/dockerd", "dockerd -H fd://");
+        let private = (51, 50, "/usr/bin/containerd", "containerd --config /var/run/docker/c.toml");
+        let root = tree(&[docker, private]);
+        assert_eq!(find(&root).runtime().unwrap().pid, 50);
+        let root = tree(&[docker, private, (60, 1, "/usr/bin/crio", "crio")]);
+        assert_eq!(find(&root).runtime().unwrap().pid, 60);
+    }
+
+    /// The user has the last word, and is told when it makes no sense.
+    #[test]
+    fn overrides() {
+        let root = tree(&[
+            (10, 1, "/usr/bin/kubelet", "kubelet"),
+            (11, 1, "/opt/my-kubelet", "my-kubelet --config /x"),
+            (12, 1, "/opt/my-runtime", "my-runtime"),
+            (13, 1, "/usr/bin/crio", "crio"),
+        ]);
+        let given = Overrides { kubelet: Some(11), runtime: Some(12), runtime_endpoint: None };
+        let node = discover(root.path(), &given).unwrap();
+        assert_eq!(node.kubelet().unwrap().pid, 11);
+        assert_eq!(node.runtime().map(|p| (p.pid, p.role)), Some((12, Role::Containerd)));
+        let crio = discover(root.path(), &Overrides { runtime: Some(13), ..Overrides::default() }).unwrap();
+        assert_eq!(crio.runtime().map(|p| (p.pid, p.role)), Some((13, Role::Crio)));
+        let missing = Overrides { kubelet: Some(99), ..Overrides::default() };
+        let error = discover(root.path(), &missing).unwrap_err();
+        assert_eq!(error.to_string(), "the kubelet given on the command line, process 99, does not exist");
+    }
+
+    /// A stopped kubelet leaves a trace; a machine without anything has none.
+    #[test]
+    fn stopped_components() {
+        let root = tree(&[(1, 0, "/sbin/init", "init")]);
+        assert!(find(&root).is_empty());
+        fs::create_dir_all(root.path().join("etc/systemd/system")).unwrap();
+        fs::write(root.path().join("etc/systemd/system/kubelet.service"), "").unwrap();
+        fs::create_dir_all(root.path().join("var/lib/kubelet")).unwrap();
+        let node = find(&root);
+        assert!(!node.is_empty() && node.kubelet().is_none());
+        let paths: Vec<_> = node.presence.iter().map(|trace| trace.path.as_str()).collect();
+        assert_eq!(paths, ["/etc/systemd/system/kubelet.service", "/var/lib/kubelet"]);
+    }
+
+    /// No process list is an error that names the place; processes without readable files are passed over.
+    #[test]
+    fn broken_process_lists() {
+        let root = tempfile::tempdir().unwrap();
+        assert!(discover(root.path(), &Overrides::default()).is_err());
+        fs::create_dir_all(root.path().join("proc/7")).unwrap();
+        fs::create_dir_all(root.path().join("proc/8")).unwrap();
+        fs::write(root.path().join("proc/8/stat"), [0xff; 100]).unwrap();
+        assert!(find(&root).processes.is_empty());
+    }
+}

@@ -1,0 +1,241 @@
+//! One process of the node, read from `/proc/PID`: what it is, since when it runs, what its command line says.
+//!
+//! Only `stat` and the `exe` link of a process are read to find out whether it is of interest: neither waits for the
+//! memory lock of the target. The command line, which can wait, is read of components only. Every read is bounded.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use plegtrace_common::role::Role;
+
+use super::cmdline::{self, CommandFacts};
+use super::identity;
+
+const MAX_STAT: u64 = 4096;
+const MAX_CMDLINE: u64 = 64 << 10;
+
+/// A component of the node that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Process id in the pid namespace of the /proc we read.
+    pub pid: u32,
+    /// Its parent.
+    pub parent: u32,
+    /// What it is to the node.
+    pub role: Role,
+    /// Name of the program when one executable plays several roles ("k3s", "hyperkube").
+    pub multi_call: Option<String>,
+    /// The kernel's name of it (15 bytes at most; hostile).
+    pub comm: String,
+    /// Path of the executable in its mount namespace; `None` without permission.
+    pub exe: Option<PathBuf>,
+    /// The executable has been deleted or replaced since it was started.
+    pub exe_deleted: bool,
+    /// Arguments (hostile).
+    pub args: Vec<String>,
+    /// Scheduling state: R, S, D, T, Z, …
+    pub state: char,
+    /// Start of the process, CLOCK_BOOTTIME, with the resolution of a clock tick.
+    pub started_ns: u64,
+    /// It lives in the pid namespace of process 1; `None` when that cannot be told.
+    pub host_namespace: Option<bool>,
+    /// Sockets and directories.
+    pub facts: CommandFacts,
+}
+
+/// What `/proc/PID/stat` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    pub(crate) comm: String,
+    pub(crate) state: char,
+    pub(crate) parent: u32,
+    pub(crate) start_ticks: u64,
+}
+
+impl Process {
+    /// The component that process `pid` is; `None` when it is none, or gone.
+    ///
+    /// `forced` overrides what its name says.
+    pub(crate) fn read(proc: &Path, pid: u32, forced: Option<Role>) -> Option<Self> {
+        let dir = proc.join(pid.to_string());
+        let stat = read_stat(&dir)?;
+        let exe = identity::exe_path(&dir);
+        let (role, multi_call, args) = classify(&dir, &stat, exe.as_deref(), forced)?;
+        let args = args.unwrap_or_else(|| read_args(&dir));
+        Some(Self {
+            pid,
+            parent: stat.parent,
+            facts: cmdline::facts(role, &args, &dir.join("root")),
+            role,
+            multi_call,
+            exe_deleted: is_deleted(&dir),
+            exe,
+            args,
+            state: stat.state,
+            started_ns: ticks_to_ns(stat.start_ticks, clock_ticks()),
+            host_namespace: same_pid_namespace(proc, &dir),
+            comm: stat.comm,
+        })
+    }
+}
+
+/// A role with the name of a multi-call program, and the arguments if they had to be read to know.
+type Classified = (Role, Option<String>, Option<Vec<String>>);
+
+fn classify(dir: &Path, stat: &Stat, exe: Option<&Path>, forced: Option<Role>) -> Option<Classified> {
+    let name = exe.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    if let Some(name) = name.as_deref().filter(|name| is_multi_call(name)) {
+        let args = read_args(dir);
+        let role = multi_call_role(name, &args).or(forced)?;
+        return Some((forced.unwrap_or(role), Some(name.to_owned()), Some(args)));
+    }
+    let by_name = match &name {
+        Some(name) => role_of_program(name),
+        // Without permission the kernel's name must do.
+        None => role_of_program(&stat.comm),
+    };
+    // `runc init` runs from a sealed copy of runc whose name differs between versions.
+    let init = stat.comm.starts_with("runc:[").then_some(Role::Runc);
+    Some((forced.or(by_name).or(init)?, None, None))
+}
+
+/// The role of a program by its file name.
+pub(crate) fn role_of_program(name: &str) -> Option<Role> {
+    Some(match name {
+        "kubelet" => Role::Kubelet,
+        "containerd" => Role::Containerd,
+        "crio" | "cri-o" => Role::Crio,
+        "dockerd" => Role::Dockerd,
+        "cri-dockerd" => Role::CriDockerd,
+        "conmon" | "conmonrs" => Role::Conmon,
+        "runc" | "crun" => Role::Runc,
+        _ if name.starts_with("containerd-shim") => Role::Shim,
+        _ => return None,
+    })
+}
+
+fn is_multi_call(name: &str) -> bool {
+    matches!(name, "k3s" | "hyperkube" | "kubelite" | "k3s-server" | "k3s-agent")
+}
+
+/// Which part of a multi-call program this process is: by the name it was called by, else by its first argument.
+fn multi_call_role(name: &str, args: &[String]) -> Option<Role> {
+    let first = args.first().map(String::as_str).unwrap_or_default();
+    // k3s rewrites its own title into "/usr/local/bin/k3s server".
+    let mut words = first.split(' ').chain(args.iter().skip(1).map(String::as_str));
+    let called = words.next().and_then(|word| word.rsplit('/').next()).unwrap_or_default();
+    if let Some(role) = role_of_program(called) {
+        return Some(role);
+    }
+    match (name, words.next().unwrap_or_default()) {
+        ("kubelite" | "k3s-server" | "k3s-agent", _) | ("k3s", "server" | "agent") => Some(Role::Kubelet),
+        ("hyperkube", sub) => role_of_program(sub),
+        _ => None,
+    }
+}
+
+/// Reads `/proc/PID/stat`. The name in it may contain anything, also parentheses and newlines.
+pub(crate) fn read_stat(dir: &Path) -> Option<Stat> {
+    parse_stat(&String::from_utf8_lossy(&read_bounded(&dir.join("stat"), MAX_STAT)?))
+}
+
+fn parse_stat(text: &str) -> Option<Stat> {
+    let (front, back) = text.rsplit_once(')')?;
+    let comm = front.split_once('(')?.1.to_owned();
+    let mut fields = back.split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    let parent = fields.next()?.parse().ok()?;
+    // Field 22 of the line (man 5 proc); state is field 3.
+    let start_ticks = fields.nth(17)?.parse().ok()?;
+    Some(Stat { comm, state, parent, start_ticks })
+}
+
+fn read_args(dir: &Path) -> Vec<String> {
+    let bytes = read_bounded(&dir.join("cmdline"), MAX_CMDLINE).unwrap_or_default();
+    let trimmed = bytes.strip_suffix(&[0]).unwrap_or(&bytes);
+    if trimmed.is_empty() {
+        return Vec::new();
+    }
+    trimmed.split(|byte| *byte == 0).map(|arg| String::from_utf8_lossy(arg).into_owned()).collect()
+}
+
+fn read_bounded(path: &Path, max: u64) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path).ok()?.take(max).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+fn is_deleted(dir: &Path) -> bool {
+    let link = std::fs::read_link(dir.join("exe"));
+    link.is_ok_and(|link| link.to_string_lossy().ends_with(" (deleted)"))
+}
+
+fn same_pid_namespace(proc: &Path, dir: &Path) -> Option<bool> {
+    let of = |dir: &Path| std::fs::read_link(dir.join("ns/pid")).ok();
+    Some(of(&proc.join("1"))? == of(dir)?)
+}
+
+fn ticks_to_ns(ticks: u64, per_second: u64) -> u64 {
+    ticks.saturating_mul(1_000_000_000 / per_second.max(1))
+}
+
+fn clock_ticks() -> u64 {
+    // SAFETY: sysconf has no memory effects.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    u64::try_from(ticks).unwrap_or(100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(line: &str) -> Vec<String> {
+        line.split('|').map(str::to_owned).collect()
+    }
+
+    /// A name with parentheses and spaces does not move the fields.
+    #[test]
+    fn stat_with_a_hostile_name() {
+        let line = "42 (a) R 1 (b) S 7 1 1 0 -1 4 1 2 3 4 5 6 7 8 20 0 9 0 12345 1 2 3\n";
+        let stat = parse_stat(line).unwrap();
+        assert_eq!(
+            (stat.comm.as_str(), stat.state, stat.parent, stat.start_ticks),
+            ("a) R 1 (b", 'S', 7, 12345)
+        );
+        assert_eq!(parse_stat("42 (x) S 7"), None);
+        assert_eq!(parse_stat(""), None);
+        assert_eq!(ticks_to_ns(12345, 100), 123_450_000_000);
+    }
+
+    /// One executable, several roles.
+    #[test]
+    fn multi_call_programs() {
+        let role = |name, line| multi_call_role(name, &args(line));
+        assert_eq!(role("k3s", "/usr/local/bin/k3s server|"), Some(Role::Kubelet));
+        assert_eq!(role("k3s", "/usr/local/bin/k3s|agent"), Some(Role::Kubelet));
+        assert_eq!(role("k3s", "containerd|-c|/x"), Some(Role::Containerd));
+        assert_eq!(role("k3s", "kubectl|get|pods"), None);
+        assert_eq!(role("hyperkube", "/hyperkube|kubelet|--v=2"), Some(Role::Kubelet));
+        assert_eq!(role("hyperkube", "/hyperkube|kube-proxy"), None);
+        assert_eq!(role("kubelite", "/snap/kubelite|--x"), Some(Role::Kubelet));
+    }
+
+    /// Names are compared whole.
+    #[test]
+    fn program_names() {
+        assert_eq!(role_of_program("containerd-shim-runc-v2"), Some(Role::Shim));
+        assert_eq!(role_of_program("containerd-stress"), None);
+        assert_eq!(role_of_program("kubelet"), Some(Role::Kubelet));
+        assert_eq!(role_of_program("kubelet2"), None);
+    }
+
+    /// This very process is read like any other.
+    #[test]
+    fn own_process() {
+        let me = Process::read(Path::new("/proc"), std::process::id(), Some(Role::Helper)).unwrap();
+        assert_eq!(me.args, std::env::args().collect::<Vec<_>>());
+        assert!(me.started_ns > 0 && !me.exe_deleted && me.exe.is_some());
+        assert_eq!(Process::read(Path::new("/proc"), std::process::id(), None), None);
+    }
+}
