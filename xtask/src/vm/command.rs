@@ -1,6 +1,9 @@
 //! The command: selection → images, payload, guests → table.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -8,7 +11,7 @@ use clap::Args;
 
 use super::accel::Accel;
 use super::guest;
-use super::image::{self, Found};
+use super::image::{self, Found, Image};
 use super::payload::{self, Mode};
 use super::qemu::Machine;
 use super::suites::{self, Suite};
@@ -137,39 +140,46 @@ pub(crate) fn stats(selection: &Selection) -> Result<Vec<(String, Figures)>> {
 fn guests(selection: &Selection) -> Result<Vec<Ran>> {
     setup::vm_tools()?;
     let binary = payload::binary()?;
-    std::fs::create_dir_all(logs()).with_context(|| format!("cannot create {}", logs().display()))?;
-    let disk = logs().join(format!("payload-{}.ext4", std::process::id()));
+    fs::create_dir_all(logs()).with_context(|| format!("cannot create {}", logs().display()))?;
+    let disk = logs().join("payload.ext4");
     payload::disk(&binary, &Mode::Tests(selection.test.clone()), &disk)?;
-    let ran = selection.suites.iter().map(|suite| one(*suite, selection, &disk)).collect();
-    std::fs::remove_file(&disk).with_context(|| format!("cannot remove {}", disk.display()))?;
-    Ok(ran)
+    Ok(thread::scope(|scope| {
+        // The next image is made while a guest runs.
+        let (sender, images) = mpsc::channel();
+        scope.spawn(move || {
+            for suite in &selection.suites {
+                if sender.send((*suite, image::get(*suite, selection.refresh))).is_err() {
+                    return;
+                }
+            }
+        });
+        images.iter().map(|(suite, found)| one(suite, found, selection, &disk)).collect()
+    }))
 }
 
-fn one(suite: Suite, selection: &Selection, disk: &std::path::Path) -> Ran {
+/// One guest; whatever goes wrong is its own failure, and the others still run.
+fn one(suite: Suite, found: Result<Found>, selection: &Selection, disk: &Path) -> Ran {
     let guest = format!("{} {}", suite.name, suite.kernel);
-    let image = match image::get(suite, selection.refresh) {
-        Ok(Found::Image(image)) => image,
-        Ok(Found::Gone(reason)) => return Ran { guest, report: Report::skipped(reason), stats: Vec::new() },
-        Err(error) => return Ran { guest, report: Report::broken(format!("{error:#}")), stats: Vec::new() },
+    let (report, stats) = match found {
+        Ok(Found::Image(image)) => boot(suite, image, selection, disk)
+            .unwrap_or_else(|error| (Report::broken(format!("{error:#}")), Vec::new())),
+        Ok(Found::Gone(reason)) => (Report::skipped(reason), Vec::new()),
+        Err(error) => (Report::broken(format!("{error:#}")), Vec::new()),
     };
-    let run = || -> Result<Ran> {
-        let accel = Accel::detect(&image)?;
-        let console = logs().join(format!("{}.console.log", suite.name));
-        let machine = Machine { image: image.clone(), payload: disk.to_path_buf(), accel, console };
-        step("vm", &format!("{}: starting", suite.name));
-        let transcript =
-            guest::run(&machine, selection.budget, |line| step("vm", &format!("{}: {line}", suite.name)))?;
-        let log = logs().join(format!("{}.output.log", suite.name));
-        std::fs::write(&log, transcript.lines.join("\n") + "\n")
-            .with_context(|| format!("cannot write {}", log.display()))?;
-        let report = Report::read(&transcript);
-        Ok(Ran { guest: guest.clone(), report, stats: verdict::stats(&transcript.lines) })
-    };
-    run().unwrap_or_else(|error| Ran {
-        guest: guest.clone(),
-        report: Report::broken(format!("{error:#}")),
-        stats: Vec::new(),
-    })
+    Ran { guest, report, stats }
+}
+
+fn boot(suite: Suite, image: Image, selection: &Selection, disk: &Path) -> Result<(Report, Figures)> {
+    let accel = Accel::detect(&image)?;
+    let console = logs().join(format!("{}.console.log", suite.name));
+    let machine = Machine { image, payload: disk.to_path_buf(), accel, console };
+    step("vm", &format!("{}: starting", suite.name));
+    let transcript =
+        guest::run(&machine, selection.budget, |line| step("vm", &format!("{}: {line}", suite.name)))?;
+    let log = logs().join(format!("{}.output.log", suite.name));
+    fs::write(&log, transcript.lines.join("\n") + "\n")
+        .with_context(|| format!("cannot write {}", log.display()))?;
+    Ok((Report::read(&transcript), verdict::stats(&transcript.lines)))
 }
 
 /// A shell on the guest's second serial port, on our own terminal.
@@ -178,7 +188,7 @@ fn shell(selection: &Selection) -> Result<()> {
     setup::vm_tools()?;
     let binary = payload::binary()?;
     let disk = logs().join("payload-shell.ext4");
-    std::fs::create_dir_all(logs()).with_context(|| format!("cannot create {}", logs().display()))?;
+    fs::create_dir_all(logs()).with_context(|| format!("cannot create {}", logs().display()))?;
     payload::disk(&binary, &Mode::Shell, &disk)?;
     let image = match image::get(suite, selection.refresh)? {
         Found::Image(image) => image,

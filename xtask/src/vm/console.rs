@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 /// What a kernel prints when it cannot go on, and how often it may be seen: emulation on a busy machine stalls a
 /// processor now and then without harm.
-const MARKERS: [(&str, u32); 6] = [
+const MARKERS: [(&str, u32); 7] = [
     ("Kernel panic - not syncing", 0),
+    ("] Oops: ", 0),
     ("BUG: unable to handle", 0),
     ("general protection fault", 0),
     ("soft lockup", 3),

@@ -55,7 +55,7 @@ pub(crate) fn run(machine: &Machine, budget: Duration, mut seen: impl FnMut(&str
             Err(RecvTimeoutError::Disconnected) => break None,
         }
         if let Some(line) = follow.lines().iter().find_map(|line| watch.line(line)) {
-            break Some(format!("the kernel died: {line}"));
+            break Some(died(&line));
         }
         if Instant::now() > deadline {
             break if verdict { None } else { Some(format!("no end within {} s", budget.as_secs())) };
@@ -64,10 +64,17 @@ pub(crate) fn run(machine: &Machine, budget: Duration, mut seen: impl FnMut(&str
     // Already gone when it powered off; then kill has nothing to do.
     drop(child.kill());
     child.wait().context("cannot wait for qemu-system-x86_64")?;
+    // A panic ends QEMU at once, before we could see it.
+    let last = follow.lines().iter().find_map(|line| watch.line(line));
+    transcript.ended = transcript.ended.or(last.as_deref().map(died));
     if transcript.lines.is_empty() && transcript.ended.is_none() {
         transcript.ended = Some(complaint(&mut child));
     }
     Ok(transcript)
+}
+
+fn died(line: &str) -> String {
+    format!("the kernel died: {line}")
 }
 
 fn reader(child: &mut Child) -> Result<Receiver<String>> {

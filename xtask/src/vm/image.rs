@@ -20,19 +20,16 @@ const PACKAGES: &str =
 /// Grows with the file system's contents only: the file is sparse.
 const DISK_SIZE: &str = "3G";
 
-/// Runs whatever the second disk holds, on the second serial port, when the guest's services are up.
+/// Runs whatever the second disk holds, on the second serial port, when the guest's services are up. The port is not
+/// given to systemd as a terminal, because it would write control sequences into our lines.
 const UNIT: &str = "\
 [Unit]
 Description=Tests from the second disk
 After=containerd.service dbus.service systemd-logind.service
 
 [Service]
-ExecStart=/bin/sh -c 'mkdir -p /run/payload && mount -o ro /dev/vdb /run/payload && exec /run/payload/start'
-StandardInput=tty-force
-StandardOutput=tty
-StandardError=tty
-TTYPath=/dev/ttyS1
-TTYReset=yes
+ExecStartPre=/bin/sh -c 'mkdir -p /run/payload && mount -o ro /dev/vdb /run/payload'
+ExecStart=/bin/sh -c 'exec /run/payload/start </dev/ttyS1 >/dev/ttyS1 2>&1'
 LimitMEMLOCK=infinity
 
 [Install]

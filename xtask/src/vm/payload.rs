@@ -88,7 +88,8 @@ fn script(mode: &Mode) -> String {
         // The word was checked to be a plain name: see `Selection::new`.
         Mode::Tests(Some(word)) => format!("/run/payload/vm-tests --only {word}"),
         Mode::Shell => {
-            "export TERM=dumb\necho 'tests: /run/payload/vm-tests; exit powers off'\nsh -i".to_owned()
+            "export TERM=dumb\necho 'tests: /run/payload/vm-tests; exit powers off'\nsetsid -c -w sh -i"
+                .to_owned()
         }
     };
     format!("#!/bin/sh\n{work}\nsync\nsystemctl poweroff --force --force\n")
