@@ -3,6 +3,7 @@
 mod arm;
 mod checks;
 pub mod clock;
+mod doctor;
 mod entry;
 mod error;
 mod inspect;
