@@ -4,12 +4,11 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use super::{arm::chain, error::SessionError, oneshot, pipeline::Tap, report};
+use super::{arm::chain, checks, error::SessionError, oneshot, pipeline::Tap, report};
 use crate::{
-    cli::{Args, Attach, Settings},
+    cli::{Args, Settings},
     correlate::{Outcome, Snapshot},
     exit::Exit,
-    kernel::AttachMode,
 };
 
 /// Runs plegtrace: parses, runs, prints an error once.
@@ -45,11 +44,7 @@ fn run(args: &Args) -> Result<Exit, SessionError> {
 ///
 /// plegtrace cannot run here, or there is nothing to trace.
 pub fn observe(settings: &Settings, tap: Option<Tap>) -> Result<Snapshot, SessionError> {
-    let mode = match settings.attach {
-        Attach::Auto | Attach::Multi => AttachMode::Multi,
-        Attach::Cookie => AttachMode::PerfCookie,
-        Attach::Address => AttachMode::PerfAddress,
-    };
+    let mode = checks::ready(settings)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -1,6 +1,7 @@
 //! Wires the stages: the only module that knows all of them, and the only one (with `main`) that knows the time.
 
 mod arm;
+mod checks;
 pub mod clock;
 mod entry;
 mod error;

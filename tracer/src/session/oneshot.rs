@@ -51,6 +51,11 @@ pub(crate) async fn observe(
     if settings.uprobes || settings.processes {
         session.arm(settings, mode, &mut progress)?;
     }
+    progress.step(&format!(
+        "armed: {} probes; observing for {:.0} s",
+        session.probes.sites(),
+        settings.duration.as_secs_f64()
+    ));
     let why = session.run(settings, &mut progress).await?;
     Ok(session.end(why, &mut progress))
 }
