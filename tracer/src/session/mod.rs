@@ -17,4 +17,5 @@ mod survey;
 
 pub use entry::{main, observe};
 pub use error::SessionError;
+pub use inspect::Inspected;
 pub use pipeline::Tap;
