@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(of(Lockdown::Confidentiality), State::Fail);
         assert_eq!(of(Lockdown::Open("integrity")), State::Ok);
         assert_eq!(of(Lockdown::NotBuilt), State::Ok);
-        assert_eq!(of(Lockdown::Unknown), State::Unknown);
+        assert_eq!(of(Lockdown::Unknown), State::Warn);
     }
 
     /// Namespaces other than the first stop us.
