@@ -1,1 +1,5 @@
-//! stub
+//! What the tests of plegtrace share.
+
+pub mod golden;
+mod plot;
+pub mod story;

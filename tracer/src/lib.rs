@@ -1,5 +1,6 @@
 //! plegtrace as a library: the stages of the pipeline, in the order in which data flows.
 
+pub mod checks;
 pub mod cli;
 pub mod exit;
 pub mod input;
@@ -8,6 +9,7 @@ pub mod input;
 pub mod census;
 pub mod kernel;
 pub mod plan;
+pub mod preflight;
 pub mod target;
 
 // What follows is pure: no clock, no file, no process.
@@ -15,6 +17,7 @@ pub mod decode;
 pub mod span;
 // After `span`, because its snapshots are made of spans.
 pub mod correlate;
+pub mod render;
 
 // What knows all of them.
 pub mod session;

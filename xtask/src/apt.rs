@@ -94,6 +94,27 @@ fn apt_get() -> Result<Command> {
     Ok(command)
 }
 
+/// Where to get Debian's suites from: `$PLEGTRACE_DEBIAN_MIRROR`, else where this machine gets its own packages;
+/// `None` on other distributions.
+pub(crate) fn debian_mirror() -> Option<String> {
+    if let Some(own) = std::env::var("PLEGTRACE_DEBIAN_MIRROR").ok().filter(|value| !value.is_empty()) {
+        return Some(own);
+    }
+    let format = "$(ORIGIN)|$(RELEASE)|$(REPO_URI)";
+    let text = cmd::output(Command::new("apt-get").args(["indextargets", "--format", format])).ok()?;
+    parse_mirror(&text)
+}
+
+/// Security and other side archives do not have the suites.
+fn parse_mirror(targets: &str) -> Option<String> {
+    let mirror = |line: &str| {
+        let (origin, rest) = line.split_once('|')?;
+        let (release, uri) = rest.split_once('|')?;
+        (origin == "Debian" && !release.contains('-')).then(|| uri.to_owned())
+    };
+    targets.lines().find_map(mirror)
+}
+
 /// Those of `packages` that dpkg does not have completely installed.
 fn missing(packages: &[String]) -> Vec<String> {
     let query = Command::new("dpkg-query")
@@ -145,6 +166,14 @@ mod tests {
         let found = parse_policy(text);
         assert_eq!(found.get("rustc").map(String::as_str), Some("1.63.0+dfsg1-2"));
         assert_eq!(found.len(), 1);
+    }
+
+    /// The main archive is taken, not the security archive and not somebody else's.
+    #[test]
+    fn mirror_is_the_main_archive() {
+        let text = "Debian|bookworm-security|http://a/security/\nOther|bookworm|http://b/\nDebian|bookworm|http://c/debian/\n";
+        assert_eq!(parse_mirror(text).as_deref(), Some("http://c/debian/"));
+        assert_eq!(parse_mirror("Ubuntu|noble|http://d/\n"), None);
     }
 
     /// The compiler's LLVM is told apart from that of an unrelated package in the same tree of dependencies.

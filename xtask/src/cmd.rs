@@ -10,6 +10,18 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
+/// An end that has already been explained: `main` only passes on the exit code.
+#[derive(Debug)]
+pub(crate) struct Exit(pub(crate) u8);
+
+impl std::fmt::Display for Exit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "exit code {}", self.0)
+    }
+}
+
+impl std::error::Error for Exit {}
+
 /// Runs a command with our own standard streams.
 ///
 /// # Errors

@@ -2,12 +2,20 @@
 //! each command is a module with its `Options` and its `run`.
 
 mod apt;
+mod bless;
 mod build;
+mod check;
 mod cmd;
+mod demo;
 mod ebpf;
+mod fuzz;
 mod paths;
 mod progress;
+mod run;
 mod setup;
+mod test;
+mod verifier_stats;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -16,8 +24,11 @@ use clap::{Parser, Subcommand};
 const EXAMPLES: &str = "Examples:
   cargo xtask demo                     a real stall on a real kubelet, diagnosed
   cargo xtask run -- doctor            build, then `sudo plegtrace doctor` on this machine
+  cargo xtask check                    formatting, lints, documentation, import rules
   cargo xtask test                     everything that proves the product on this machine
-  cargo xtask vm --kernel bookworm     one guest only";
+  cargo xtask test --fast              only what needs neither root nor a VM
+  cargo xtask vm --kernel bookworm     one guest only
+  cargo xtask vm --kernel 5.10 --shell look around in a guest";
 
 /// Development commands of plegtrace
 #[derive(Debug, Parser)]
@@ -33,6 +44,24 @@ enum Command {
     Setup(setup::Options),
     /// Build the eBPF object and the plegtrace binary
     Build(build::Options),
+    /// Build, then run `sudo plegtrace ARGS` on this machine
+    Run(run::Options),
+    /// Build, start the lab, inject a real stall and show the report
+    Demo(demo::Options),
+    /// Formatting, lints, documentation and the rules about the code
+    Check(check::Options),
+    /// Everything that proves the product on this machine
+    Test(test::Options),
+    /// The long lab tests
+    Soak(test::SoakOptions),
+    /// Run a fuzz target for a time
+    Fuzz(fuzz::Options),
+    /// Rewrite the golden files
+    Bless(bless::Options),
+    /// Run the tests of `vm-tests` on the kernels of four Debian releases, under QEMU
+    Vm(vm::Options),
+    /// Instructions the verifier walked through, per program and kernel
+    VerifierStats(verifier_stats::Options),
 }
 
 fn main() -> ExitCode {
@@ -40,12 +69,20 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Setup(options) => setup::run(&options),
         Command::Build(options) => build::run(&options),
+        Command::Run(options) => run::run(&options),
+        Command::Demo(options) => demo::run(&options),
+        Command::Check(options) => check::run(&options),
+        Command::Test(options) => test::run(&options),
+        Command::Soak(options) => test::soak(&options),
+        Command::Fuzz(options) => fuzz::run(&options),
+        Command::Bless(options) => bless::run(&options),
+        Command::Vm(options) => vm::run(&options),
+        Command::VerifierStats(options) => verifier_stats::run(&options),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("xtask: {error:#}");
-            ExitCode::FAILURE
-        }
+    let Err(error) = result else { return ExitCode::SUCCESS };
+    if let Some(cmd::Exit(code)) = error.downcast_ref() {
+        return ExitCode::from(*code);
     }
+    eprintln!("xtask: {error:#}");
+    ExitCode::FAILURE
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use super::{
     outcome::{Doubt, Outcome, Reason},
     snapshot::{Caller, LastList, ListOutcome, OpenCall, Relist, Snapshot, TargetState},
-    thresholds::{ABANDONED_AFTER_NS, LAST_LIST_NS, RELIST_OPEN_NS, stuck_after_ns},
+    thresholds::{LAST_LIST_NS, RELIST_OPEN_NS, stuck_after_ns},
 };
 use crate::{
     input::{Component, Layer},
@@ -90,7 +90,7 @@ fn list_stale(snapshot: &Snapshot) -> Option<Reason> {
 }
 
 fn abandoned(snapshot: &Snapshot) -> Vec<Reason> {
-    let given_up = snapshot.open.iter().filter(|call| is_abandoned(call, snapshot));
+    let given_up = snapshot.open.iter().filter(|call| call.is_abandoned(snapshot.now));
     let groups = group(given_up);
     let reason = |((component, operation), calls): ((Component, String), Vec<&OpenCall>)| Reason::Abandoned {
         operation,
@@ -101,21 +101,18 @@ fn abandoned(snapshot: &Snapshot) -> Vec<Reason> {
     groups.into_iter().map(reason).collect()
 }
 
-/// Is this a handler the kubelet gave up, that had the time to notice?
-pub(super) fn is_abandoned(call: &OpenCall, snapshot: &Snapshot) -> bool {
-    let gone = matches!(call.caller, Caller::Gone(at) if snapshot.now.since(at) >= ABANDONED_AFTER_NS);
-    gone && !call.replied && !call.span.hook.long_lived
-}
-
 fn calls_open(snapshot: &Snapshot) -> Vec<Reason> {
     let on = |call: &OpenCall| (call.span.id.tgid, call.span.id.goid);
     let counted: HashSet<_> =
         snapshot.open.iter().filter(|call| call.span.layer() == Layer::KubeletCall).map(on).collect();
+    // An open relist speaks for what is open inside it.
+    let relists: HashSet<_> =
+        snapshot.open.iter().filter(|call| call.span.layer() == Layer::Relist).map(on).collect();
     let stuck = snapshot.open.iter().filter(|call| {
         let layer = match call.span.layer() {
-            Layer::KubeletCall => true,
+            Layer::KubeletCall => !relists.contains(&on(call)),
             // Inside a counted call it is the same call once more.
-            Layer::KubeletClient => !counted.contains(&on(call)),
+            Layer::KubeletClient => !relists.contains(&on(call)) && !counted.contains(&on(call)),
             Layer::Handler => !call.replied && !matches!(call.caller, Caller::Gone(_)),
             Layer::Relist | Layer::ListPhase | Layer::StatusPhase | Layer::Mark => false,
         };

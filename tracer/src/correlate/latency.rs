@@ -3,13 +3,21 @@
 use hdrhistogram::Histogram;
 use plegtrace_common::hist::{BUCKETS, bucket};
 
-/// Percentiles are right to three digits.
+/// So many durations are kept as they are: percentiles are exact, and rare operations cost little memory.
+const EXACT: usize = 512;
+/// With more of them percentiles are right to three digits.
 const DIGITS: u8 = 3;
+
+#[derive(Clone, Debug)]
+enum Values {
+    Few(Vec<u64>),
+    Many(Histogram<u32>),
+}
 
 /// Durations in nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Latency {
-    hist: Histogram<u32>,
+    values: Values,
     count: u64,
     sum_ns: u64,
     max_ns: u64,
@@ -18,18 +26,21 @@ pub struct Latency {
 
 impl Default for Latency {
     fn default() -> Self {
-        let hist = Histogram::new(DIGITS).expect("3 digits are allowed");
-        Self { hist, count: 0, sum_ns: 0, max_ns: 0, buckets: [0; BUCKETS] }
+        Self { values: Values::Few(Vec::new()), count: 0, sum_ns: 0, max_ns: 0, buckets: [0; BUCKETS] }
     }
 }
 
 impl Latency {
     /// Adds one duration.
     pub fn record(&mut self, ns: u64) {
-        // The histogram grows with its largest value; above 292 years it keeps 292 years.
-        let value = ns.min(i64::MAX.unsigned_abs());
-        if self.hist.record(value).is_err() {
-            self.hist.saturating_record(value);
+        match &mut self.values {
+            Values::Few(values) if values.len() < EXACT => values.push(ns),
+            Values::Few(values) => {
+                let mut hist = Histogram::new(DIGITS).expect("3 digits are allowed");
+                values.iter().chain([&ns]).for_each(|ns| add(&mut hist, *ns));
+                self.values = Values::Many(hist);
+            }
+            Values::Many(hist) => add(hist, ns),
         }
         self.count += 1;
         self.sum_ns = self.sum_ns.saturating_add(ns);
@@ -58,7 +69,10 @@ impl Latency {
     /// The duration that a share `q` (0 to 1) of all does not exceed; `None` when there is none.
     #[must_use]
     pub fn quantile_ns(&self, q: f64) -> Option<u64> {
-        (self.count > 0).then(|| self.hist.value_at_quantile(q).min(self.max_ns))
+        match &self.values {
+            Values::Few(values) => nearest_rank(values, q),
+            Values::Many(hist) => Some(hist.value_at_quantile(q).min(self.max_ns)),
+        }
     }
 
     /// How many fall into each power of two, see [`bucket`].
@@ -68,11 +82,36 @@ impl Latency {
     }
 }
 
+/// Adds to a histogram that grows with its largest value; above 292 years it keeps 292 years.
+fn add(hist: &mut Histogram<u32>, ns: u64) {
+    let value = ns.min(i64::MAX.unsigned_abs());
+    if hist.record(value).is_err() {
+        hist.saturating_record(value);
+    }
+}
+
+/// The smallest value that at least a share `q` of all does not exceed.
+fn nearest_rank(values: &[u64], q: f64) -> Option<u64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    let rank = (q.clamp(0.0, 1.0) * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.saturating_sub(1)).copied()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Percentiles are within a thousandth; count, sum and maximum are exact.
+    /// A few durations give exact percentiles.
+    #[test]
+    fn few_are_exact() {
+        let mut latency = Latency::default();
+        (1..=100u64).rev().for_each(|n| latency.record(n * 1_000_003));
+        let quantiles = [0.0, 0.5, 0.9, 0.99, 1.0].map(|q| latency.quantile_ns(q).unwrap() / 1_000_003);
+        assert_eq!(quantiles, [1, 50, 90, 99, 100]);
+    }
+
+    /// Percentiles of many are within a thousandth; count, sum and maximum are exact.
     #[test]
     fn figures() {
         let mut latency = Latency::default();

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Outcome, RpcRow};
+use super::{Outcome, RpcRow, thresholds::ABANDONED_AFTER_NS};
 use crate::{
     decode::MonoNs,
     input::{Armed, Cost, HookCounters, HookFact, LossCount, Presence, RefusedFact, Start, Stop, TargetFact},
@@ -218,6 +218,15 @@ pub struct OpenCall {
     pub caller: Caller,
     /// The handler has handed over its reply.
     pub replied: bool,
+}
+
+impl OpenCall {
+    /// Is this a handler the kubelet gave up, that has had the time to notice?
+    #[must_use]
+    pub fn is_abandoned(&self, now: MonoNs) -> bool {
+        let gone = matches!(self.caller, Caller::Gone(at) if now.since(at) >= ABANDONED_AFTER_NS);
+        gone && !self.replied && !self.span.hook.long_lived
+    }
 }
 
 /// Who waits for an open handler?

@@ -50,7 +50,7 @@ enum LinkSet {
 }
 
 impl Kernel {
-    /// Attaches every site of one executable, or none. `id` names it for [`Kernel::detach`].
+    /// Attaches every site of one executable, or none. `id` is the caller's name for it.
     ///
     /// # Errors
     ///
@@ -63,11 +63,6 @@ impl Kernel {
         let starts = self.attach_set(binary, true)?;
         self.links.insert(id, BinaryLinks { _starts: starts, _ends: ends });
         Ok(())
-    }
-
-    /// Takes the probes of one executable off.
-    pub fn detach(&mut self, id: u64) {
-        self.links.remove(&id);
     }
 
     /// Tells the programs what a hit of this site means.

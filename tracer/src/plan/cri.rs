@@ -51,6 +51,27 @@ const METHODS: [&str; 43] = [
     "GetPodSandboxStatus",
 ];
 
+/// Methods in which a stall of the node shows: those of a relist, and those that hold locks or wait for a shim.
+const ESSENTIAL: [&str; 12] = [
+    "ContainerStatus",
+    "CreateContainer",
+    "ExecSync",
+    "ListContainers",
+    "ListPodSandbox",
+    "PodSandboxStatus",
+    "RemoveContainer",
+    "RunPodSandbox",
+    "StartContainer",
+    "Status",
+    "StopContainer",
+    "UpdateContainerResources",
+];
+
+/// Does a stall of the node show in this method?
+pub(super) fn is_essential(method: &str) -> bool {
+    ESSENTIAL.contains(&method)
+}
+
 /// Is it a method of the CRI?
 pub(super) fn is_method(name: &str) -> bool {
     METHODS.contains(&name)

@@ -9,5 +9,5 @@ mod row;
 pub use catalogue::CATALOGUE;
 pub use cri::is_long_lived;
 pub use planned::{Plan, PlannedBinary, PlannedSite};
-pub use planner::{BinaryFacts, FoundFunction, FoundSite, Planner};
+pub use planner::{BinaryFacts, Budget, FoundFunction, FoundSite, Planner};
 pub use row::{Class, End, ErrorResult, Mark, Row, Select, Wanted, What, wanted};

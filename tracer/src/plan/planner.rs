@@ -66,14 +66,31 @@ pub struct BinaryFacts {
     pub functions: Vec<FoundFunction>,
 }
 
+/// How many sites are worth their price.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Budget {
+    /// Every one: they cost nothing to take off (uprobe_multi).
+    #[default]
+    All,
+    /// What a stall shows in: each site takes 0.1 s to take off (perf events).
+    Few,
+}
+
 /// Makes one plan out of many executables.
 #[derive(Debug, Default)]
 pub struct Planner {
     plan: Plan,
     next_site: u32,
+    budget: Budget,
 }
 
 impl Planner {
+    /// An empty plan.
+    #[must_use]
+    pub fn new(budget: Budget) -> Self {
+        Self { budget, ..Self::default() }
+    }
+
     /// The plan so far.
     #[must_use]
     pub fn finish(self) -> Plan {
@@ -110,7 +127,10 @@ impl Planner {
         };
         self.report_missing(facts);
         for function in &facts.functions {
-            if binary.sites() >= MAX_SITES_PER_BINARY {
+            if self.budget == Budget::Few && !is_essential(&function.wanted) {
+                let why = "left out: on this kernel each probe takes 0.1 s to take off";
+                self.refuse(facts.component, &function.symbol, why, false);
+            } else if binary.sites() >= MAX_SITES_PER_BINARY {
                 let why = format!("more than {MAX_SITES_PER_BINARY} sites in one executable");
                 self.refuse(facts.component, &function.symbol, &why, true);
             } else if let Err(why) = self.add_function(facts, function, &mut binary) {
@@ -227,6 +247,18 @@ struct Base<'a> {
     facts: &'a BinaryFacts,
     hook: u32,
     class: Class,
+}
+
+/// Does a stall of the node show in it?
+fn is_essential(wanted: &Wanted) -> bool {
+    match wanted.row.what {
+        What::Mark(_) => wanted.row.class != Class::KubeletClient,
+        What::Calls { layer: Layer::KubeletClient, .. } => false,
+        What::Calls { layer: Layer::KubeletCall | Layer::Handler, .. } => {
+            cri::is_essential(&wanted.operation)
+        }
+        What::Calls { .. } => true,
+    }
 }
 
 fn is_call(function: &FoundFunction) -> bool {

@@ -8,7 +8,8 @@ use std::{
 use super::{clock, inspect::Inspected, live::Live, pipeline::Pipeline};
 use crate::{
     input::{Armed, Component, Fact, RefusedFact},
-    plan::{Plan, Planner},
+    kernel::AttachMode,
+    plan::{Budget, Plan, PlannedBinary, Planner},
     target::RefuseReason,
 };
 
@@ -24,7 +25,6 @@ pub(crate) struct Wanted {
 type FileKey = (u64, u64, Component);
 
 /// Everything about probes that changes while we observe.
-#[derive(Default)]
 pub(crate) struct Probes {
     planner: Planner,
     /// Place in the plan's `binaries` of each analysed file that has sites.
@@ -39,6 +39,21 @@ pub(crate) struct Probes {
 }
 
 impl Probes {
+    /// Nothing yet; `mode` decides how many sites are worth their price.
+    pub(crate) fn new(mode: AttachMode) -> Self {
+        let budget = if mode == AttachMode::Multi { Budget::All } else { Budget::Few };
+        Self {
+            planner: Planner::new(budget),
+            inspected: HashMap::new(),
+            unreadable: HashSet::new(),
+            attached: 0,
+            told_hooks: 0,
+            told_refused: 0,
+            sites: 0,
+            took: Duration::ZERO,
+        }
+    }
+
     /// The plan so far.
     pub(crate) fn plan(&self) -> &Plan {
         self.planner.plan()
@@ -90,6 +105,28 @@ impl Probes {
         self.inspected.entry(key).or_insert(inspected);
     }
 
+    /// Looks at every planned file once more without attaching; what changed is refused.
+    pub(crate) fn verify(&self) -> Vec<RefusedFact> {
+        let plan = self.planner.plan();
+        let failed = plan.binaries.iter().filter_map(|binary| Some((binary, self.check(binary).err()?)));
+        failed
+            .map(|(binary, why)| RefusedFact {
+                source: "uprobes".to_owned(),
+                component: Some(binary.component),
+                what: binary.path.display().to_string(),
+                why,
+                matters: true,
+            })
+            .collect()
+    }
+
+    fn check(&self, binary: &PlannedBinary) -> Result<(), String> {
+        self.inspected
+            .values()
+            .find(|i| i.facts.path == binary.path && i.facts.component == binary.component)
+            .map_or_else(|| Err("it was never analysed".to_owned()), |i| i.verify(binary))
+    }
+
     /// Attaches what is planned and not attached yet, after a last look at the file. A binary that fails is refused
     /// whole; the others go on.
     pub(crate) fn attach(&mut self, live: &mut Live) {
@@ -97,12 +134,8 @@ impl Probes {
         live.learn(self.planner.plan());
         let mut refused = Vec::new();
         for (place, binary) in self.planner.plan().binaries.iter().enumerate().skip(self.attached) {
-            let checked = self
-                .inspected
-                .values()
-                .find(|i| i.facts.path == binary.path && i.facts.component == binary.component)
-                .map_or_else(|| Err("it was never analysed".to_owned()), |i| i.verify(binary));
-            let done = checked.and_then(|()| live.attach(place as u64, binary).map_err(|e| chain(&e)));
+            let attach = |()| live.attach(place as u64, binary).map_err(|e| chain(&e));
+            let done = self.check(binary).and_then(attach);
             match done {
                 Ok(()) => self.sites += binary.sites(),
                 Err(why) => refused.push((binary.component, binary.path.display().to_string(), why)),

@@ -1,15 +1,14 @@
 //! From the command line to the exit code.
 
-use std::process::ExitCode;
+use std::{io, process::ExitCode};
 
 use clap::Parser;
 
-use super::{arm::chain, error::SessionError, oneshot};
+use super::{arm::chain, checks, doctor, error::SessionError, oneshot, pipeline::Tap, report};
 use crate::{
-    cli::{Args, Settings},
-    correlate::Outcome,
+    cli::{Args, Command, Settings},
+    correlate::{Outcome, Snapshot},
     exit::Exit,
-    kernel::AttachMode,
 };
 
 /// Runs plegtrace: parses, runs, prints an error once.
@@ -18,6 +17,8 @@ pub fn main() -> ExitCode {
     let args = Args::parse();
     match run(&args) {
         Ok(exit) => exit.into(),
+        // The reader of a pipe has seen enough.
+        Err(SessionError::Write(e)) if e.kind() == io::ErrorKind::BrokenPipe => Exit::Healthy.into(),
         Err(error) => {
             eprintln!("plegtrace: {}", chain(&error));
             if let Some(hint) = error.hint() {
@@ -30,15 +31,28 @@ pub fn main() -> ExitCode {
 
 fn run(args: &Args) -> Result<Exit, SessionError> {
     let settings = Settings::try_from(&args.common)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(SessionError::EventLoop)?;
-    let snapshot = runtime.block_on(oneshot::observe(&settings, AttachMode::Multi))?;
-    println!("{snapshot:#?}");
+    if settings.dry_run || matches!(args.command, Some(Command::Doctor)) {
+        return doctor::run(&settings);
+    }
+    let snapshot = observe(&settings, None)?;
+    report::write(&snapshot, &settings).map_err(SessionError::Write)?;
     Ok(match snapshot.outcome {
         Outcome::Healthy { .. } => Exit::Healthy,
         Outcome::Stalled { .. } => Exit::Stall,
         Outcome::CannotTell { .. } => Exit::CannotTell,
     })
+}
+
+/// Observes this machine as the one-shot does; `tap` sees every record of the input stream.
+///
+/// # Errors
+///
+/// plegtrace cannot run here, or there is nothing to trace.
+pub fn observe(settings: &Settings, tap: Option<Tap>) -> Result<Snapshot, SessionError> {
+    let mode = checks::ready(settings)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(SessionError::EventLoop)?;
+    runtime.block_on(oneshot::observe(settings, mode, tap))
 }

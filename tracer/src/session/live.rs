@@ -11,7 +11,7 @@ use crate::{
     input::{
         Component, Cost, Fact, Frame, InFlight, Liveness, LossCount, OpenCallFact, frame_fact, next_frame,
     },
-    kernel::{Kernel, KernelError},
+    kernel::{AttachMode, Kernel, KernelError},
     plan::{Plan, PlannedBinary},
 };
 
@@ -23,7 +23,7 @@ const ASK_DEADLINE: Duration = Duration::from_millis(300);
 const ASK_AT_MOST: usize = 512;
 
 /// The kernel side and what is needed to read it.
-pub struct Live {
+pub(crate) struct Live {
     kernel: Kernel,
     /// Offset of `goid` in `runtime.g`, by hook.
     goid_offsets: HashMap<u32, u32>,
@@ -37,7 +37,7 @@ pub struct Live {
 impl Live {
     /// Takes a loaded kernel side over.
     #[must_use]
-    pub fn new(kernel: Kernel) -> Self {
+    pub(crate) fn new(kernel: Kernel) -> Self {
         Self {
             kernel,
             goid_offsets: HashMap::new(),
@@ -50,8 +50,8 @@ impl Live {
 
     /// How sites are attached.
     #[must_use]
-    pub fn mode_name(&self) -> &'static str {
-        self.kernel.mode().name()
+    pub(crate) fn mode(&self) -> AttachMode {
+        self.kernel.mode()
     }
 
     /// Watches a process.
@@ -59,12 +59,12 @@ impl Live {
     /// # Errors
     ///
     /// The kernel's table of processes is full.
-    pub fn watch(&mut self, pid: u32, component: Component) -> Result<(), KernelError> {
+    pub(crate) fn watch(&mut self, pid: u32, component: Component) -> Result<(), KernelError> {
         self.kernel.watch(pid, Watched { role: component.role() as u32, parent_role: 0 })
     }
 
     /// Learns the hooks of a plan that has grown.
-    pub fn learn(&mut self, plan: &Plan) {
+    pub(crate) fn learn(&mut self, plan: &Plan) {
         self.hooks = u32::try_from(plan.hooks.len()).unwrap_or(u32::MAX);
         for binary in &plan.binaries {
             for site in binary.starts.iter().chain(&binary.ends) {
@@ -78,17 +78,12 @@ impl Live {
     /// # Errors
     ///
     /// The kernel refuses; nothing of it is attached then.
-    pub fn attach(&mut self, id: u64, binary: &PlannedBinary) -> Result<(), KernelError> {
+    pub(crate) fn attach(&mut self, id: u64, binary: &PlannedBinary) -> Result<(), KernelError> {
         self.kernel.attach(id, binary)
     }
 
-    /// Takes one executable's probes off.
-    pub fn detach(&mut self, id: u64) {
-        self.kernel.detach(id);
-    }
-
     /// Hands over every record that is waiting.
-    pub fn drain(&mut self, sink: &mut dyn FnMut(Frame)) {
+    pub(crate) fn drain(&mut self, sink: &mut dyn FnMut(Frame)) {
         let damaged = &mut self.damaged;
         self.kernel.drain(&mut |mut bytes: Bytes| match next_frame(&mut bytes) {
             Ok(frame) => sink(frame),
@@ -102,7 +97,7 @@ impl Live {
     /// # Errors
     ///
     /// The map of open calls cannot be read.
-    pub fn read_in_flight(&mut self, sink: &mut dyn FnMut(Frame)) -> Result<(), KernelError> {
+    pub(crate) fn read_in_flight(&mut self, sink: &mut dyn FnMut(Frame)) -> Result<(), KernelError> {
         let at_ns = clock::monotonic_ns();
         let open = self.kernel.open_calls()?;
         self.drain(sink);
@@ -148,7 +143,7 @@ impl Live {
     /// # Errors
     ///
     /// The map of open calls cannot be read.
-    pub fn sweep(&mut self, tgid: u32) -> Result<(), KernelError> {
+    pub(crate) fn sweep(&mut self, tgid: u32) -> Result<(), KernelError> {
         for (key, _) in self.kernel.open_calls()?.calls {
             if key.tgid == tgid {
                 self.kernel.forget_call(&key);
@@ -162,7 +157,7 @@ impl Live {
     /// # Errors
     ///
     /// A map cannot be read.
-    pub fn read_counters(&mut self, sink: &mut dyn FnMut(Frame)) -> Result<(), KernelError> {
+    pub(crate) fn read_counters(&mut self, sink: &mut dyn FnMut(Frame)) -> Result<(), KernelError> {
         let now = clock::monotonic_ns();
         let hooks = self.kernel.counters(self.hooks)?;
         let mut counts = self.kernel.reasons()?;

@@ -1,7 +1,9 @@
 //! Wires the stages: the only module that knows all of them, and the only one (with `main`) that knows the time.
 
 mod arm;
+mod checks;
 pub mod clock;
+mod doctor;
 mod entry;
 mod error;
 mod inspect;
@@ -9,9 +11,11 @@ mod live;
 mod oneshot;
 mod pipeline;
 mod progress;
+mod report;
 mod stop;
 mod survey;
 
-pub use entry::main;
+pub use entry::{main, observe};
 pub use error::SessionError;
-pub use live::Live;
+pub use inspect::Inspected;
+pub use pipeline::Tap;

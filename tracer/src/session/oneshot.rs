@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use plegtrace_common::{kind::RecKind, rec::ProcessRec, role::Role, settings::KernelSettings};
+use plegtrace_common::{kind::RecKind, rec::ProcessRec, role::Role};
 use zerocopy::FromBytes;
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
     clock,
     error::SessionError,
     live::Live,
-    pipeline::Pipeline,
+    pipeline::{Pipeline, Tap},
     progress::Progress,
     stop::Interrupts,
     survey::Survey,
@@ -41,12 +41,21 @@ const ENOUGH: Duration = Duration::from_secs(4);
 /// # Errors
 ///
 /// plegtrace cannot run here, or there is nothing to trace.
-pub(crate) async fn observe(settings: &Settings, mode: AttachMode) -> Result<Snapshot, SessionError> {
+pub(crate) async fn observe(
+    settings: &Settings,
+    mode: AttachMode,
+    tap: Option<Tap>,
+) -> Result<Snapshot, SessionError> {
     let mut progress = Progress::new(settings.quiet);
-    let mut session = Session::begin(settings, &mut progress)?;
+    let mut session = Session::begin(settings, mode, tap, &mut progress)?;
     if settings.uprobes || settings.processes {
         session.arm(settings, mode, &mut progress)?;
     }
+    progress.step(&format!(
+        "armed: {} probes; observing for {:.0} s",
+        session.probes.sites(),
+        settings.duration.as_secs_f64()
+    ));
     let why = session.run(settings, &mut progress).await?;
     Ok(session.end(why, &mut progress))
 }
@@ -63,7 +72,12 @@ struct Session {
 }
 
 impl Session {
-    fn begin(settings: &Settings, progress: &mut Progress) -> Result<Self, SessionError> {
+    fn begin(
+        settings: &Settings,
+        mode: AttachMode,
+        tap: Option<Tap>,
+        progress: &mut Progress,
+    ) -> Result<Self, SessionError> {
         progress.step("looking for kubelet and container runtime");
         let survey = Survey::take(settings)?;
         if survey.node.is_empty() {
@@ -73,8 +87,8 @@ impl Session {
             return Err(SessionError::Ambiguous(question));
         }
         let mut session = Self {
-            pipeline: Pipeline::new(),
-            probes: Probes::default(),
+            pipeline: Pipeline::new(tap),
+            probes: Probes::new(mode),
             survey,
             live: None,
             alive: HashMap::new(),
@@ -106,7 +120,7 @@ impl Session {
         progress.step(&format!("attaching {} probes ({})", self.probes.plan().sites(), mode.name()));
         let options = LoadOptions {
             mode,
-            settings: kernel_settings(&KernelOffsets::load(Path::new("/"))?, settings),
+            settings: KernelOffsets::load(Path::new("/"))?.settings(settings.follows_names()),
             ring_bytes: settings.ring_bytes,
             processes: settings.processes,
         };
@@ -115,7 +129,7 @@ impl Session {
             live.watch(pid, component)?;
         }
         self.probes.attach(&mut live);
-        self.probes.tell(&mut self.pipeline, live.mode_name());
+        self.probes.tell(&mut self.pipeline, live.mode().name());
         self.live = Some(live);
         Ok(())
     }
@@ -213,7 +227,7 @@ impl Session {
                 live.watch(pid, component)?;
             }
             self.probes.attach(live);
-            self.probes.tell(&mut self.pipeline, live.mode_name());
+            self.probes.tell(&mut self.pipeline, live.mode().name());
         }
         let fresh = self.survey.targets(&self.probes, clock::boottime_offset_ns());
         if fresh.iter().any(|t| !self.alive.contains_key(&t.pid) && t.component != Component::Shim) {
@@ -224,6 +238,8 @@ impl Session {
 
     /// Takes a last look, takes the probes off, and draws the picture.
     fn end(mut self, why: StopWhy, progress: &mut Progress) -> Snapshot {
+        // What is seen ends here: taking perf events off can take longer than the observation.
+        let mut now = clock::monotonic_ns();
         if let Some(mut live) = self.live.take() {
             let pipeline = &mut self.pipeline;
             let last = live
@@ -232,13 +248,22 @@ impl Session {
             if let Err(error) = last {
                 tracing::warn!("{}", chain(&error));
             }
-            progress.step(&format!("taking {} probes off", self.probes.sites()));
+            now = clock::monotonic_ns();
+            progress.step(&taking_off(self.probes.sites(), live.mode()));
             drop(live);
         }
-        let now = clock::monotonic_ns();
         self.pipeline.fact(now, &Fact::Stop(Stop { why }));
         progress.clear();
         self.pipeline.snapshot(now)
+    }
+}
+
+fn taking_off(sites: usize, mode: AttachMode) -> String {
+    match mode {
+        AttachMode::Multi => format!("taking {sites} probes off"),
+        AttachMode::PerfCookie | AttachMode::PerfAddress => {
+            format!("taking {sites} probes off, about {} s on this kernel", sites.div_ceil(9))
+        }
     }
 }
 
@@ -272,25 +297,5 @@ fn start() -> Start {
         kernel,
         realtime_offset_ns: clock::realtime_offset_ns(),
         boottime_offset_ns: clock::boottime_offset_ns(),
-    }
-}
-
-/// Where the running kernel keeps what the programs read.
-fn kernel_settings(offsets: &KernelOffsets, settings: &Settings) -> KernelSettings {
-    KernelSettings {
-        use_cookies: 0,
-        watch_by_name: u32::from(settings.follows_names()),
-        task_mm: offsets.task_mm,
-        mm_exe_file: offsets.mm_exe_file,
-        mm_start_code: offsets.mm_start_code,
-        file_inode: offsets.file_inode,
-        inode_ino: offsets.inode_ino,
-        inode_sb: offsets.inode_sb,
-        sb_dev: offsets.sb_dev,
-        task_tp: offsets.task_tp,
-        task_tgid: offsets.task_tgid,
-        task_pid: offsets.task_pid,
-        task_real_parent: offsets.task_real_parent,
-        task_exit_code: offsets.task_exit_code,
     }
 }

@@ -6,19 +6,26 @@ use crate::{
     input::{Fact, Frame, LossCount, frame_fact},
 };
 
+/// Sees every record of the input stream, in order, before it is decoded.
+pub type Tap = Box<dyn FnMut(&Frame) + Send>;
+
 /// The pure half of a session.
 pub(crate) struct Pipeline {
     correlator: Correlator,
     undecoded: u64,
+    tap: Option<Tap>,
 }
 
 impl Pipeline {
-    pub(crate) fn new() -> Self {
-        Self { correlator: Correlator::new(Limits::default()), undecoded: 0 }
+    pub(crate) fn new(tap: Option<Tap>) -> Self {
+        Self { correlator: Correlator::new(Limits::default()), undecoded: 0, tap }
     }
 
     /// Takes one record.
     pub(crate) fn push(&mut self, frame: &Frame) {
+        if let Some(tap) = self.tap.as_mut() {
+            tap(frame);
+        }
         match decode(frame) {
             Ok(event) => self.correlator.push(event),
             Err(error) => {

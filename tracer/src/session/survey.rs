@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
-use plegtrace_common::role::Role;
-
 use super::arm::{Probes, Wanted};
 use crate::{
     cli::Settings,
     input::{Component, TargetFact},
+    preflight::unproved,
     target::{DiscoverError, Node, Overrides, Process, discover},
 };
 
@@ -85,11 +84,6 @@ fn target(process: &Process, probes: &Probes, boottime_offset_ns: i64) -> Option
         version: inspected.and_then(|i| i.version.clone()),
         go_version: inspected.map(|i| i.go_version.clone()),
         socket: socket.map(|path| path.display().to_string()),
-        unproved: is_unproved(process.role),
+        unproved: unproved(component, &exe(process), std::env::consts::ARCH).is_some(),
     })
-}
-
-/// Kinds of targets that no test has proved yet.
-fn is_unproved(role: Role) -> bool {
-    cfg!(target_arch = "aarch64") || matches!(role, Role::Crio | Role::CriDockerd | Role::Conmon)
 }

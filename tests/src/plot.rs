@@ -1,0 +1,114 @@
+//! What happens in a [`Story`], in sentences about calls, relists and the fate of processes.
+
+use plegtrace::input::{Component, Cost, Fact, Layer, LossCount, Presence, TargetGone};
+use plegtrace_common::{
+    kind::RecKind,
+    reason::{Reason, Weight},
+    rec::{CALL_FAILED, CALL_OK, ProcessRec},
+};
+
+use crate::story::{MS, PLEG, Story, header};
+
+impl Story {
+    /// A client call with both layers of the kubelet and the handler that answers it.
+    pub fn rpc(&mut self, operation: &str, goid: u64, from: u64, to: u64) -> &mut Self {
+        let edge = (to - from) / 10;
+        let handler = self.handler_goroutine();
+        self.begin(Layer::KubeletCall, operation, goid, 900, from)
+            .begin(Layer::KubeletClient, operation, goid, 1000, from + edge / 10)
+            .call(Layer::Handler, operation, (handler, 700), from + edge, to - edge, CALL_OK)
+            .end(Layer::KubeletClient, operation, goid, to - edge / 10, CALL_OK)
+            .end(Layer::KubeletCall, operation, goid, to, CALL_OK)
+    }
+
+    /// A goroutine of its own for each handler, as gRPC has it.
+    fn handler_goroutine(&mut self) -> u64 {
+        self.handlers += 1;
+        10_000 + self.handlers
+    }
+
+    /// A relist as a healthy node has it: 3 ms of lists, then 4 ms for each pod whose status is asked for.
+    pub fn relist(&mut self, from: u64, pods: u64) -> &mut Self {
+        self.begin(Layer::Relist, "Relist", PLEG, 100, from).begin(
+            Layer::ListPhase,
+            "GetPods",
+            PLEG,
+            300,
+            from + 10_000,
+        );
+        self.rpc("ListPodSandbox", PLEG, from + 20_000, from + MS).rpc(
+            "ListContainers",
+            PLEG,
+            from + MS,
+            from + 3 * MS,
+        );
+        self.end(Layer::ListPhase, "GetPods", PLEG, from + 3 * MS, CALL_OK);
+        for pod in 0..pods {
+            let from = from + (3 + 4 * pod) * MS + 1;
+            self.begin(Layer::StatusPhase, "updateCache", PLEG, 300, from);
+            self.rpc("PodSandboxStatus", PLEG, from + 10_000, from + MS);
+            self.rpc("ContainerStatus", PLEG, from + MS, from + 3 * MS);
+            self.end(Layer::StatusPhase, "updateCache", PLEG, from + 4 * MS - 10_000, CALL_OK);
+        }
+        self.end(Layer::Relist, "Relist", PLEG, from + (3 + 4 * pods) * MS + 50_000, 0)
+    }
+
+    /// A relist begins, lists pods, and then waits in ListContainers.
+    pub fn relist_hangs(&mut self, from: u64) -> &mut Self {
+        let handler = self.handler_goroutine();
+        self.begin(Layer::Relist, "Relist", PLEG, 100, from).begin(
+            Layer::ListPhase,
+            "GetPods",
+            PLEG,
+            300,
+            from + 10_000,
+        );
+        self.rpc("ListPodSandbox", PLEG, from + 20_000, from + MS);
+        self.begin(Layer::KubeletCall, "ListContainers", PLEG, 900, from + MS)
+            .begin(Layer::KubeletClient, "ListContainers", PLEG, 1000, from + MS + 5_000)
+            .begin(Layer::Handler, "ListContainers", handler, 700, from + MS + 90_000)
+    }
+
+    /// The kubelet gives up the list it waits for; the handler stays.
+    pub fn list_times_out(&mut self, ns: u64) -> &mut Self {
+        self.end(Layer::KubeletClient, "ListContainers", PLEG, ns, CALL_FAILED)
+            .end(Layer::KubeletCall, "ListContainers", PLEG, ns + 10_000, CALL_FAILED)
+            .end(Layer::ListPhase, "GetPods", PLEG, ns + 20_000, CALL_FAILED)
+            .end(Layer::Relist, "Relist", PLEG, ns + 40_000, 0)
+    }
+
+    /// The kernel side counted this so far.
+    pub fn counted(&mut self, ns: u64, reason: Reason, count: u64) -> &mut Self {
+        let loss = LossCount {
+            stage: "kernel".into(),
+            reason: reason.name().into(),
+            sentence: reason.sentence().into(),
+            count,
+            is_loss: reason.weight() == Weight::Loss,
+        };
+        self.fact(ns, &Fact::Loss { counts: vec![loss] })
+    }
+
+    /// What plegtrace costs.
+    pub fn cost(&mut self, ns: u64) -> &mut Self {
+        let (cpu_ns, rss_bytes) = (ns * 3 / 1000, 21 << 20);
+        self.fact(ns, &Fact::Cost(Cost { cpu_ns, wall_ns: ns, rss_bytes, rss_peak_bytes: 2 * rss_bytes }))
+    }
+
+    /// User space notices that a target is gone.
+    pub fn gone(&mut self, ns: u64, component: Component, pid: u32, how: &str) -> &mut Self {
+        self.fact(ns, &Fact::TargetGone(TargetGone { component, pid, how: how.into() }))
+    }
+
+    /// A component has left something behind.
+    pub fn presence(&mut self, component: Component, path: &str) -> &mut Self {
+        self.fact(0, &Fact::Presence(Presence { component, path: path.into() }))
+    }
+
+    /// A watched process ends with this wait status.
+    pub fn exit(&mut self, ns: u64, pid: u32, exit_code: u32) -> &mut Self {
+        let header = header(RecKind::Exit, size_of::<ProcessRec>(), ns, pid);
+        let rec = ProcessRec { header, parent: 1, role: 0, old_role: 0, exit_code, comm: [0; 16] };
+        self.push(header, &rec)
+    }
+}

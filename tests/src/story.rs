@@ -1,0 +1,268 @@
+//! [`Story`]: an input stream told in sentences, for tests of everything behind it.
+//!
+//! Times are nanoseconds since the probes were on. A story goes through the same bytes as a recording: records are
+//! framed, read back, decoded and pushed.
+
+use std::collections::BTreeMap;
+
+use bytes::{Bytes, BytesMut};
+use plegtrace::{
+    correlate::{Correlator, Limits, Snapshot},
+    decode::{MonoNs, decode},
+    input::{
+        Armed, Component, Fact, Frame, HookFact, InFlight, Layer, Liveness, OpenCallFact, Start, TargetFact,
+        frame_fact, next_frame,
+    },
+};
+use plegtrace_common::{
+    ABI_VERSION,
+    header::RecHeader,
+    kind::RecKind,
+    rec::{CALL_REPLIED, CallRec},
+};
+use zerocopy::{Immutable, IntoBytes};
+
+/// The kubelet of a story.
+pub const KUBELET: u32 = 23_871;
+/// The containerd of a story.
+pub const CONTAINERD: u32 = 812;
+/// The goroutine that relists.
+pub const PLEG: u64 = 142;
+/// One millisecond.
+pub const MS: u64 = 1_000_000;
+/// One second.
+pub const S: u64 = 1_000_000_000;
+
+/// CLOCK_MONOTONIC when the probes are on.
+const ARMED_NS: u64 = 5_000 * S;
+/// Wall time of that moment: 2026-01-01T14:00:00Z.
+const ARMED_WALL_NS: i64 = 1_767_276_000_000_000_000;
+/// Operations with hooks on all three layers.
+const OPERATIONS: [&str; 8] = [
+    "ListPodSandbox",
+    "ListContainers",
+    "PodSandboxStatus",
+    "ContainerStatus",
+    "ExecSync",
+    "UpdateContainerResources",
+    "RunPodSandbox",
+    "PullImage",
+];
+
+/// A stream being told.
+#[derive(Debug, Default)]
+pub struct Story {
+    frames: Vec<Frame>,
+    open: Vec<OpenCallFact>,
+    hooks: BTreeMap<(Layer, String), u32>,
+    pub(crate) handlers: u64,
+}
+
+/// A moment of a story on CLOCK_MONOTONIC.
+#[must_use]
+pub fn at(ns: u64) -> MonoNs {
+    MonoNs(ARMED_NS + ns)
+}
+
+impl Story {
+    /// A story on a node about which nothing has been told.
+    #[must_use]
+    pub fn blank() -> Self {
+        Self::default()
+    }
+
+    /// A node with kubelet and containerd, every hook armed at time 0.
+    #[must_use]
+    pub fn node() -> Self {
+        let mut story = Self::blank();
+        story.start().target(Component::Kubelet, KUBELET, "1.20.2").target(
+            Component::Containerd,
+            CONTAINERD,
+            "1.6.20",
+        );
+        story
+            .hooks()
+            .fact(0, &Fact::Armed(Armed { mode: "uprobe_multi".into(), sites: 112, took_ns: 9 * MS }));
+        story
+    }
+
+    /// Who observes.
+    pub fn start(&mut self) -> &mut Self {
+        let start = Start {
+            tool_version: "0.1.0".into(),
+            node: "n1".into(),
+            kernel: "6.1.0".into(),
+            realtime_offset_ns: ARMED_WALL_NS - i64::try_from(ARMED_NS).expect("small"),
+            boottime_offset_ns: 0,
+        };
+        self.fact(0, &Fact::Start(start))
+    }
+
+    /// A process is found.
+    pub fn target(&mut self, component: Component, pid: u32, version: &str) -> &mut Self {
+        let target = TargetFact {
+            component,
+            pid,
+            started_ns: None,
+            exe: format!("/usr/bin/{}", component.name()),
+            version: Some(version.into()),
+            go_version: Some("go1.19.8".into()),
+            socket: None,
+            unproved: false,
+        };
+        self.fact(0, &Fact::Target(target))
+    }
+
+    /// Every hook of kubelet and containerd.
+    pub fn hooks(&mut self) -> &mut Self {
+        self.hook(Layer::Relist, "Relist")
+            .hook(Layer::ListPhase, "GetPods")
+            .hook(Layer::StatusPhase, "updateCache");
+        for operation in OPERATIONS {
+            for layer in [Layer::KubeletCall, Layer::KubeletClient, Layer::Handler] {
+                self.hook(layer, operation);
+            }
+        }
+        self
+    }
+
+    /// One hook.
+    pub fn hook(&mut self, layer: Layer, operation: &str) -> &mut Self {
+        let index = u32::try_from(self.hooks.len()).expect("few hooks");
+        self.hooks.insert((layer, operation.into()), index);
+        let component = if layer == Layer::Handler { Component::Containerd } else { Component::Kubelet };
+        let hook = HookFact {
+            index,
+            layer,
+            component,
+            exe: format!("/usr/bin/{}", component.name()),
+            operation: operation.into(),
+            service: if layer == Layer::Handler { "runtime.v1.RuntimeService".into() } else { String::new() },
+            symbol: format!("example.{operation}"),
+            long_lived: false,
+            sites: 4,
+        };
+        self.fact(0, &Fact::Hook(hook))
+    }
+
+    /// Any fact.
+    pub fn fact(&mut self, ns: u64, fact: &Fact) -> &mut Self {
+        self.frames.push(frame_fact(ARMED_NS + ns, fact));
+        self
+    }
+
+    /// A call begins. `depth` is the stack in use: what is inside another call has more.
+    pub fn begin(&mut self, layer: Layer, operation: &str, goid: u64, depth: u32, ns: u64) -> &mut Self {
+        let tgid = if layer == Layer::Handler { CONTAINERD } else { KUBELET };
+        let hook = self.hooks[&(layer, operation.to_owned())];
+        let start_ns = ARMED_NS + ns;
+        let liveness = Liveness::Alive;
+        self.open.push(OpenCallFact { tgid, goid, hook, start_ns, mark_ns: 0, depth, flags: 0, liveness });
+        self
+    }
+
+    /// The youngest open call of this kind on this goroutine ends.
+    ///
+    /// # Panics
+    ///
+    /// There is none.
+    pub fn end(&mut self, layer: Layer, operation: &str, goid: u64, ns: u64, flags: u32) -> &mut Self {
+        let hook = self.hooks[&(layer, operation.to_owned())];
+        let mine = |call: &OpenCallFact| call.hook == hook && call.goid == goid;
+        let place = self.open.iter().rposition(mine).expect("a call that began can end");
+        let call = self.open.remove(place);
+        self.record(&call, ns, flags)
+    }
+
+    /// The record of a call that ended.
+    pub fn record(&mut self, call: &OpenCallFact, ns: u64, flags: u32) -> &mut Self {
+        let rec = CallRec {
+            header: header(RecKind::Call, size_of::<CallRec>(), ns, call.tgid),
+            start_ns: call.start_ns,
+            mark_ns: if flags & CALL_REPLIED == 0 { 0 } else { ARMED_NS + ns },
+            goid: call.goid,
+            g_addr: 0,
+            hook: call.hook,
+            flags,
+            depth: call.depth,
+            start_tid: 1,
+        };
+        self.push(rec.header, &rec)
+    }
+
+    /// A call from its begin to its end.
+    pub fn call(
+        &mut self,
+        layer: Layer,
+        operation: &str,
+        on: (u64, u32),
+        from: u64,
+        to: u64,
+        flags: u32,
+    ) -> &mut Self {
+        self.begin(layer, operation, on.0, on.1, from).end(layer, operation, on.0, to, flags)
+    }
+
+    /// The kernel's map of open calls is read.
+    pub fn read_open(&mut self, ns: u64) -> &mut Self {
+        let calls = self.open.clone();
+        self.fact(ns, &Fact::InFlight(InFlight { at_ns: ARMED_NS + ns, calls, complete: true }))
+    }
+
+    /// What the map of open calls holds; to be bent by a test.
+    pub fn open_mut(&mut self) -> &mut Vec<OpenCallFact> {
+        &mut self.open
+    }
+
+    /// Adds a record.
+    pub(crate) fn push(&mut self, header: RecHeader, rec: &(impl IntoBytes + Immutable)) -> &mut Self {
+        let kind = RecKind::from_u16(header.kind).expect("a kind of ours");
+        self.frames.push(Frame { header, kind, bytes: Bytes::copy_from_slice(rec.as_bytes()) });
+        self
+    }
+
+    /// The stream as bytes, as a recording holds it.
+    #[must_use]
+    pub fn bytes(&self) -> Bytes {
+        let mut bytes = BytesMut::new();
+        self.frames.iter().for_each(|frame| bytes.extend_from_slice(&frame.bytes));
+        bytes.freeze()
+    }
+
+    /// The records, to be put into another order by a test.
+    pub fn frames_mut(&mut self) -> &mut Vec<Frame> {
+        &mut self.frames
+    }
+
+    /// What a correlator makes of the story.
+    ///
+    /// # Panics
+    ///
+    /// A record of the story cannot be read back.
+    #[must_use]
+    pub fn snapshot(&self, now: u64) -> Snapshot {
+        self.snapshot_within(Limits::default(), now)
+    }
+
+    /// What a correlator with these limits makes of the story.
+    ///
+    /// # Panics
+    ///
+    /// A record of the story cannot be read back.
+    #[must_use]
+    pub fn snapshot_within(&self, limits: Limits, now: u64) -> Snapshot {
+        let mut correlator = Correlator::new(limits);
+        let mut bytes = self.bytes();
+        while !bytes.is_empty() {
+            let frame = next_frame(&mut bytes).expect("stories are made of whole records");
+            correlator.push(decode(&frame).expect("stories are made of sound records"));
+        }
+        correlator.snapshot(at(now))
+    }
+}
+
+/// How a record begins.
+pub(crate) fn header(kind: RecKind, len: usize, ns: u64, tgid: u32) -> RecHeader {
+    let len = u32::try_from(len).expect("records are short");
+    RecHeader { ts_ns: ARMED_NS + ns, len, kind: kind as u16, abi: ABI_VERSION, tgid, tid: tgid }
+}

@@ -1,0 +1,235 @@
+//! What holds for every input stream: no panic, sound trees, sums that add up, lines that fit, bounded state.
+
+use plegtrace::{
+    correlate::{Caller, Correlator, LastList, Limits, Side, Snapshot},
+    decode::{Call, Event, MonoNs, decode},
+    input::{Fact, Frame, InFlight, Layer, Liveness, OpenCallFact, next_frame},
+    render::{
+        json,
+        text::{self, TextOptions},
+    },
+    span::{self_time_ns, violation},
+};
+use plegtrace_common::{ABI_VERSION, kind::RecKind, rec::CALL_OK};
+use plegtrace_tests::story::{CONTAINERD, KUBELET, MS, PLEG, S, Story, at};
+use proptest::prelude::*;
+
+/// Events from nowhere: any hook, any nesting, any flags, on few goroutines so that they meet.
+fn call() -> impl Strategy<Value = Call> {
+    let depth = prop_oneof![Just(0u32), Just(100), Just(300), Just(900), Just(1000)];
+    let tgid = prop_oneof![4 => Just(KUBELET), 2 => Just(CONTAINERD), 1 => Just(3u32)];
+    (tgid, 1u64..4, 0u32..30, depth, 0u32..32, 0u64..4000, 0u64..2000, any::<bool>()).prop_map(
+        |(tgid, goid, hook, depth, flags, start, len, marked)| {
+            let (start, end) = (at(start * MS), at((start + len) * MS));
+            let mark = marked.then_some(MonoNs((start.0 + end.0) / 2));
+            Call { tgid, goid, hook, depth, flags, start, end, mark }
+        },
+    )
+}
+
+fn open_call() -> impl Strategy<Value = OpenCallFact> {
+    let liveness = prop_oneof![Just(Liveness::Alive), Just(Liveness::Over), Just(Liveness::Unknown)];
+    (call(), liveness).prop_map(|(call, liveness)| OpenCallFact {
+        tgid: call.tgid,
+        goid: call.goid,
+        hook: call.hook,
+        start_ns: call.start.0,
+        mark_ns: call.mark.map_or(0, |mark| mark.0),
+        depth: call.depth,
+        flags: call.flags,
+        liveness,
+    })
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let reading = (proptest::collection::vec(open_call(), 0..12), 0u64..6000, any::<bool>()).prop_map(
+        |(calls, ms, complete)| {
+            let fact = Fact::InFlight(InFlight { at_ns: at(ms * MS).0, calls, complete });
+            Event::Fact { at: at(ms * MS), fact: Box::new(fact) }
+        },
+    );
+    prop_oneof![20 => call().prop_map(Event::Call), 1 => reading]
+}
+
+/// A node as it is told, then events from nowhere.
+fn pushed(limits: Limits, events: Vec<Event>) -> Correlator {
+    let mut correlator = Correlator::new(limits);
+    frames(Story::node()).iter().for_each(|frame| correlator.push(decode(frame).unwrap()));
+    events.into_iter().for_each(|event| correlator.push(event));
+    correlator
+}
+
+fn frames(mut story: Story) -> Vec<Frame> {
+    std::mem::take(story.frames_mut())
+}
+
+fn json_of(snapshot: &Snapshot) -> String {
+    let mut out = Vec::new();
+    json::report(snapshot, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// Every call is in exactly one place.
+fn sums_add_up(snapshot: &Snapshot) {
+    let rows: u64 = snapshot.rows.iter().map(|row| row.latency.count() + row.unwound).sum();
+    let elsewhere = |reason: &str| {
+        let loss = snapshot.losses.iter().find(|loss| loss.stage == "correlate" && loss.reason == reason);
+        loss.map_or(0, |loss| loss.count)
+    };
+    let tally = snapshot.tally;
+    let placed = rows + tally.covered + tally.marks + elsewhere("unknown_hook") + elsewhere("rows_full");
+    assert_eq!(placed, tally.calls);
+}
+
+fn sound(snapshot: &Snapshot) {
+    for relist in &snapshot.relists {
+        assert_eq!(violation(relist.root()), None);
+        let selves: u64 = relist.root().walk().map(|span| self_time_ns(span, snapshot.now)).sum();
+        assert_eq!(selves, relist.root().duration_ns(snapshot.now), "self times add up to the whole");
+    }
+    assert!(snapshot.open.is_sorted_by_key(|call| call.span.start()));
+    assert!(snapshot.relists.is_sorted_by_key(|relist| relist.root().start()));
+}
+
+fn lines_fit(snapshot: &Snapshot) {
+    for (verbose, width) in [(false, 80), (true, 80), (true, 120)] {
+        let mut out = Vec::new();
+        text::report(snapshot, &TextOptions { verbose, colour: false, width }, &mut out).unwrap();
+        for line in String::from_utf8(out).unwrap().lines() {
+            assert!(line.chars().count() <= width, "{width}: {line}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// Any stream gives a sound snapshot whose sums add up and whose reports can be written.
+    #[test]
+    fn any_stream(events in proptest::collection::vec(event(), 0..150)) {
+        let snapshot = pushed(Limits::default(), events).snapshot(at(7 * S));
+        sound(&snapshot);
+        sums_add_up(&snapshot);
+        lines_fit(&snapshot);
+        let document: serde_json::Value = serde_json::from_str(&json_of(&snapshot)).unwrap();
+        prop_assert_eq!(&document["schema_version"], 1);
+    }
+
+    /// A snapshot in between changes nothing.
+    #[test]
+    fn looking_changes_nothing(events in proptest::collection::vec(event(), 0..60)) {
+        let mut looked = pushed(Limits::default(), Vec::new());
+        for event in events.clone() {
+            looked.push(event);
+            let _ = looked.snapshot(at(7 * S));
+        }
+        let calm = pushed(Limits::default(), events);
+        prop_assert_eq!(json_of(&looked.snapshot(at(7 * S))), json_of(&calm.snapshot(at(7 * S))));
+    }
+
+    /// However small the limits, they hold, and what does not fit is counted.
+    #[test]
+    fn limits_hold(events in proptest::collection::vec(event(), 0..300)) {
+        let limits = Limits {
+            reorder_ns: 100 * MS, relists: 3, relist_calls: 20, loose_calls: 5, recent_calls: 7,
+            open_calls: 4, rows: 6, facts: 8,
+        };
+        let snapshot = pushed(limits, events).snapshot(at(7 * S));
+        sound(&snapshot);
+        sums_add_up(&snapshot);
+        let finished = snapshot.relists.iter().filter(|relist| !relist.root().is_open());
+        prop_assert!(finished.clone().count() <= limits.relists);
+        let parts: usize = finished.map(|relist| relist.root().walk().count()).sum();
+        prop_assert!(parts <= 2 * limits.relist_calls + limits.relists);
+        prop_assert!(snapshot.open.len() <= limits.open_calls);
+        // Bare calls that still wait for their partner may add rows of their own.
+        prop_assert!(snapshot.rows.len() <= limits.rows + limits.recent_calls);
+    }
+
+    /// The order in which the CPUs hand over records of the same moment does not matter.
+    #[test]
+    fn order_does_not_matter(
+        pods in proptest::collection::vec(0u64..3, 1..5),
+        rpcs in proptest::collection::vec((0u64..1500, 1u64..400, 1u64..5), 0..20),
+        hangs: bool,
+        seed: u64,
+    ) {
+        let mut story = Story::node();
+        for (n, pods) in pods.iter().enumerate() {
+            story.relist(n as u64 * 200 * MS, *pods);
+        }
+        for (n, (from, len, kind)) in rpcs.iter().enumerate() {
+            let operation = ["ListContainers", "ExecSync", "PodSandboxStatus", "ListPodSandbox"][*kind as usize - 1];
+            story.rpc(operation, PLEG + 1 + n as u64, from * MS, (from + len) * MS);
+        }
+        if hangs {
+            story.relist_hangs(1200 * MS);
+        }
+        story.read_open(1950 * MS);
+        let expected = json_of(&story.snapshot(2 * S));
+        let frames = story.frames_mut();
+        let first = frames.iter().position(|frame| frame.kind == RecKind::Call).unwrap();
+        shuffle(&mut frames[first..], seed);
+        prop_assert_eq!(json_of(&story.snapshot(2 * S)), expected);
+    }
+
+    /// Any bytes are frames or errors, any frame is an event or an error.
+    #[test]
+    fn reading_is_total(bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0usize..5) {
+        let mut record = bytes;
+        if record.len() >= 16 {
+            let len = u32::try_from(record.len()).unwrap();
+            record[8..12].copy_from_slice(&len.to_le_bytes());
+            record[12..14].copy_from_slice(&(RecKind::ALL[kind] as u16).to_le_bytes());
+            record[14..16].copy_from_slice(&ABI_VERSION.to_le_bytes());
+        }
+        if let Ok(frame) = next_frame(&mut record.into()) {
+            let _ = decode(&frame);
+        }
+    }
+}
+
+/// Fisher-Yates with a small generator of its own, so that a failure can be repeated from its seed.
+fn shuffle<T>(items: &mut [T], mut seed: u64) {
+    for last in (1..items.len()).rev() {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        items.swap(last, (seed >> 33) as usize % (last + 1));
+    }
+}
+
+/// What made room is not forgotten where it matters: when the last list was.
+#[test]
+fn the_last_list_outlives_its_relist() {
+    let mut story = Story::node();
+    story.relist(0, 0);
+    for n in 1..5 {
+        story.relist_hangs(n * S).list_times_out(n * S + 500 * MS);
+    }
+    let snapshot = story.snapshot_within(Limits { relists: 2, ..Limits::default() }, 6 * S);
+    assert_eq!((snapshot.relists.len(), snapshot.last_list), (2, LastList::At(at(0))));
+}
+
+/// An abandoned handler stays one when the call that it answered is no longer kept.
+#[test]
+fn abandoned_stays_abandoned() {
+    let mut story = Story::node();
+    story.relist_hangs(0).list_times_out(S).read_open(2 * S);
+    for n in 3..20 {
+        story.relist(n * S, 0);
+    }
+    story.read_open(20 * S);
+    let snapshot = story.snapshot_within(Limits { recent_calls: 4, ..Limits::default() }, 20 * S);
+    assert_eq!(snapshot.open[0].caller, Caller::Gone(at(S)));
+}
+
+/// A bare call inside a counted call that stays open is no row of its own, however long that lasts.
+#[test]
+fn bare_calls_of_open_calls_are_covered() {
+    let mut story = Story::node();
+    story.begin(Layer::KubeletCall, "ExecSync", 7, 900, 0);
+    story.call(Layer::KubeletClient, "ExecSync", (7, 1000), MS, 2 * MS, CALL_OK).read_open(S);
+    story.relist(2 * S, 0).relist(5 * S, 0);
+    let snapshot = story.snapshot(6 * S);
+    assert!(snapshot.rows.iter().all(|row| row.key.side != Side::Bare));
+    sums_add_up(&snapshot);
+}

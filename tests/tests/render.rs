@@ -1,0 +1,134 @@
+//! The reports of three stories, as text with and without colour and as JSON, are what the golden files say.
+
+use plegtrace::{
+    correlate::Snapshot,
+    input::Component,
+    render::{
+        escape::is_treacherous,
+        json,
+        text::{self, TextOptions},
+    },
+};
+use plegtrace_common::reason::Reason;
+use plegtrace_tests::{
+    golden,
+    story::{MS, S, Story},
+};
+
+fn text_of(snapshot: &Snapshot, options: TextOptions) -> String {
+    let mut out = Vec::new();
+    text::report(snapshot, &options, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn json_of(snapshot: &Snapshot) -> String {
+    let mut out = Vec::new();
+    json::report(snapshot, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn check(name: &str, snapshot: &Snapshot) {
+    let plain = TextOptions::default();
+    golden::check(&format!("render/{name}.txt"), &text_of(snapshot, plain));
+    golden::check(
+        &format!("render/{name}.colour.txt"),
+        &text_of(snapshot, TextOptions { colour: true, ..plain }),
+    );
+    golden::check(&format!("render/{name}.json"), &json_of(snapshot));
+}
+
+fn healthy() -> Snapshot {
+    let mut story = Story::node();
+    for n in 0..12 {
+        story.relist(n * 1010 * MS, u64::from(n == 5) * 3);
+        story.rpc("ExecSync", 900 + n, n * S + 300 * MS, n * S + 340 * MS);
+    }
+    story.read_open(12_500 * MS).cost(12_500 * MS);
+    story.snapshot(12_600 * MS)
+}
+
+fn hanging() -> Snapshot {
+    let mut story = Story::node();
+    story.relist(0, 0).relist(1010 * MS, 2).relist_hangs(2020 * MS).list_times_out(122 * S);
+    story.relist_hangs(123 * S).read_open(154 * S).cost(154 * S);
+    story.snapshot(154_400 * MS)
+}
+
+fn lossy() -> Snapshot {
+    let mut story = Story::node();
+    story.relist(0, 0).relist(1010 * MS, 0).relist(2020 * MS, 0);
+    story.counted(3 * S, Reason::RingFull, 1234).counted(3 * S, Reason::StartRepeated, 2).read_open(3 * S);
+    story.snapshot(3_200 * MS)
+}
+
+/// A healthy node is called so, with the window that was seen.
+#[test]
+fn golden_healthy() {
+    check("healthy", &healthy());
+}
+
+/// A hanging list is named first, with what the kubelet gave up before.
+#[test]
+fn golden_hanging() {
+    check("hanging", &hanging());
+}
+
+/// With losses there is no verdict, and the losses are listed.
+#[test]
+fn golden_lossy() {
+    check("lossy", &lossy());
+}
+
+/// Colour changes nothing but colour, and every line fits.
+#[test]
+fn colour_and_width() {
+    for snapshot in [healthy(), hanging(), lossy()] {
+        for width in [80, 100, 120] {
+            let options = TextOptions { verbose: true, colour: false, width };
+            let plain = text_of(&snapshot, options);
+            let coloured = text_of(&snapshot, TextOptions { colour: true, ..options });
+            assert_ne!(plain, coloured);
+            assert_eq!(plain, strip(&coloured));
+            for line in plain.lines() {
+                assert!(line.chars().count() <= width, "{width}: {line}");
+                assert_eq!(line, line.trim_end());
+            }
+        }
+    }
+}
+
+/// Removes colour sequences.
+fn strip(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(start) = rest.find('\x1b') {
+        out.push_str(&rest[..start]);
+        let end = rest[start..].find('m').expect("a colour sequence ends in m");
+        rest = &rest[start + end + 1..];
+    }
+    out + rest
+}
+
+/// The JSON document has the version and the figures of the text.
+#[test]
+fn json_is_one_document() {
+    let document: serde_json::Value = serde_json::from_str(&json_of(&hanging())).unwrap();
+    assert_eq!(document["schema_version"], 1);
+    assert_eq!(document["outcome"]["state"], "stalled");
+    assert_eq!(document["last_successful_list"]["start_at"]["time"], "2026-01-01T14:00:01.010000000Z");
+    assert_eq!(document["relists"].as_array().unwrap().len(), 4);
+}
+
+/// Text of the node cannot drive the terminal, in either form.
+#[test]
+fn hostile_text_is_tamed() {
+    let mut story = Story::node();
+    let hostile = "1.2\x1b]0;owned\x07\u{202e}\n\u{9b}31m";
+    story.target(Component::Containerd, 99, hostile).relist(0, 0).read_open(S);
+    story.gone(2 * S, Component::Containerd, 99, hostile);
+    let snapshot = story.snapshot(3 * S);
+    for output in [text_of(&snapshot, TextOptions::default()), json_of(&snapshot)] {
+        assert!(output.chars().all(|c| c == '\n' || !is_treacherous(c)), "{output}");
+        assert!(output.contains("owned"), "it is still shown");
+    }
+}

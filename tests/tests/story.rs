@@ -1,0 +1,296 @@
+//! What the pipeline makes of stories about nodes: who is held up, who is not, and when that cannot be told.
+
+use plegtrace::{
+    correlate::{Caller, Doubt, Joins, LastList, ListOutcome, Outcome, Reason as Why, Side, Snapshot},
+    decode::MonoNs,
+    input::{Component, Fact, InFlight, Layer, Liveness},
+    span::violation,
+};
+use plegtrace_common::{
+    reason::Reason,
+    rec::{CALL_FAILED, CALL_OK, CALL_RESTARTED, CALL_UNWOUND},
+};
+use plegtrace_tests::story::{CONTAINERD, KUBELET, MS, PLEG, S, Story, at};
+
+fn reasons(snapshot: &Snapshot) -> Vec<&'static str> {
+    match &snapshot.outcome {
+        Outcome::Stalled { reasons } => reasons.iter().map(Why::name).collect(),
+        other => panic!("not stalled but {other:?}"),
+    }
+}
+
+fn doubts(snapshot: &Snapshot) -> Vec<&'static str> {
+    match &snapshot.outcome {
+        Outcome::CannotTell { why } => why.iter().map(Doubt::name).collect(),
+        other => panic!("not in doubt but {other:?}"),
+    }
+}
+
+fn healthy(snapshot: &Snapshot) -> bool {
+    matches!(snapshot.outcome, Outcome::Healthy { .. })
+}
+
+fn count(snapshot: &Snapshot, side: Side, operation: &str) -> (u64, u64) {
+    let mine = snapshot.rows.iter().filter(|row| row.key.side == side && row.key.operation == operation);
+    mine.fold((0, 0), |(all, failed), row| (all + row.latency.count(), failed + row.failed))
+}
+
+/// A healthy node is healthy, and its tables, phases and trees have the figures of the story.
+#[test]
+fn healthy_node() {
+    let mut story = Story::node();
+    story.relist(0, 0).relist(S, 2).relist(2 * S, 0).read_open(3 * S);
+    let snapshot = story.snapshot(3 * S);
+    assert_eq!(snapshot.outcome, Outcome::Healthy { window_ns: 3 * S });
+    assert_eq!(snapshot.last_list, LastList::At(at(2 * S)));
+    assert_eq!(count(&snapshot, Side::Counted, "ListContainers"), (3, 0));
+    assert_eq!(count(&snapshot, Side::Server, "PodSandboxStatus"), (2, 0));
+    assert_eq!(count(&snapshot, Side::Bare, "ListContainers"), (0, 0), "they lie in counted calls");
+    let busy = &snapshot.relists[1];
+    assert_eq!((busy.calls, busy.status_pods, busy.interval_ns), (6, 2, Some(S)));
+    assert_eq!((busy.list, busy.list_ns), (ListOutcome::Ok, Some(3 * MS - 10_000)));
+    assert_eq!(busy.root().walk().count(), 1 + 1 + 2 + 3 * 6);
+    assert_eq!(snapshot.joins, Joins { joined: 10, ambiguous: 0, foreign: 0 });
+    assert!(
+        snapshot.relists.iter().all(|relist| violation(relist.root()).is_none() && relist.tree.misfits == 0)
+    );
+}
+
+/// A list that hangs is named while it hangs; given up, it leaves a failed relist and an abandoned handler, and the age
+/// of the last successful list grows.
+#[test]
+fn hanging_list() {
+    let mut story = Story::node();
+    story.relist(0, 0).relist_hangs(S).read_open(32 * S);
+    let during = story.snapshot(32 * S);
+    assert_eq!(reasons(&during), ["relist_open", "list_stale", "calls_open"]);
+    let Outcome::Stalled { reasons: why } = &during.outcome else { unreachable!() };
+    assert_eq!(why[0], Why::RelistOpen { age_ns: 31 * S, waiting_in: Some("ListContainers".into()) });
+    assert_eq!(during.relists[1].list, ListOutcome::Pending);
+    let handler = during.open.iter().find(|call| call.span.layer() == Layer::Handler).unwrap();
+    assert_eq!(handler.caller, Caller::Waiting);
+    assert_eq!(during.relists[1].root().walk().last().unwrap().component(), Component::Containerd);
+
+    story.list_times_out(121 * S).read_open(123 * S);
+    let after = story.snapshot(125 * S);
+    assert_eq!(reasons(&after), ["list_stale", "abandoned_handlers"]);
+    assert_eq!((after.relists[1].list, after.relists[1].failed_calls), (ListOutcome::Failed, 1));
+    assert_eq!(after.open.len(), 1);
+    assert_eq!(after.open[0].caller, Caller::Gone(at(121 * S)));
+    assert!(after.open[0].is_abandoned(after.now));
+    assert_eq!(
+        after.last_list.age(after.now).unwrap().ns - during.last_list.age(during.now).unwrap().ns,
+        93 * S
+    );
+}
+
+/// Tries that failed pile up as abandoned handlers; the one whose caller still waits is not among them.
+#[test]
+fn abandoned_handlers_pile_up() {
+    let mut story = Story::node();
+    for n in 0..3 {
+        story.relist_hangs(n * 121 * S).list_times_out(n * 121 * S + 120 * S);
+        story.read_open(n * 121 * S + 120 * S + 500 * MS);
+    }
+    story.relist_hangs(3 * 121 * S).read_open(400 * S);
+    let snapshot = story.snapshot(400 * S);
+    let given_up = snapshot.open.iter().filter(|call| call.is_abandoned(snapshot.now)).count();
+    assert_eq!(
+        (given_up, snapshot.open.iter().filter(|call| call.caller == Caller::Waiting).count()),
+        (3, 1)
+    );
+    assert_eq!(snapshot.last_list, LastList::NotSince(at(0)), "none was seen: a lower bound");
+}
+
+/// A client that lists as well hides nobody's handler, and is not the kubelet's.
+#[test]
+fn other_callers_are_told_apart() {
+    let mut story = Story::node();
+    story.relist(0, 0).begin(Layer::Handler, "UpdateContainerResources", 77, 700, S).relist(2 * S, 0);
+    story.read_open(3 * S);
+    let young = story.snapshot(3 * S);
+    assert!(healthy(&young));
+    assert_eq!(young.open[0].caller, Caller::Foreign);
+    story.relist(12 * S, 0);
+    assert_eq!(reasons(&story.snapshot(12 * S + 100 * MS)), ["calls_open"]);
+}
+
+/// Operations that take long by nature are no stall.
+#[test]
+fn slow_by_nature() {
+    let mut story = Story::node();
+    story.begin(Layer::KubeletCall, "PullImage", 5, 900, 0).begin(Layer::KubeletCall, "ExecSync", 6, 900, 0);
+    story.begin(Layer::KubeletCall, "RunPodSandbox", 7, 900, 30 * S).relist(50 * S, 0).read_open(51 * S);
+    assert!(healthy(&story.snapshot(51 * S)));
+    story.relist(199 * S, 0).read_open(200 * S);
+    let late = story.snapshot(200 * S);
+    let Outcome::Stalled { reasons } = &late.outcome else { panic!("{:?}", late.outcome) };
+    assert_eq!(reasons.len(), 2, "RunPodSandbox and ExecSync, not PullImage: {reasons:?}");
+}
+
+/// A kubelet that does not run, on a node that has one, is a stall; without a trace of one nothing can be told.
+#[test]
+fn stopped_kubelet() {
+    let mut story = Story::blank();
+    story
+        .start()
+        .target(Component::Containerd, CONTAINERD, "1.6.20")
+        .presence(Component::Dockerd, "/var/lib/docker");
+    assert_eq!(doubts(&story.snapshot(5 * S))[0], "no_kubelet");
+    story.presence(Component::Kubelet, "/var/lib/kubelet");
+    let snapshot = story.snapshot(5 * S);
+    assert_eq!(
+        reasons(&snapshot),
+        ["down"],
+        "the directory Docker left behind is no stall while a runtime runs"
+    );
+}
+
+/// A runtime that is restarted takes its open calls with it and is not down; one that stays away is.
+#[test]
+fn restarted_containerd() {
+    let mut story = Story::node();
+    story.relist(0, 0).relist_hangs(S).read_open(2 * S).exit(3 * S, CONTAINERD, 9);
+    let down = story.snapshot(3 * S);
+    assert!(reasons(&down).contains(&"down"));
+    assert!(down.open.iter().all(|call| call.span.id.tgid != CONTAINERD));
+    assert_eq!(down.closed_unseen.process_exited, 1);
+    story.gone(3 * S, Component::Containerd, CONTAINERD, "restarted as pid 999 from the same binary");
+    story
+        .target(Component::Containerd, 999, "1.6.20")
+        .list_times_out(4 * S)
+        .relist(5 * S, 0)
+        .read_open(6 * S);
+    assert!(healthy(&story.snapshot(6 * S)));
+}
+
+/// Lost records forbid "healthy", but not to name what is open; what is merely counted forbids nothing.
+#[test]
+fn lost_events() {
+    let mut story = Story::node();
+    story.relist(0, 0).counted(S, Reason::StartRepeated, 5).read_open(S);
+    assert!(healthy(&story.snapshot(S)));
+    story.counted(S, Reason::RingFull, 7);
+    let snapshot = story.snapshot(20 * S);
+    assert_eq!(doubts(&snapshot), ["lost"], "the last list may be among the lost");
+    story.relist_hangs(21 * S).read_open(30 * S);
+    assert_eq!(reasons(&story.snapshot(30 * S))[0], "relist_open");
+}
+
+/// Without a relist there is no verdict, nor without the open calls.
+#[test]
+fn nothing_to_judge_by() {
+    let mut story = Story::node();
+    assert_eq!(doubts(&story.snapshot(S)), ["no_relist", "open_unread"]);
+    story.relist(0, 0);
+    assert_eq!(doubts(&story.snapshot(S)), ["open_unread"]);
+    story.fact(S, &Fact::InFlight(InFlight { at_ns: at(S).0, calls: Vec::new(), complete: false }));
+    assert_eq!(doubts(&story.snapshot(S)), ["open_unread"]);
+}
+
+/// A call that a panic skipped is no finished call and no open one; it is counted.
+#[test]
+fn unwound_by_a_panic() {
+    let mut story = Story::node();
+    story.begin(Layer::KubeletCall, "ContainerStatus", PLEG, 900, 100).relist(1000, 0).read_open(S);
+    let open = story.snapshot(S);
+    assert_eq!((open.open.len(), open.closed_unseen.unwound), (0, 1));
+    story.end(Layer::KubeletCall, "ContainerStatus", PLEG, 2 * S, CALL_UNWOUND);
+    let ended = story.snapshot(2 * S);
+    assert_eq!((ended.tally.unwound, ended.closed_unseen.unwound), (1, 0));
+    assert_eq!(count(&ended, Side::Counted, "ContainerStatus"), (0, 0));
+}
+
+/// An entry whose goroutine is gone is neither open nor finished.
+#[test]
+fn end_that_was_never_seen() {
+    let mut story = Story::node();
+    story.relist(0, 0).begin(Layer::Handler, "ExecSync", 7, 700, 0);
+    story.open_mut()[0].liveness = Liveness::Over;
+    story.read_open(S);
+    let snapshot = story.snapshot(S);
+    assert_eq!((snapshot.open.len(), snapshot.closed_unseen.ended_unseen), (0, 1));
+}
+
+/// A start that fires twice because the stack grows is one call.
+#[test]
+fn double_start() {
+    let mut story = Story::node();
+    story.call(Layer::KubeletCall, "ListContainers", (7, 900), 0, MS, CALL_OK | CALL_RESTARTED);
+    let snapshot = story.snapshot(S);
+    assert_eq!((count(&snapshot, Side::Counted, "ListContainers"), snapshot.tally.restarted), ((1, 0), 1));
+}
+
+/// A handler that fits into two client calls is shown below neither.
+#[test]
+fn ambiguous_handlers() {
+    let mut story = Story::node();
+    story.call(Layer::KubeletClient, "ListContainers", (7, 1000), 0, 10 * MS, CALL_OK).relist(MS, 0);
+    let snapshot = story.snapshot(S);
+    assert_eq!(snapshot.joins, Joins { joined: 1, ambiguous: 1, foreign: 0 });
+    let handlers = snapshot.relists[0].root().walk().filter(|span| span.layer() == Layer::Handler);
+    assert_eq!(handlers.map(plegtrace::span::Span::operation).collect::<Vec<_>>(), ["ListPodSandbox"]);
+    assert_eq!(count(&snapshot, Side::Bare, "ListContainers"), (1, 0), "the one outside a counted call");
+}
+
+/// Records that arrive out of order give the same trees and tables.
+#[test]
+fn out_of_order() {
+    let mut story = Story::node();
+    story.relist(0, 3).relist(S, 1).relist(2 * S, 0).read_open(3 * S);
+    let expected = story.snapshot(3 * S);
+    let frames = story.frames_mut();
+    let first = frames.iter().position(|frame| frame.kind != plegtrace_common::kind::RecKind::Fact).unwrap();
+    frames[first..].reverse();
+    let actual = story.snapshot(3 * S);
+    assert_eq!(actual.relists, expected.relists);
+    assert_eq!(actual.joins, expected.joins);
+    assert_eq!(actual.outcome, expected.outcome);
+}
+
+/// Fast errors count as a stall: the kubelet's timestamp does not move.
+#[test]
+fn failing_lists() {
+    let mut story = Story::node();
+    story.relist(0, 0);
+    for n in 1..5 {
+        let from = n * S;
+        story.begin(Layer::Relist, "Relist", PLEG, 100, from);
+        story.call(Layer::KubeletCall, "ListPodSandbox", (PLEG, 900), from + 10, from + 20, CALL_FAILED);
+        story.end(Layer::Relist, "Relist", PLEG, from + 30, 0);
+    }
+    story.read_open(5 * S);
+    let snapshot = story.snapshot(5 * S);
+    assert_eq!(reasons(&snapshot), ["list_stale"]);
+    assert_eq!((snapshot.last_list, snapshot.relists.len()), (LastList::At(at(0)), 5));
+    assert!(snapshot.relists[1..].iter().all(|relist| relist.list == ListOutcome::Failed));
+}
+
+/// A relist in its status phase already has its list, as the kubelet reckons.
+#[test]
+fn status_phase_counts_as_listed() {
+    let mut story = Story::node();
+    story.relist(0, 0).begin(Layer::Relist, "Relist", PLEG, 100, S);
+    story.call(Layer::ListPhase, "GetPods", (PLEG, 300), S + 10, S + MS, CALL_OK);
+    story.begin(Layer::StatusPhase, "updateCache", PLEG, 300, S + 2 * MS);
+    story.begin(Layer::KubeletCall, "PodSandboxStatus", PLEG, 900, S + 3 * MS).read_open(9 * S);
+    let snapshot = story.snapshot(9 * S);
+    assert_eq!(snapshot.last_list, LastList::At(at(S)));
+    let Outcome::Stalled { reasons } = &snapshot.outcome else { panic!("{:?}", snapshot.outcome) };
+    assert_eq!(reasons[..], [Why::RelistOpen { age_ns: 8 * S, waiting_in: Some("PodSandboxStatus".into()) }]);
+}
+
+/// A call of a hook that nobody announced is counted as lost, not dropped in silence.
+#[test]
+fn unknown_hooks_are_counted() {
+    let mut story = Story::node();
+    story.relist(0, 0).begin(Layer::KubeletCall, "ExecSync", 7, 900, 0);
+    let mut call = story.open_mut().pop().unwrap();
+    call.hook = 400;
+    story.record(&call, MS, CALL_OK).read_open(S);
+    let snapshot = story.snapshot(S);
+    assert_eq!(doubts(&snapshot), ["lost"]);
+    assert_eq!(snapshot.real_losses().map(|loss| loss.reason.as_str()).collect::<Vec<_>>(), ["unknown_hook"]);
+    assert_eq!(snapshot.window.from, Some(MonoNs(at(0).0)));
+    assert!(snapshot.targets.iter().any(|target| target.fact.pid == KUBELET));
+}

@@ -1,0 +1,144 @@
+//! Figures as people read them: durations, counts, sizes, moments.
+
+/// A duration: three figures below 100 s, then two units.
+#[must_use]
+pub fn duration(ns: u64) -> String {
+    if ns < 1000 {
+        return format!("{ns} ns");
+    }
+    for (unit, name, limit) in [(1_000, "µs", 1000), (1_000_000, "ms", 1000), (1_000_000_000, "s", 100)] {
+        let rounded = |parts: u64| (u128::from(ns) * u128::from(parts) + unit / 2) / unit;
+        let (tenths, whole) = (rounded(10), rounded(1));
+        if tenths < 1000 {
+            return format!("{}.{} {name}", tenths / 10, tenths % 10);
+        }
+        if whole < limit {
+            return format!("{whole} {name}");
+        }
+    }
+    let seconds = ns / 1_000_000_000 + u64::from(ns % 1_000_000_000 >= 500_000_000);
+    match seconds {
+        0..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds / 3600 % 24),
+    }
+}
+
+/// A count with separators: 48,211.
+#[must_use]
+pub fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `1 call`, `3 calls`.
+#[must_use]
+pub fn plural(n: u64, one: &str) -> String {
+    let ending = if n == 1 { "" } else { "s" };
+    format!("{} {one}{ending}", count(n))
+}
+
+/// A size in MiB, which is the scale of this program.
+#[must_use]
+pub fn mebibytes(bytes: u64) -> String {
+    format!("{} MiB", bytes.div_ceil(1 << 20))
+}
+
+/// A share of one core, in percent.
+#[must_use]
+pub fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "–".into();
+    }
+    let hundredths = u128::from(part) * 10_000 / u128::from(whole);
+    format!("{}.{} %", hundredths / 100, hundredths % 100 / 10)
+}
+
+/// Year, month, day of a day counted from 1970-01-01 (H. Hinnant's algorithm for the proleptic Gregorian calendar).
+fn civil(day: i64) -> (i64, i64, i64) {
+    let shifted = day + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * of_year + 2) / 153;
+    let (d, m) = (of_year - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
+    (year_of_era + era * 400 + i64::from(m <= 2), m, d)
+}
+
+/// RFC 3339 in UTC with nanoseconds.
+#[must_use]
+pub fn rfc3339(unix_ns: i64) -> String {
+    let (seconds, fraction) = (unix_ns.div_euclid(1_000_000_000), unix_ns.rem_euclid(1_000_000_000));
+    let (y, m, d) = civil(seconds.div_euclid(86_400));
+    format!("{y:04}-{m:02}-{d:02}T{}.{fraction:09}Z", time_of(seconds))
+}
+
+/// Time of day in UTC, to the second: `14:02:11Z`.
+#[must_use]
+pub fn clock(unix_ns: i64) -> String {
+    format!("{}Z", time_of(unix_ns.div_euclid(1_000_000_000)))
+}
+
+fn time_of(seconds: i64) -> String {
+    let of_day = seconds.rem_euclid(86_400);
+    format!("{:02}:{:02}:{:02}", of_day / 3600, of_day / 60 % 60, of_day % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three figures, and no unit overflows into "1000".
+    #[test]
+    fn durations() {
+        let table = [
+            (0, "0 ns"),
+            (999, "999 ns"),
+            (1_000, "1.0 µs"),
+            (99_949, "99.9 µs"),
+            (99_999, "100 µs"),
+            (999_600, "1.0 ms"),
+            (1_100_000, "1.1 ms"),
+            (31_400_000_000, "31.4 s"),
+            (99_960_000_000, "1 min 40 s"),
+            (119_980_000_000, "2 min 0 s"),
+            (272_000_000_000, "4 min 32 s"),
+            (3_600_000_000_000, "1 h 0 min"),
+            (90_000_000_000_000, "1 d 1 h"),
+        ];
+        for (ns, text) in table {
+            assert_eq!(duration(ns), text);
+        }
+        assert_eq!(duration(u64::MAX), "213503 d 23 h");
+    }
+
+    /// Thousands are separated, and one is no plural.
+    #[test]
+    fn counts() {
+        assert_eq!((count(0), count(999), count(48_211)), ("0".into(), "999".into(), "48,211".into()));
+        assert_eq!((plural(1, "call"), plural(1000, "call")), ("1 call".into(), "1,000 calls".into()));
+    }
+
+    /// Dates agree with `date -u -d @N`.
+    #[test]
+    fn dates() {
+        assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000000000Z");
+        assert_eq!(rfc3339(1_709_164_800_000_000_001), "2024-02-29T00:00:00.000000001Z");
+        assert_eq!(rfc3339(-1), "1969-12-31T23:59:59.999999999Z");
+        assert_eq!(clock(1_767_276_131_000_000_000), "14:02:11Z");
+    }
+
+    /// Cost is shown to a tenth of a percent.
+    #[test]
+    fn percents() {
+        assert_eq!((percent(3, 1000), percent(1, 0)), ("0.3 %".into(), "–".into()));
+    }
+}

@@ -1,0 +1,201 @@
+//! [`Document`]: the top of the JSON document and the facts of the node.
+
+use serde::Serialize;
+
+use super::{
+    calls::{Open, Operation},
+    outcome::{LastSuccessfulList, Verdict},
+    relist::RelistDoc,
+};
+use crate::{
+    correlate::{Joins, Snapshot, Tally, TargetState},
+    decode::MonoNs,
+    input::{Component, Cost, Layer, LossCount, RefusedFact, StopWhy},
+    render::human,
+};
+
+/// Version of the format that the module documentation specifies.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// A moment on both clocks.
+#[derive(Debug, Serialize)]
+pub(super) struct At {
+    mono_ns: u64,
+    time: String,
+}
+
+impl At {
+    pub(super) fn of(snapshot: &Snapshot, at: MonoNs) -> Self {
+        Self { mono_ns: at.0, time: human::rfc3339(snapshot.wall_ns(at)) }
+    }
+}
+
+/// The whole document.
+#[derive(Debug, Serialize)]
+pub(super) struct Document<'a> {
+    schema_version: u32,
+    tool_version: &'a str,
+    node: &'a str,
+    kernel: &'a str,
+    taken_at: At,
+    observed: Observed,
+    outcome: Verdict<'a>,
+    last_successful_list: LastSuccessfulList,
+    targets: Vec<TargetDoc<'a>>,
+    open: Open<'a>,
+    relists: Vec<RelistDoc<'a>>,
+    operations: Vec<Operation<'a>>,
+    joins: JoinsDoc,
+    probes: Probes<'a>,
+    refused: &'a [RefusedFact],
+    losses: &'a [LossCount],
+    tally: TallyDoc,
+    cost: Option<Cost>,
+    stopped: Option<StopWhy>,
+}
+
+impl<'a> Document<'a> {
+    pub(super) fn of(snapshot: &'a Snapshot) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            tool_version: &snapshot.start.tool_version,
+            node: &snapshot.start.node,
+            kernel: &snapshot.start.kernel,
+            taken_at: At::of(snapshot, snapshot.now),
+            observed: Observed {
+                from_at: snapshot.window.from.map(|from| At::of(snapshot, from)),
+                window_ns: snapshot.window.ns(),
+            },
+            outcome: Verdict::of(snapshot),
+            last_successful_list: LastSuccessfulList::of(snapshot),
+            targets: TargetDoc::list(snapshot),
+            open: Open::of(snapshot),
+            relists: snapshot.relists.iter().map(|relist| RelistDoc::of(relist, snapshot)).collect(),
+            operations: snapshot.rows.iter().map(Operation::of).collect(),
+            joins: JoinsDoc::of(snapshot.joins),
+            probes: Probes::of(snapshot),
+            refused: &snapshot.refused,
+            losses: &snapshot.losses,
+            tally: TallyDoc::of(snapshot.tally),
+            cost: snapshot.cost,
+            stopped: snapshot.stop.map(|stop| stop.why),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Observed {
+    from_at: Option<At>,
+    window_ns: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct TargetDoc<'a> {
+    component: Component,
+    pid: u32,
+    exe: &'a str,
+    version: Option<&'a str>,
+    go_version: Option<&'a str>,
+    socket: Option<&'a str>,
+    unproved: bool,
+    gone_at: Option<At>,
+    gone_how: Option<&'a str>,
+}
+
+impl<'a> TargetDoc<'a> {
+    fn list(snapshot: &'a Snapshot) -> Vec<Self> {
+        let doc = |target: &'a crate::correlate::Target| {
+            let (gone_at, gone_how) = match &target.state {
+                TargetState::Live => (None, None),
+                TargetState::Gone { at, how } => (Some(At::of(snapshot, *at)), Some(how.as_str())),
+            };
+            let fact = &target.fact;
+            Self {
+                component: fact.component,
+                pid: fact.pid,
+                exe: &fact.exe,
+                version: fact.version.as_deref(),
+                go_version: fact.go_version.as_deref(),
+                socket: fact.socket.as_deref(),
+                unproved: fact.unproved,
+                gone_at,
+                gone_how,
+            }
+        };
+        snapshot.targets.iter().map(doc).collect()
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct JoinsDoc {
+    joined: u64,
+    ambiguous: u64,
+    foreign: u64,
+}
+
+impl JoinsDoc {
+    fn of(joins: Joins) -> Self {
+        Self { joined: joins.joined, ambiguous: joins.ambiguous, foreign: joins.foreign }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Probes<'a> {
+    mode: Option<&'a str>,
+    sites: Option<u32>,
+    took_ns: Option<u64>,
+    hooks: Vec<HookDoc<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct HookDoc<'a> {
+    index: u32,
+    component: Component,
+    layer: Layer,
+    operation: &'a str,
+    symbol: &'a str,
+    sites: u32,
+    records: u64,
+    hits: Option<u64>,
+}
+
+impl<'a> Probes<'a> {
+    fn of(snapshot: &'a Snapshot) -> Self {
+        let armed = snapshot.armed.as_ref();
+        let hook = |state: &'a crate::correlate::HookState| HookDoc {
+            index: state.hook.index,
+            component: state.hook.component,
+            layer: state.hook.layer,
+            operation: &state.hook.operation,
+            symbol: &state.hook.symbol,
+            sites: state.hook.sites,
+            records: state.records,
+            hits: state.counters.as_ref().map(|counters| counters.hits),
+        };
+        Self {
+            mode: armed.map(|armed| armed.mode.as_str()),
+            sites: armed.map(|armed| armed.sites),
+            took_ns: armed.map(|armed| armed.took_ns),
+            hooks: snapshot.hooks.iter().map(hook).collect(),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct TallyDoc {
+    events: u64,
+    calls: u64,
+    covered: u64,
+    marks: u64,
+    unwound: u64,
+    restarted: u64,
+    processes: u64,
+    facts: u64,
+}
+
+impl TallyDoc {
+    fn of(tally: Tally) -> Self {
+        let Tally { events, calls, covered, marks, unwound, restarted, processes, facts } = tally;
+        Self { events, calls, covered, marks, unwound, restarted, processes, facts }
+    }
+}

@@ -1,0 +1,40 @@
+//! The report for programs: one JSON document. This page is the specification of the format.
+//!
+//! `schema_version` is 1. Fields may be added without a new version; a field that changes its meaning, its unit or its
+//! type, or goes away, makes a new one. What is not known is `null`; lists may be empty but are always there.
+//!
+//! Conventions: `…_ns` are nanoseconds. A field `…_at` is a moment: an object of `mono_ns` (CLOCK_MONOTONIC) and `time`
+//! (the same moment by the wall clock, RFC 3339 in UTC). Texts of the node are as they were found, with control and
+//! reordering characters as JSON escapes, so that the document is also safe to look at.
+//!
+//! | field | content |
+//! |---|---|
+//! | `schema_version` | 1 |
+//! | `tool_version`, `node`, `kernel` | who observed, and where |
+//! | `taken_at` | moment of the report |
+//! | `observed` | `from_at` (probes on; `null`: never), `window_ns` |
+//! | `outcome` | `state`: `healthy`, `stalled` or `cannot_tell`; `reasons`: what is held up, weightiest first, each with `kind` (`down`, `relist_open`, `list_stale`, `abandoned_handlers`, `calls_open`), `sentence`, and as they apply `component`, `operation`, `count`, `age_ns`, `at_least`, `waiting_in`; `doubts`: each with `kind` and `sentence` |
+//! | `last_successful_list` | `state`: `seen`, `not_seen` or `untraced`; `start_at` (of its relist, as the kubelet reckons), `age_ns`, `at_least` (it may be older) |
+//! | `targets` | `component`, `pid`, `exe`, `version`, `go_version`, `socket`, `unproved`, `gone_at`, `gone_how` |
+//! | `open` | `read_at`, `complete`, `calls`: oldest first, each with `component`, `layer`, `operation`, `pid`, `goroutine`, `start_at`, `age_ns`, `caller` (`not_asked`, `waiting`, `gone`, `foreign`, `unknown`), `caller_gone_at`, `abandoned`, `replied`, `long_lived`, `goroutine_checked`; `ended_unseen`, `unwound`, `process_exited`: entries that were no open calls |
+//! | `relists` | by start: `pid`, `start_at`, `duration_ns`, `open`, `interval_ns`, `list_phase_ns`, `status_phase_ns`, `status_pods`, `calls`, `failed_calls`, `list` (`ok`, `failed`, `pending`, `unknown`), `misfits`, `tree` |
+//! | `relists[].tree` | a span: `component`, `layer`, `operation`, `pid`, `goroutine`, `start_ns` (monotonic), `duration_ns`, `self_ns`, `open`, `result` (`ok`, `failed`, `unknown`), `children` |
+//! | `operations` | one per table, process and operation: `side` (`relist`, `phase`, `counted`, `bare`, `server`), `component`, `pid`, `operation`, `service`, `count`, `failed`, `unknown_result`, `sum_ns`, `max_ns`, `p50_ns`, `p90_ns`, `p99_ns`, `log2_ns` (element *i*: durations of 2^i to 2^(i+1) ns; trailing zeros left out), `unwound`, `kernel` |
+//! | `operations[].kernel` | what the kernel side counted for exactly these calls: `hits`, `calls`, `failed`, `unmatched`, `sum_ns`, `max_ns`, `log2_ns` |
+//! | `joins` | handlers `joined` to a client call, `ambiguous`, `foreign` |
+//! | `probes` | `mode`, `sites`, `took_ns`, and `hooks`: `index`, `component`, `layer`, `operation`, `symbol`, `sites`, `records`, `hits` |
+//! | `refused` | `source`, `component`, `what`, `why`, `matters` |
+//! | `losses` | `stage`, `reason`, `sentence`, `count`, `is_loss` |
+//! | `tally` | `events`, `calls`, `covered`, `marks`, `unwound`, `restarted`, `processes`, `facts` |
+//! | `cost` | `cpu_ns`, `wall_ns`, `rss_bytes`, `rss_peak_bytes` |
+//! | `stopped` | why observing ended: `duration`, `interrupt`, `enough`, `targets_gone` |
+
+mod calls;
+mod doc;
+mod outcome;
+mod relist;
+mod report;
+
+pub use doc::SCHEMA_VERSION;
+pub(in crate::render) use report::disarm;
+pub use report::report;

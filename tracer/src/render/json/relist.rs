@@ -1,0 +1,91 @@
+//! Relists and their trees.
+
+use serde::Serialize;
+
+use super::doc::At;
+use crate::{
+    correlate::{ListOutcome, Relist, Snapshot},
+    decode::{CallResult, MonoNs},
+    input::{Component, Layer},
+    span::{Span, self_time_ns},
+};
+
+#[derive(Debug, Serialize)]
+pub(super) struct RelistDoc<'a> {
+    pid: u32,
+    start_at: At,
+    duration_ns: u64,
+    open: bool,
+    interval_ns: Option<u64>,
+    list_phase_ns: Option<u64>,
+    status_phase_ns: u64,
+    status_pods: u64,
+    calls: u64,
+    failed_calls: u64,
+    list: &'static str,
+    misfits: u64,
+    tree: SpanDoc<'a>,
+}
+
+impl<'a> RelistDoc<'a> {
+    pub(super) fn of(relist: &'a Relist, snapshot: &Snapshot) -> Self {
+        let root = relist.root();
+        Self {
+            pid: root.id.tgid,
+            start_at: At::of(snapshot, root.start()),
+            duration_ns: root.duration_ns(snapshot.now),
+            open: root.is_open(),
+            interval_ns: relist.interval_ns,
+            list_phase_ns: relist.list_ns,
+            status_phase_ns: relist.status_ns,
+            status_pods: relist.status_pods,
+            calls: relist.calls,
+            failed_calls: relist.failed_calls,
+            list: match relist.list {
+                ListOutcome::Ok => "ok",
+                ListOutcome::Failed => "failed",
+                ListOutcome::Pending => "pending",
+                ListOutcome::Unknown => "unknown",
+            },
+            misfits: relist.tree.misfits,
+            tree: SpanDoc::of(root, snapshot.now),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct SpanDoc<'a> {
+    component: Component,
+    layer: Layer,
+    operation: &'a str,
+    pid: u32,
+    goroutine: u64,
+    start_ns: u64,
+    duration_ns: u64,
+    self_ns: u64,
+    open: bool,
+    result: &'static str,
+    children: Vec<SpanDoc<'a>>,
+}
+
+impl<'a> SpanDoc<'a> {
+    fn of(span: &'a Span, now: MonoNs) -> Self {
+        Self {
+            component: span.component(),
+            layer: span.layer(),
+            operation: span.operation(),
+            pid: span.id.tgid,
+            goroutine: span.id.goid,
+            start_ns: span.start().0,
+            duration_ns: span.duration_ns(now),
+            self_ns: self_time_ns(span, now),
+            open: span.is_open(),
+            result: match span.result {
+                CallResult::Ok => "ok",
+                CallResult::Failed => "failed",
+                CallResult::Unknown => "unknown",
+            },
+            children: span.children.iter().map(|child| Self::of(child, now)).collect(),
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! A [`Snapshot`](crate::correlate::Snapshot) → text for people ([`text`]) or one JSON document ([`json`]);
+//! a [`DoctorView`](doctor::DoctorView) → the same two forms.
+//!
+//! Pure: writes to a `Write`, decides nothing about colour or terminals, computes no findings of its own. This is the
+//! border where texts of the node, which are hostile, are made harmless ([`escape`]).
+
+pub mod doctor;
+pub mod escape;
+pub mod human;
+pub mod json;
+mod paint;
+mod table;
+pub mod text;

@@ -1,0 +1,88 @@
+//! First and last line: who looked at what, and how well.
+
+use std::{collections::BTreeMap, io};
+
+use super::page::Page;
+use crate::{
+    correlate::TargetState,
+    input::Component,
+    render::{escape, human},
+};
+
+/// `plegtrace 0.1.0   node n1   kernel 6.1   kubelet 1.20.2   …   observed 4.2 s`.
+pub(super) fn header(page: &mut Page<'_>) -> io::Result<()> {
+    let snapshot = page.snapshot;
+    let start = &snapshot.start;
+    let mut parts = vec![format!("plegtrace {}", escape::text(&start.tool_version))];
+    for (name, value) in [("node", &start.node), ("kernel", &start.kernel)] {
+        if !value.is_empty() {
+            parts.push(format!("{name} {}", escape::text_to(value, 40)));
+        }
+    }
+    parts.extend(components(page));
+    parts.push(format!("observed {}", human::duration(snapshot.window.ns())));
+    flow(page, &parts)?;
+    writeln!(page.out)
+}
+
+/// Writes parts three blanks apart, on as many lines as it takes.
+fn flow(page: &mut Page<'_>, parts: &[String]) -> io::Result<()> {
+    let mut line = String::new();
+    for part in parts {
+        if !line.is_empty() && line.chars().count() + 3 + part.chars().count() > page.width {
+            writeln!(page.out, "{line}")?;
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push_str("   ");
+        }
+        line.push_str(part);
+    }
+    writeln!(page.out, "{line}")
+}
+
+/// Live components: main ones with their versions, helpers with their number.
+fn components(page: &Page<'_>) -> Vec<String> {
+    let mut versions: BTreeMap<Component, Vec<String>> = BTreeMap::new();
+    let mut helpers: BTreeMap<Component, u64> = BTreeMap::new();
+    for target in page.snapshot.targets.iter().filter(|target| target.state == TargetState::Live) {
+        let component = target.fact.component;
+        if component == Component::Kubelet || component.role().is_runtime() {
+            let version = target.fact.version.as_deref().unwrap_or("?");
+            let list = versions.entry(component).or_default();
+            let version = escape::text_to(version, 24);
+            if !list.contains(&version) {
+                list.push(version);
+            }
+        } else {
+            *helpers.entry(component).or_default() += 1;
+        }
+    }
+    let main =
+        versions.into_iter().map(|(component, list)| format!("{} {}", component.name(), list.join(" and ")));
+    let helpers = helpers.into_iter().map(|(component, n)| human::plural(n, component.name()));
+    main.chain(helpers).collect()
+}
+
+/// `probes 61 live, 2 refused (plegtrace doctor)   events 48,211, lost 0   own cost 0.3 % of one core, 21 MiB   …`.
+pub(super) fn footer(page: &mut Page<'_>) -> io::Result<()> {
+    let snapshot = page.snapshot;
+    let sites: u64 = snapshot.hooks.iter().map(|state| u64::from(state.hook.sites)).sum();
+    let refused = snapshot.refused.iter().filter(|refused| refused.matters).count();
+    let lost = snapshot.real_losses().map(|loss| loss.count).fold(0, u64::saturating_add);
+    let mut parts = vec![
+        format!(
+            "probes {} live, {} refused (plegtrace doctor)",
+            human::count(sites),
+            human::count(refused as u64)
+        ),
+        format!("events {}, lost {}", human::count(snapshot.tally.events), human::count(lost)),
+    ];
+    if let Some(cost) = &snapshot.cost {
+        let (cpu, memory) = (human::percent(cost.cpu_ns, cost.wall_ns), human::mebibytes(cost.rss_bytes));
+        parts.push(format!("own cost {cpu} of one core, {memory}"));
+    }
+    parts.push(format!("observed {}", human::duration(snapshot.window.ns())));
+    writeln!(page.out)?;
+    flow(page, &parts)
+}

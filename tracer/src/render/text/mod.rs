@@ -1,0 +1,16 @@
+//! The report for people: the verdict first, then what it rests on, last what was not seen.
+//!
+//! Made to be read at three in the morning on a narrow terminal: at most 120 columns, readable at 80; long lists are cut
+//! and say by how much. One file per section, in the order of the page.
+
+mod frame;
+mod open;
+mod page;
+mod relists;
+mod rpc;
+mod tree;
+mod unseen;
+mod verdict;
+
+pub use page::{TextOptions, report};
+pub use verdict::{doubt, headline, sentence};

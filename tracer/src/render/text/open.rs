@@ -1,0 +1,96 @@
+//! What is in flight: open calls with their ages, oldest first, and who still waits for them.
+
+use std::io;
+
+use super::page::Page;
+use crate::{
+    correlate::{
+        Caller, OpenCall, Snapshot,
+        thresholds::{CRI_DEADLINE_NS, SECOND_NS},
+    },
+    input::{Layer, Liveness},
+    render::{
+        escape, human,
+        table::{Align, Cell, Table, Tone},
+    },
+};
+
+/// Younger calls are the node's daily work.
+const WORTH_SHOWING_NS: u64 = SECOND_NS;
+
+/// Writes the open calls.
+pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
+    let snapshot = page.snapshot;
+    if snapshot.open_read_at.is_none() {
+        return Ok(());
+    }
+    let (verbose, all) = (page.verbose, &snapshot.open);
+    let shown: Vec<&OpenCall> =
+        all.iter().filter(|call| verbose || call.age_ns >= WORTH_SHOWING_NS).collect();
+    let young = all.len() - shown.len();
+    let abandoned = all.iter().filter(|call| call.is_abandoned(snapshot.now)).count();
+    let mut rest = format!("{} open, oldest first", human::count(all.len() as u64));
+    if shown.is_empty() {
+        rest = format!("none older than 1 s ({} in progress)", human::count(young as u64));
+    } else if abandoned > 0 {
+        rest = format!("{rest}, {} abandoned by the kubelet", human::count(abandoned as u64));
+    }
+    page.section("Open calls", &rest)?;
+    if shown.is_empty() {
+        return Ok(());
+    }
+    let columns = [("age", Align::Right), ("where", Align::Left), ("call", Align::Left), ("", Align::Left)];
+    let mut table = Table::new(&columns);
+    let rows = page.rows(shown.len());
+    for call in &shown[..rows] {
+        table.row(row(call, snapshot));
+    }
+    table.write(page.out, page.paint, page.width)?;
+    page.more(shown.len() - rows)
+}
+
+fn row(call: &OpenCall, snapshot: &Snapshot) -> Vec<Cell> {
+    let span = &call.span;
+    vec![
+        human::duration(call.age_ns).into(),
+        format!("{} {}", span.component().name(), span.id.tgid).into(),
+        escape::text_to(&name(span.layer(), span.operation()), 40).into(),
+        Cell::new(
+            note(call, snapshot),
+            if call.is_abandoned(snapshot.now) { Tone::Bad } else { Tone::Faint },
+        ),
+    ]
+}
+
+/// A call and its place in the chain, where the bare name would mislead.
+pub(super) fn name(layer: Layer, operation: &str) -> String {
+    match layer {
+        Layer::Relist => "relist".into(),
+        Layer::ListPhase => format!("{operation}, list phase"),
+        Layer::StatusPhase => format!("{operation}, status phase"),
+        Layer::KubeletClient => format!("{operation}, bare client"),
+        Layer::KubeletCall | Layer::Handler | Layer::Mark => operation.to_owned(),
+    }
+}
+
+fn note(call: &OpenCall, snapshot: &Snapshot) -> String {
+    let mut notes: Vec<String> = Vec::new();
+    match call.caller {
+        _ if call.replied => notes.push("reply handed over".into()),
+        Caller::Gone(at) => {
+            notes.push(format!("abandoned {} ago", human::duration(snapshot.now.since(at))));
+        }
+        Caller::Foreign => notes.push("other caller".into()),
+        Caller::Unknown if call.age_ns > CRI_DEADLINE_NS => {
+            notes.push("past the deadline of 2 min".into());
+        }
+        Caller::Unknown | Caller::Waiting | Caller::NotAsked => {}
+    }
+    if call.span.hook.long_lived {
+        notes.push("long-lived".into());
+    }
+    if call.span.liveness == Some(Liveness::Unknown) {
+        notes.push("goroutine not checked".into());
+    }
+    notes.join(", ")
+}

@@ -1,0 +1,128 @@
+//! [`report`]: the order of the sections, and what they share.
+
+use std::io::{self, Write};
+
+use super::{frame, open, relists, rpc, tree, unseen, verdict};
+use crate::{
+    correlate::Snapshot,
+    render::{human, paint::Paint},
+};
+
+/// Rows of a list that is not verbose.
+const SHORT: usize = 8;
+
+/// How a report is to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextOptions {
+    /// Lists are not cut, and what is normal is shown too.
+    pub verbose: bool,
+    /// Colour; decided by the caller, who knows the terminal.
+    pub colour: bool,
+    /// Columns of the terminal; taken as 80 to 120.
+    pub width: usize,
+}
+
+impl Default for TextOptions {
+    fn default() -> Self {
+        Self { verbose: false, colour: false, width: 100 }
+    }
+}
+
+/// Writes the report of a snapshot.
+///
+/// # Errors
+///
+/// Writing fails.
+pub fn report(snapshot: &Snapshot, options: &TextOptions, out: &mut dyn Write) -> io::Result<()> {
+    let paint = Paint { colour: options.colour };
+    let width = options.width.clamp(80, 120);
+    let mut page = Page { out, paint, verbose: options.verbose, width, snapshot };
+    frame::header(&mut page)?;
+    verdict::write(&mut page)?;
+    open::write(&mut page)?;
+    relists::write(&mut page)?;
+    rpc::write(&mut page)?;
+    tree::write(&mut page)?;
+    unseen::write(&mut page)?;
+    frame::footer(&mut page)
+}
+
+/// A page being written.
+pub(super) struct Page<'a> {
+    pub(super) out: &'a mut dyn Write,
+    pub(super) paint: Paint,
+    pub(super) verbose: bool,
+    pub(super) width: usize,
+    pub(super) snapshot: &'a Snapshot,
+}
+
+impl Page<'_> {
+    /// Begins a section.
+    pub(super) fn section(&mut self, title: &str, rest: &str) -> io::Result<()> {
+        let gap = if rest.is_empty() { "" } else { "   " };
+        let (title, rest) = (self.paint.title(title), self.paint.faint(rest));
+        writeln!(self.out, "\n{title}{gap}{rest}")
+    }
+
+    /// How many rows of a list of `len` are shown.
+    pub(super) fn rows(&self, len: usize) -> usize {
+        if self.verbose || len <= SHORT + 1 { len } else { SHORT }
+    }
+
+    /// Says how many rows were left out.
+    pub(super) fn more(&mut self, hidden: usize) -> io::Result<()> {
+        if hidden == 0 {
+            return Ok(());
+        }
+        let text = format!("… {} more, -v", human::count(hidden as u64));
+        let text = self.paint.faint(&text);
+        writeln!(self.out, "  {text}")
+    }
+
+    /// `label  text`, the text folded under itself.
+    pub(super) fn labelled(&mut self, label: &str, text: &str) -> io::Result<()> {
+        const LABEL: usize = 9;
+        let label = format!("{label:<LABEL$}");
+        for (line, text) in fold(text, self.width - LABEL - 3).iter().enumerate() {
+            let label = if line == 0 { self.paint.faint(&label) } else { " ".repeat(LABEL) };
+            writeln!(self.out, "  {label} {text}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Breaks a text at spaces into lines of at most `width` columns; a longer word is broken where it must.
+pub(super) fn fold(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("never empty");
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() <= width {
+            line.push(' ');
+            line.push_str(word);
+            continue;
+        }
+        let mut rest: Vec<char> = word.chars().collect();
+        while !rest.is_empty() {
+            let tail = rest.split_off(rest.len().min(width));
+            lines.push(rest.into_iter().collect());
+            rest = tail;
+        }
+    }
+    if lines.len() > 1 && lines[0].is_empty() {
+        lines.remove(0);
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lines end at spaces, within the width.
+    #[test]
+    fn folds() {
+        assert_eq!(fold("aa bb cc", 5), ["aa bb", "cc"]);
+        assert_eq!(fold("a 0123456789 b", 5), ["a", "01234", "56789", "b"]);
+        assert_eq!(fold("", 5), [""]);
+    }
+}

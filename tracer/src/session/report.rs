@@ -1,0 +1,49 @@
+//! Writes the report to stdout in the form and colours asked for.
+
+use std::io::{self, BufWriter, IsTerminal, Write};
+
+use crate::{
+    cli::{Color, Output, Settings},
+    correlate::Snapshot,
+    render::{json, text},
+};
+
+/// Writes the whole report.
+///
+/// # Errors
+///
+/// stdout cannot be written, for example because the reader went away.
+pub(crate) fn write(snapshot: &Snapshot, settings: &Settings) -> io::Result<()> {
+    let stdout = io::stdout();
+    let terminal = stdout.is_terminal();
+    let mut out = BufWriter::new(stdout.lock());
+    match settings.output {
+        Output::Json => json::report(snapshot, &mut out)?,
+        Output::Text => {
+            let options = text::TextOptions {
+                verbose: settings.verbose > 0,
+                colour: colour(settings.color, terminal),
+                width: width(terminal),
+            };
+            text::report(snapshot, &options, &mut out)?;
+        }
+    }
+    out.flush()
+}
+
+/// On terminals, unless NO_COLOR says no (no-color.org).
+pub(crate) fn colour(wanted: Color, terminal: bool) -> bool {
+    match wanted {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+    }
+}
+
+/// Columns of the terminal; 100 where there is none.
+fn width(terminal: bool) -> usize {
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: a valid place for the answer; fails cleanly when stdout is no terminal.
+    let asked = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
+    if terminal && asked == 0 && size.ws_col > 0 { usize::from(size.ws_col) } else { 100 }
+}

@@ -1,0 +1,62 @@
+//! Kernel features that a test can require, each with the version that brought it.
+
+use crate::kernel::KernelVersion;
+
+/// A feature of the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Feature {
+    /// Type information of the kernel in `/sys/kernel/btf/vmlinux`.
+    Btf,
+    /// `BPF_MAP_TYPE_RINGBUF`.
+    RingBuf,
+    /// Batched lookup of hash maps (`BPF_MAP_LOOKUP_BATCH`).
+    MapBatch,
+    /// fentry and fexit programs.
+    Fentry,
+    /// `bpf_get_attach_cookie` for perf-event uprobes.
+    UprobeCookie,
+    /// `BPF_TRACE_UPROBE_MULTI` links.
+    UprobeMulti,
+}
+
+impl Feature {
+    /// The first kernel that has it.
+    #[must_use]
+    pub fn since(self) -> KernelVersion {
+        match self {
+            // Linux v4.18 (BTF), exported in sysfs since v5.4: Documentation/ABI/testing/sysfs-kernel-btf
+            Self::Btf => KernelVersion(5, 4),
+            // Linux v5.8: include/uapi/linux/bpf.h, BPF_MAP_TYPE_RINGBUF
+            Self::RingBuf => KernelVersion(5, 8),
+            // Linux v5.6: include/uapi/linux/bpf.h, BPF_MAP_LOOKUP_BATCH
+            Self::MapBatch => KernelVersion(5, 6),
+            // Linux v5.5: include/uapi/linux/bpf.h, BPF_TRACE_FENTRY
+            Self::Fentry => KernelVersion(5, 5),
+            // Linux v5.15: include/uapi/linux/bpf.h, bpf_get_attach_cookie
+            Self::UprobeCookie => KernelVersion(5, 15),
+            // Linux v6.6: include/uapi/linux/bpf.h, BPF_TRACE_UPROBE_MULTI
+            Self::UprobeMulti => KernelVersion(6, 6),
+        }
+    }
+}
+
+/// Why a test that requires `features` cannot run on `kernel`; `None` when it must run.
+#[must_use]
+pub fn reason_to_skip(features: &[Feature], kernel: KernelVersion) -> Option<String> {
+    let missing = features.iter().find(|feature| kernel < feature.since())?;
+    Some(format!("{missing:?} needs Linux {}, this is {kernel}", missing.since()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Below the version that brought a feature the test is skipped with the reason, from there on it must run.
+    #[test]
+    fn old_kernels_skip() {
+        let features = [Feature::Btf, Feature::UprobeMulti];
+        let reason = reason_to_skip(&features, KernelVersion(6, 1)).unwrap();
+        assert_eq!(reason, "UprobeMulti needs Linux 6.6, this is 6.1");
+        assert_eq!(reason_to_skip(&features, KernelVersion(6, 6)), None);
+    }
+}

@@ -1,0 +1,38 @@
+//! The guest's binary: runs the table of tests as root and prints what the host reads.
+
+use std::io;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use plegtrace_vm_tests::kernel::KernelVersion;
+use plegtrace_vm_tests::{runner, table};
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("vm-tests: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// `--list` prints the names, `--only PART` runs the tests whose name contains PART.
+fn run() -> Result<bool> {
+    let mut only = None;
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match (argument.as_str(), arguments.next()) {
+            ("--list", None) => {
+                table::ALL.iter().for_each(|test| println!("{}", test.name));
+                return Ok(true);
+            }
+            ("--only", Some(part)) => only = Some(part),
+            _ => bail!("unknown argument {argument}: run with --list, or with --only PART"),
+        }
+    }
+    let counts =
+        runner::run(table::ALL, only.as_deref(), KernelVersion::running()?, &mut io::stdout().lock())?;
+    Ok(counts.ok())
+}

@@ -1,0 +1,50 @@
+//! `cargo xtask demo`: builds everything, then becomes the demo of the lab, so that Ctrl-C and the exit code are its
+//! own and it alone cleans up.
+
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+
+use crate::build::{Profile, build, host_cargo};
+use crate::ebpf::Want;
+use crate::progress::step;
+use crate::{cmd, paths};
+
+/// Options of `cargo xtask demo`.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Arguments of the demo, after `--`
+    #[arg(last = true)]
+    arguments: Vec<std::ffi::OsString>,
+}
+
+/// Builds and becomes the demo; returns only when that fails.
+///
+/// # Errors
+/// When the build fails or the demo cannot be started.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let built = build(Profile::Release, Want::Shipped)?;
+    step("demo", "building the lab");
+    let mut cargo = host_cargo();
+    cargo.args(["build", "--quiet", "--release", "-p", "plegtrace-tests", "--bin", "demo"]);
+    cmd::run(cargo.envs(built.object.envs()))?;
+    let demo = paths::target().join("release/demo");
+    let mut command = demo_command(&demo, &built.binary)?;
+    command.args(&options.arguments);
+    let error = command.exec();
+    Err(error).with_context(|| format!("cannot start `{}`", cmd::shown(&command)))
+}
+
+/// The lab needs root; sudo drops the environment, so `env` puts back what the demo needs.
+fn demo_command(demo: &std::path::Path, binary: &std::path::Path) -> Result<Command> {
+    let mut command = cmd::as_root("env")?;
+    for (key, value) in [("PLEGTRACE_BIN", binary), ("PLEGTRACE_CACHE", paths::cache()?.as_path())] {
+        let mut word = std::ffi::OsString::from(format!("{key}="));
+        word.push(value);
+        command.arg(word);
+    }
+    command.arg(demo);
+    Ok(command)
+}

@@ -1,0 +1,227 @@
+//! The command: layers one after the other, a summary that counts everything.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use clap::{Args, ValueEnum};
+
+use super::expected;
+use super::layers::{self, Layer, Program};
+use super::program;
+use crate::build::{self, Built, Profile, host_cargo};
+use crate::cmd::{self, Exit};
+use crate::ebpf::Want;
+use crate::paths;
+use crate::progress::step;
+use crate::vm::{self, Counts};
+
+/// No test program takes longer than this; all together must stay below an hour.
+const BUDGET: Duration = Duration::from_secs(25 * 60);
+
+/// Options of `cargo xtask test`.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Leave out what needs root or a VM
+    #[arg(long)]
+    fast: bool,
+    /// Run only this layer; repeatable
+    #[arg(long, value_name = "LAYER")]
+    only: Vec<Part>,
+}
+
+/// A layer as one asks for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Part {
+    /// Beside the code
+    Unit,
+    /// Examples in the documentation
+    Docs,
+    /// Properties, goldens, replays, the command line
+    Integration,
+    /// Real daemons, as root
+    Lab,
+    /// Four kernels
+    Vm,
+}
+
+const PARTS: [Part; 5] = [Part::Unit, Part::Docs, Part::Integration, Part::Lab, Part::Vm];
+
+/// What one layer reports.
+#[derive(Debug, Default)]
+struct Outcome {
+    counts: Counts,
+    /// How many tests there were; for guests, in the one that had fewest.
+    tests: usize,
+}
+
+/// Runs the layers and prints the summary as the last line of standard output.
+///
+/// # Errors
+/// When the programs cannot be built; failing tests are an exit code of 1 after the summary.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let minimums = expected::minimums()?;
+    let built = build::build(Profile::Release, Want::WithDebugLog)?;
+    step("test", "compiling the test programs");
+    let programs = layers::compile(&built.object, &[])?;
+    let mut total = Counts::default();
+    for part in PARTS.into_iter().filter(|part| options.wants(*part)) {
+        let begin = Instant::now();
+        step("test", &format!("layer {}", part.name()));
+        let mut outcome = layer(part, &programs, &built).unwrap_or_else(|error| {
+            step("test", &format!("{} FAILED: {error:#}", part.name()));
+            Outcome { counts: Counts { failed: 1, ..Counts::default() }, tests: usize::MAX }
+        });
+        check_number(&minimums, part, &mut outcome);
+        let Counts { passed, failed, skipped } = outcome.counts;
+        let seconds = begin.elapsed().as_secs();
+        step(
+            "test",
+            &format!(
+                "layer {}: {passed} passed, {failed} failed, {skipped} skipped in {seconds} s",
+                part.name()
+            ),
+        );
+        total += outcome.counts;
+    }
+    for part in PARTS.into_iter().filter(|part| !options.wants(*part)) {
+        step("test", &format!("layer {} was not asked for", part.name()));
+    }
+    let Counts { passed, failed, skipped } = total;
+    println!("{passed} passed, {failed} failed, {skipped} skipped");
+    if failed > 0 || passed == 0 {
+        return Err(Exit(1).into());
+    }
+    Ok(())
+}
+
+impl Options {
+    fn wants(&self, part: Part) -> bool {
+        let fast = !self.fast || !matches!(part, Part::Lab | Part::Vm);
+        fast && (self.only.is_empty() || self.only.contains(&part))
+    }
+}
+
+impl Part {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Unit => "unit",
+            Self::Docs => "docs",
+            Self::Integration => "integration",
+            Self::Lab => "lab",
+            Self::Vm => "vm",
+        }
+    }
+}
+
+fn layer(part: Part, programs: &[Program], built: &Built) -> Result<Outcome> {
+    match part {
+        Part::Unit => run_programs(Layer::Unit, programs, built),
+        Part::Integration => run_programs(Layer::Integration, programs, built),
+        Part::Lab => run_programs(Layer::Lab, programs, built),
+        Part::Docs => {
+            let mut command = host_cargo();
+            command.args(["test", "--workspace", "--doc", "--no-fail-fast"]).envs(built.object.envs());
+            let counts = one(&mut command, "docs")?;
+            Ok(Outcome { counts, tests: sum(counts) })
+        }
+        Part::Vm => {
+            let table = vm::run_all(&vm::Selection::all())?;
+            Ok(Outcome { counts: table.counts, tests: table.fewest })
+        }
+    }
+}
+
+fn run_programs(layer: Layer, programs: &[Program], built: &Built) -> Result<Outcome> {
+    let mut counts = Counts::default();
+    for program in programs.iter().filter(|program| program.layer == layer) {
+        step("test", &program.name);
+        counts += one(&mut prepared(program, built)?, &program.name)?;
+    }
+    Ok(Outcome { counts, tests: sum(counts) })
+}
+
+/// The command line of a test program: as cargo would run it, and for the lab as root, one test at a time.
+pub(super) fn prepared(program: &Program, built: &Built) -> Result<Command> {
+    let mut envs = built.object.envs();
+    envs.push(("PLEGTRACE_BIN", built.binary.clone().into_os_string()));
+    // Under sudo the home directory is another one.
+    envs.push(("PLEGTRACE_CACHE", paths::cache()?.into_os_string()));
+    envs.push(("CARGO_MANIFEST_DIR", program.directory.clone().into_os_string()));
+    let mut command = if program.layer == Layer::Lab && !cmd::is_root() {
+        // sudo drops the environment; env puts it back.
+        let mut command = cmd::as_root("env")?;
+        for (key, value) in &envs {
+            let mut word = std::ffi::OsString::from(format!("{key}="));
+            word.push(value);
+            command.arg(word);
+        }
+        command.arg(&program.file);
+        command
+    } else {
+        let mut command = Command::new(&program.file);
+        command.envs(envs);
+        command
+    };
+    if program.layer == Layer::Lab {
+        command.arg("--test-threads=1");
+    }
+    command.current_dir(&program.directory).env_remove("LD_LIBRARY_PATH");
+    Ok(command)
+}
+
+fn one(command: &mut Command, name: &str) -> Result<Counts> {
+    let ran = program::run(command, &log(name), BUDGET)?;
+    for skip in &ran.skips {
+        step("test", &format!("SKIP {skip}"));
+    }
+    if let Some(failure) = ran.failure {
+        step("test", &format!("{name} FAILED: {failure}\n(command: {})", cmd::shown(command)));
+    }
+    Ok(ran.counts)
+}
+
+fn check_number(minimums: &BTreeMap<String, usize>, part: Part, outcome: &mut Outcome) {
+    if let Some(complaint) = expected::complaint(minimums, part.name(), outcome.tests) {
+        step("test", &format!("layer {} FAILED: {complaint}", part.name()));
+        outcome.counts.failed += 1;
+    }
+}
+
+fn sum(counts: Counts) -> usize {
+    counts.passed + counts.failed + counts.skipped
+}
+
+fn log(name: &str) -> PathBuf {
+    paths::target().join("test-logs").join(format!("{name}.log"))
+}
+
+/// Builds what test programs need and lists those of the lab; for the other commands that run some of them.
+///
+/// # Errors
+/// When something does not compile.
+pub(super) fn lab_programs() -> Result<(Built, Vec<Program>)> {
+    let built = build::build(Profile::Release, Want::WithDebugLog)?;
+    let programs = layers::compile(&built.object, &[]).context("the test programs do not compile")?;
+    Ok((built, programs.into_iter().filter(|program| program.layer == Layer::Lab).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `--fast` leaves out what needs root or a VM, `--only` narrows further.
+    #[test]
+    fn layers_are_chosen() {
+        let chosen = |fast, only: &[Part]| -> Vec<&str> {
+            let options = Options { fast, only: only.to_vec() };
+            PARTS.into_iter().filter(|part| options.wants(*part)).map(Part::name).collect()
+        };
+        assert_eq!(chosen(false, &[]), ["unit", "docs", "integration", "lab", "vm"]);
+        assert_eq!(chosen(true, &[]), ["unit", "docs", "integration"]);
+        assert_eq!(chosen(false, &[Part::Lab]), ["lab"]);
+        assert_eq!(chosen(true, &[Part::Lab]), [""; 0]);
+    }
+}

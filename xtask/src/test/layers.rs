@@ -1,0 +1,152 @@
+//! Cargo's list of test programs → layers.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result};
+use serde::Deserialize;
+
+use crate::build::host_cargo;
+use crate::cmd;
+use crate::ebpf::Object;
+
+/// Integration tests with names that begin like this need root and the lab.
+const PRIVILEGED: &str = "lab_";
+
+/// All tests of this package outside its library need root.
+const LAB_PACKAGE: &str = "plegtrace-lab";
+
+/// Which part of the tests a program belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Layer {
+    /// Beside the code.
+    Unit,
+    /// Properties, goldens, replays, the command line: no root.
+    Integration,
+    /// Real daemons: root.
+    Lab,
+}
+
+/// A compiled test program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Program {
+    pub(crate) layer: Layer,
+    /// Unique among the programs: package and target.
+    pub(crate) name: String,
+    pub(crate) file: PathBuf,
+    /// Where cargo would run it.
+    pub(crate) directory: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    reason: String,
+    executable: Option<PathBuf>,
+    manifest_path: Option<PathBuf>,
+    target: Option<Target>,
+    profile: Option<Profile>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+    kind: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Profile {
+    test: bool,
+}
+
+/// Compiles all test programs of the workspace and lists them, layer by layer.
+///
+/// # Errors
+/// When something does not compile.
+pub(crate) fn compile(object: &Object, features: &[String]) -> Result<Vec<Program>> {
+    let mut command: Command = host_cargo();
+    command
+        .args(["test", "--workspace", "--lib", "--bins", "--tests", "--no-run", "--quiet"])
+        .arg("--message-format=json-render-diagnostics")
+        .args(features)
+        .envs(object.envs())
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit());
+    let out = command.output().with_context(|| format!("cannot start `{}`", cmd::shown(&command)))?;
+    cmd::check(&command, out.status)?;
+    list(&String::from_utf8_lossy(&out.stdout))
+}
+
+fn list(messages: &str) -> Result<Vec<Program>> {
+    let mut found = Vec::new();
+    let mut seen = BTreeSet::new();
+    for line in messages.lines().filter(|line| line.starts_with('{')) {
+        let message: Message = serde_json::from_str(line).context("cargo's messages are not understood")?;
+        if message.reason != "compiler-artifact" {
+            continue;
+        }
+        let (Some(file), Some(manifest), Some(target)) =
+            (message.executable, message.manifest_path, message.target)
+        else {
+            continue;
+        };
+        let test = message.profile.is_some_and(|profile| profile.test);
+        if test && seen.insert(file.clone()) {
+            found.push(program(file, &manifest, &target)?);
+        }
+    }
+    found.sort_by(|a, b| (a.layer, &a.name).cmp(&(b.layer, &b.name)));
+    Ok(found)
+}
+
+fn program(file: PathBuf, manifest: &Path, target: &Target) -> Result<Program> {
+    let directory = manifest.parent().context("a manifest has a directory")?.to_path_buf();
+    let integration = target.kind.iter().any(|kind| kind == "test");
+    let text =
+        std::fs::read_to_string(manifest).with_context(|| format!("cannot read {}", manifest.display()))?;
+    let package =
+        package_name(&text).with_context(|| format!("no package name in {}", manifest.display()))?;
+    let layer = match integration {
+        false => Layer::Unit,
+        true if package == LAB_PACKAGE || target.name.starts_with(PRIVILEGED) => Layer::Lab,
+        true => Layer::Integration,
+    };
+    let kind = if target.kind.iter().any(|kind| kind == "bin") { "-bin" } else { "" };
+    Ok(Program { layer, name: format!("{package}-{}{kind}", target.name), file, directory })
+}
+
+fn package_name(manifest: &str) -> Option<String> {
+    let line = manifest.lines().find_map(|line| line.strip_prefix("name = \""))?;
+    line.strip_suffix('"').map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Programs are sorted into layers by their kind and name; what is not a test program is left out.
+    #[test]
+    fn programs_are_sorted() {
+        let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        let artifact = |name: &str, kind: &str, test: bool| {
+            format!(
+                r#"{{"reason":"compiler-artifact","executable":"/t/{name}-{kind}","manifest_path":"{manifest}","target":{{"name":"{name}","kind":["{kind}"]}},"profile":{{"test":{test}}}}}"#
+            )
+        };
+        let messages = [
+            artifact("lab_node", "test", true),
+            artifact("xtask", "bin", true),
+            artifact("cli", "test", true),
+            artifact("xtask", "bin", false),
+            r#"{"reason":"build-finished","success":true}"#.to_owned(),
+        ];
+        let programs = list(&messages.join("\n")).unwrap();
+        let seen: Vec<(Layer, &str)> = programs.iter().map(|p| (p.layer, p.name.as_str())).collect();
+        let expected = [
+            (Layer::Unit, "xtask-xtask-bin"),
+            (Layer::Integration, "xtask-cli"),
+            (Layer::Lab, "xtask-lab_node"),
+        ];
+        assert_eq!(seen, expected);
+    }
+}

@@ -1,0 +1,15 @@
+//! `cargo xtask test`: everything that proves the product on this machine, in layers.
+//!
+//! `layers` asks cargo which test programs there are and sorts them; `program` runs one with its output in a log;
+//! `counts` reads what it printed; `expected` holds the numbers of tests below which a layer has lost some; `command`
+//! goes through the layers, keeps going after a failing one, and ends with the line that counts everything.
+
+mod command;
+mod counts;
+mod expected;
+mod layers;
+mod program;
+mod soak;
+
+pub(crate) use command::{Options, run};
+pub(crate) use soak::{Options as SoakOptions, run as soak};

@@ -1,0 +1,134 @@
+//! Runs one test program with its output in a log, with a budget.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+
+use super::counts;
+use crate::cmd;
+use crate::vm::Counts;
+
+/// Between being asked to end and being made to: daemons of the lab are torn down in this time.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// What came of a program.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) counts: Counts,
+    pub(crate) skips: Vec<String>,
+    /// Why it is a failure, with the part of the log that explains it.
+    pub(crate) failure: Option<String>,
+}
+
+/// Runs `command` with both streams in `log`.
+///
+/// # Errors
+/// When it cannot be started or its log cannot be written.
+pub(crate) fn run(command: &mut Command, log: &Path, budget: Duration) -> Result<Ran> {
+    if let Some(dir) = log.parent() {
+        fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    }
+    let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+    let twin = file.try_clone().with_context(|| format!("cannot write {}", log.display()))?;
+    command.stdin(Stdio::null()).stdout(file).stderr(twin).process_group(0);
+    // SAFETY: prctl is async-signal-safe and touches nothing but the new process.
+    unsafe {
+        command.pre_exec(|| {
+            // In its own process group it does not hear Ctrl-C; it ends because we do.
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+            Ok(())
+        });
+    }
+    let mut child = command.spawn().with_context(|| format!("cannot start `{}`", cmd::shown(command)))?;
+    let ended = wait(&mut child, budget)?;
+    let bytes = fs::read(log).with_context(|| format!("cannot read {}", log.display()))?;
+    Ok(judge(&String::from_utf8_lossy(&bytes), ended, budget, log))
+}
+
+fn judge(text: &str, ended: Option<ExitStatus>, budget: Duration, log: &Path) -> Ran {
+    let mut counts = counts::read(text);
+    let reason = match ended {
+        None => Some(format!("no end within {} s", budget.as_secs())),
+        Some(status) if !status.success() => Some(format!("{status}")),
+        Some(_) => None,
+    };
+    // A program that ended badly without a failed test has failed as a whole.
+    if reason.is_some() && counts.failed == 0 {
+        counts.failed = 1;
+    }
+    let failure =
+        reason.map(|why| format!("{why}\n{}\n(whole output: {})", counts::failure(text, 60), log.display()));
+    Ran { counts, skips: counts::skips(text), failure }
+}
+
+/// Waits for the end; after the budget the program's process group is asked, then made to end.
+fn wait(child: &mut Child, budget: Duration) -> Result<Option<ExitStatus>> {
+    if let Some(status) = until(child, budget)? {
+        return Ok(Some(status));
+    }
+    let group = i32::try_from(child.id()).context("a process id fits")?;
+    for signal in [libc::SIGTERM, libc::SIGKILL] {
+        // SAFETY: kill takes numbers only; the group is the child's own, which is not reaped yet.
+        unsafe { libc::kill(-group, signal) };
+        if until(child, GRACE)?.is_some() {
+            break;
+        }
+    }
+    Ok(None)
+}
+
+fn until(child: &mut Child, budget: Duration) -> Result<Option<ExitStatus>> {
+    let begin = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().context("cannot wait for a test program")? {
+            return Ok(Some(status));
+        }
+        if begin.elapsed() >= budget {
+            return Ok(None);
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, budget: Duration) -> Ran {
+        let log =
+            std::env::temp_dir().join(format!("plegtrace-program-{}-{}", std::process::id(), script.len()));
+        let ran = run(Command::new("sh").args(["-c", script]), &log, budget).unwrap();
+        fs::remove_file(log).unwrap();
+        ran
+    }
+
+    /// A program that crashes has failed even though no test did.
+    #[test]
+    fn a_crash_is_a_failure() {
+        let ran =
+            shell("echo 'test result: ok. 2 passed; 0 failed; 0 ignored'; exit 3", Duration::from_secs(60));
+        assert_eq!(ran.counts, Counts { passed: 2, failed: 1, skipped: 0 });
+        assert!(ran.failure.unwrap().contains("exit status: 3"));
+    }
+
+    /// A program that does not end is ended, with what it started.
+    #[test]
+    fn a_hanging_program_is_ended() {
+        let ran = shell("sleep 1000 & wait", Duration::from_millis(50));
+        assert!(ran.failure.unwrap().starts_with("no end within 0 s"));
+        assert_eq!(ran.counts.failed, 1);
+    }
+
+    /// A good program is a pass and nothing else.
+    #[test]
+    fn a_good_program() {
+        let ran = shell("echo 'test result: ok. 2 passed; 0 failed; 0 ignored'", Duration::from_secs(60));
+        assert!(ran.failure.is_none());
+        assert_eq!(ran.counts.passed, 2);
+    }
+}

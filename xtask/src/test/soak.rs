@@ -1,0 +1,38 @@
+//! `cargo xtask soak`: the lab tests that take too long for every day. They are marked `#[ignore]`.
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use super::command::{lab_programs, prepared};
+use crate::cmd;
+use crate::progress::step;
+
+/// Options of `cargo xtask soak`.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Run only the tests whose name contains this
+    #[arg(value_name = "NAME")]
+    filter: Option<String>,
+}
+
+/// Runs them with their output on the screen.
+///
+/// # Errors
+/// When one fails.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let (built, programs) = lab_programs()?;
+    let mut failed = Vec::new();
+    for program in programs {
+        step("soak", &program.name);
+        let mut command = prepared(&program, &built)?;
+        command.args(["--ignored", "--nocapture"]).args(&options.filter);
+        if let Err(error) = cmd::run(&mut command) {
+            step("soak", &format!("{} FAILED: {error:#}", program.name));
+            failed.push(program.name);
+        }
+    }
+    if !failed.is_empty() {
+        bail!("failed: {}", failed.join(", "));
+    }
+    Ok(())
+}

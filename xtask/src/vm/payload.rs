@@ -1,0 +1,110 @@
+//! The second disk of a guest: our static test binary and the script that runs it. It changes with every build, so
+//! that the first disk need not.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use crate::build::host_cargo;
+use crate::ebpf::{Object, Want};
+use crate::progress::step;
+use crate::{cmd, paths};
+
+/// Static, because the C library of the oldest guest is older than ours.
+const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+
+/// What the guest does with the payload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Runs the tests whose name contains the word (all without one) and powers off.
+    Tests(Option<String>),
+    /// Opens a shell on the serial port and powers off when it ends.
+    Shell,
+}
+
+/// Builds the guest's binary with the eBPF object inside.
+///
+/// # Errors
+/// When something does not compile.
+pub(crate) fn binary() -> Result<PathBuf> {
+    let object = Object::build(Want::Shipped)?;
+    step("vm", "building the guest's test binary");
+    let target = paths::target().join("vm");
+    let mut command = host_cargo();
+    command
+        .args([
+            "build",
+            "--quiet",
+            "--release",
+            "-p",
+            "plegtrace-vm-tests",
+            "--bin",
+            "vm-tests",
+            "--target",
+            TRIPLE,
+        ])
+        .env("CARGO_TARGET_DIR", &target)
+        .env("RUSTFLAGS", "-C target-feature=+crt-static")
+        .envs(object.envs());
+    cmd::run(&mut command)?;
+    Ok(target.join(TRIPLE).join("release/vm-tests"))
+}
+
+/// Makes the disk at `disk`.
+///
+/// # Errors
+/// When a file cannot be written or mke2fs fails.
+pub(crate) fn disk(binary: &Path, mode: &Mode, disk: &Path) -> Result<()> {
+    let tree = disk.with_extension("tree");
+    if tree.exists() {
+        fs::remove_dir_all(&tree).with_context(|| format!("cannot remove {}", tree.display()))?;
+    }
+    fs::create_dir_all(&tree).with_context(|| format!("cannot create {}", tree.display()))?;
+    fs::copy(binary, tree.join("vm-tests")).with_context(|| format!("cannot copy {}", binary.display()))?;
+    let start = tree.join("start");
+    fs::write(&start, script(mode)).with_context(|| format!("cannot write {}", start.display()))?;
+    fs::set_permissions(&start, fs::Permissions::from_mode(0o755))?;
+    let mebibytes = fs::metadata(binary)?.len() / (1 << 20) + 16;
+    if disk.exists() {
+        fs::remove_file(disk).with_context(|| format!("cannot remove {}", disk.display()))?;
+    }
+    let mke2fs = cmd::which("mke2fs").context("no mke2fs: run `cargo xtask setup`")?;
+    cmd::output(
+        Command::new(mke2fs)
+            .args(["-q", "-t", "ext4", "-d"])
+            .arg(&tree)
+            .arg(disk)
+            .arg(format!("{mebibytes}M")),
+    )?;
+    fs::remove_dir_all(&tree).with_context(|| format!("cannot remove {}", tree.display()))
+}
+
+fn script(mode: &Mode) -> String {
+    let work = match mode {
+        Mode::Tests(None) => "/run/payload/vm-tests".to_owned(),
+        // The word was checked to be a plain name: see `Selection::new`.
+        Mode::Tests(Some(word)) => format!("/run/payload/vm-tests --only {word}"),
+        Mode::Shell => {
+            "export TERM=dumb\necho 'tests: /run/payload/vm-tests; exit powers off'\nsetsid -c -w sh -i"
+                .to_owned()
+        }
+    };
+    format!("#!/bin/sh\n{work}\nsync\nsystemctl poweroff --force --force\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever the guest does, it powers off afterwards.
+    #[test]
+    fn scripts_end_with_power_off() {
+        for mode in [Mode::Tests(None), Mode::Tests(Some("boots".to_owned())), Mode::Shell] {
+            assert!(script(&mode).ends_with("systemctl poweroff --force --force\n"));
+        }
+        assert!(script(&Mode::Tests(Some("boots".to_owned()))).contains("vm-tests --only boots\n"));
+    }
+}
