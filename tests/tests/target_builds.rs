@@ -36,29 +36,33 @@ const ALL_MODES: &[&str] = &["1.15", "1.19", "1.24", "1.26", "1.27"];
 struct Mode {
     name: &'static str,
     cgo: bool,
+    arch: &'static str,
     args: &'static [&'static str],
     in_all: bool,
 }
 
 const MODES: &[Mode] = &[
-    Mode { name: "static", cgo: false, args: &[], in_all: true },
-    Mode { name: "pie", cgo: false, args: &["-buildmode=pie"], in_all: false },
-    Mode { name: "cgo", cgo: true, args: &[], in_all: false },
+    Mode { name: "static", cgo: false, arch: "amd64", args: &[], in_all: true },
+    Mode { name: "pie", cgo: false, arch: "amd64", args: &["-buildmode=pie"], in_all: false },
+    Mode { name: "cgo", cgo: true, arch: "amd64", args: &[], in_all: false },
     Mode {
         name: "external-pie",
         cgo: true,
+        arch: "amd64",
         args: &["-buildmode=pie", "-ldflags=-linkmode=external"],
         in_all: false,
     },
     Mode {
         name: "static-pie",
         cgo: true,
+        arch: "amd64",
         args: &["-buildmode=pie", "-ldflags=-linkmode=external -extldflags=-static-pie"],
         in_all: false,
     },
     Mode {
         name: "relr-pie",
         cgo: true,
+        arch: "amd64",
         args: &["-buildmode=pie", "-ldflags=-linkmode=external -extldflags=-Wl,-z,pack-relative-relocs"],
         in_all: false,
     },
@@ -118,24 +122,37 @@ fn build(goroot: &Path, go: &str, mode: &Mode) -> PathBuf {
         fs::write(source.join("go.mod"), "module example.test/shapes\n\ngo 1.15\n")?;
         fs::write(source.join("main.go"), MAIN)?;
         fs::write(source.join("extra.go"), if mode.cgo { EXTRA_CGO } else { EXTRA_GO })?;
-        let scratch = tempfile::tempdir()?;
-        let mut command = Command::new(goroot.join("bin/go"));
-        command.current_dir(&source).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-        command
-            .env("GOROOT", goroot)
-            .env("HOME", scratch.path())
-            .env("GOCACHE", scratch.path().join("cache"));
-        command.env("GOFLAGS", "-mod=mod").env("GOPROXY", "off").env("GOTOOLCHAIN", "local");
-        command.env("GOMAXPROCS", "2").env("CGO_ENABLED", if mode.cgo { "1" } else { "0" });
+        let mut command = toolchain(goroot, &source, mode)?;
         command.args(["build", "-o", "../program"]).args(mode.args).arg(".");
         host::run(&mut command)?;
-        host::run(
-            Command::new("strip").args(["-s", "-o"]).arg(dir.join("stripped")).arg(dir.join("program")),
-        )?;
+        if mode.arch == "amd64" {
+            host::run(
+                Command::new("strip").args(["-s", "-o"]).arg(dir.join("stripped")).arg(dir.join("program")),
+            )?;
+        } else {
+            fs::copy(dir.join("program"), dir.join("stripped"))?;
+        }
         without_sections(&dir.join("stripped"), &dir.join("headless"))?;
+        fs::remove_dir_all(dir.join("scratch"))?;
         Ok(())
     });
     dir.unwrap_or_else(|error| panic!("go{go} {}: {error:#}", mode.name))
+}
+
+/// `go`, with nothing of this machine's own settings; its caches are in `scratch` beside the source.
+fn toolchain(goroot: &Path, source: &Path, mode: &Mode) -> anyhow::Result<Command> {
+    let scratch = source.parent().unwrap_or(source).join("scratch");
+    fs::create_dir_all(&scratch)?;
+    let mut command = Command::new(goroot.join("bin/go"));
+    command.current_dir(source).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    command.env("GOROOT", goroot).env("HOME", &scratch).env("GOCACHE", scratch.join("cache"));
+    command
+        .env("GOFLAGS", "-mod=mod")
+        .env("GOPROXY", "off")
+        .env("GOTOOLCHAIN", "local")
+        .env("GOARCH", mode.arch);
+    command.env("GOMAXPROCS", "2").env("CGO_ENABLED", if mode.cgo { "1" } else { "0" });
+    Ok(command)
 }
 
 /// The same file with no section header table, as `sstrip` makes it.
@@ -306,6 +323,59 @@ fn dwarf_members(path: &Path, structure: &str) -> BTreeMap<String, u32> {
         }
     }
     members
+}
+
+const ARM64: Mode = Mode { name: "arm64", cgo: false, arch: "arm64", args: &[], in_all: false };
+
+/// arm64, cross-compiled: addresses against the symbol table, sites against Go's own disassembler. Nothing runs.
+#[test]
+fn arm64_sites_agree_with_go_objdump() {
+    for go in ["1.15", "1.24"] {
+        let (suite, go) = *TOOLCHAINS.iter().find(|(_, version)| *version == go).expect("listed");
+        let Some(goroot) = available(&format!("Go {go} of {suite}"), packages::go(suite, go)) else {
+            continue;
+        };
+        let dir = build(&goroot, go, &ARM64);
+        let truth = symbols(&dir.join("program"));
+        let binary = check(&dir, "headless", &truth);
+        for function in resolve_all(&binary, &[CHECKED, OTHERS].concat()) {
+            let theirs = go_disassembly(&goroot, &dir, &function.name);
+            let of = |mnemonic: &str| -> BTreeSet<u64> {
+                theirs.iter().filter(|(_, text)| text.starts_with(mnemonic)).map(|(at, _)| *at).collect()
+            };
+            let returns = binary.ret_sites(&function).expect("arm64 returns");
+            assert_eq!(
+                returns.iter().map(|site| site.vaddr).collect::<BTreeSet<_>>(),
+                of("RET"),
+                "{}",
+                function.name
+            );
+            let start = binary.start_site(&function).expect("arm64 start");
+            let has_check = theirs.values().any(|text| text.contains("runtime.morestack"));
+            assert_eq!(of("BLS").contains(&start.vaddr), has_check, "{} go{go}: {start:x?}", function.name);
+            assert_eq!(start.g_source, GSource::Register);
+        }
+        eprintln!("go{go} arm64: ok");
+    }
+}
+
+/// Address → instruction, by `go tool objdump`.
+fn go_disassembly(goroot: &Path, dir: &Path, name: &str) -> BTreeMap<u64, String> {
+    let escaped: String =
+        name.chars().flat_map(|c| if c.is_alphanumeric() { vec![c] } else { vec!['\\', c] }).collect();
+    let mut command = toolchain(goroot, &dir.join("src"), &ARM64).expect("toolchain");
+    command
+        .env("GOARCH", "amd64")
+        .args(["tool", "objdump", "-s", &format!("^{escaped}$")])
+        .arg(dir.join("program"));
+    let text = output(&mut command);
+    let lines = text.lines().filter_map(|line| {
+        let mut fields =
+            line.split('\t').filter(|field| !field.is_empty()).skip_while(|field| !field.starts_with("0x"));
+        let at = u64::from_str_radix(fields.next()?.trim_start_matches("0x"), 16).ok()?;
+        Some((at, fields.nth(1)?.trim().to_owned()))
+    });
+    lines.collect()
 }
 
 macro_rules! toolchains {
