@@ -12,7 +12,9 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use plegtrace::target::{Convention, GSource, GoBinary, Pattern};
+use plegtrace::target::{
+    Convention, GSource, GoBinary, OnDisk, Overrides, Pattern, SiteRefusal, Witness, discover, on_disk,
+};
 use plegtrace_lab::packages::{self, Suite};
 use plegtrace_lab::{cache, host};
 use target_kit::{available, check_against_objdump, output, resolve_all, symbols};
@@ -275,9 +277,53 @@ fn check_toolchain(go: &str) {
         }
         if mode.name == "static" {
             check_goroutine_offsets(&dir.join("program"));
+            check_witness(&dir.join("program"), &truth);
+            check_replaced(&dir.join("program"));
         }
         eprintln!("go{go} {}: ok", mode.name);
     }
+}
+
+/// A function whose symbol says another address than the function table is refused, the others are not.
+fn check_witness(path: &Path, truth: &BTreeMap<String, BTreeSet<u64>>) {
+    let mut bytes = fs::read(path).expect("readable");
+    let honest =
+        GoBinary::from_bytes(bytes.clone()).expect("understood").resolve(&[Pattern::new("main.huge")]);
+    assert_eq!(honest[0].witness, Witness::Agrees);
+    let address = truth["main.huge"].first().expect("has a symbol").to_le_bytes();
+    let is_symbol = |window: &[u8]| window[4] & 0xf == 2 && window[6..8] != [0, 0] && window[8..] == address;
+    let symbols: Vec<usize> =
+        (0..bytes.len() - 16).step_by(8).filter(|at| is_symbol(&bytes[*at..*at + 16])).collect();
+    assert!(!symbols.is_empty(), "the symbol is in the file");
+    for at in symbols {
+        bytes[at + 8] ^= 1;
+    }
+    let binary = GoBinary::from_bytes(bytes).expect("understood");
+    let liar = &binary.resolve(&[Pattern::new("main.huge")])[0];
+    assert!(matches!(binary.start_site(liar), Err(SiteRefusal::SymbolDisagrees { .. })), "{liar:?}");
+    assert!(binary.ret_sites(liar).is_err());
+    assert!(binary.start_site(&binary.resolve(&[Pattern::new("main.main")])[0]).is_ok());
+}
+
+/// A running program whose file is replaced, then removed, is told from one that is as it was started.
+fn check_replaced(program: &Path) {
+    let dir = tempfile::tempdir().expect("scratch directory");
+    let path = dir.path().join("kubelet");
+    fs::copy(program, &path).expect("scratch file");
+    let running = Running::start(&path);
+    let proc_pid = PathBuf::from(format!("/proc/{}", running.0.id()));
+    let binary = GoBinary::open(&proc_pid.join("exe")).expect("understood");
+    assert_eq!(on_disk(&proc_pid), OnDisk::Same);
+    assert!(binary.still_same(&path));
+    fs::copy(program, dir.path().join("new")).expect("scratch file");
+    fs::rename(dir.path().join("new"), &path).expect("scratch file");
+    assert_eq!(on_disk(&proc_pid), OnDisk::Replaced);
+    assert!(!binary.still_same(&path) && binary.still_same(&proc_pid.join("exe")));
+    fs::remove_file(&path).expect("scratch file");
+    assert_eq!(on_disk(&proc_pid), OnDisk::Deleted);
+    let node = discover(Path::new("/"), &Overrides::default()).expect("a process list");
+    let found = node.processes.iter().find(|process| process.pid == running.0.id()).expect("named kubelet");
+    assert!(found.exe_deleted && found.exe.as_deref() == Some(path.as_path()), "{found:?}");
 }
 
 /// Offsets in `runtime.g` equal those in the debug information the toolchain wrote.
