@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-/// Bytes of a pattern's tail that the index uses.
+/// Bytes that the index uses.
 const TAIL: usize = 4;
 
 /// One wanted name.
@@ -36,7 +36,7 @@ impl Pattern {
         match &self.tail {
             None => ends_at_boundary(name, &self.head),
             Some(tail) => name.strip_suffix(tail.as_str()).is_some_and(|front| {
-                let word = front.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
+                let word = front.trim_end_matches(is_word);
                 // The head may itself end in identifier characters ("_RuntimeService_"), so try it everywhere
                 // inside the trailing identifier.
                 (word.len()..front.len())
@@ -46,11 +46,32 @@ impl Pattern {
         }
     }
 
-    /// The last bytes every match has; shorter than [`TAIL`] when the pattern says less.
-    fn last_bytes(&self) -> &[u8] {
-        let text = self.tail.as_deref().unwrap_or(&self.head).as_bytes();
-        &text[text.len().saturating_sub(TAIL)..]
+    /// Where a set of patterns files this one.
+    fn key(&self) -> Key {
+        let last = |text: &str| text.as_bytes().last_chunk::<TAIL>().copied();
+        match &self.tail {
+            // `Type.*`: the wildcard is the whole trailing identifier, and what comes before it is fixed.
+            Some(tail) if tail.is_empty() && !self.head.ends_with(is_word) => {
+                last(&self.head).map_or(Key::None, Key::BeforeWord)
+            }
+            Some(tail) => last(tail).map_or(Key::None, Key::End),
+            None => last(&self.head).map_or(Key::None, Key::End),
+        }
     }
+}
+
+/// What all names that match a pattern have in common.
+enum Key {
+    /// Their last bytes.
+    End([u8; TAIL]),
+    /// The bytes before their trailing identifier.
+    BeforeWord([u8; TAIL]),
+    /// Nothing that can be looked up.
+    None,
+}
+
+fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
 }
 
 /// `name` ends with `suffix`, which begins the name, a path element, or a part after a dot.
@@ -60,22 +81,24 @@ fn ends_at_boundary(name: &str, suffix: &str) -> bool {
     })
 }
 
-/// Patterns by their last bytes, so that a name is compared with few of them.
+/// Patterns by what their matches have in common, so that a name is compared with few of them.
 #[derive(Debug)]
 pub(crate) struct PatternSet<'p> {
     patterns: &'p [Pattern],
-    by_tail: HashMap<[u8; TAIL], Vec<usize>>,
-    /// Patterns too short for the index.
+    by_end: HashMap<[u8; TAIL], Vec<usize>>,
+    by_word: HashMap<[u8; TAIL], Vec<usize>>,
+    /// Compared with every name.
     loose: Vec<usize>,
 }
 
 impl<'p> PatternSet<'p> {
     pub(crate) fn new(patterns: &'p [Pattern]) -> Self {
-        let mut set = Self { patterns, by_tail: HashMap::new(), loose: Vec::new() };
+        let mut set = Self { patterns, by_end: HashMap::new(), by_word: HashMap::new(), loose: Vec::new() };
         for (index, pattern) in patterns.iter().enumerate() {
-            match <[u8; TAIL]>::try_from(pattern.last_bytes()) {
-                Ok(tail) => set.by_tail.entry(tail).or_default().push(index),
-                Err(_) => set.loose.push(index),
+            match pattern.key() {
+                Key::End(key) => set.by_end.entry(key).or_default().push(index),
+                Key::BeforeWord(key) => set.by_word.entry(key).or_default().push(index),
+                Key::None => set.loose.push(index),
             }
         }
         set
@@ -84,9 +107,12 @@ impl<'p> PatternSet<'p> {
     /// Indices of the patterns that match `name`.
     pub(crate) fn matching(&self, name: &str) -> impl Iterator<Item = usize> {
         let bytes = name.as_bytes();
-        let tail = bytes.len().checked_sub(TAIL).and_then(|at| <[u8; TAIL]>::try_from(&bytes[at..]).ok());
-        let indexed = tail.and_then(|tail| self.by_tail.get(&tail)).map_or(&[][..], Vec::as_slice);
-        let all = indexed.iter().chain(&self.loose).copied();
+        let word = bytes.iter().rposition(|byte| !is_word(char::from(*byte))).map_or(0, |last| last + 1);
+        let filed = |index: &'_ HashMap<[u8; TAIL], Vec<usize>>, end: &[u8]| -> Vec<usize> {
+            end.last_chunk::<TAIL>().and_then(|key| index.get(key)).cloned().unwrap_or_default()
+        };
+        let candidates = filed(&self.by_end, bytes).into_iter().chain(filed(&self.by_word, &bytes[..word]));
+        let all = candidates.chain(self.loose.iter().copied());
         all.filter(move |index| self.patterns[*index].matches(name))
     }
 }

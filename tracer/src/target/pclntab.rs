@@ -19,6 +19,8 @@ use super::source::{Block, u32_at, u64_at};
 const MAX_NAME: usize = 2048;
 /// A `_func` record is read up to its name offset: 12 bytes at most.
 const RECORD: u64 = 12;
+/// Bytes behind the last record among which the last name is expected (V12).
+const NAME_SLACK: u64 = 256 << 10;
 
 /// One function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,9 +55,13 @@ impl Pclntab {
         let mut probe = Self::over(header, module.text.clone(), Arc::new(list), Arc::default());
         let last = probe.record_offsets().max().unwrap_or(0);
         let len = last.saturating_add(RECORD).max(functab_end);
-        if len > header.extent - header.pcln {
+        let available = header.extent - header.pcln;
+        if len > available {
             return Err(RefuseReason::BadPclntab("a function record lies behind its end"));
         }
+        // In the oldest layout names lie between the records, so that one read usually gets both.
+        let slack = if header.layout == Layout::V12 { NAME_SLACK } else { 0 };
+        let len = len.saturating_add(slack).min(available);
         probe.pcln = Arc::default();
         let mut pcln = elf.read_vaddr(start, len, "the function records")?;
         if !header.layout.relative() {
@@ -81,7 +87,7 @@ impl Pclntab {
     fn load_names(&self, elf: &Elf, header: &Header) -> Result<Arc<Block>, RefuseReason> {
         let len = if header.layout == Layout::V12 {
             let last = (0..self.nfunc).filter_map(|index| self.name_offset(index)).max().unwrap_or(0) as u64;
-            if last < self.pcln.len().saturating_sub(MAX_NAME) as u64 {
+            if last + MAX_NAME as u64 <= self.pcln.len() as u64 || self.pcln.len() as u64 == header.extent {
                 return Ok(Arc::clone(&self.pcln));
             }
             (last + MAX_NAME as u64).min(header.extent)
