@@ -8,6 +8,8 @@
 pub mod cri;
 pub mod feature;
 pub mod kernel;
+pub mod machine;
+pub mod observation;
 pub mod outcome;
 pub mod runner;
 pub mod table;

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::panic::{self, AssertUnwindSafe};
+use std::time::Instant;
 
 use crate::feature::reason_to_skip;
 use crate::kernel::KernelVersion;
@@ -9,7 +10,7 @@ use crate::outcome::{Counts, Outcome};
 use crate::table::Test;
 
 /// Runs the tests one after the other, because probes share the kernel's state, and writes a line for each and the
-/// verdict. `only` keeps the tests whose name contains it.
+/// verdict. Another line says how many seconds the test took. `only` keeps the tests whose name contains it.
 ///
 /// # Errors
 /// When the lines cannot be written.
@@ -21,12 +22,14 @@ pub fn run(
 ) -> io::Result<Counts> {
     let mut counts = Counts::default();
     for test in tests.iter().filter(|test| only.is_none_or(|part| test.name.contains(part))) {
+        let began = Instant::now();
         let outcome = match reason_to_skip(test.requires, kernel) {
             Some(reason) => Outcome::Skip(reason),
             None => guarded(test),
         };
         counts.add(&outcome);
         writeln!(out, "{}", outcome.line(test.name))?;
+        writeln!(out, "VM-TIME {} {:.1}", test.name, began.elapsed().as_secs_f64())?;
         out.flush()?;
     }
     writeln!(out, "{counts}")?;
@@ -70,11 +73,12 @@ mod tests {
     #[test]
     fn lines_and_verdict() {
         let text = run_on(KernelVersion(5, 10), None);
-        let lines: Vec<&str> = text.lines().collect();
+        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("VM-TIME ")).collect();
         assert_eq!(lines[0], "VM-TEST PASS good: seen");
         assert_eq!(lines[1], "VM-TEST FAIL bad: no");
         assert_eq!(lines[2], "VM-TEST FAIL broken: panic: oh");
         assert!(lines[3].starts_with("VM-TEST SKIP new: UprobeMulti needs Linux 6.6"));
+        assert_eq!(text.lines().filter(|line| line.starts_with("VM-TIME ")).count(), 4);
         assert_eq!(lines[4], "VM-VERDICT failed passed=1 failed=2 skipped=1");
     }
 

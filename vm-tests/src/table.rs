@@ -17,9 +17,23 @@ pub struct Test {
     pub run: fn() -> Result<String>,
 }
 
+const COOKIE: &[Feature] = &[Feature::UprobeCookie];
+const MULTI: &[Feature] = &[Feature::UprobeMulti];
+
 /// Every test, in the order they run: what the later ones rest on comes first.
 pub const ALL: &[Test] = &[
     Test { name: "boots", requires: &[], run: tests::boots::run },
     Test { name: "btf_present", requires: &[Feature::Btf], run: tests::btf_present::run },
     Test { name: "containerd_runs", requires: &[], run: tests::containerd_runs::run },
+    Test { name: "features_match", requires: &[], run: tests::features_match::run },
+    Test { name: "programs_load_address", requires: &[], run: tests::programs_load::address },
+    Test { name: "programs_load_cookie", requires: COOKIE, run: tests::programs_load::cookie },
+    Test { name: "programs_load_multi", requires: MULTI, run: tests::programs_load::multi },
+    Test { name: "verifier_budget", requires: &[], run: tests::verifier_budget::run },
+    Test { name: "process_follow", requires: &[], run: tests::process_follow::run },
+    Test { name: "attach_fires_address", requires: &[], run: tests::attach_fires::address },
+    Test { name: "attach_fires_cookie", requires: COOKIE, run: tests::attach_fires::cookie },
+    Test { name: "attach_fires_multi", requires: MULTI, run: tests::attach_fires::multi },
+    Test { name: "wrong_offset_fails", requires: &[], run: tests::wrong_offset_fails::run },
+    Test { name: "wrong_site_refused", requires: &[], run: tests::wrong_site_refused::run },
 ];

@@ -46,19 +46,24 @@ fn main() -> Result<()> {
         hostage.pod().container
     ));
     println!("{}", first.report()?);
-    frozen(&node, before, began)?;
     if let Some(second) = second {
         say(
-            "now wait for the kubelet's deadline: its list fails after 120 s, the handlers stay behind in containerd",
+            "now for the kubelet's deadline: its list fails after 120 s, the handlers stay behind in containerd",
         );
-        println!("{}", second.report()?);
-        frozen(&node, before, began)?;
+        std::thread::scope(|scope| -> Result<()> {
+            let scrape = scope.spawn(|| relists(&node, PATIENT_SCRAPE));
+            println!("{}", second.report()?);
+            let scraped = scrape.join().map_err(|_| anyhow::anyhow!("the scrape panicked"))?;
+            say_frozen(scraped, before, began);
+            Ok(())
+        })?;
+    } else {
+        say_frozen(relists(&node, SCRAPE), before, began);
     }
     say("continuing the shim");
     hostage.release()?;
-    let healed = relists(&node)?;
     node.wait_for_relists(2, Duration::from_secs(150))?;
-    say(&format!("healed: relists count again ({healed:.0} and more); taking the node down"));
+    say("healed: relists count again; taking the node down");
     drop(node);
     say("nothing is left behind");
     Ok(())

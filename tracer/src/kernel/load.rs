@@ -75,17 +75,7 @@ impl Kernel {
     ///
     /// No object in this binary, or the kernel refuses a map or program.
     pub fn load(options: &LoadOptions) -> Result<Self, KernelError> {
-        if object::is_stub() {
-            return Err(KernelError::Stub);
-        }
-        let mut settings = options.settings;
-        settings.use_cookies = u32::from(options.mode != AttachMode::PerfAddress);
-        let mut loader = EbpfLoader::new();
-        loader.override_global("SETTINGS", settings.as_bytes(), true);
-        if let Some(bytes) = options.ring_bytes {
-            loader.map_max_entries("EVENTS", bytes);
-        }
-        let mut ebpf = loader.load(object::bytes()).map_err(|e| KernelError::Object(Box::new(e)))?;
+        let mut ebpf = open(options)?;
         let multi = match options.mode {
             AttachMode::Multi => Some(MultiPrograms::load(|name| map_fd(&ebpf, name))?),
             AttachMode::PerfCookie | AttachMode::PerfAddress => {
@@ -132,6 +122,25 @@ impl Kernel {
     }
 }
 
+/// The object with its maps made and its constants set; no program is loaded yet.
+///
+/// # Errors
+///
+/// No object in this binary, or the kernel refuses a map.
+pub(super) fn open(options: &LoadOptions) -> Result<Ebpf, KernelError> {
+    if object::is_stub() {
+        return Err(KernelError::Stub);
+    }
+    let mut settings = options.settings;
+    settings.use_cookies = u32::from(options.mode != AttachMode::PerfAddress);
+    let mut loader = EbpfLoader::new();
+    loader.override_global("SETTINGS", settings.as_bytes(), true);
+    if let Some(bytes) = options.ring_bytes {
+        loader.map_max_entries("EVENTS", bytes);
+    }
+    loader.load(object::bytes()).map_err(|e| KernelError::Object(Box::new(e)))
+}
+
 /// A map of the object, typed.
 fn take<T>(ebpf: &mut Ebpf, name: &'static str) -> Result<T, KernelError>
 where
@@ -141,7 +150,7 @@ where
     T::try_from(map).map_err(|source| KernelError::Map { map: name, source })
 }
 
-fn map_fd<'a>(ebpf: &'a Ebpf, name: &str) -> Option<BorrowedFd<'a>> {
+pub(super) fn map_fd<'a>(ebpf: &'a Ebpf, name: &str) -> Option<BorrowedFd<'a>> {
     match ebpf.map(name)? {
         Map::Array(data) | Map::HashMap(data) | Map::PerCpuArray(data) | Map::RingBuf(data) => {
             Some(data.fd().as_fd())

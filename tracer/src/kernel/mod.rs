@@ -12,6 +12,7 @@ mod load;
 mod multi;
 mod object;
 mod ring;
+mod statistics;
 mod sys;
 mod verifier;
 
@@ -21,4 +22,5 @@ pub use features::{Features, probe_features};
 pub use inflight::OpenCalls;
 pub use load::{Kernel, LoadOptions};
 pub use object::is_stub;
+pub use statistics::verified_instructions;
 pub use verifier::summary;

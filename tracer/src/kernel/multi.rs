@@ -29,14 +29,7 @@ impl MultiPrograms {
     ///
     /// The object cannot be relocated or the kernel refuses a program.
     pub(super) fn load<'a>(map_fd: impl Fn(&str) -> Option<BorrowedFd<'a>>) -> Result<Self, KernelError> {
-        let relocate = |e: &dyn std::error::Error| KernelError::Relocate(e.to_string());
-        let mut object = Object::parse(object::bytes()).map_err(|e| relocate(&e))?;
-        let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
-        let maps: Vec<_> = std::mem::take(&mut object.maps).into_iter().collect();
-        let fds =
-            maps.iter().filter_map(|(name, map)| map_fd(name).map(|fd| (name.as_str(), fd.as_raw_fd(), map)));
-        object.relocate_maps(fds, &text).map_err(|e| relocate(&e))?;
-        object.relocate_calls(&text).map_err(|e| relocate(&e))?;
+        let object = relocated(map_fd)?;
         Ok(Self { call_in: load_one(&object, "call_in")?, call_out: load_one(&object, "call_out")? })
     }
 
@@ -58,12 +51,33 @@ impl MultiPrograms {
     }
 }
 
+/// The object once more, relocated over maps that exist.
+///
+/// # Errors
+///
+/// aya-obj cannot parse or relocate it.
+pub(super) fn relocated<'a>(map_fd: impl Fn(&str) -> Option<BorrowedFd<'a>>) -> Result<Object, KernelError> {
+    let relocate = |e: &dyn std::error::Error| KernelError::Relocate(e.to_string());
+    let mut object = Object::parse(object::bytes()).map_err(|e| relocate(&e))?;
+    let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
+    let maps: Vec<_> = std::mem::take(&mut object.maps).into_iter().collect();
+    let fds =
+        maps.iter().filter_map(|(name, map)| map_fd(name).map(|fd| (name.as_str(), fd.as_raw_fd(), map)));
+    object.relocate_maps(fds, &text).map_err(|e| relocate(&e))?;
+    object.relocate_calls(&text).map_err(|e| relocate(&e))?;
+    Ok(object)
+}
+
 fn load_one(object: &Object, name: &'static str) -> Result<OwnedFd, KernelError> {
     let program = object.programs.get(name).ok_or(KernelError::Missing(name))?;
     let function = object.functions.get(&program.function_key()).ok_or(KernelError::Missing(name))?;
-    sys::load_multi_program(name, &program.license, &function.instructions).map_err(|(errno, log)| {
-        let summary =
-            if log.is_empty() { errno.to_string() } else { format!("{errno}: {}", verifier::summary(&log)) };
-        KernelError::Program { program: name, summary }
-    })
+    sys::load_multi_program(name, &program.license, &function.instructions)
+        .map_err(|(errno, log)| refused(name, &errno, &log))
+}
+
+/// A refusal with what the verifier said.
+pub(super) fn refused(program: &'static str, errno: &io::Error, log: &str) -> KernelError {
+    let summary =
+        if log.is_empty() { errno.to_string() } else { format!("{errno}: {}", verifier::summary(log)) };
+    KernelError::Program { program, summary }
 }

@@ -69,6 +69,38 @@ pub(super) fn load_multi_program(
     }
 }
 
+/// Loads a program once more to learn what the verifier says about it, and drops it again.
+///
+/// # Errors
+///
+/// errno, with what the verifier said up to then.
+pub(super) fn verifier_log(
+    program_type: bpf_prog_type,
+    license: &CString,
+    insns: &[bpf_insn],
+) -> Result<String, (io::Error, String)> {
+    // A full log is an error on kernels before 6.4, so only statistics are asked for.
+    const STATISTICS: u32 = 4;
+    let mut log = vec![0u8; LOG_BYTES];
+    let mut attr = zeroed();
+    // SAFETY: writing plain fields of the `BPF_PROG_LOAD` member; the log buffer outlives the call.
+    let load = unsafe { &mut attr.__bindgen_anon_3 };
+    load.prog_type = program_type as u32;
+    load.insns = insns.as_ptr() as u64;
+    load.insn_cnt = u32::try_from(insns.len()).expect("programs are small");
+    load.license = license.as_ptr() as u64;
+    load.log_level = STATISTICS;
+    load.log_size = LOG_BYTES as u32;
+    load.log_buf = log.as_mut_ptr() as u64;
+    let loaded = bpf(bpf_cmd::BPF_PROG_LOAD, &mut attr).map(owned);
+    let end = log.iter().position(|b| *b == 0).unwrap_or(LOG_BYTES);
+    let text = String::from_utf8_lossy(&log[..end]).into_owned();
+    match loaded {
+        Ok(_) => Ok(text),
+        Err(errno) => Err((errno, text)),
+    }
+}
+
 /// Attaches a program to `offsets` of the executable at `path`, in every process, each with its cookie.
 ///
 /// # Errors

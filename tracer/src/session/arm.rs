@@ -9,7 +9,7 @@ use super::{clock, inspect::Inspected, live::Live, pipeline::Pipeline};
 use crate::{
     input::{Armed, Component, Fact, RefusedFact},
     kernel::AttachMode,
-    plan::{Budget, Plan, Planner},
+    plan::{Budget, Plan, PlannedBinary, Planner},
     target::RefuseReason,
 };
 
@@ -105,6 +105,28 @@ impl Probes {
         self.inspected.entry(key).or_insert(inspected);
     }
 
+    /// Looks at every planned file once more without attaching; what changed is refused.
+    pub(crate) fn verify(&self) -> Vec<RefusedFact> {
+        let plan = self.planner.plan();
+        let failed = plan.binaries.iter().filter_map(|binary| Some((binary, self.check(binary).err()?)));
+        failed
+            .map(|(binary, why)| RefusedFact {
+                source: "uprobes".to_owned(),
+                component: Some(binary.component),
+                what: binary.path.display().to_string(),
+                why,
+                matters: true,
+            })
+            .collect()
+    }
+
+    fn check(&self, binary: &PlannedBinary) -> Result<(), String> {
+        self.inspected
+            .values()
+            .find(|i| i.facts.path == binary.path && i.facts.component == binary.component)
+            .map_or_else(|| Err("it was never analysed".to_owned()), |i| i.verify(binary))
+    }
+
     /// Attaches what is planned and not attached yet, after a last look at the file. A binary that fails is refused
     /// whole; the others go on.
     pub(crate) fn attach(&mut self, live: &mut Live) {
@@ -112,12 +134,8 @@ impl Probes {
         live.learn(self.planner.plan());
         let mut refused = Vec::new();
         for (place, binary) in self.planner.plan().binaries.iter().enumerate().skip(self.attached) {
-            let checked = self
-                .inspected
-                .values()
-                .find(|i| i.facts.path == binary.path && i.facts.component == binary.component)
-                .map_or_else(|| Err("it was never analysed".to_owned()), |i| i.verify(binary));
-            let done = checked.and_then(|()| live.attach(place as u64, binary).map_err(|e| chain(&e)));
+            let attach = |()| live.attach(place as u64, binary).map_err(|e| chain(&e));
+            let done = self.check(binary).and_then(attach);
             match done {
                 Ok(()) => self.sites += binary.sites(),
                 Err(why) => refused.push((binary.component, binary.path.display().to_string(), why)),

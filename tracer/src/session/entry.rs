@@ -1,12 +1,12 @@
 //! From the command line to the exit code.
 
-use std::process::ExitCode;
+use std::{io, process::ExitCode};
 
 use clap::Parser;
 
-use super::{arm::chain, checks, error::SessionError, oneshot, pipeline::Tap, report};
+use super::{arm::chain, checks, doctor, error::SessionError, oneshot, pipeline::Tap, report};
 use crate::{
-    cli::{Args, Settings},
+    cli::{Args, Command, Settings},
     correlate::{Outcome, Snapshot},
     exit::Exit,
 };
@@ -17,6 +17,8 @@ pub fn main() -> ExitCode {
     let args = Args::parse();
     match run(&args) {
         Ok(exit) => exit.into(),
+        // The reader of a pipe has seen enough.
+        Err(SessionError::Write(e)) if e.kind() == io::ErrorKind::BrokenPipe => Exit::Healthy.into(),
         Err(error) => {
             eprintln!("plegtrace: {}", chain(&error));
             if let Some(hint) = error.hint() {
@@ -29,6 +31,9 @@ pub fn main() -> ExitCode {
 
 fn run(args: &Args) -> Result<Exit, SessionError> {
     let settings = Settings::try_from(&args.common)?;
+    if settings.dry_run || matches!(args.command, Some(Command::Doctor)) {
+        return doctor::run(&settings);
+    }
     let snapshot = observe(&settings, None)?;
     report::write(&snapshot, &settings).map_err(SessionError::Write)?;
     Ok(match snapshot.outcome {

@@ -58,7 +58,6 @@ impl SessionError {
                 Exit::Usage
             }
             Self::NothingToTrace => Exit::NothingToTrace,
-            Self::Write(e) if e.kind() == io::ErrorKind::BrokenPipe => Exit::Healthy,
             _ => Exit::CannotRun,
         }
     }

@@ -11,17 +11,17 @@ use crate::{
 };
 
 /// An executable that was analysed.
-pub(crate) struct Inspected {
+pub struct Inspected {
     /// For the planner.
-    pub(crate) facts: BinaryFacts,
+    pub facts: BinaryFacts,
     /// What it was when it was analysed.
-    pub(crate) id: FileId,
+    pub id: FileId,
     /// Go version, as the toolchain calls itself.
-    pub(crate) go_version: String,
+    pub go_version: String,
     /// Version of the program, when its module says.
-    pub(crate) version: Option<String>,
+    pub version: Option<String>,
     /// How long it took.
-    pub(crate) took: Duration,
+    pub took: Duration,
     binary: GoBinary,
 }
 
@@ -31,7 +31,7 @@ impl Inspected {
     /// # Errors
     ///
     /// Why nothing in it can be probed.
-    pub(crate) fn of(component: Component, pid: u32, exe: &str) -> Result<Self, RefuseReason> {
+    pub fn of(component: Component, pid: u32, exe: &str) -> Result<Self, RefuseReason> {
         let began = std::time::Instant::now();
         let path = PathBuf::from(format!("/proc/{pid}/exe"));
         let binary = GoBinary::open(&path)?;
@@ -59,7 +59,7 @@ impl Inspected {
     /// # Errors
     ///
     /// What changed, in words.
-    pub(crate) fn verify(&self, planned: &PlannedBinary) -> Result<(), String> {
+    pub fn verify(&self, planned: &PlannedBinary) -> Result<(), String> {
         if !self.binary.still_same(&planned.path) {
             return Err("the file changed since it was analysed".to_owned());
         }

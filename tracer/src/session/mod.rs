@@ -3,6 +3,7 @@
 mod arm;
 mod checks;
 pub mod clock;
+mod doctor;
 mod entry;
 mod error;
 mod inspect;
@@ -16,4 +17,5 @@ mod survey;
 
 pub use entry::{main, observe};
 pub use error::SessionError;
+pub use inspect::Inspected;
 pub use pipeline::Tap;

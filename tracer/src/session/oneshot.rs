@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use plegtrace_common::{kind::RecKind, rec::ProcessRec, role::Role, settings::KernelSettings};
+use plegtrace_common::{kind::RecKind, rec::ProcessRec, role::Role};
 use zerocopy::FromBytes;
 
 use super::{
@@ -120,7 +120,7 @@ impl Session {
         progress.step(&format!("attaching {} probes ({})", self.probes.plan().sites(), mode.name()));
         let options = LoadOptions {
             mode,
-            settings: kernel_settings(&KernelOffsets::load(Path::new("/"))?, settings),
+            settings: KernelOffsets::load(Path::new("/"))?.settings(settings.follows_names()),
             ring_bytes: settings.ring_bytes,
             processes: settings.processes,
         };
@@ -297,25 +297,5 @@ fn start() -> Start {
         kernel,
         realtime_offset_ns: clock::realtime_offset_ns(),
         boottime_offset_ns: clock::boottime_offset_ns(),
-    }
-}
-
-/// Where the running kernel keeps what the programs read.
-fn kernel_settings(offsets: &KernelOffsets, settings: &Settings) -> KernelSettings {
-    KernelSettings {
-        use_cookies: 0,
-        watch_by_name: u32::from(settings.follows_names()),
-        task_mm: offsets.task_mm,
-        mm_exe_file: offsets.mm_exe_file,
-        mm_start_code: offsets.mm_start_code,
-        file_inode: offsets.file_inode,
-        inode_ino: offsets.inode_ino,
-        inode_sb: offsets.inode_sb,
-        sb_dev: offsets.sb_dev,
-        task_tp: offsets.task_tp,
-        task_tgid: offsets.task_tgid,
-        task_pid: offsets.task_pid,
-        task_real_parent: offsets.task_real_parent,
-        task_exit_code: offsets.task_exit_code,
     }
 }

@@ -20,6 +20,7 @@ mod pclntab;
 mod pclntab_header;
 mod process;
 mod relocation;
+mod settings;
 mod site;
 mod source;
 mod symtab;

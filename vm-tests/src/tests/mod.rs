@@ -1,5 +1,12 @@
 //! One file per test; the list is [`crate::table::ALL`].
 
+pub mod attach_fires;
 pub mod boots;
 pub mod btf_present;
 pub mod containerd_runs;
+pub mod features_match;
+pub mod process_follow;
+pub mod programs_load;
+pub mod verifier_budget;
+pub mod wrong_offset_fails;
+pub mod wrong_site_refused;

@@ -36,7 +36,7 @@ pub(crate) fn violations(workspace: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Whether a line holds `pattern` as the beginning of a path: `/proc/1/root/etc` is not in `/root/`.
+/// Whether a line holds `pattern` as the beginning of a path, not inside one: a process has a root directory too.
 fn names(line: &str, pattern: &str) -> bool {
     line.match_indices(pattern).any(|(at, _)| {
         let before = line[..at].chars().next_back();

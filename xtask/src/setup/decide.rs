@@ -126,13 +126,15 @@ fn matching_llvm(facts: &Facts, needed: u32) -> Option<u32> {
     LINKER_LLVM.into_iter().find(|v| *v >= needed && facts.llvm_dev.contains_key(v))
 }
 
-/// What bpf-linker links against, found out by building it: polly, zstd and zlib are not pulled in by llvm-dev.
+/// What bpf-linker links against, found out by building it: polly, zstd, zlib and the C++ library are not pulled in by
+/// llvm-dev.
 fn llvm_packages(llvm: u32) -> Vec<String> {
     vec![
         format!("llvm-{llvm}-dev"),
         format!("libpolly-{llvm}-dev"),
         "libzstd-dev".to_owned(),
         "zlib1g-dev".to_owned(),
+        "g++".to_owned(),
     ]
 }
 

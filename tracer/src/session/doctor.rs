@@ -1,0 +1,66 @@
+//! `plegtrace doctor` and `--dry-run`: every check and every probe, nothing attached.
+
+use std::io::{self, IsTerminal, Write};
+
+use super::{arm::Probes, checks, clock, error::SessionError, report, survey::Survey};
+use crate::{
+    cli::{Output, Settings},
+    exit::Exit,
+    input::RefusedFact,
+    kernel::AttachMode,
+    preflight::{attach_mode, unproved},
+    render::doctor::{self, DoctorView, Verdict, programs},
+};
+
+/// Looks, plans, verifies, prints. The exit code says whether plegtrace can run here.
+///
+/// # Errors
+///
+/// The report cannot be written, or the operator named a process that does not exist.
+pub(crate) fn run(settings: &Settings) -> Result<Exit, SessionError> {
+    let checked = checks::run(settings);
+    let mode = attach_mode(&checked.features, settings.attach).unwrap_or(AttachMode::Multi);
+    let survey = Survey::take(settings)?;
+    let mut probes = Probes::new(mode);
+    probes.inspect(&survey.wanted());
+    let mut refused = probes.plan().refused.clone();
+    refused.extend(probes.verify());
+    refused.extend(survey.ambiguous_runtime().map(choice));
+    let targets = survey.targets(&probes, clock::boottime_offset_ns());
+    let why = |t: &crate::input::TargetFact| {
+        unproved(t.component, &t.exe, std::env::consts::ARCH).map(str::to_owned)
+    };
+    let (node, kernel) = clock::node_and_kernel();
+    let view = DoctorView {
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        node,
+        kernel,
+        report: checked.report,
+        programs: programs(&targets, probes.plan(), why),
+        presence: survey.node.presence.clone(),
+        refused,
+    };
+    write(&view, settings).map_err(SessionError::Write)?;
+    Ok(if view.verdict() == Verdict::CannotRun { Exit::CannotRun } else { Exit::Healthy })
+}
+
+fn choice(why: String) -> RefusedFact {
+    RefusedFact {
+        source: "uprobes".to_owned(),
+        component: None,
+        what: "container runtime".to_owned(),
+        why,
+        matters: true,
+    }
+}
+
+fn write(view: &DoctorView, settings: &Settings) -> io::Result<()> {
+    let stdout = io::stdout();
+    let colour = report::colour(settings.color, stdout.is_terminal());
+    let mut out = io::BufWriter::new(stdout.lock());
+    match settings.output {
+        Output::Text => doctor::text(view, colour, &mut out)?,
+        Output::Json => doctor::json(view, &mut out)?,
+    }
+    out.flush()
+}

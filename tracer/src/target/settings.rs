@@ -1,0 +1,29 @@
+//! [`KernelOffsets`] → [`KernelSettings`]: what the eBPF programs are told of the kernel they run on.
+
+use plegtrace_common::settings::KernelSettings;
+
+use super::btf::KernelOffsets;
+
+impl KernelOffsets {
+    /// The settings for these offsets; `use_cookies` is the loader's. With `watch_by_name` processes named like a
+    /// component are watched from their exec on.
+    #[must_use]
+    pub fn settings(&self, watch_by_name: bool) -> KernelSettings {
+        KernelSettings {
+            use_cookies: 0,
+            watch_by_name: u32::from(watch_by_name),
+            task_mm: self.task_mm,
+            mm_exe_file: self.mm_exe_file,
+            mm_start_code: self.mm_start_code,
+            file_inode: self.file_inode,
+            inode_ino: self.inode_ino,
+            inode_sb: self.inode_sb,
+            sb_dev: self.sb_dev,
+            task_tp: self.task_tp,
+            task_tgid: self.task_tgid,
+            task_pid: self.task_pid,
+            task_real_parent: self.task_real_parent,
+            task_exit_code: self.task_exit_code,
+        }
+    }
+}

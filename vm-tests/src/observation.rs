@@ -1,0 +1,147 @@
+//! A one-shot of plegtrace in a thread of its own, and the records it has seen so far.
+
+use std::collections::HashMap;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use plegtrace::cli::{Attach, Color, Output, Settings};
+use plegtrace::correlate::Snapshot;
+use plegtrace::decode::{Call, Event, decode};
+use plegtrace::input::{Armed, Fact, Frame, HookCounters, HookFact, Layer, LossCount};
+use plegtrace::session::{self, SessionError};
+
+use crate::wait::BUDGET;
+
+/// Longer than the guest may live: a test ends the observation itself.
+const ENDLESS: Duration = Duration::from_secs(3600);
+
+/// What came through the input stream.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// Every hook by its number.
+    pub hooks: HashMap<u32, HookFact>,
+    /// How the probes are attached.
+    pub armed: Option<Armed>,
+    /// The open calls were read once, so the observation is under way.
+    pub running: bool,
+    /// Calls that ended, in the order of the stream.
+    pub calls: Vec<Call>,
+    /// The last counters of each hook.
+    pub counters: Vec<HookCounters>,
+    /// The last counts of what was lost.
+    pub losses: Vec<LossCount>,
+}
+
+impl Seen {
+    /// Finished CRI handlers with their method.
+    pub fn handlers(&self) -> impl Iterator<Item = (&str, &Call)> {
+        self.calls.iter().filter_map(|call| {
+            let hook = self.hooks.get(&call.hook).filter(|hook| hook.layer == Layer::Handler)?;
+            Some((hook.operation.as_str(), call))
+        })
+    }
+
+    fn take(&mut self, frame: &Frame) -> Result<()> {
+        match decode(frame).context("a record cannot be decoded")? {
+            Event::Call(call) => self.calls.push(call),
+            Event::Process(_) => {}
+            Event::Fact { fact, .. } => match *fact {
+                Fact::Hook(hook) => drop(self.hooks.insert(hook.index, hook)),
+                Fact::Armed(armed) => self.armed = Some(armed),
+                Fact::InFlight(_) => self.running = true,
+                Fact::Counters { hooks } => self.counters = hooks,
+                Fact::Loss { counts } => self.losses = counts,
+                _ => {}
+            },
+        }
+        Ok(())
+    }
+}
+
+/// An observation under way.
+#[derive(Debug)]
+pub struct Observation {
+    thread: JoinHandle<Result<Snapshot, SessionError>>,
+    frames: Receiver<Frame>,
+    seen: Seen,
+}
+
+impl Observation {
+    /// Starts plegtrace and waits until its probes are on and it observes.
+    ///
+    /// # Errors
+    /// When it ends instead, with its reason.
+    pub fn begin(attach: Attach) -> Result<Self> {
+        let (sender, frames) = mpsc::channel();
+        let settings = settings(attach);
+        let tap = move |frame: &Frame| drop(sender.send(frame.clone()));
+        let thread = thread::spawn(move || session::observe(&settings, Some(Box::new(tap))));
+        Self { thread, frames, seen: Seen::default() }.until("plegtrace to observe", |seen| seen.running)
+    }
+
+    /// Waits until what was seen is as wanted.
+    ///
+    /// # Errors
+    /// When the budget is used up or plegtrace ends.
+    pub fn until(mut self, what: &str, done: impl Fn(&Seen) -> bool) -> Result<Self> {
+        let deadline = Instant::now() + BUDGET;
+        while !done(&self.seen) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.frames.recv_timeout(left) {
+                Ok(frame) => self.seen.take(&frame)?,
+                Err(RecvTimeoutError::Timeout) => {
+                    let Seen { calls, losses, .. } = &self.seen;
+                    bail!("waited {} s for {what}; {} calls, {losses:?}", BUDGET.as_secs(), calls.len());
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    joined(self.thread)?;
+                    bail!("plegtrace ended while we waited for {what}");
+                }
+            }
+        }
+        Ok(self)
+    }
+
+    /// Ends the observation as an operator would and waits until the probes are off.
+    ///
+    /// # Errors
+    /// When plegtrace fails.
+    pub fn end(mut self) -> Result<(Snapshot, Seen)> {
+        // SAFETY: no memory is involved; plegtrace has taken the signal over before it began to observe.
+        let sent = unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
+        ensure!(sent == 0, "cannot signal ourselves");
+        let snapshot = joined(self.thread)?;
+        for frame in self.frames {
+            self.seen.take(&frame)?;
+        }
+        Ok((snapshot, self.seen))
+    }
+}
+
+fn joined(thread: JoinHandle<Result<Snapshot, SessionError>>) -> Result<Snapshot> {
+    match thread.join() {
+        Ok(result) => result.context("plegtrace failed"),
+        Err(_) => bail!("plegtrace panicked"),
+    }
+}
+
+fn settings(attach: Attach) -> Settings {
+    Settings {
+        duration: ENDLESS,
+        duration_given: true,
+        output: Output::Text,
+        uprobes: true,
+        processes: true,
+        dry_run: false,
+        kubelet_pid: None,
+        runtime_pid: None,
+        runtime_endpoint: None,
+        attach,
+        color: Color::Never,
+        quiet: true,
+        verbose: 0,
+        ring_bytes: None,
+    }
+}

@@ -1,0 +1,126 @@
+//! plegtrace on the guest's containerd: every call that was made is seen, once, with the kernel's own sums agreeing,
+//! and afterwards containerd is as it was.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, ensure};
+use plegtrace::cli::Attach;
+use plegtrace::decode::{Call, CallResult};
+
+use crate::cri::Client;
+use crate::machine::Containerd;
+use crate::observation::{Observation, Seen};
+use crate::wait::{self, BUDGET};
+
+/// Requests that answer without a pod.
+const METHODS: [&str; 3] = ["Version", "ListPodSandbox", "ListContainers"];
+/// How often each is made.
+const EACH: usize = 20;
+/// What a uprobe puts in place of an instruction (x86: int3).
+const BREAKPOINT: u8 = 0xcc;
+
+/// Perf events, found by address.
+///
+/// # Errors
+/// When a call is missing, doubled or wrong, or containerd suffered.
+pub fn address() -> Result<String> {
+    fires(Attach::Address)
+}
+
+/// Perf events with cookies.
+///
+/// # Errors
+/// As [`address`].
+pub fn cookie() -> Result<String> {
+    fires(Attach::Cookie)
+}
+
+/// One link.
+///
+/// # Errors
+/// As [`address`].
+pub fn multi() -> Result<String> {
+    fires(Attach::Multi)
+}
+
+fn fires(attach: Attach) -> Result<String> {
+    let containerd = Containerd::running()?;
+    let client = Client::connect()?;
+    let site = one_site(containerd)?;
+    let observation = Observation::begin(attach)?;
+    let patched = containerd.text_byte(site.0)?;
+    ensure!(patched == BREAKPOINT, "{patched:#x} at a probe site, not a breakpoint");
+    for method in METHODS {
+        for _ in 0..EACH {
+            client.call(method)?;
+        }
+    }
+    let all = METHODS.len() * EACH;
+    let observation = observation.until(&format!("{all} calls"), |seen| seen.handlers().count() >= all)?;
+    let (snapshot, seen) = observation.end()?;
+    exact(&seen, containerd)?;
+    sums_agree(&seen)?;
+    let lost: Vec<_> = snapshot.real_losses().map(|loss| (&loss.reason, loss.count)).collect();
+    ensure!(lost.is_empty(), "lost: {lost:?}");
+
+    wait::until("the probes to be gone", BUDGET, || {
+        Ok((containerd.text_byte(site.0)? == site.1).then_some(()))
+    })?;
+    ensure!(Containerd::running()? == containerd, "containerd was restarted");
+    client.call("Version").context("containerd does not answer any more")?;
+    let armed = seen.armed.context("no record says that probes are on")?;
+    Ok(format!(
+        "{all} of {all} calls, {} sites, {} in {} ms",
+        armed.sites,
+        armed.mode,
+        armed.took_ns / 1_000_000
+    ))
+}
+
+/// Where the handler of `Version` begins, from the start of the code, and the byte that is there without a probe.
+fn one_site(containerd: Containerd) -> Result<(u64, u8)> {
+    let inspected = containerd.inspect()?;
+    let handler = inspected.facts.functions.iter().find(|f| f.symbol.contains("ListContainers"));
+    let site = handler.and_then(|f| f.start.as_ref().ok()).context("no site for ListContainers")?;
+    let first = *site.bytes.first().context("a site without an instruction")?;
+    let now = containerd.text_byte(site.code_offset)?;
+    ensure!(now == first, "{now:#x} in memory, {first:#x} in the file: is something attached already?");
+    Ok((site.code_offset, first))
+}
+
+fn exact(seen: &Seen, containerd: Containerd) -> Result<()> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for (method, call) in seen.handlers() {
+        *counts.entry(method).or_default() += 1;
+        ensure!(call.tgid == containerd.pid, "a call in process {}", call.tgid);
+        ensure!(call.result() == CallResult::Ok, "{method} is {:?}", call.result());
+    }
+    let expected: BTreeMap<&str, usize> = METHODS.into_iter().map(|method| (method, EACH)).collect();
+    ensure!(counts == expected, "seen {counts:?}, made {expected:?}");
+    Ok(())
+}
+
+/// What the kernel summed per hook is what its records say.
+fn sums_agree(seen: &Seen) -> Result<()> {
+    let mut records: BTreeMap<u32, Vec<&Call>> = BTreeMap::new();
+    for (_, call) in seen.handlers() {
+        records.entry(call.hook).or_default().push(call);
+    }
+    ensure!(records.len() == METHODS.len(), "calls of {} hooks", records.len());
+    for (hook, calls) in records {
+        let sum = seen.counters.iter().find(|c| c.hook == hook).context("a hook without counters")?;
+        let durations: Vec<u64> = calls.iter().map(|call| call.duration_ns()).collect();
+        let from_records = (
+            durations.len() as u64,
+            durations.iter().sum::<u64>(),
+            durations.iter().max().copied().unwrap_or(0),
+            durations.len() as u64,
+        );
+        let from_kernel = (sum.calls, sum.sum_ns, sum.max_ns, sum.buckets.iter().sum::<u64>());
+        ensure!(
+            from_kernel == from_records,
+            "hook {hook}: calls, sum, longest and histogram are {from_kernel:?}, the records say {from_records:?}"
+        );
+    }
+    Ok(())
+}
