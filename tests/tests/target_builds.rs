@@ -12,7 +12,9 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use plegtrace::target::{Convention, GSource, GoBinary, Pattern};
+use plegtrace::target::{
+    Convention, GSource, GoBinary, OnDisk, Overrides, Pattern, SiteRefusal, Witness, discover, on_disk,
+};
 use plegtrace_lab::packages::{self, Suite};
 use plegtrace_lab::{cache, host};
 use target_kit::{available, check_against_objdump, output, resolve_all, symbols};
@@ -36,29 +38,33 @@ const ALL_MODES: &[&str] = &["1.15", "1.19", "1.24", "1.26", "1.27"];
 struct Mode {
     name: &'static str,
     cgo: bool,
+    arch: &'static str,
     args: &'static [&'static str],
     in_all: bool,
 }
 
 const MODES: &[Mode] = &[
-    Mode { name: "static", cgo: false, args: &[], in_all: true },
-    Mode { name: "pie", cgo: false, args: &["-buildmode=pie"], in_all: false },
-    Mode { name: "cgo", cgo: true, args: &[], in_all: false },
+    Mode { name: "static", cgo: false, arch: "amd64", args: &[], in_all: true },
+    Mode { name: "pie", cgo: false, arch: "amd64", args: &["-buildmode=pie"], in_all: false },
+    Mode { name: "cgo", cgo: true, arch: "amd64", args: &[], in_all: false },
     Mode {
         name: "external-pie",
         cgo: true,
+        arch: "amd64",
         args: &["-buildmode=pie", "-ldflags=-linkmode=external"],
         in_all: false,
     },
     Mode {
         name: "static-pie",
         cgo: true,
+        arch: "amd64",
         args: &["-buildmode=pie", "-ldflags=-linkmode=external -extldflags=-static-pie"],
         in_all: false,
     },
     Mode {
         name: "relr-pie",
         cgo: true,
+        arch: "amd64",
         args: &["-buildmode=pie", "-ldflags=-linkmode=external -extldflags=-Wl,-z,pack-relative-relocs"],
         in_all: false,
     },
@@ -118,24 +124,37 @@ fn build(goroot: &Path, go: &str, mode: &Mode) -> PathBuf {
         fs::write(source.join("go.mod"), "module example.test/shapes\n\ngo 1.15\n")?;
         fs::write(source.join("main.go"), MAIN)?;
         fs::write(source.join("extra.go"), if mode.cgo { EXTRA_CGO } else { EXTRA_GO })?;
-        let scratch = tempfile::tempdir()?;
-        let mut command = Command::new(goroot.join("bin/go"));
-        command.current_dir(&source).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-        command
-            .env("GOROOT", goroot)
-            .env("HOME", scratch.path())
-            .env("GOCACHE", scratch.path().join("cache"));
-        command.env("GOFLAGS", "-mod=mod").env("GOPROXY", "off").env("GOTOOLCHAIN", "local");
-        command.env("GOMAXPROCS", "2").env("CGO_ENABLED", if mode.cgo { "1" } else { "0" });
+        let mut command = toolchain(goroot, &source, mode)?;
         command.args(["build", "-o", "../program"]).args(mode.args).arg(".");
         host::run(&mut command)?;
-        host::run(
-            Command::new("strip").args(["-s", "-o"]).arg(dir.join("stripped")).arg(dir.join("program")),
-        )?;
+        if mode.arch == "amd64" {
+            host::run(
+                Command::new("strip").args(["-s", "-o"]).arg(dir.join("stripped")).arg(dir.join("program")),
+            )?;
+        } else {
+            fs::copy(dir.join("program"), dir.join("stripped"))?;
+        }
         without_sections(&dir.join("stripped"), &dir.join("headless"))?;
+        fs::remove_dir_all(dir.join("scratch"))?;
         Ok(())
     });
     dir.unwrap_or_else(|error| panic!("go{go} {}: {error:#}", mode.name))
+}
+
+/// `go`, with nothing of this machine's own settings; its caches are in `scratch` beside the source.
+fn toolchain(goroot: &Path, source: &Path, mode: &Mode) -> anyhow::Result<Command> {
+    let scratch = source.parent().unwrap_or(source).join("scratch");
+    fs::create_dir_all(&scratch)?;
+    let mut command = Command::new(goroot.join("bin/go"));
+    command.current_dir(source).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    command.env("GOROOT", goroot).env("HOME", &scratch).env("GOCACHE", scratch.join("cache"));
+    command
+        .env("GOFLAGS", "-mod=mod")
+        .env("GOPROXY", "off")
+        .env("GOTOOLCHAIN", "local")
+        .env("GOARCH", mode.arch);
+    command.env("GOMAXPROCS", "2").env("CGO_ENABLED", if mode.cgo { "1" } else { "0" });
+    Ok(command)
 }
 
 /// The same file with no section header table, as `sstrip` makes it.
@@ -258,9 +277,53 @@ fn check_toolchain(go: &str) {
         }
         if mode.name == "static" {
             check_goroutine_offsets(&dir.join("program"));
+            check_witness(&dir.join("program"), &truth);
+            check_replaced(&dir.join("program"));
         }
         eprintln!("go{go} {}: ok", mode.name);
     }
+}
+
+/// A function whose symbol says another address than the function table is refused, the others are not.
+fn check_witness(path: &Path, truth: &BTreeMap<String, BTreeSet<u64>>) {
+    let mut bytes = fs::read(path).expect("readable");
+    let honest =
+        GoBinary::from_bytes(bytes.clone()).expect("understood").resolve(&[Pattern::new("main.huge")]);
+    assert_eq!(honest[0].witness, Witness::Agrees);
+    let address = truth["main.huge"].first().expect("has a symbol").to_le_bytes();
+    let is_symbol = |window: &[u8]| window[4] & 0xf == 2 && window[6..8] != [0, 0] && window[8..] == address;
+    let symbols: Vec<usize> =
+        (0..bytes.len() - 16).step_by(8).filter(|at| is_symbol(&bytes[*at..*at + 16])).collect();
+    assert!(!symbols.is_empty(), "the symbol is in the file");
+    for at in symbols {
+        bytes[at + 8] ^= 1;
+    }
+    let binary = GoBinary::from_bytes(bytes).expect("understood");
+    let liar = &binary.resolve(&[Pattern::new("main.huge")])[0];
+    assert!(matches!(binary.start_site(liar), Err(SiteRefusal::SymbolDisagrees { .. })), "{liar:?}");
+    assert!(binary.ret_sites(liar).is_err());
+    assert!(binary.start_site(&binary.resolve(&[Pattern::new("main.main")])[0]).is_ok());
+}
+
+/// A running program whose file is replaced, then removed, is told from one that is as it was started.
+fn check_replaced(program: &Path) {
+    let dir = tempfile::tempdir().expect("scratch directory");
+    let path = dir.path().join("kubelet");
+    fs::copy(program, &path).expect("scratch file");
+    let running = Running::start(&path);
+    let proc_pid = PathBuf::from(format!("/proc/{}", running.0.id()));
+    let binary = GoBinary::open(&proc_pid.join("exe")).expect("understood");
+    assert_eq!(on_disk(&proc_pid), OnDisk::Same);
+    assert!(binary.still_same(&path));
+    fs::copy(program, dir.path().join("new")).expect("scratch file");
+    fs::rename(dir.path().join("new"), &path).expect("scratch file");
+    assert_eq!(on_disk(&proc_pid), OnDisk::Replaced);
+    assert!(!binary.still_same(&path) && binary.still_same(&proc_pid.join("exe")));
+    fs::remove_file(&path).expect("scratch file");
+    assert_eq!(on_disk(&proc_pid), OnDisk::Deleted);
+    let node = discover(Path::new("/"), &Overrides::default()).expect("a process list");
+    let found = node.processes.iter().find(|process| process.pid == running.0.id()).expect("named kubelet");
+    assert!(found.exe_deleted && found.exe.as_deref() == Some(path.as_path()), "{found:?}");
 }
 
 /// Offsets in `runtime.g` equal those in the debug information the toolchain wrote.
@@ -306,6 +369,59 @@ fn dwarf_members(path: &Path, structure: &str) -> BTreeMap<String, u32> {
         }
     }
     members
+}
+
+const ARM64: Mode = Mode { name: "arm64", cgo: false, arch: "arm64", args: &[], in_all: false };
+
+/// arm64, cross-compiled: addresses against the symbol table, sites against Go's own disassembler. Nothing runs.
+#[test]
+fn arm64_sites_agree_with_go_objdump() {
+    for go in ["1.15", "1.24"] {
+        let (suite, go) = *TOOLCHAINS.iter().find(|(_, version)| *version == go).expect("listed");
+        let Some(goroot) = available(&format!("Go {go} of {suite}"), packages::go(suite, go)) else {
+            continue;
+        };
+        let dir = build(&goroot, go, &ARM64);
+        let truth = symbols(&dir.join("program"));
+        let binary = check(&dir, "headless", &truth);
+        for function in resolve_all(&binary, &[CHECKED, OTHERS].concat()) {
+            let theirs = go_disassembly(&goroot, &dir, &function.name);
+            let of = |mnemonic: &str| -> BTreeSet<u64> {
+                theirs.iter().filter(|(_, text)| text.starts_with(mnemonic)).map(|(at, _)| *at).collect()
+            };
+            let returns = binary.ret_sites(&function).expect("arm64 returns");
+            assert_eq!(
+                returns.iter().map(|site| site.vaddr).collect::<BTreeSet<_>>(),
+                of("RET"),
+                "{}",
+                function.name
+            );
+            let start = binary.start_site(&function).expect("arm64 start");
+            let has_check = theirs.values().any(|text| text.contains("runtime.morestack"));
+            assert_eq!(of("BLS").contains(&start.vaddr), has_check, "{} go{go}: {start:x?}", function.name);
+            assert_eq!(start.g_source, GSource::Register);
+        }
+        eprintln!("go{go} arm64: ok");
+    }
+}
+
+/// Address → instruction, by `go tool objdump`.
+fn go_disassembly(goroot: &Path, dir: &Path, name: &str) -> BTreeMap<u64, String> {
+    let escaped: String =
+        name.chars().flat_map(|c| if c.is_alphanumeric() { vec![c] } else { vec!['\\', c] }).collect();
+    let mut command = toolchain(goroot, &dir.join("src"), &ARM64).expect("toolchain");
+    command
+        .env("GOARCH", "amd64")
+        .args(["tool", "objdump", "-s", &format!("^{escaped}$")])
+        .arg(dir.join("program"));
+    let text = output(&mut command);
+    let lines = text.lines().filter_map(|line| {
+        let mut fields =
+            line.split('\t').filter(|field| !field.is_empty()).skip_while(|field| !field.starts_with("0x"));
+        let at = u64::from_str_radix(fields.next()?.trim_start_matches("0x"), 16).ok()?;
+        Some((at, fields.nth(1)?.trim().to_owned()))
+    });
+    lines.collect()
 }
 
 macro_rules! toolchains {
