@@ -10,9 +10,10 @@ use plegtrace_common::{
 
 use crate::{count, emit, go::Goroutine, maps::OPEN_CALLS};
 
-/// A start that fires again this soon at the same depth is the prologue running again after the stack grew; later it
-/// is another call, and the first one ended unseen.
-const REGROW_NS: u64 = 1_000_000;
+/// A start that fires again this soon at the same depth is the prologue running again: the stack grew, or the stack check
+/// gave way to another goroutine (Go preempts there), which on a starved machine takes many scheduling rounds. Later it
+/// is another call, and the first one ended unseen; a relist that panicked is tried again after a second.
+const REPEAT_NS: u64 = 500_000_000;
 
 /// Where and when a hit happened.
 pub(crate) struct Hit {
@@ -30,7 +31,7 @@ pub(crate) fn start(key: &CallKey, site: &SiteConf, hit: &Hit) -> Result<(), Rea
     if let Some(old) = unsafe { OPEN_CALLS.get(key) }.copied() {
         let again = old.hook == site.hook
             && old.depth == hit.goroutine.depth
-            && hit.now_ns.wrapping_sub(old.start_ns) < REGROW_NS;
+            && hit.now_ns.wrapping_sub(old.start_ns) < REPEAT_NS;
         if again {
             count::reason(Reason::StartRepeated);
             flags |= CALL_RESTARTED;

@@ -1,0 +1,67 @@
+//! What a process holds in the kernel: its eBPF programs and perf events, and whether they outlive it.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+
+/// `BPF_PROG_GET_NEXT_ID` of `bpf(2)` (4.13).
+const PROG_GET_NEXT_ID: libc::c_int = 11;
+
+/// Numbers of the eBPF programs that descriptors of `pid` refer to; empty when it is gone.
+#[must_use]
+pub fn programs_of(pid: u32) -> Vec<u32> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
+    let mut ids: Vec<u32> = entries.filter_map(|entry| program(&entry.path())).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
+fn program(fdinfo: &Path) -> Option<u32> {
+    let text = fs::read_to_string(fdinfo).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("prog_id:")?.trim().parse().ok())
+}
+
+/// Number of perf events that `pid` has open.
+#[must_use]
+pub fn perf_events_of(pid: u32) -> usize {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let links = entries.filter_map(|entry| fs::read_link(entry.path()).ok());
+    links.filter(|link| link.as_os_str() == "anon_inode:[perf_event]").count()
+}
+
+/// Does the process handle this signal (as opposed to being killed by it)?
+///
+/// # Errors
+///
+/// It is gone.
+pub fn handles(pid: u32, signal: i32) -> Result<bool> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).context("cannot read its status")?;
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).context("no signal mask")?;
+    let mask = u64::from_str_radix(mask.trim(), 16).context("odd signal mask")?;
+    Ok(mask & (1 << (signal - 1)) != 0)
+}
+
+/// The part of `bpf_attr` that walks over ids.
+#[repr(C)]
+#[derive(Default)]
+struct NextId {
+    start_id: u32,
+    next_id: u32,
+    open_flags: u32,
+}
+
+/// Is the program of this number still loaded?
+///
+/// # Errors
+///
+/// The kernel cannot be asked.
+pub fn is_loaded(program: u32) -> Result<bool> {
+    let mut attr = NextId { start_id: program - 1, ..NextId::default() };
+    // SAFETY: the attribute is alive for the call and as long as we say.
+    let done = unsafe { libc::syscall(libc::SYS_bpf, PROG_GET_NEXT_ID, &raw mut attr, size_of::<NextId>()) };
+    let error = std::io::Error::last_os_error();
+    ensure!(done == 0 || error.raw_os_error() == Some(libc::ENOENT), "cannot list eBPF programs: {error}");
+    Ok(done == 0 && attr.next_id == program)
+}

@@ -1,0 +1,118 @@
+//! Runs an observation in this process, in a thread, and keeps what its input stream says while it runs.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Parser as _;
+use plegtrace::cli::{Args, Settings};
+use plegtrace::correlate::Snapshot;
+use plegtrace::decode::{Call, Event, decode};
+use plegtrace::input::{Armed, Fact, Frame, HookFact, Layer};
+use plegtrace::session::{self, SessionError};
+use plegtrace_lab::process;
+
+/// From the start of an observation to its probes, on a busy machine; what it may take is measured elsewhere.
+const ARMED_LIMIT: Duration = Duration::from_secs(60);
+
+/// What the stream of records has said so far.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// Hooks, by the number that calls carry.
+    pub hooks: HashMap<u32, HookFact>,
+    /// Finished calls, in the order of the stream.
+    pub calls: Vec<Call>,
+    /// Set when the probes are on.
+    pub armed: Option<Armed>,
+    /// Records that could not be decoded.
+    pub undecoded: usize,
+}
+
+impl Seen {
+    fn take(&mut self, frame: &Frame) {
+        match decode(frame) {
+            Ok(Event::Call(call)) => self.calls.push(call),
+            Ok(Event::Fact { fact, .. }) => match *fact {
+                Fact::Hook(hook) => {
+                    self.hooks.insert(hook.index, hook);
+                }
+                Fact::Armed(armed) => self.armed = Some(armed),
+                _ => {}
+            },
+            Ok(Event::Process(_)) => {}
+            Err(_) => self.undecoded += 1,
+        }
+    }
+
+    /// The finished calls of a layer, each with its hook.
+    pub fn of_layer(&self, layer: Layer) -> impl Iterator<Item = (&Call, &HookFact)> {
+        self.calls
+            .iter()
+            .filter_map(|call| Some((call, self.hooks.get(&call.hook)?)))
+            .filter(move |(_, hook)| hook.layer == layer)
+    }
+}
+
+/// A running observation.
+#[derive(Debug)]
+pub struct Watching {
+    thread: JoinHandle<Result<Snapshot, SessionError>>,
+    seen: Arc<Mutex<Seen>>,
+}
+
+impl Watching {
+    /// Starts to observe as `plegtrace ARGUMENTS` would, quietly.
+    ///
+    /// # Errors
+    ///
+    /// The arguments make no sense.
+    pub fn start(arguments: &[&str]) -> Result<Watching> {
+        let words = ["plegtrace", "--quiet"].iter().chain(arguments);
+        let args = Args::try_parse_from(words).context("bad arguments")?;
+        let settings = Settings::try_from(&args.common).context("bad arguments")?;
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let taps = Arc::clone(&seen);
+        let thread = std::thread::spawn(move || {
+            let tap = move |frame: &Frame| taps.lock().expect("no holder panics").take(frame);
+            session::observe(&settings, Some(Box::new(tap)))
+        });
+        Ok(Watching { thread, seen })
+    }
+
+    /// What it has seen so far; the observation waits while this is held.
+    ///
+    /// # Panics
+    ///
+    /// A holder panicked.
+    pub fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().expect("no holder panics")
+    }
+
+    /// Waits until the probes are on.
+    ///
+    /// # Errors
+    ///
+    /// The observation ended before, or they are not on in time.
+    pub fn wait_until_armed(&self) -> Result<Armed> {
+        process::wait_for("an armed plegtrace", ARMED_LIMIT, || {
+            if self.thread.is_finished() {
+                bail!("plegtrace ended early");
+            }
+            Ok(self.seen().armed.clone())
+        })
+    }
+
+    /// Waits for the end of the observation.
+    ///
+    /// # Errors
+    ///
+    /// The observation failed.
+    pub fn finish(self) -> Result<(Snapshot, Seen)> {
+        let result = self.thread.join().map_err(|_| anyhow::anyhow!("plegtrace panicked"))?;
+        let snapshot = result.context("plegtrace failed")?;
+        let seen = std::mem::take(&mut *self.seen.lock().expect("no holder panics"));
+        Ok((snapshot, seen))
+    }
+}

@@ -1,0 +1,198 @@
+//! Targets that go, come back, or are not what they should be.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use plegtrace::input::{Component, Layer};
+use plegtrace_lab::{Containerd, Knobs, Node, host, process};
+use plegtrace_tests::program::{self, Running};
+use plegtrace_tests::watching::Watching;
+use serde_json::Value;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A containerd in the place of the lab's, which is killed first. Killed when dropped.
+struct Successor(Child);
+
+impl Successor {
+    /// Kills `pid` and runs `program` with its arguments and environment.
+    fn of(containerd: &Containerd, pid: u32, program: &Path) -> Successor {
+        let arguments = process::arguments(pid);
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
+        process::signal(pid, libc::SIGKILL).unwrap();
+        process::wait_for("the end of containerd", LIMIT, || {
+            Ok(matches!(process::state(pid), None | Some('Z')).then_some(()))
+        })
+        .unwrap();
+        let mut command = Command::new(program);
+        command.args(&arguments[1..]).current_dir("/");
+        for pair in environment.split(|&byte| byte == 0) {
+            if let Some((name, value)) = String::from_utf8_lossy(pair).split_once('=') {
+                command.env(name, value);
+            }
+        }
+        let log = containerd.log_path();
+        let child = containerd.scratch().spawn(&mut command, &log).unwrap();
+        process::wait_for("the new containerd's CRI", LIMIT, || {
+            Ok(containerd.client().version(Duration::from_secs(2)).ok())
+        })
+        .unwrap();
+        Successor(child)
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until calls of `layer` in the process `pid` are seen that began after `since_ns`.
+fn wait_for_calls(watching: &Watching, layer: Layer, pid: u32, what: &str) {
+    process::wait_for(what, LIMIT, || {
+        let seen = watching.seen();
+        let count = seen.of_layer(layer).filter(|(call, _)| call.tgid == pid).count();
+        Ok((count >= 2).then_some(()))
+    })
+    .unwrap();
+}
+
+/// containerd is restarted from the same file, then from another one, while we watch: its spans go on.
+#[test]
+fn a_restarted_containerd_is_probed_again() {
+    host::require_root().unwrap();
+    let node = Node::start(&Knobs::default()).unwrap();
+    let containerd = node.containerd();
+    let (kubelet, socket) = (node.kubelet().pid().to_string(), containerd.socket().to_str().unwrap());
+    let watching =
+        Watching::start(&["-d", "75", "--kubelet-pid", &kubelet, "--runtime-endpoint", socket]).unwrap();
+    watching.wait_until_armed().unwrap();
+    wait_for_calls(&watching, Layer::Handler, containerd.pid(), "handlers of the first containerd");
+
+    let same = Successor::of(containerd, containerd.pid(), &containerd.program());
+    wait_for_calls(&watching, Layer::Handler, same.pid(), "handlers of its successor from the same file");
+
+    let dir = tempfile::tempdir().unwrap();
+    let copy = dir.path().join("containerd");
+    std::fs::copy(containerd.program(), &copy).unwrap();
+    let other = Successor::of(containerd, same.pid(), &copy);
+    wait_for_calls(&watching, Layer::Handler, other.pid(), "handlers of its successor from another file");
+    // The program is replaced on disk, as an upgrade does: the process runs the old one.
+    let newer = dir.path().join("newer");
+    std::fs::write(&newer, "#!/bin/sh\n").unwrap();
+    std::fs::rename(&newer, &copy).unwrap();
+
+    let (snapshot, seen) = watching.finish().unwrap();
+    for pid in [containerd.pid(), same.pid()] {
+        let target = snapshot.targets.iter().find(|target| target.fact.pid == pid).unwrap();
+        let gone = matches!(target.state, plegtrace::correlate::TargetState::Gone { .. });
+        assert!(gone && target.fact.component == Component::Containerd, "{target:?}");
+    }
+    assert!(seen.of_layer(Layer::Relist).count() > 0);
+
+    let runtime = other.pid().to_string();
+    let report = run(&["-d", "4", "--kubelet-pid", &kubelet, "--runtime-pid", &runtime], &[0, 1, 5]);
+    let handlers = operations(&report, "server");
+    assert!(handlers.iter().any(|name| name == "ListContainers"), "through /proc/PID/exe: {report}");
+    drop(other);
+}
+
+/// The kubelet is killed while we watch: reported as down, exit code 1.
+#[test]
+fn a_killed_kubelet_is_a_stall() {
+    host::require_root().unwrap();
+    let node = Node::start(&Knobs::default()).unwrap();
+    let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
+    let about = ["--kubelet-pid", &kubelet, "--runtime-pid", &runtime];
+    let running = Running::start(&[&["-v", "-o", "json", "-d", "12"], &about[..]].concat()).unwrap();
+    process::wait_for("an armed plegtrace", LIMIT, || {
+        Ok(plegtrace_tests::kernel_side::handles(running.pid(), libc::SIGINT)?.then_some(()))
+    })
+    .unwrap();
+    process::signal(node.kubelet().pid(), libc::SIGKILL).unwrap();
+    let ended = running.finish(LIMIT).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{}\n{}", ended.stderr, ended.stdout);
+    let report: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let reasons = report["outcome"]["reasons"].as_array().unwrap();
+    assert!(
+        reasons.iter().any(|reason| reason["kind"] == "down" && reason["component"] == "kubelet"),
+        "{}",
+        report["outcome"]
+    );
+}
+
+/// Runs plegtrace to its end, checks the exit code, gives its document.
+fn run(arguments: &[&str], codes: &[i32]) -> Value {
+    let running = Running::start(&[&["-q", "-o", "json"], arguments].concat()).unwrap();
+    let ended = running.finish(LIMIT).unwrap();
+    let code = ended.status.code().unwrap();
+    assert!(codes.contains(&code), "exit code {code}: {}\n{}", ended.stderr, ended.stdout);
+    serde_json::from_str(&ended.stdout).unwrap()
+}
+
+fn operations(report: &Value, side: &str) -> Vec<String> {
+    let rows = report["operations"].as_array().unwrap().iter().filter(|row| row["side"] == side);
+    rows.map(|row| row["operation"].as_str().unwrap().to_owned()).collect()
+}
+
+/// A program that is not Go's cannot be probed: one clear sentence, nothing attached, no verdict.
+#[test]
+fn a_program_that_is_not_go_is_refused() {
+    host::require_root().unwrap();
+    let mut sleeps = [(); 2].map(|()| Command::new("sleep").arg("600").spawn().unwrap());
+    let [kubelet, runtime] = sleeps.each_ref().map(|sleep| sleep.id().to_string());
+    let about = ["--kubelet-pid", &kubelet, "--runtime-pid", &runtime];
+    let ended = Running::start(&[&["-o", "json", "-d", "2"], &about[..]].concat()).unwrap().finish(LIMIT);
+    for sleep in &mut sleeps {
+        sleep.kill().unwrap();
+        sleep.wait().unwrap();
+    }
+    let ended = ended.unwrap();
+    assert_eq!(ended.status.code(), Some(5), "{ended:?}");
+    let report: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let refused = report["refused"].as_array().unwrap();
+    for component in ["kubelet", "containerd"] {
+        let mut about = refused.iter().filter(|it| it["component"] == component);
+        assert!(about.any(|it| it["why"] == "not a Go binary"), "{component}: {}", report["refused"]);
+    }
+    assert_eq!(report["probes"]["sites"], 0);
+}
+
+/// A process that does not exist is a mistake on the command line.
+#[test]
+fn a_process_that_is_not_there_is_a_usage_error() {
+    host::require_root().unwrap();
+    let running = Running::start(&["-q", "--runtime-pid", "4194304"]).unwrap();
+    let ended = running.finish(LIMIT).unwrap();
+    assert_eq!(ended.status.code(), Some(2), "{ended:?}");
+    assert!(ended.stderr.contains("4194304") && ended.stdout.is_empty(), "{ended:?}");
+}
+
+/// A machine without kubelet and runtime: exit code 4. Made in a mount namespace, where what belongs to a node is hidden:
+/// its directories, and what /proc tells of processes that others may run here.
+#[test]
+fn a_machine_that_is_no_node_has_nothing_to_trace() {
+    host::require_root().unwrap();
+    let script = "for dir in /run /etc/kubernetes /etc/containerd /etc/crio /etc/docker /etc/systemd \
+                  /lib/systemd/system /var/lib/kubelet /var/lib/containerd /var/lib/docker /var/lib/containers; do \
+                  [ ! -d $dir ] || mount -t tmpfs none $dir; done; \
+                  for name in kubelet containerd containerd-shim dockerd crio cri-dockerd conmon runc; do \
+                  for comm in $(grep -lx $name /proc/[0-9]*/comm 2>/dev/null); do \
+                  mount -t tmpfs none ${comm%/comm} || true; done; done; exec \"$@\"";
+    let program: PathBuf = std::fs::canonicalize(program::path().unwrap()).unwrap();
+    // Somebody else's kubelet may start after the hiding; then once more.
+    let ended = process::wait_for("a machine without a node", LIMIT, || {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-ec", script, "sh"]).arg(&program).args(["-q", "-d", "1"]);
+        let ended = Running::spawn(&mut command)?.finish(LIMIT)?;
+        Ok((ended.status.code() == Some(4)).then_some(ended))
+    })
+    .unwrap();
+    assert!(ended.stderr.contains("no kubelet") && ended.stdout.is_empty(), "{ended:?}");
+}
