@@ -305,17 +305,23 @@ fn check_witness(path: &Path, truth: &BTreeMap<String, BTreeSet<u64>>) {
     assert!(binary.start_site(&binary.resolve(&[Pattern::new("main.main")])[0]).is_ok());
 }
 
+/// Copies a program that is to be run, in a process of its own: a descriptor for writing in this one could be inherited
+/// by a child of another test, and the program would be busy.
+fn copy(from: &Path, to: &Path) {
+    host::run(Command::new("cp").arg(from).arg(to)).expect("scratch file");
+}
+
 /// A running program whose file is replaced, then removed, is told from one that is as it was started.
 fn check_replaced(program: &Path) {
     let dir = tempfile::tempdir().expect("scratch directory");
     let path = dir.path().join("kubelet");
-    fs::copy(program, &path).expect("scratch file");
+    copy(program, &path);
     let running = Running::start(&path);
     let proc_pid = PathBuf::from(format!("/proc/{}", running.0.id()));
     let binary = GoBinary::open(&proc_pid.join("exe")).expect("understood");
     assert_eq!(on_disk(&proc_pid), OnDisk::Same);
     assert!(binary.still_same(&path));
-    fs::copy(program, dir.path().join("new")).expect("scratch file");
+    copy(program, &dir.path().join("new"));
     fs::rename(dir.path().join("new"), &path).expect("scratch file");
     assert_eq!(on_disk(&proc_pid), OnDisk::Replaced);
     assert!(!binary.still_same(&path) && binary.still_same(&proc_pid.join("exe")));
