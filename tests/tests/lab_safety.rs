@@ -1,5 +1,7 @@
 //! What plegtrace does to a node that works: nothing. Proved in the memory of the probed programs, where a uprobe is a
 //! breakpoint, and by the life of kubelet, containerd and pods.
+//!
+//! Breakpoints belong to the program file: no other plegtrace may trace another lab from the same cache meanwhile.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -284,8 +286,8 @@ fn kill(loaded: &Loaded, arguments: &[&str], after_armed: bool, wait: Duration) 
 
 /// kill -9 at random moments, before, during and after attaching, leaves nothing: in all attach modes.
 ///
-/// It is the kernel that cleans up, in the dying process, which waits for its turn like any other. So of the times with
-/// all probes on, the median must keep the promise, and of the two ways with perf events the faster one.
+/// It is the kernel that cleans up, in the dying process, which waits for its turn like any other, and it does so event
+/// by event: of the two ways with perf events the faster one must keep the promise.
 #[test]
 fn a_killed_plegtrace_leaves_nothing() {
     let loaded = Loaded::start();
@@ -301,7 +303,7 @@ fn a_killed_plegtrace_leaves_nothing() {
     }
     let (median, longest) = spread(gone);
     eprintln!("uprobe_multi: gone after {median:?}, at most {longest:?}");
-    assert!(median <= GONE_AFTER_KILL, "gone after {median:?}");
+    assert!(longest <= GONE_AFTER_KILL, "gone after {longest:?}");
 
     let per_event = ["cookie", "address"].map(|mode| {
         let killed = kill(&loaded, &["--attach", mode], true, random_below(moment));
