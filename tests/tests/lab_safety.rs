@@ -215,8 +215,8 @@ fn cycle(loaded: &Loaded) -> [Duration; 3] {
 
 /// A hundred times on and off under load: all live on, within the promised times.
 ///
-/// The promise is about plegtrace, not about what else runs on this machine, so each cycle's attach must keep it, and
-/// of the times seen from outside, with process start and scheduling, the median; their maxima are printed.
+/// Reading the programs' function tables shares the processor with the load and with whatever else runs here, so of the
+/// times from start to armed the median must keep the promise; attaching and taking off must keep it each time.
 #[test]
 fn a_hundred_attaches_leave_the_node_unharmed() {
     let loaded = Loaded::start();
@@ -233,7 +233,7 @@ fn a_hundred_attaches_leave_the_node_unharmed() {
     );
     assert!(attach.1 <= ARMED, "attaching took {:?}", attach.1);
     assert!(armed.0 <= ARMED, "armed after {:?}", armed.0);
-    assert!(gone.0 <= GONE, "gone after {:?}", gone.0);
+    assert!(gone.1 <= GONE, "gone after {:?}", gone.1);
     assert!(after.0 > before.0 + CYCLES && after.1 > before.1 + 10, "the node was under load");
     loaded.is_unharmed();
 }
