@@ -86,7 +86,6 @@ impl Watching {
     /// # Panics
     ///
     /// A holder panicked.
-    #[must_use]
     pub fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().expect("no holder panics")
     }

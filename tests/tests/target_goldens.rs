@@ -12,6 +12,7 @@ use std::fs;
 use std::path::Path;
 
 use plegtrace::target::{GoBinary, Match};
+use plegtrace_lab::host;
 use plegtrace_lab::packages::{self, Suite, Tree};
 use target_kit::{available, check_against_objdump, golden_dir, resolve_all};
 
@@ -125,7 +126,8 @@ fn compare(name: &str, actual: &str) {
         .unwrap_or_else(|error| panic!("{}: {error}; write it with PLEGTRACE_BLESS=1", path.display()));
     let package = |text: &str| text.lines().next().map(str::to_owned);
     if package(&golden) != package(actual) {
-        eprintln!("SKIP: golden {name} is of {:?}, the archive has {:?}", package(&golden), package(actual));
+        let why = anyhow::anyhow!("it is of {:?}, the archive has {:?}", package(&golden), package(actual));
+        host::declare_skip(&format!("golden {name}"), &why);
         return;
     }
     for (line, (want, got)) in golden.lines().zip(actual.lines()).enumerate() {

@@ -25,7 +25,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<()> {
     let object = Object::build(Want::Shipped)?;
     let mut command = host_cargo();
-    command.args(["test", "--quiet", "--workspace", "--exclude", "plegtrace-lab", "--no-fail-fast"]);
+    command.args(["test", "--workspace", "--exclude", "plegtrace-lab", "--no-fail-fast"]);
     command.env("PLEGTRACE_BLESS", "1").envs(object.envs());
     command.arg("--").args(["--skip", "lab_"]).args(&options.filter);
     cmd::run(&mut command)?;

@@ -55,7 +55,7 @@ pub(crate) fn build(profile: Profile, want: Want) -> Result<Built> {
     let object = Object::build(want)?;
     step("build", "plegtrace");
     let mut command = host_cargo();
-    command.args(["build", "--quiet", "-p", "plegtrace", "--bin", "plegtrace"]).envs(object.envs());
+    command.args(["build", "-p", "plegtrace", "--bin", "plegtrace"]).envs(object.envs());
     let dir = match profile {
         Profile::Dev => "debug",
         Profile::Release => {

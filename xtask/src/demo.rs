@@ -28,7 +28,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let built = build(Profile::Release, Want::Shipped)?;
     step("demo", "building the lab");
     let mut cargo = host_cargo();
-    cargo.args(["build", "--quiet", "--release", "-p", "plegtrace-tests", "--bin", "demo"]);
+    cargo.args(["build", "--release", "-p", "plegtrace-tests", "--bin", "demo"]);
     cmd::run(cargo.envs(built.object.envs()))?;
     let demo = paths::target().join("release/demo");
     let mut command = demo_command(&demo, &built.binary)?;

@@ -67,7 +67,6 @@ pub(crate) fn cargo(toolchain: &Toolchain, subcommand: &str, target_dir: &Path) 
     let mut command = toolchain.cargo();
     command.env("CARGO_TARGET_DIR", target_dir).env("RUSTFLAGS", RUSTFLAGS).args([
         subcommand,
-        "--quiet",
         "--release",
         "-Z",
         "build-std=core",

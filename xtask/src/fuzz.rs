@@ -1,5 +1,5 @@
-//! `cargo xtask fuzz TARGET`: runs one fuzz target of `tests/fuzz` for a time. cargo-fuzz is built into the cache on
-//! first use.
+//! `cargo xtask fuzz TARGET`: runs one fuzz target of `tests/fuzz` for a time. Without a cargo-fuzz on the
+//! PATH, one is built into the cache.
 
 use std::fs;
 use std::path::PathBuf;
@@ -61,6 +61,9 @@ fn list(manifest: &std::path::Path) -> Result<()> {
 }
 
 fn cargo_fuzz() -> Result<PathBuf> {
+    if let Some(program) = cmd::which("cargo-fuzz") {
+        return Ok(program);
+    }
     let _lock = paths::Lock::take("cargo-fuzz")?;
     let home = paths::cache()?.join(format!("cargo-fuzz-{CARGO_FUZZ}"));
     let program = home.join("bin/cargo-fuzz");

@@ -41,10 +41,11 @@ fn table(figures: &[(String, Figures)]) -> String {
         }
     }
     let guests: Vec<String> = figures.iter().map(|(guest, _)| format!("{guest:>14}")).collect();
-    let mut out = format!("{:<16}{}\n", "program", guests.concat());
+    let width = rows.keys().map(|program| program.len()).max().unwrap_or(0).max("program".len());
+    let mut out = format!("{:width$}{}\n", "program", guests.concat());
     for (program, cells) in rows {
         let cells: Vec<String> = cells.iter().map(|cell| format!("{cell:>14}")).collect();
-        out += &format!("{program:<16}{}\n", cells.concat());
+        out += &format!("{program:width$}{}\n", cells.concat());
     }
     out
 }

@@ -82,14 +82,13 @@ fn relists(node: &Node, deadline: Duration) -> Result<f64> {
 /// Shows that the kubelet's own metric stands still, or that its page does not answer at all.
 fn say_frozen(now: Result<f64>, before: f64, began: Instant) {
     let after = began.elapsed().as_secs();
-    match now {
-        Ok(now) => say(&format!(
-            "{after} s into the stall kubelet_pleg_relist_duration_seconds_count is {now:.0}; it was {before:.0} before"
-        )),
-        Err(error) => {
-            say(&format!("{after} s into the stall the kubelet's metrics page does not answer: {error:#}"))
+    let text = match now {
+        Ok(now) => {
+            format!("kubelet_pleg_relist_duration_seconds_count is {now:.0}; it was {before:.0} before")
         }
-    }
+        Err(error) => format!("the kubelet's metrics page does not answer: {error:#}"),
+    };
+    say(&format!("{after} s into the stall {text}"));
 }
 
 /// A plegtrace that is observing.

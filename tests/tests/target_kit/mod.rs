@@ -19,7 +19,7 @@ pub(crate) fn available<T>(what: &str, result: anyhow::Result<T>) -> Option<T> {
     match result {
         Ok(value) => Some(value),
         Err(error) if packages::Error::is_gone(&error) => {
-            eprintln!("SKIP: {what}: {error:#}");
+            host::declare_skip(what, &error);
             None
         }
         Err(error) => panic!("cannot get {what}: {error:#}"),

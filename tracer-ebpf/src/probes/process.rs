@@ -2,6 +2,8 @@
 //!
 //! Roles are inherited over fork and decided anew at exec from the kernel's own copy of the program's name.
 
+use core::hint::black_box;
+
 use aya_ebpf::{
     EbpfContext,
     helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_ktime_get_ns},
@@ -62,16 +64,20 @@ fn try_fork(ctx: &RawTracePointContext) -> Result<(), Reason> {
 #[inline(always)]
 fn exec() {
     let tgid = tgid();
-    let old = watch::get(tgid);
+    // All three are always written: else the compiler reads the stack slots of an entry that was not found, without
+    // using what it reads, and verifiers before 6.3 refuse that.
+    let (known, old_role, parent_role) = black_box(match watch::get(tgid) {
+        Some(old) => (1, old.role, old.parent_role),
+        None => (0, 0, 0),
+    });
     let named = Role::of_comm(&comm());
-    let by_name = named != Role::None && (old.is_some() || setting!(watch_by_name) == 1);
-    let (old_role, parent_role) = old.map_or((0, 0), |w| (w.role, w.parent_role));
+    let by_name = named != Role::None && (known == 1 || setting!(watch_by_name) == 1);
     if by_name {
         watch::set(tgid, Watched { role: named as u32, parent_role });
         send(RecKind::Exec, tgid, 0, named as u32, old_role, 0);
         return;
     }
-    if old.is_none() {
+    if known == 0 {
         return;
     }
     if old_role != Role::Runc as u32 {

@@ -83,6 +83,11 @@ impl Correlator {
         }
     }
 
+    /// Counts a record that could not be decoded.
+    pub fn undecoded(&mut self) {
+        self.drops.undecoded += 1;
+    }
+
     fn fact(&mut self, at: MonoNs, fact: Fact) {
         match fact {
             Fact::InFlight(reading) => return self.in_flight(reading),

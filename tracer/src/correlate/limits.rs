@@ -39,9 +39,11 @@ impl Default for Limits {
     }
 }
 
-/// What the bounds or the stream itself forced us to give up.
+/// What the stream itself or the bounds forced us to give up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Drops {
+    /// Records that could not be decoded.
+    pub(super) undecoded: u64,
     /// Calls of a hook nobody announced.
     pub(super) unknown_hook: u64,
     /// Calls inside relists that did not fit.
@@ -59,9 +61,10 @@ pub(super) struct Drops {
 }
 
 impl Drops {
-    /// As losses of the stage "correlate"; zero counts are left out.
+    /// As losses of the stages "decode" and "correlate"; zero counts are left out.
     pub(super) fn losses(&self) -> Vec<LossCount> {
         let all = [
+            ("undecoded", "records could not be decoded", self.undecoded, true),
             ("unknown_hook", "calls of a hook that was not announced", self.unknown_hook, true),
             (
                 "relist_calls_full",
@@ -81,12 +84,27 @@ impl Drops {
             ("facts_full", "too many targets, refusals or reasons: some are not shown", self.facts, true),
         ];
         let entry = |(reason, sentence, count, is_loss): (&str, &str, u64, bool)| LossCount {
-            stage: "correlate".into(),
+            stage: if reason == "undecoded" { "decode".into() } else { "correlate".into() },
             reason: reason.into(),
             sentence: sentence.into(),
             count,
             is_loss,
         };
         all.into_iter().filter(|(_, _, count, _)| *count > 0).map(entry).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was given up is told with its stage; what was not is not mentioned.
+    #[test]
+    fn only_what_happened() {
+        assert_eq!(Drops::default().losses(), []);
+        let losses = Drops { undecoded: 3, loose_calls: 2, ..Drops::default() }.losses();
+        let told: Vec<_> =
+            losses.iter().map(|loss| (loss.stage.as_str(), loss.count, loss.is_loss)).collect();
+        assert_eq!(told, [("decode", 3, true), ("correlate", 2, false)]);
     }
 }

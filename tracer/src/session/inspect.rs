@@ -1,13 +1,15 @@
 //! One executable → what the planner needs to know of it, in one pass over its function table.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use crate::{
     input::Component,
     plan::{
         self, BinaryFacts, CATALOGUE, End, FoundFunction, FoundSite, PlannedBinary, PlannedSite, Select, What,
     },
-    target::{Convention, FileId, GoBinary, Match, Pattern, RefuseReason, Site, SiteCheck, SiteRefusal},
+    target::{
+        Convention, FileId, GoBinary, Match, Pattern, RefuseReason, Site, SiteCheck, SiteRefusal, exe_link,
+    },
 };
 
 /// An executable that was analysed.
@@ -33,7 +35,7 @@ impl Inspected {
     /// Why nothing in it can be probed.
     pub fn of(component: Component, pid: u32, exe: &str) -> Result<Self, RefuseReason> {
         let began = std::time::Instant::now();
-        let path = PathBuf::from(format!("/proc/{pid}/exe"));
+        let path = exe_link(pid);
         let binary = GoBinary::open(&path)?;
         let id = binary.id();
         let facts = BinaryFacts {

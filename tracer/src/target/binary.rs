@@ -94,7 +94,7 @@ impl GoBinary {
         let version = supported_version(&info, &elf)?;
         let (header, module) = choose(&elf, &headers)?;
         check_layout(version, header.layout)?;
-        let table = Pclntab::load(&elf, header, module.text.clone())?;
+        let table = Pclntab::load(&elf, header, &module)?;
         let table_offset = elf.file_offset(header.vaddr, 1).unwrap_or(0);
         let mut binary = Self {
             layout: header.layout,

@@ -120,6 +120,12 @@ impl Fnv {
     }
 }
 
+/// Path of the program that a process runs, good for opening and for attaching even when the file was deleted.
+#[must_use]
+pub fn exe_link(pid: u32) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/exe"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

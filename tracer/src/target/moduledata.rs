@@ -29,6 +29,14 @@ pub(crate) struct Moduledata {
     pub(crate) vaddr: u64,
     /// `text..etext`.
     pub(crate) text: Range<u64>,
+    /// `minpc..maxpc`: the runtime itself insists that these are the first address and the end of the function list.
+    pub(crate) functions: Range<u64>,
+}
+
+impl Moduledata {
+    fn same_code(&self, other: &Self) -> bool {
+        self.text == other.text && self.functions == other.functions
+    }
 }
 
 /// The moduledata of the table with this header.
@@ -37,7 +45,7 @@ pub(crate) fn find(elf: &Elf, header: &Header) -> Result<Moduledata, RefuseReaso
     let mut found: Option<Moduledata> = None;
     for hit in hits(elf, header.vaddr)? {
         match read(elf, header, hit) {
-            Ok(module) if found.as_ref().is_some_and(|other| other.text != module.text) => {
+            Ok(module) if found.as_ref().is_some_and(|other| !other.same_code(&module)) => {
                 return Err(RefuseReason::BadModuledata("two of them disagree about the text"));
             }
             Ok(module) => found = found.or(Some(module)),
@@ -118,5 +126,5 @@ fn read(elf: &Elf, header: &Header, vaddr: u64) -> Result<Moduledata, RefuseReas
     if header.text_start != 0 && header.text_start != text {
         return Err(RefuseReason::BadModuledata("its text is not where the function table says"));
     }
-    Ok(Moduledata { vaddr, text: text..etext })
+    Ok(Moduledata { vaddr, text: text..etext, functions: minpc..maxpc })
 }

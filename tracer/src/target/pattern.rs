@@ -1,9 +1,9 @@
 //! Names of wanted functions as patterns, and many of them matched in one pass over a function table.
 //!
-//! A pattern is the end of a Go name, beginning at a path element or at a dot, because vendoring and forks change the
-//! front: `pleg.(*GenericPLEG).relist` matches `k8s.io/kubernetes/pkg/kubelet/pleg.(*GenericPLEG).relist`. One `*` not
-//! before a `)` or a letter of a type name — that is, one standing for a whole identifier, as in
-//! `runtime/v1._RuntimeService_*_Handler` — matches letters, digits and underscores. `(*T)` is taken literally.
+//! A pattern is the end of a Go name, beginning at a path element or behind a dot, because vendoring and forks change
+//! the front: `pleg.(*GenericPLEG).relist` matches `k8s.io/kubernetes/pkg/kubelet/pleg.(*GenericPLEG).relist`. One `*`
+//! may stand for letters, digits and underscores, as in `runtime/v1._RuntimeService_*_Handler`; the star of a pointer
+//! receiver `(*T)` is taken literally.
 
 use std::collections::HashMap;
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::elf::{Elf, text_at};
 use super::error::RefuseReason;
+use super::moduledata::Moduledata;
 use super::pclntab_header::{Header, Layout};
 use super::source::{Block, u32_at, u64_at};
 
@@ -44,12 +45,12 @@ pub(crate) struct Pclntab {
 }
 
 impl Pclntab {
-    /// Loads the table whose moduledata says that the code is at `text`.
-    pub(crate) fn load(elf: &Elf, header: &Header, text: Range<u64>) -> Result<Self, RefuseReason> {
+    /// Loads the table that this moduledata belongs to.
+    pub(crate) fn load(elf: &Elf, header: &Header, module: &Moduledata) -> Result<Self, RefuseReason> {
         let functab_end = header.functab_in_pcln() + header.functab_size();
         let start = header.vaddr + header.pcln;
         let list = elf.read_vaddr(start, functab_end, "the function list")?;
-        let mut probe = Self::over(header, text, Arc::new(list), Arc::default());
+        let mut probe = Self::over(header, module.text.clone(), Arc::new(list), Arc::default());
         let last = probe.record_offsets().max().unwrap_or(0);
         let len = last.saturating_add(RECORD).max(functab_end);
         if len > header.extent - header.pcln {
@@ -62,7 +63,7 @@ impl Pclntab {
         }
         probe.pcln = Arc::new(pcln);
         probe.names = probe.load_names(elf, header)?;
-        probe.check()?;
+        probe.check(&module.functions)?;
         Ok(probe)
     }
 
@@ -90,8 +91,14 @@ impl Pclntab {
         Ok(Arc::new(elf.read_vaddr(header.vaddr + header.names, len, "the function names")?))
     }
 
-    /// Addresses ascend and stay inside the text.
-    fn check(&self) -> Result<(), RefuseReason> {
+    /// Addresses ascend inside the text, and the first and the last are those that moduledata names.
+    ///
+    /// The runtime checks the same at start (`moduledataverify1` in runtime/symtab.go), so a wrong text base, a
+    /// wrong layout or a wrong table cannot pass.
+    fn check(&self, functions: &Range<u64>) -> Result<(), RefuseReason> {
+        if self.address(0) != Some(functions.start) || self.address(self.nfunc) != Some(functions.end) {
+            return Err(RefuseReason::BadModuledata("its functions are not those of the function table"));
+        }
         let mut before = self.text.start;
         for index in 0..=self.nfunc {
             let pc = self.address(index).ok_or(RefuseReason::BadPclntab("function list is cut off"))?;

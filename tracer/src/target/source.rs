@@ -4,6 +4,7 @@
 //! the reader with SIGBUS, and reading a 100 MB kubelet whole would cost its size in memory. Everything that parses
 //! goes through [`ByteSource::read`], which checks the range against the file *before* it allocates.
 
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
@@ -19,7 +20,7 @@ pub(crate) const MAX_FILE: u64 = 1 << 30;
 pub(crate) const MAX_READ: u64 = 64 << 20;
 
 /// Bytes aligned to 8, so that `object`'s ELF structures can be laid over them.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Block {
     words: Vec<u64>,
     len: usize,
@@ -36,6 +37,13 @@ impl Block {
     }
 }
 
+/// The length only: a block can have megabytes.
+impl fmt::Debug for Block {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Block({} bytes)", self.len)
+    }
+}
+
 impl Deref for Block {
     type Target = [u8];
 
@@ -44,17 +52,21 @@ impl Deref for Block {
     }
 }
 
-#[derive(Debug)]
 enum Inner {
     File(File),
     Bytes(Vec<u8>),
 }
 
 /// Where the bytes of an executable come from.
-#[derive(Debug)]
 pub(crate) struct ByteSource {
     inner: Inner,
     len: u64,
+}
+
+impl fmt::Debug for ByteSource {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "ByteSource({} bytes)", self.len)
+    }
 }
 
 impl ByteSource {

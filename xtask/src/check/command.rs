@@ -70,7 +70,7 @@ fn fmt() -> Result<()> {
 fn clippy() -> Result<()> {
     let object = Object::build(Want::WithDebugLog)?;
     let mut command = host_cargo();
-    command.args(["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]);
+    command.args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]);
     cmd::run(command.envs(object.envs()))
 }
 
@@ -103,7 +103,7 @@ fn clippy_bpf() -> Result<()> {
 fn docs() -> Result<()> {
     let object = Object::build(Want::WithDebugLog)?;
     let mut command: Command = host_cargo();
-    command.args(["doc", "--quiet", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings");
+    command.args(["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings");
     cmd::run(command.envs(object.envs()))
 }
 

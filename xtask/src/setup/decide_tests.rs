@@ -38,7 +38,8 @@ fn bookworm_takes_the_web_pair() {
             "llvm-22-dev",
             "libpolly-22-dev",
             "libzstd-dev",
-            "zlib1g-dev"
+            "zlib1g-dev",
+            "g++"
         ]
     );
 }

@@ -66,7 +66,7 @@ struct Profile {
 pub(crate) fn compile(object: &Object, features: &[String]) -> Result<Vec<Program>> {
     let mut command: Command = host_cargo();
     command
-        .args(["test", "--workspace", "--lib", "--bins", "--tests", "--no-run", "--quiet"])
+        .args(["test", "--workspace", "--lib", "--bins", "--tests", "--no-run"])
         .arg("--message-format=json-render-diagnostics")
         .args(features)
         .envs(object.envs())

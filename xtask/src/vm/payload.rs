@@ -35,17 +35,7 @@ pub(crate) fn binary() -> Result<PathBuf> {
     let target = paths::target().join("vm");
     let mut command = host_cargo();
     command
-        .args([
-            "build",
-            "--quiet",
-            "--release",
-            "-p",
-            "plegtrace-vm-tests",
-            "--bin",
-            "vm-tests",
-            "--target",
-            TRIPLE,
-        ])
+        .args(["build", "--release", "-p", "plegtrace-vm-tests", "--bin", "vm-tests", "--target", TRIPLE])
         .env("CARGO_TARGET_DIR", &target)
         .env("RUSTFLAGS", "-C target-feature=+crt-static")
         .envs(object.envs());

@@ -4,7 +4,7 @@ use std::io;
 
 use super::page::Page;
 use crate::{
-    correlate::{ListOutcome, Relist, Snapshot},
+    correlate::{ListOutcome, Relist, Side, Snapshot},
     render::{
         human,
         table::{Align, Cell, Table, Tone},
@@ -19,7 +19,8 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
         return Ok(());
     }
     let failed = all.iter().filter(|relist| relist.list == ListOutcome::Failed).count();
-    page.section("Relists", &format!("{} seen, {failed} failed", human::count(all.len() as u64)))?;
+    let seen = format!("{} seen, {failed} failed{}", human::count(all.len() as u64), lengths(snapshot));
+    page.section("Relists", &seen)?;
     let mut order: Vec<usize> = (0..all.len()).collect();
     order.sort_by_key(|&place| {
         (!all[place].root().is_open(), all[place].list != ListOutcome::Failed, usize::MAX - place)
@@ -40,6 +41,18 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
     order.iter().for_each(|&place| table.row(row(&all[place], snapshot)));
     table.write(page.out, page.paint, page.width)?;
     page.more(all.len() - order.len())
+}
+
+/// Percentiles of the finished ones; of one there are none.
+fn lengths(snapshot: &Snapshot) -> String {
+    let finished = snapshot.rows.iter().filter(|row| row.key.side == Side::Relist);
+    let Some(row) = finished.max_by_key(|row| row.latency.count()).filter(|row| row.latency.count() > 1)
+    else {
+        return String::new();
+    };
+    let quantile = |q| row.latency.quantile_ns(q).map_or_else(String::new, human::duration);
+    let (median, slow, most) = (quantile(0.5), quantile(0.99), quantile(1.0));
+    format!(", p50 {median}, p99 {slow}, max {most}")
 }
 
 fn row(relist: &Relist, snapshot: &Snapshot) -> Vec<Cell> {
