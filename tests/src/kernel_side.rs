@@ -23,12 +23,13 @@ fn program(fdinfo: &Path) -> Option<u32> {
     text.lines().find_map(|line| line.strip_prefix("prog_id:")?.trim().parse().ok())
 }
 
-/// Number of perf events that `pid` has open.
+/// Number of probes that `pid` holds as perf events, by the links of its descriptors; 0 with uprobe_multi.
 #[must_use]
 pub fn perf_events_of(pid: u32) -> usize {
-    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let links = entries.filter_map(|entry| fs::read_link(entry.path()).ok());
-    links.filter(|link| link.as_os_str() == "anon_inode:[perf_event]").count()
+    let entries = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
+    let texts = entries.filter_map(|entry| fs::read_to_string(entry.path()).ok());
+    let is_perf = |line: &str| line.strip_prefix("link_type:").is_some_and(|kind| kind.trim() == "perf");
+    texts.filter(|text| text.lines().any(is_perf)).count()
 }
 
 /// Does the process handle this signal (as opposed to being killed by it)?

@@ -1,5 +1,7 @@
 //! What plegtrace does to a node that works: nothing. Proved in the memory of the probed programs, where a uprobe is a
 //! breakpoint, and by the life of kubelet, containerd and pods.
+//!
+//! Breakpoints belong to the program file: no other plegtrace may trace another lab from the same cache meanwhile.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -213,8 +215,8 @@ fn cycle(loaded: &Loaded) -> [Duration; 3] {
 
 /// A hundred times on and off under load: all live on, within the promised times.
 ///
-/// The promise is about plegtrace, not about what else runs on this machine, so each cycle's attach must keep it, and
-/// of the times seen from outside, with process start and scheduling, the median; their maxima are printed.
+/// Reading the programs' function tables shares the processor with the load and with whatever else runs here, so of the
+/// times from start to armed the median must keep the promise; attaching and taking off must keep it each time.
 #[test]
 fn a_hundred_attaches_leave_the_node_unharmed() {
     let loaded = Loaded::start();
@@ -231,7 +233,7 @@ fn a_hundred_attaches_leave_the_node_unharmed() {
     );
     assert!(attach.1 <= ARMED, "attaching took {:?}", attach.1);
     assert!(armed.0 <= ARMED, "armed after {:?}", armed.0);
-    assert!(gone.0 <= GONE, "gone after {:?}", gone.0);
+    assert!(gone.1 <= GONE, "gone after {:?}", gone.1);
     assert!(after.0 > before.0 + CYCLES && after.1 > before.1 + 10, "the node was under load");
     loaded.is_unharmed();
 }
@@ -284,8 +286,8 @@ fn kill(loaded: &Loaded, arguments: &[&str], after_armed: bool, wait: Duration) 
 
 /// kill -9 at random moments, before, during and after attaching, leaves nothing: in all attach modes.
 ///
-/// It is the kernel that cleans up, in the dying process, which waits for its turn like any other. So of the times with
-/// all probes on, the median must keep the promise, and of the two ways with perf events the faster one.
+/// It is the kernel that cleans up, in the dying process, which waits for its turn like any other, and it does so event
+/// by event: of the two ways with perf events the faster one must keep the promise.
 #[test]
 fn a_killed_plegtrace_leaves_nothing() {
     let loaded = Loaded::start();
@@ -301,7 +303,7 @@ fn a_killed_plegtrace_leaves_nothing() {
     }
     let (median, longest) = spread(gone);
     eprintln!("uprobe_multi: gone after {median:?}, at most {longest:?}");
-    assert!(median <= GONE_AFTER_KILL, "gone after {median:?}");
+    assert!(longest <= GONE_AFTER_KILL, "gone after {longest:?}");
 
     let per_event = ["cookie", "address"].map(|mode| {
         let killed = kill(&loaded, &["--attach", mode], true, random_below(moment));
