@@ -77,7 +77,8 @@ fn fires(attach: Attach) -> Result<String> {
     ))
 }
 
-/// Where the handler of `ListContainers` begins, from the start of the code, and the byte that is there without a probe.
+/// Where the handler of `ListContainers` begins, from the start of the code, and the byte that is there without a
+/// probe.
 fn one_site(containerd: Containerd) -> Result<(u64, u8)> {
     let inspected = containerd.inspect()?;
     let handler = inspected.facts.functions.iter().find(|f| f.symbol.contains("ListContainers"));
