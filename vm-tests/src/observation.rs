@@ -60,10 +60,11 @@ impl Seen {
     }
 }
 
-/// An observation under way.
+/// An observation under way; dropping it takes the probes off.
 #[derive(Debug)]
 pub struct Observation {
-    thread: JoinHandle<Result<Snapshot, SessionError>>,
+    /// `None` once it has been joined.
+    thread: Option<JoinHandle<Result<Snapshot, SessionError>>>,
     frames: Receiver<Frame>,
     seen: Seen,
 }
@@ -78,7 +79,8 @@ impl Observation {
         let settings = settings(attach);
         let tap = move |frame: &Frame| drop(sender.send(frame.clone()));
         let thread = thread::spawn(move || session::observe(&settings, Some(Box::new(tap))));
-        Self { thread, frames, seen: Seen::default() }.until("plegtrace to observe", |seen| seen.running)
+        Self { thread: Some(thread), frames, seen: Seen::default() }
+            .until("plegtrace to observe", |seen| seen.running)
     }
 
     /// Waits until what was seen is as wanted.
@@ -96,7 +98,7 @@ impl Observation {
                     bail!("waited {} s for {what}; {} calls, {losses:?}", BUDGET.as_secs(), calls.len());
                 }
                 Err(RecvTimeoutError::Disconnected) => {
-                    joined(self.thread)?;
+                    self.join()?;
                     bail!("plegtrace ended while we waited for {what}");
                 }
             }
@@ -109,21 +111,36 @@ impl Observation {
     /// # Errors
     /// When plegtrace fails.
     pub fn end(mut self) -> Result<(Snapshot, Seen)> {
+        let snapshot = self.stop()?;
+        // plegtrace is gone, so these are all.
+        for frame in self.frames.try_iter() {
+            self.seen.take(&frame)?;
+        }
+        Ok((snapshot, std::mem::take(&mut self.seen)))
+    }
+
+    fn stop(&mut self) -> Result<Snapshot> {
         // SAFETY: no memory is involved; plegtrace has taken the signal over before it began to observe.
         let sent = unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
         ensure!(sent == 0, "cannot signal ourselves");
-        let snapshot = joined(self.thread)?;
-        for frame in self.frames {
-            self.seen.take(&frame)?;
+        self.join()
+    }
+
+    fn join(&mut self) -> Result<Snapshot> {
+        let thread = self.thread.take().context("plegtrace has already ended")?;
+        match thread.join() {
+            Ok(result) => result.context("plegtrace failed"),
+            Err(_) => bail!("plegtrace panicked"),
         }
-        Ok((snapshot, self.seen))
     }
 }
 
-fn joined(thread: JoinHandle<Result<Snapshot, SessionError>>) -> Result<Snapshot> {
-    match thread.join() {
-        Ok(result) => result.context("plegtrace failed"),
-        Err(_) => bail!("plegtrace panicked"),
+impl Drop for Observation {
+    fn drop(&mut self) {
+        // A failed test must not leave probes behind for the next one; before it observes, a signal would end us.
+        if self.thread.is_some() && self.seen.running {
+            drop(self.stop());
+        }
     }
 }
 

@@ -38,9 +38,9 @@ pub fn run() -> Result<String> {
     Ok("fork, exec and exit of a helper (exit 7) and of a runc (signal 9)".to_owned())
 }
 
-/// The kernel side knows runc by the name of its file.
+/// The kernel side knows runc by the name of its file. Not in `/run`, where some guests allow no programs.
 fn copy_as_runc() -> Result<std::path::PathBuf> {
-    let path = Path::new("/run").join("runc");
+    let path = Path::new("/var/tmp").join("runc");
     fs::copy("/bin/sleep", &path).context("cannot copy sleep")?;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
     Ok(path)
