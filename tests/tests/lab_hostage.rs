@@ -113,8 +113,9 @@ fn a_lock_hostage_is_seen_growing_failing_abandoned_and_healed() {
     assert_eq!(update[0]["goroutine_checked"], true, "its goroutine was found alive: {}", update[0]);
     let first_relist = open_relist(&report).expect("the relist is open");
     let client = open(&report, "kubelet_client", "ListContainers");
-    assert!(!client.is_empty(), "the kubelet waits for its list: {}", report["open"]);
-    assert!(first_relist >= age(client[0]) && first_relist <= seen_for + LIMIT, "{first_relist:?}");
+    // Other loops of the kubelet ask for the same list, so some may be older than the relist; its own is not.
+    assert!(client.iter().any(|call| age(call) <= first_relist), "the relist waits: {}", report["open"]);
+    assert!(first_relist <= seen_for + LIMIT, "{first_relist:?}");
     assert_eq!(report["outcome"]["state"], "stalled");
     let first_last = last_list(&report);
 

@@ -25,7 +25,10 @@ pub(crate) fn proc_fork(ctx: RawTracePointContext) -> i32 {
 
 /// hook: include/trace/events/sched.h: sched_process_exec(struct task_struct *p, pid_t old_pid, struct linux_binprm *bprm)
 #[raw_tracepoint(tracepoint = "sched_process_exec")]
-pub(crate) fn proc_exec(_: RawTracePointContext) -> i32 {
+pub(crate) fn proc_exec(ctx: RawTracePointContext) -> i32 {
+    #[cfg(feature = "debug-log")]
+    aya_log_ebpf::info!(&ctx, "proc_exec of {}", tgid());
+    let _ = &ctx;
     exec();
     0
 }

@@ -54,6 +54,9 @@ pub enum KernelError {
         #[source]
         source: Box<aya::programs::ProgramError>,
     },
+    /// The programs' own messages cannot be read.
+    #[error("read the debug log of the programs: {0}")]
+    DebugLog(String),
     /// A `bpf(2)` command failed.
     #[error("bpf({command})")]
     Syscall {

@@ -19,6 +19,7 @@ use zerocopy::IntoBytes;
 
 use super::{
     attach::{AttachMode, BinaryLinks},
+    debug_log::DebugLog,
     error::KernelError,
     inflight,
     multi::MultiPrograms,
@@ -58,6 +59,8 @@ pub struct Kernel {
     pub(super) mode: AttachMode,
     pub(super) multi: Option<MultiPrograms>,
     pub(super) ebpf: Ebpf,
+    /// What the programs say of themselves, when they were built with `debug-log`.
+    log: Option<DebugLog>,
     pub(super) ring: RingBuf<MapData>,
     pub(super) sites: Array<MapData, Plain<SiteConf>>,
     pub(super) site_index: HashMap<MapData, Plain<SiteKey>, u32>,
@@ -75,9 +78,19 @@ impl Kernel {
     ///
     /// No object in this binary, or the kernel refuses a map or program.
     pub fn load(options: &LoadOptions) -> Result<Self, KernelError> {
-        let mut ebpf = open(options)?;
+        Self::load_object(object::bytes(), options)
+    }
+
+    /// The same with another build of the programs, for example one with `debug-log`.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses a map or program.
+    pub fn load_object(object: &[u8], options: &LoadOptions) -> Result<Self, KernelError> {
+        let mut ebpf = open(object, options)?;
+        let log = DebugLog::start(&mut ebpf)?;
         let multi = match options.mode {
-            AttachMode::Multi => Some(MultiPrograms::load(|name| map_fd(&ebpf, name))?),
+            AttachMode::Multi => Some(MultiPrograms::load(object, |name| map_fd(&ebpf, name))?),
             AttachMode::PerfCookie | AttachMode::PerfAddress => {
                 load_uprobes(&mut ebpf)?;
                 None
@@ -90,6 +103,7 @@ impl Kernel {
             ebpf.map("OPEN_CALLS").and_then(inflight::duplicate).ok_or(KernelError::Missing("OPEN_CALLS"))?;
         Ok(Self {
             open_calls_fd,
+            log,
             links: Links::new(),
             mode: options.mode,
             multi,
@@ -110,6 +124,11 @@ impl Kernel {
         self.mode
     }
 
+    /// What the programs have said of themselves since the last time; nothing in a release build.
+    pub fn debug_lines(&mut self) -> Vec<String> {
+        self.log.as_mut().map(DebugLog::take).unwrap_or_default()
+    }
+
     /// Watches a process (or changes its role).
     ///
     /// # Errors
@@ -127,8 +146,8 @@ impl Kernel {
 /// # Errors
 ///
 /// No object in this binary, or the kernel refuses a map.
-pub(super) fn open(options: &LoadOptions) -> Result<Ebpf, KernelError> {
-    if object::is_stub() {
+pub(super) fn open(object: &[u8], options: &LoadOptions) -> Result<Ebpf, KernelError> {
+    if object.is_empty() {
         return Err(KernelError::Stub);
     }
     let mut settings = options.settings;
@@ -138,7 +157,7 @@ pub(super) fn open(options: &LoadOptions) -> Result<Ebpf, KernelError> {
     if let Some(bytes) = options.ring_bytes {
         loader.map_max_entries("EVENTS", bytes);
     }
-    loader.load(object::bytes()).map_err(|e| KernelError::Object(Box::new(e)))
+    loader.load(object).map_err(|e| KernelError::Object(Box::new(e)))
 }
 
 /// A map of the object, typed.

@@ -5,6 +5,7 @@
 
 mod attach;
 mod counters;
+mod debug_log;
 mod error;
 mod features;
 mod inflight;

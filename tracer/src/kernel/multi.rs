@@ -14,7 +14,7 @@ use std::{
 
 use aya_obj::Object;
 
-use super::{error::KernelError, object, sys, verifier};
+use super::{error::KernelError, sys, verifier};
 
 /// The two programs, ready to be linked.
 pub(super) struct MultiPrograms {
@@ -28,8 +28,11 @@ impl MultiPrograms {
     /// # Errors
     ///
     /// The object cannot be relocated or the kernel refuses a program.
-    pub(super) fn load<'a>(map_fd: impl Fn(&str) -> Option<BorrowedFd<'a>>) -> Result<Self, KernelError> {
-        let object = relocated(map_fd)?;
+    pub(super) fn load<'a>(
+        object: &[u8],
+        map_fd: impl Fn(&str) -> Option<BorrowedFd<'a>>,
+    ) -> Result<Self, KernelError> {
+        let object = relocated(object, map_fd)?;
         Ok(Self { call_in: load_one(&object, "call_in")?, call_out: load_one(&object, "call_out")? })
     }
 
@@ -56,9 +59,12 @@ impl MultiPrograms {
 /// # Errors
 ///
 /// aya-obj cannot parse or relocate it.
-pub(super) fn relocated<'a>(map_fd: impl Fn(&str) -> Option<BorrowedFd<'a>>) -> Result<Object, KernelError> {
+pub(super) fn relocated<'a>(
+    object: &[u8],
+    map_fd: impl Fn(&str) -> Option<BorrowedFd<'a>>,
+) -> Result<Object, KernelError> {
     let relocate = |e: &dyn std::error::Error| KernelError::Relocate(e.to_string());
-    let mut object = Object::parse(object::bytes()).map_err(|e| relocate(&e))?;
+    let mut object = Object::parse(object).map_err(|e| relocate(&e))?;
     let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
     let maps: Vec<_> = std::mem::take(&mut object.maps).into_iter().collect();
     let fds =

@@ -7,7 +7,7 @@ use aya_obj::{ProgramSection, generated::bpf_prog_type};
 use super::{
     error::KernelError,
     load::{self, LoadOptions},
-    multi, sys,
+    multi, object, sys,
 };
 
 /// Every program of the object.
@@ -20,8 +20,8 @@ const PROGRAMS: [&str; 5] = ["call_in", "call_out", "proc_fork", "proc_exec", "p
 ///
 /// The kernel refuses a map or program, or its log has no statistics.
 pub fn verified_instructions(options: &LoadOptions) -> Result<Vec<(&'static str, u64)>, KernelError> {
-    let ebpf = load::open(options)?;
-    let object = multi::relocated(|name| load::map_fd(&ebpf, name))?;
+    let ebpf = load::open(object::bytes(), options)?;
+    let object = multi::relocated(object::bytes(), |name| load::map_fd(&ebpf, name))?;
     let one = |name: &'static str| {
         let program = object.programs.get(name).ok_or(KernelError::Missing(name))?;
         let function = object.functions.get(&program.function_key()).ok_or(KernelError::Missing(name))?;

@@ -1,6 +1,9 @@
 //! From the command line to the exit code.
 
-use std::{io, process::ExitCode};
+use std::{
+    io::{self, IsTerminal},
+    process::ExitCode,
+};
 
 use clap::Parser;
 
@@ -15,6 +18,7 @@ use crate::{
 #[must_use]
 pub fn main() -> ExitCode {
     let args = Args::parse();
+    log_to_stderr(args.common.verbose);
     match run(&args) {
         Ok(exit) => exit.into(),
         // The reader of a pipe has seen enough.
@@ -27,6 +31,23 @@ pub fn main() -> ExitCode {
             error.exit().into()
         }
     }
+}
+
+/// Warnings always; what plegtrace does with `-v`, in detail with `-vv`.
+fn log_to_stderr(verbose: u8) {
+    let level = match verbose {
+        0 => tracing::Level::WARN,
+        1 => tracing::Level::INFO,
+        _ => tracing::Level::DEBUG,
+    };
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .with_target(false)
+        .finish();
+    // Only the first caller sets it; a second one is a test.
+    let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
 fn run(args: &Args) -> Result<Exit, SessionError> {

@@ -48,9 +48,10 @@ fn components(page: &Page<'_>) -> Vec<String> {
     for target in page.snapshot.targets.iter().filter(|target| target.state == TargetState::Live) {
         let component = target.fact.component;
         if component == Component::Kubelet || component.role().is_runtime() {
-            let version = target.fact.version.as_deref().unwrap_or("?");
+            let built = target.fact.go_version.as_ref().map(|go| format!("built with {go}"));
+            let version = target.fact.version.clone().or(built).unwrap_or_else(|| "?".to_owned());
             let list = versions.entry(component).or_default();
-            let version = escape::text_to(version, 24);
+            let version = escape::text_to(&version, 24);
             if !list.contains(&version) {
                 list.push(version);
             }
