@@ -211,16 +211,28 @@ fn values_of(page: &Page, name: &str, of: (&str, &str), label: &str) -> BTreeSet
     page.find(name, &[of]).filter_map(|sample| sample.label(label)).map(str::to_owned).collect()
 }
 
+/// Minutes that may be tried. Counts must be right in each; a sum may be spoilt once, by a preemption between our probe
+/// and the program's own reading of its clock, which weighs in operations that happen only a few times a minute.
+const MINUTES: u32 = 2;
+
 /// Ten probed pods and churn for a minute: relists, counted calls and handlers agree with both programs' own metrics.
 #[test]
 fn spans_agree_with_the_metrics_of_kubelet_and_containerd() {
-    let minute = Minute::observe();
-    minute.keep_report();
-    let mut wrong = Vec::new();
-    minute.compare_relists(&mut wrong);
-    minute.compare_operations(&mut wrong);
-    minute.compare_handlers(&mut wrong);
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    minute.bare_calls_are_apart();
-    minute.nothing_is_lost();
+    for minute_number in 1..=MINUTES {
+        let minute = Minute::observe();
+        minute.keep_report();
+        let mut wrong = Vec::new();
+        minute.compare_relists(&mut wrong);
+        minute.compare_operations(&mut wrong);
+        minute.compare_handlers(&mut wrong);
+        minute.bare_calls_are_apart();
+        minute.nothing_is_lost();
+        let (sums, others): (Vec<_>, Vec<_>) = wrong.into_iter().partition(|why| why.contains(": sum "));
+        assert!(others.is_empty(), "{}", others.join("\n"));
+        if sums.is_empty() {
+            return;
+        }
+        eprintln!("minute {minute_number}: {}", sums.join("\n"));
+    }
+    panic!("sums disagree in each of {MINUTES} minutes");
 }
