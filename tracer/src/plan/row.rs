@@ -94,6 +94,9 @@ pub struct Row {
     pub class: Class,
     /// What is done there.
     pub what: What,
+    /// Full name of a function that it calls: the mark sits at that call instead of the stack check, when there is
+    /// exactly one.
+    pub at_call: Option<&'static str>,
     /// Versions in which the function is known to exist.
     pub versions: &'static str,
     /// What the report lacks when no function matches; `None` when another row replaces it.

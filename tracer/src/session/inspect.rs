@@ -88,7 +88,9 @@ fn functions(component: Component, binary: &GoBinary) -> Vec<FoundFunction> {
 fn function(component: Component, binary: &GoBinary, found: &Match) -> Option<FoundFunction> {
     let wanted = plan::wanted(CATALOGUE, component, &found.name)?;
     let words = |e: SiteRefusal| e.to_string();
-    let start = binary.start_site(found).map_err(words).and_then(|site| found_site(&site));
+    let at_call = wanted.row.at_call.and_then(|callee| only_call(binary, found, callee));
+    let start = at_call.map_or_else(|| binary.start_site(found), Ok);
+    let start = start.map_err(words).and_then(|site| found_site(&site));
     let returns = match wanted.row.what {
         What::Calls { end: End::Returns(_), .. } => {
             binary.ret_sites(found).map_err(words).and_then(|sites| sites.iter().map(found_site).collect())
@@ -96,6 +98,12 @@ fn function(component: Component, binary: &GoBinary, found: &Match) -> Option<Fo
         _ => Ok(Vec::new()),
     };
     Some(FoundFunction { symbol: found.name.clone(), wanted, start, returns })
+}
+
+/// The one place where a function calls another one, when there is exactly one.
+fn only_call(binary: &GoBinary, function: &Match, callee: &str) -> Option<Site> {
+    let mut sites = binary.call_sites(function, callee).ok()?;
+    sites.pop().filter(|_| sites.is_empty())
 }
 
 fn found_site(site: &Site) -> Result<FoundSite, String> {

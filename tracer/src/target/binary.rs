@@ -274,6 +274,17 @@ impl GoBinary {
         raw.into_iter().map(|raw| self.site(function, &body, raw)).collect()
     }
 
+    /// Every site where the function directly calls the function whose full name is `callee`.
+    ///
+    /// # Errors
+    /// Why this function is not probed.
+    pub fn call_sites(&self, function: &Match, callee: &str) -> Result<Vec<Site>, SiteRefusal> {
+        let body = self.code(function)?;
+        let to = |to: u64| self.table.function_at(to).is_some_and(|f| f.entry == to && f.name == callee);
+        let raw = arch::calls(self.elf.machine, self.as_code(function, &body), &to)?;
+        raw.into_iter().map(|raw| self.site(function, &body, raw)).collect()
+    }
+
     /// Compares the bytes at a site with the open file once more.
     ///
     /// # Errors

@@ -53,6 +53,19 @@ pub(crate) struct RawSite {
     pub(crate) g: Option<GSource>,
 }
 
+/// Sites in the function where it calls another one directly. Only amd64: elsewhere a call is not cheaper than another
+/// instruction.
+pub(crate) fn calls(
+    machine: Machine,
+    code: Code<'_>,
+    to: &dyn Fn(u64) -> bool,
+) -> Result<Vec<RawSite>, SiteRefusal> {
+    match machine {
+        Machine::X86_64 => x86_64::calls(code, to),
+        Machine::Aarch64 => Ok(Vec::new()),
+    }
+}
+
 /// The site where a call of the function begins: after its stack check, arguments untouched.
 pub(crate) fn start(machine: Machine, code: Code<'_>) -> Result<RawSite, SiteRefusal> {
     match machine {

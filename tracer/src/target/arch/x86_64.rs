@@ -37,6 +37,26 @@ pub(crate) fn returns(code: Code<'_>, leaves_to: &dyn Fn(u64) -> bool) -> Result
     Ok(sites)
 }
 
+/// Direct calls of a function that `to` accepts. The kernel emulates `call rel32`, so these are cheap sites in the middle
+/// of a function, where the callee is about to begin.
+pub(crate) fn calls(code: Code<'_>, to: &dyn Fn(u64) -> bool) -> Result<Vec<RawSite>, SiteRefusal> {
+    let mut sites = Vec::new();
+    for instruction in decode(code) {
+        if instruction.is_invalid() {
+            return Err(SiteRefusal::Undecodable(instruction.ip()));
+        }
+        let direct = instruction.code() == Opcode::Call_rel32_64 && instruction.len() == 5;
+        if direct && to(instruction.near_branch_target()) {
+            let g = match code.convention {
+                Convention::Registers => Some(GSource::Register),
+                Convention::Stack => None,
+            };
+            sites.push(RawSite { vaddr: instruction.ip(), len: 5, price: Price::Emulated, g });
+        }
+    }
+    Ok(sites)
+}
+
 fn ret(code: Code<'_>, instruction: &Instruction) -> Result<RawSite, SiteRefusal> {
     let at = usize::try_from(instruction.ip() - code.entry).unwrap_or(usize::MAX);
     let plain =
@@ -82,6 +102,16 @@ mod tests {
         assert_eq!(ret_offsets(b"\xf3\xc3"), Err(SiteRefusal::ReturnForm(0x1000)));
         // A last instruction that is cut off.
         assert_eq!(ret_offsets(b"\xc3\xb8\x00"), Err(SiteRefusal::Undecodable(0x1001)));
+    }
+
+    /// A direct call is found by where it goes, whatever lies around it.
+    #[test]
+    fn direct_calls() {
+        // call 0x2000; call rax; call 0x3000; ret
+        let bytes = b"\xe8\xfb\x0f\x00\x00\xff\xd0\xe8\xf4\x1f\x00\x00\xc3";
+        let sites = calls(code(bytes), &|to| to == 0x3000).unwrap();
+        assert_eq!(sites.iter().map(|site| (site.vaddr, site.len)).collect::<Vec<_>>(), [(0x1007, 5)]);
+        assert!(calls(code(b"\x06"), &|_| true).is_err());
     }
 
     /// A jump out of the function is a tail call, unless it goes where the caller allows.
