@@ -3,6 +3,8 @@
 
 #[path = "target_kit/forge.rs"]
 mod forge;
+#[path = "target_kit/torture.rs"]
+mod torture;
 
 use forge::{BASE, ETEXT, Forge, KINDS, MAIN, MODULEDATA, STACKCHECK, TEXT, TWIN};
 use plegtrace::target::{GSource, GoBinary, Machine, Price};
@@ -112,4 +114,34 @@ fn versions_are_checked() {
     );
     let stripped_info = with_word(kind("go1.26"), BASE + 0x2200, 0);
     assert_eq!(why(stripped_info), "Go version is unknown: no usable build info");
+}
+
+/// Repeatable noise in the places where headers, tables and code are; the fuzzer continues where this ends.
+#[test]
+fn damage_never_panics() {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        state.wrapping_mul(0x2545_f491_4f6c_dd1d).to_be_bytes()
+    };
+    // Headers, code, moduledata and build info, function table, relocations.
+    let places = [(0u16, 0x100u16), (0x1100, 0xa0), (0x2000, 0x300), (0x2400, 0x280), (0x2c00, 0x230)];
+    let (mut understood, rounds) = (0, 6000);
+    for _ in 0..rounds {
+        let [choice, count, ..] = next();
+        let mut input = vec![choice % 0xf0];
+        let width = if (usize::from(input[0]) / KINDS.len()).is_multiple_of(2) { 1 } else { 8 };
+        for _ in 0..=count % 4 {
+            let noise = next();
+            let (start, len) = places[usize::from(noise[0]) % places.len()];
+            let at = start + u16::from_be_bytes([noise[1], noise[2]]) % len;
+            input.extend_from_slice(&at.to_le_bytes());
+            let word = if noise[3] & 1 == 0 { next() } else { [0xff; 8] };
+            input.extend_from_slice(&word[..width]);
+        }
+        understood += usize::from(torture::run(&input));
+    }
+    assert!(understood > rounds / 10 && understood < rounds * 9 / 10, "{understood} of {rounds}");
 }
