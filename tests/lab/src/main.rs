@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result};
 use clap::{Args, Parser, Subcommand};
 use plegtrace_lab::kubelet::{self, KubeletBuild};
 use plegtrace_lab::{Containerd, Generation, Knobs, Network, Node, host, image, packages, scratch};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// A real node on one machine: containerd, kubelet and pods from Debian packages.
 #[derive(Debug, Parser)]
@@ -110,13 +111,13 @@ fn print(line: &str) -> Result<()> {
 fn wait_for_the_end() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("cannot wait for signals")?.block_on(async {
-        let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-        // From here on Ctrl-C no longer kills us.
-        let interrupt = tokio::signal::ctrl_c();
+        // Both are taken over before "ready" is said: a script may send one at once.
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
         print("ready       Ctrl-C ends it")?;
         tokio::select! {
-            result = interrupt => result.context("cannot wait for Ctrl-C"),
-            _ = terminate.recv() => Ok(()),
+            _ = interrupt.recv() => Ok(()),
+            _ = terminate.recv() => anyhow::Ok(()),
         }
     })?;
     host::progress("tearing down");
