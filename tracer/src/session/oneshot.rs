@@ -46,6 +46,8 @@ pub(crate) async fn observe(
     mode: AttachMode,
     tap: Option<Tap>,
 ) -> Result<Snapshot, SessionError> {
+    // First of all: a Ctrl-C while arming ends the observation at once, with a report.
+    let mut interrupts = Interrupts::new().map_err(SessionError::Signals)?;
     let mut progress = Progress::new(settings.quiet);
     let mut session = Session::begin(settings, mode, tap, &mut progress)?;
     if settings.uprobes || settings.processes {
@@ -56,7 +58,7 @@ pub(crate) async fn observe(
         session.probes.sites(),
         settings.duration.as_secs_f64()
     ));
-    let why = session.run(settings, &mut progress).await?;
+    let why = session.run(settings, &mut interrupts, &mut progress).await?;
     Ok(session.end(why, &mut progress))
 }
 
@@ -150,8 +152,12 @@ impl Session {
     }
 
     /// Observes until there is a reason to stop.
-    async fn run(&mut self, settings: &Settings, progress: &mut Progress) -> Result<StopWhy, SessionError> {
-        let mut interrupts = Interrupts::new().map_err(SessionError::Signals)?;
+    async fn run(
+        &mut self,
+        settings: &Settings,
+        interrupts: &mut Interrupts,
+        progress: &mut Progress,
+    ) -> Result<StopWhy, SessionError> {
         let began = Instant::now();
         let (mut drain, mut look, mut rescan) =
             (tokio::time::interval(DRAIN), tokio::time::interval(LOOK), tokio::time::interval(RESCAN));
