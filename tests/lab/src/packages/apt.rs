@@ -86,7 +86,7 @@ impl PrivateApt {
         }
         let lock = Lock::wait(&dir.join("lock"))?;
         fs::write(dir.join("status"), "").context("cannot write the private apt state")?;
-        let wanted = sources_file(&mirror(), suite);
+        let wanted = sources_file(&mirror()?, suite);
         let file = dir.join("suite.sources");
         if fs::read_to_string(&file).ok().as_deref() != Some(wanted.as_str()) {
             fs::write(&file, wanted).context("cannot write the private apt state")?;

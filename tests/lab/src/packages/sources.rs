@@ -4,10 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::Suite;
+use anyhow::{Context as _, Result};
 
-/// Debian's own front of its mirror network, for machines whose apt configuration names none (Ubuntu).
-const DEFAULT_MIRROR: &str = "http://deb.debian.org/debian";
+use super::Suite;
 
 /// Where the package `debian-archive-keyring` (also in Ubuntu) puts the keys of all suites.
 pub(super) const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
@@ -21,10 +20,14 @@ struct Entry {
 }
 
 /// The mirror to take Debian packages from: `$PLEGTRACE_DEBIAN_MIRROR`, else the first Debian archive in the machine's
-/// apt configuration, else Debian's default.
-pub(super) fn mirror() -> String {
+/// apt configuration.
+///
+/// # Errors
+///
+/// The machine is no Debian and the variable is not set.
+pub(super) fn mirror() -> Result<String> {
     if let Some(own) = std::env::var("PLEGTRACE_DEBIAN_MIRROR").ok().filter(|value| !value.is_empty()) {
-        return own;
+        return Ok(own);
     }
     let entries: Vec<Entry> = configured_files(Path::new("/etc/apt"))
         .iter()
@@ -33,7 +36,9 @@ pub(super) fn mirror() -> String {
             if path.extension().is_some_and(|ext| ext == "sources") { deb822(&text) } else { one_line(&text) }
         })
         .collect();
-    choose(&entries).unwrap_or_else(|| DEFAULT_MIRROR.to_owned())
+    choose(&entries).context(
+        "no Debian mirror in the apt configuration; name one: PLEGTRACE_DEBIAN_MIRROR=http://MIRROR/debian",
+    )
 }
 
 fn configured_files(etc: &Path) -> Vec<PathBuf> {
