@@ -12,9 +12,18 @@ cgroups() {
     find /sys/fs/cgroup -maxdepth 3 -type d \( -name "plegtrace-lab-$id" -o -name "plegtracelab$id.slice" \) 2>/dev/null
 }
 
-# Our daemons, shims and runcs carry the mark in their environment; what runs in containers sits in our cgroups.
+# Ids of our containers, 64 hexadecimal digits: with a kubelet their cgroups lie outside of ours, but carry the id.
+containers() {
+    find "$dir/state" -mindepth 3 -maxdepth 3 -type d -path '*runtime.v2.task/k8s.io/*' 2>/dev/null |
+        sed 's,.*/,,' | grep -xE '[0-9a-f]{64}'
+}
+ids=$(containers)
+
+# Our daemons, shims and runcs carry the mark in their environment; what runs in containers sits in our cgroups or in
+# one that is named by the container.
 ours() {
     grep -lszxF "PLEGTRACE_LAB=$dir" /proc/[0-9]*/environ | cut -d/ -f3
+    [ -n "$ids" ] && grep -lsF "$ids" /proc/[0-9]*/cgroup | cut -d/ -f3
     cgroups | while read -r group; do find "$group" -name cgroup.procs -exec cat {} + 2>/dev/null; done
 }
 
@@ -55,6 +64,9 @@ rm -rf /var/log/pods/*-plegtrace-lab-"$id"_* /var/log/containers/*-plegtrace-lab
 mounts | while read -r point; do umount "$point" 2>/dev/null || umount -l "$point"; done
 ip link show "ptlab$id" >/dev/null 2>&1 && ip link del "ptlab$id"
 
+for container in $ids; do
+    find /sys/fs/cgroup -depth -type d -path "*/$container*" -exec rmdir {} + 2>/dev/null
+done
 turns=0
 while [ -n "$(cgroups)" ] && [ $turns -lt 100 ]; do
     cgroups | while read -r group; do find "$group" -depth -type d -exec rmdir {} + 2>/dev/null; done
