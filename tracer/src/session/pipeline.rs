@@ -3,7 +3,7 @@
 use crate::{
     correlate::{Correlator, Limits, Snapshot},
     decode::{MonoNs, decode},
-    input::{Fact, Frame, LossCount, frame_fact},
+    input::{Fact, Frame, frame_fact},
 };
 
 /// Sees every record of the input stream, in order, before it is decoded.
@@ -12,13 +12,12 @@ pub type Tap = Box<dyn FnMut(&Frame) + Send>;
 /// The pure half of a session.
 pub(crate) struct Pipeline {
     correlator: Correlator,
-    undecoded: u64,
     tap: Option<Tap>,
 }
 
 impl Pipeline {
     pub(crate) fn new(tap: Option<Tap>) -> Self {
-        Self { correlator: Correlator::new(Limits::default()), undecoded: 0, tap }
+        Self { correlator: Correlator::new(Limits::default()), tap }
     }
 
     /// Takes one record.
@@ -29,7 +28,8 @@ impl Pipeline {
         match decode(frame) {
             Ok(event) => self.correlator.push(event),
             Err(error) => {
-                self.undecoded += 1;
+                // Told to the correlator, whose verdict must know of the loss.
+                self.correlator.undecoded();
                 tracing::debug!(%error, "record left out");
             }
         }
@@ -42,16 +42,29 @@ impl Pipeline {
 
     /// The node as it is known at `now_ns`.
     pub(crate) fn snapshot(&self, now_ns: u64) -> Snapshot {
-        let mut snapshot = self.correlator.snapshot(MonoNs(now_ns));
-        if self.undecoded > 0 {
-            snapshot.losses.push(LossCount {
-                stage: "decode".to_owned(),
-                reason: "undecoded_record".to_owned(),
-                sentence: "records could not be decoded".to_owned(),
-                count: self.undecoded,
-                is_loss: true,
-            });
-        }
-        snapshot
+        self.correlator.snapshot(MonoNs(now_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        correlate::{Doubt, Outcome},
+        input::Start,
+    };
+
+    /// A record that cannot be decoded is a loss, and forbids the verdict "healthy".
+    #[test]
+    fn undecoded_records_count_before_the_verdict() {
+        let mut pipeline = Pipeline::new(None);
+        let mut frame = frame_fact(1, &Fact::Start(Start::default()));
+        let cut = frame.bytes.len() - 1;
+        frame.bytes.truncate(cut);
+        pipeline.push(&frame);
+        let snapshot = pipeline.snapshot(2);
+        assert_eq!(snapshot.real_losses().map(|loss| loss.count).sum::<u64>(), 1);
+        let Outcome::CannotTell { why } = snapshot.outcome else { panic!("{:?}", snapshot.outcome) };
+        assert!(why.iter().any(|doubt| matches!(doubt, Doubt::Lost { count: 1, .. })), "{why:?}");
     }
 }

@@ -21,8 +21,15 @@ pub(crate) struct Options {
 /// When one fails.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let (built, programs) = lab_programs()?;
-    let mut failed = Vec::new();
+    let (mut failed, mut found) = (Vec::new(), 0);
     for program in programs {
+        let listed =
+            prepared(&program, &built)?.args(["--ignored", "--list"]).args(&options.filter).output()?;
+        let tests = String::from_utf8_lossy(&listed.stdout).lines().filter(|l| l.ends_with(": test")).count();
+        if tests == 0 {
+            continue;
+        }
+        found += tests;
         step("soak", &program.name);
         let mut command = prepared(&program, &built)?;
         command.args(["--ignored", "--nocapture"]).args(&options.filter);
@@ -30,6 +37,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             step("soak", &format!("{} FAILED: {error:#}", program.name));
             failed.push(program.name);
         }
+    }
+    if found == 0 {
+        bail!("there is no soak test of that name: nothing was run");
     }
     if !failed.is_empty() {
         bail!("failed: {}", failed.join(", "));
