@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use plegtrace_lab::process;
 
 /// The program under test: `$PLEGTRACE_BIN`, else the release build, else the debug build of this checkout.
@@ -46,7 +47,11 @@ pub struct Ended {
 pub struct Running {
     child: Child,
     readers: Option<[JoinHandle<String>; 2]>,
+    /// What it has said on stderr so far.
+    said: Said,
 }
+
+type Said = Arc<Mutex<Vec<u8>>>;
 
 impl Running {
     /// Starts `plegtrace ARGUMENTS`.
@@ -70,8 +75,9 @@ impl Running {
         let out = child.stdout.take().context("stdout is a pipe")?;
         let err = child.stderr.take().context("stderr is a pipe")?;
         // Both are read at once: a full pipe would hold it up.
-        let readers = [read(out), read(err)];
-        Ok(Running { child, readers: Some(readers) })
+        let said = Said::default();
+        let readers = [read(out, &Said::default()), read(err, &said)];
+        Ok(Running { child, readers: Some(readers), said })
     }
 
     /// Its process.
@@ -98,6 +104,29 @@ impl Running {
         Ok(self.child.try_wait().context("cannot wait for plegtrace")?.is_some())
     }
 
+    /// Waits until it says that its probes are on. Not to be used with `-q`.
+    ///
+    /// # Errors
+    ///
+    /// It did not say so within `limit`, or it has ended.
+    pub fn wait_until_armed(&mut self, limit: Duration) -> Result<()> {
+        self.wait_until_said("armed: ", limit)
+    }
+
+    /// Waits until it announces a step whose text begins so. Not to be used with `-q`.
+    ///
+    /// # Errors
+    ///
+    /// It did not say so within `limit`, or it has ended.
+    pub fn wait_until_said(&mut self, step: &str, limit: Duration) -> Result<()> {
+        let line = format!("plegtrace: {step}");
+        process::wait_for(&format!("{line:?} on stderr"), limit, || {
+            let said = text(&self.said);
+            ensure!(said.contains(&line) || !self.has_ended()?, "plegtrace ended early: {said}");
+            Ok(said.contains(&line).then_some(()))
+        })
+    }
+
     /// Waits for its end for at most `limit`.
     ///
     /// # Errors
@@ -106,10 +135,10 @@ impl Running {
     pub fn finish(mut self, limit: Duration) -> Result<Ended> {
         let status = process::wait(&mut self.child, limit)?;
         let Some([out, err]) = self.readers.take() else { bail!("its output was read before") };
-        let text = |reader: JoinHandle<String>| {
+        let whole = |reader: JoinHandle<String>| {
             reader.join().map_err(|_| anyhow::anyhow!("the reader of its output panicked"))
         };
-        Ok(Ended { status, stdout: text(out)?, stderr: text(err)? })
+        Ok(Ended { status, stdout: whole(out)?, stderr: whole(err)? })
     }
 }
 
@@ -120,10 +149,18 @@ impl Drop for Running {
     }
 }
 
-fn read(mut pipe: impl std::io::Read + Send + 'static) -> JoinHandle<String> {
+/// Reads a pipe to its end; what has come so far is in `said`.
+fn read(mut pipe: impl std::io::Read + Send + 'static, said: &Said) -> JoinHandle<String> {
+    let said = Arc::clone(said);
     std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let _ = pipe.by_ref().read_to_end(&mut bytes);
-        String::from_utf8_lossy(&bytes).into_owned()
+        let mut piece = [0; 8192];
+        while let Ok(length @ 1..) = pipe.read(&mut piece) {
+            said.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&piece[..length]);
+        }
+        text(&said)
     })
+}
+
+fn text(said: &Said) -> String {
+    String::from_utf8_lossy(&said.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
 }

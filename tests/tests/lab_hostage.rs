@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use plegtrace_lab::cri::Api;
 use plegtrace_lab::promtext::Page;
 use plegtrace_lab::{Knobs, Node, fault, host, http, process};
-use plegtrace_tests::kernel_side;
 use plegtrace_tests::program::Running;
 use serde_json::Value;
 
@@ -23,14 +22,6 @@ fn trace(node: &Node, seconds: &str) -> Running {
     let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
     let about = ["--kubelet-pid", &kubelet, "--runtime-pid", &runtime];
     Running::start(&[&["-v", "-o", "json", "-d", seconds], &about[..]].concat()).unwrap()
-}
-
-/// It takes signals over when it is armed.
-fn wait_until_armed(running: &Running) {
-    process::wait_for("an armed plegtrace", LIMIT, || {
-        Ok(kernel_side::handles(running.pid(), libc::SIGINT)?.then_some(()))
-    })
-    .unwrap();
 }
 
 /// Ends a run and gives its document, with the exit code checked.
@@ -74,8 +65,8 @@ fn ask_relist_count(node: &Node) -> JoinHandle<f64> {
 
 /// A run that came too late for the relist and the update still sees who waits: the lists that are begun now.
 fn too_late_sees_the_lists(node: &Node, stalled: Instant) {
-    let late = trace(node, "13");
-    wait_until_armed(&late);
+    let mut late = trace(node, "13");
+    late.wait_until_armed(LIMIT).unwrap();
     let client = node.containerd().client_of(Api::V1alpha2).unwrap();
     let asking = std::thread::spawn(move || client.list_containers(Duration::from_secs(20)));
     let report = document(late, LIMIT, 1);
@@ -95,9 +86,9 @@ fn a_lock_hostage_is_seen_growing_failing_abandoned_and_healed() {
     let pod = node.pod("p1").unwrap();
     node.wait_for_relists(2, LIMIT).unwrap();
 
-    let (early, whole) = (trace(&node, "16"), trace(&node, "600"));
-    wait_until_armed(&early);
-    wait_until_armed(&whole);
+    let (mut early, mut whole) = (trace(&node, "16"), trace(&node, "600"));
+    early.wait_until_armed(LIMIT).unwrap();
+    whole.wait_until_armed(LIMIT).unwrap();
     node.wait_for_relists(2, LIMIT).unwrap();
     let hostage = fault::lock_hostage(node.containerd(), &pod).unwrap();
     let stalled = Instant::now();

@@ -106,15 +106,23 @@ fn a_restarted_containerd_is_probed_again() {
 /// The kubelet is killed while we watch: reported as down, exit code 1.
 #[test]
 fn a_killed_kubelet_is_a_stall() {
+    killed_after("armed: ");
+}
+
+/// The kubelet is killed before the kernel side could tell of it: noticed all the same.
+#[test]
+fn a_kubelet_killed_while_arming_is_a_stall() {
+    killed_after("reading the programs' function tables");
+}
+
+/// Kills the kubelet when plegtrace has announced `step`.
+fn killed_after(step: &str) {
     host::require_root().unwrap();
     let node = Node::start(&Knobs::default()).unwrap();
     let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
     let about = ["--kubelet-pid", &kubelet, "--runtime-pid", &runtime];
-    let running = Running::start(&[&["-v", "-o", "json", "-d", "12"], &about[..]].concat()).unwrap();
-    process::wait_for("an armed plegtrace", LIMIT, || {
-        Ok(plegtrace_tests::kernel_side::handles(running.pid(), libc::SIGINT)?.then_some(()))
-    })
-    .unwrap();
+    let mut running = Running::start(&[&["-v", "-o", "json", "-d", "12"], &about[..]].concat()).unwrap();
+    running.wait_until_said(step, LIMIT).unwrap();
     process::signal(node.kubelet().pid(), libc::SIGKILL).unwrap();
     let ended = running.finish(LIMIT).unwrap();
     assert_eq!(ended.status.code(), Some(1), "{}\n{}", ended.stderr, ended.stdout);
@@ -125,6 +133,7 @@ fn a_killed_kubelet_is_a_stall() {
         "{}",
         report["outcome"]
     );
+    assert!(!ended.stdout.contains("the file changed"), "nobody replaced it: {}", report["refused"]);
 }
 
 /// Runs plegtrace to its end, checks the exit code, gives its document.

@@ -62,8 +62,10 @@ impl Inspected {
     ///
     /// What changed, in words.
     pub fn verify(&self, planned: &PlannedBinary) -> Result<(), String> {
-        if !self.binary.still_same(&planned.path) {
-            return Err("the file changed since it was analysed".to_owned());
+        match self.binary.still_same(&planned.path) {
+            Ok(true) => {}
+            Ok(false) => return Err("the file changed since it was analysed".to_owned()),
+            Err(e) => return Err(format!("it cannot be looked at again, its process may have ended: {e}")),
         }
         planned
             .starts

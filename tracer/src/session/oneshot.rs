@@ -133,6 +133,8 @@ impl Session {
         self.probes.attach(&mut live);
         self.probes.tell(&mut self.pipeline, live.mode().name());
         self.live = Some(live);
+        // Who ended before the kernel side could tell of it is missed at the next look.
+        self.rescan = true;
         Ok(())
     }
 

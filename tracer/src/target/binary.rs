@@ -180,12 +180,12 @@ impl GoBinary {
     }
 
     /// Is the file at `path` the one that was analysed?
-    #[must_use]
-    pub fn still_same(&self, path: &Path) -> bool {
-        let now = identity::open(path)
-            .and_then(ByteSource::from_file)
-            .and_then(|source| FileId::of(&source, self.table_offset));
-        now.is_ok_and(|now| now == self.id)
+    ///
+    /// # Errors
+    /// [`RefuseReason`] when it cannot be read any more.
+    pub fn still_same(&self, path: &Path) -> Result<bool, RefuseReason> {
+        let source = ByteSource::from_file(identity::open(path)?)?;
+        Ok(FileId::of(&source, self.table_offset)? == self.id)
     }
 
     /// Number of functions in the table.

@@ -38,8 +38,8 @@ pub enum DiscoverError {
         #[source]
         source: std::io::Error,
     },
-    /// The process that the user named does not exist.
-    #[error("the {role} given on the command line, process {pid}, does not exist")]
+    /// The process that the user named does not exist, or is a zombie.
+    #[error("the {role} given on the command line, process {pid}, does not exist or has ended")]
     NoSuchProcess {
         /// Which flag.
         role: &'static str,
@@ -327,7 +327,10 @@ mod tests {
         assert_eq!(crio.runtime().map(|p| (p.pid, p.role)), Some((13, Role::Crio)));
         let missing = Overrides { kubelet: Some(99), ..Overrides::default() };
         let error = discover(root.path(), &missing).unwrap_err();
-        assert_eq!(error.to_string(), "the kubelet given on the command line, process 99, does not exist");
+        assert_eq!(
+            error.to_string(),
+            "the kubelet given on the command line, process 99, does not exist or has ended"
+        );
     }
 
     /// A stopped kubelet leaves a trace; a machine without anything has none.

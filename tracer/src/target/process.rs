@@ -50,16 +50,24 @@ pub(crate) struct Stat {
     pub(crate) comm: String,
     pub(crate) state: char,
     pub(crate) parent: u32,
+    pub(crate) threads: u32,
     pub(crate) start_ticks: u64,
 }
 
+impl Stat {
+    /// It has ended and waits for its parent to notice. A leader whose other threads live on is a zombie too.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X') && self.threads <= 1
+    }
+}
+
 impl Process {
-    /// The component that process `pid` is; `None` when it is none, or gone.
+    /// The component that process `pid` is; `None` when it is none, or has ended.
     ///
     /// `forced` overrides what its name says.
     pub(crate) fn read(proc: &Path, pid: u32, forced: Option<Role>) -> Option<Self> {
         let dir = proc.join(pid.to_string());
-        let stat = read_stat(&dir)?;
+        let stat = read_stat(&dir).filter(|stat| !stat.has_ended())?;
         let exe = identity::exe_path(&dir);
         let (role, multi_call, args) = classify(&dir, &stat, exe.as_deref(), forced)?;
         let args = args.unwrap_or_else(|| read_args(&dir));
@@ -146,9 +154,10 @@ fn parse_stat(text: &str) -> Option<Stat> {
     let mut fields = back.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
     let parent = fields.next()?.parse().ok()?;
-    // Field 22 of the line (man 5 proc); state is field 3.
-    let start_ticks = fields.nth(17)?.parse().ok()?;
-    Some(Stat { comm, state, parent, start_ticks })
+    // Fields 20 and 22 of the line (man 5 proc); state is field 3.
+    let threads = fields.nth(15)?.parse().ok()?;
+    let start_ticks = fields.nth(1)?.parse().ok()?;
+    Some(Stat { comm, state, parent, threads, start_ticks })
 }
 
 fn read_args(dir: &Path) -> Vec<String> {
@@ -200,9 +209,11 @@ mod tests {
         let line = "42 (a) R 1 (b) S 7 1 1 0 -1 4 1 2 3 4 5 6 7 8 20 0 9 0 12345 1 2 3\n";
         let stat = parse_stat(line).unwrap();
         assert_eq!(
-            (stat.comm.as_str(), stat.state, stat.parent, stat.start_ticks),
-            ("a) R 1 (b", 'S', 7, 12345)
+            (stat.comm.as_str(), stat.state, stat.parent, stat.threads, stat.start_ticks),
+            ("a) R 1 (b", 'S', 7, 9, 12345)
         );
+        let ended = |state, threads| Stat { state, threads, ..stat.clone() }.has_ended();
+        assert!(ended('Z', 1) && !ended('Z', 2) && !ended('S', 1));
         assert_eq!(parse_stat("42 (x) S 7"), None);
         assert_eq!(parse_stat(""), None);
         assert_eq!(ticks_to_ns(12345, 100), 123_450_000_000);
