@@ -67,7 +67,7 @@ impl NodeState {
             Fact::Cost(cost) => self.cost = Some(cost),
             Fact::TargetGone(TargetGone { pid, how, .. }) => self.gone(at, pid, how),
             Fact::Stop(stop) => self.stop = Some(stop),
-            Fact::InFlight(_) => {}
+            Fact::InFlight(_) | Fact::Process(_) | Fact::Goroutines(_) | Fact::Census(_) => {}
         }
     }
 

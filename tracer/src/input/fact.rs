@@ -6,6 +6,8 @@
 use plegtrace_common::role::Role;
 use serde::{Deserialize, Serialize};
 
+use super::{CensusFact, GoroutinesFact, ProcessFact};
+
 /// One fact.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "fact", rename_all = "snake_case")]
@@ -38,6 +40,12 @@ pub enum Fact {
     Cost(Cost),
     /// A watched target ended or was replaced.
     TargetGone(TargetGone),
+    /// A process as the census found it.
+    Process(ProcessFact),
+    /// Stacks of a Go process.
+    Goroutines(GoroutinesFact),
+    /// A round of the census is complete.
+    Census(CensusFact),
     /// Last record of a complete stream.
     Stop(Stop),
 }

@@ -2,9 +2,15 @@
 //!
 //! Everything later stages know arrives here, so that a recording of this stream gives the same report again.
 
+mod census;
+mod command;
 mod envelope;
 mod fact;
 
+pub use census::{
+    CensusFact, Command, ContainerFact, FdFact, FdTarget, Freezer, GoroutineGroup, GoroutinesFact, Holder,
+    Park, PipeFact, ProcessFact, SocketFact, SyscallFact, Unanswered,
+};
 pub use envelope::{Frame, FrameError, frame_fact, next_frame};
 pub use fact::{
     Armed, Component, Cost, Fact, HookCounters, HookFact, InFlight, Layer, Liveness, LossCount, OpenCallFact,

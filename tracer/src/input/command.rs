@@ -1,0 +1,220 @@
+//! Command lines → [`Command`]: the allow-list of what may be known of them.
+//!
+//! Command lines and environments are text of the node: hostile, and full of secrets. Only ids, paths of bundles, names
+//! of sub-commands and of programs pass; everything else stays outside of the stream.
+
+use super::Command;
+
+/// Longest id or name that is taken; container ids have 64 characters.
+const MAX_NAME: usize = 256;
+/// Longest path that is taken (`PATH_MAX`).
+const MAX_PATH: usize = 4096;
+
+/// Global and sub-command options of runc and crun that take a value in the next word
+/// (main.go, create.go, exec.go, update.go, … of runc 1.0 to 1.5).
+const RUNC_VALUES: &[&str] = &[
+    "log",
+    "log-format",
+    "root",
+    "criu",
+    "rootless",
+    "cgroup-manager",
+    "bundle",
+    "b",
+    "console-socket",
+    "pid-file",
+    "preserve-fds",
+    "process",
+    "p",
+    "cwd",
+    "env",
+    "e",
+    "user",
+    "u",
+    "additional-gids",
+    "g",
+    "process-label",
+    "apparmor",
+    "cap",
+    "c",
+    "cgroup",
+    "resources",
+    "r",
+    "interval",
+    "format",
+    "f",
+    "image-path",
+    "work-path",
+    "config",
+];
+/// Options of a shim that take a value (pkg/shim of containerd 1.4 to 2.1); Go's flag package wants one dash.
+const SHIM_VALUES: &[&str] = &["namespace", "id", "address", "publish-binary", "bundle", "socket"];
+
+impl Command {
+    /// What a process with this program name was told to do. `arguments` are those behind the program's own name,
+    /// `environment` looks a variable up; it is asked for `CNI_COMMAND` and `CNI_CONTAINERID` only.
+    #[must_use]
+    pub fn of(program: &str, arguments: &[String], environment: impl Fn(&str) -> Option<String>) -> Self {
+        let program = program.rsplit('/').next().unwrap_or_default();
+        if matches!(program, "runc" | "crun") || arguments.first().is_some_and(|word| word == "init") {
+            return runc(arguments);
+        }
+        if program.starts_with("containerd-shim") {
+            return shim(arguments);
+        }
+        let program = cut(program);
+        match environment("CNI_COMMAND") {
+            Some(action) => Self::Cni {
+                plugin: program,
+                action: word(&action),
+                container: environment("CNI_CONTAINERID").and_then(|id| word(&id)),
+            },
+            None => Self::Other { program },
+        }
+    }
+
+    /// Id of the container it works for.
+    #[must_use]
+    pub fn container(&self) -> Option<&str> {
+        match self {
+            Self::Runc { container: id, .. } | Self::Shim { id, .. } | Self::Cni { container: id, .. } => {
+                id.as_deref()
+            }
+            Self::Other { .. } => None,
+        }
+    }
+}
+
+fn runc(arguments: &[String]) -> Command {
+    let words = Words::split(arguments, RUNC_VALUES);
+    // containerd keeps the log of runc in the bundle.
+    let log = || words.value(&["log"])?.strip_suffix("/log.json");
+    let bundle = words.value(&["bundle", "b"]).or_else(log);
+    Command::Runc {
+        sub: words.plain.first().copied().and_then(word).unwrap_or_default(),
+        container: words.plain.get(1).copied().and_then(word),
+        bundle: bundle.filter(|path| path.starts_with('/') && path.len() <= MAX_PATH).map(str::to_owned),
+    }
+}
+
+fn shim(arguments: &[String]) -> Command {
+    let words = Words::split(arguments, SHIM_VALUES);
+    Command::Shim {
+        action: words.plain.first().copied().and_then(word),
+        namespace: words.value(&["namespace"]).and_then(word),
+        id: words.value(&["id"]).and_then(word),
+    }
+}
+
+/// An id or a name as runc, CNI and Kubernetes allow them; anything else is not passed on.
+fn word(text: &str) -> Option<String> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_+-.".contains(&byte);
+    let good = (1..=MAX_NAME).contains(&text.len()) && text.bytes().all(allowed);
+    good.then(|| text.to_owned())
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(MAX_NAME).collect()
+}
+
+/// Arguments as options with values and plain words.
+struct Words<'a> {
+    values: Vec<(&'a str, &'a str)>,
+    plain: Vec<&'a str>,
+}
+
+impl<'a> Words<'a> {
+    fn split(arguments: &'a [String], with_value: &[&str]) -> Self {
+        let mut words = Self { values: Vec::new(), plain: Vec::new() };
+        let mut rest = arguments.iter().map(String::as_str);
+        while let Some(argument) = rest.next() {
+            let option = argument.strip_prefix("--").or_else(|| argument.strip_prefix('-'));
+            match option.map(|option| option.split_once('=').ok_or(option)) {
+                // A lone dash is a word: "read from stdin".
+                None | Some(Err("")) => words.plain.push(argument),
+                Some(Ok(pair)) => words.values.push(pair),
+                Some(Err(option)) if with_value.contains(&option) => {
+                    words.values.extend(rest.next().map(|value| (option, value)));
+                }
+                Some(Err(_)) => {}
+            }
+        }
+        words
+    }
+
+    fn value(&self, names: &[&str]) -> Option<&'a str> {
+        self.values.iter().find(|(name, _)| names.contains(name)).map(|(_, value)| *value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(line: &str) -> Command {
+        let mut words = line.split(' ').map(str::to_owned);
+        let program = words.next().unwrap();
+        Command::of(&program, &words.collect::<Vec<_>>(), |_| None)
+    }
+
+    fn runc(sub: &str, container: Option<&str>, bundle: Option<&str>) -> Command {
+        let own = |text: Option<&str>| text.map(str::to_owned);
+        Command::Runc { sub: sub.into(), container: own(container), bundle: own(bundle) }
+    }
+
+    /// As containerd's shims call it: the id is behind the options, the bundle in one of them.
+    #[test]
+    fn runc_as_shims_call_it() {
+        let global =
+            "/usr/sbin/runc --root /run/containerd/runc/k8s.io --log /b/c1/log.json --log-format json";
+        let exec = of(&format!("{global} exec --process /tmp/p --detach --pid-file /b/c1/e.pid c1"));
+        assert_eq!(exec, runc("exec", Some("c1"), Some("/b/c1")));
+        let create = of(&format!("{global} create --bundle /b/c2 --pid-file /b/c2/init.pid c2"));
+        assert_eq!(create, runc("create", Some("c2"), Some("/b/c2")));
+        assert_eq!(of(&format!("{global} kill --all c1 9")), runc("kill", Some("c1"), Some("/b/c1")));
+        let update = of("runc --systemd-cgroup update --resources - c3");
+        assert_eq!(update, runc("update", Some("c3"), None));
+        assert_eq!(of("runc init"), runc("init", None, None));
+        assert_eq!(of("/proc/self/exe init"), runc("init", None, None));
+    }
+
+    /// Nothing that is not an id passes for one.
+    #[test]
+    fn only_names_pass() {
+        assert_eq!(of("runc delete ../../etc"), runc("delete", None, None));
+        assert_eq!(of("runc exec -e PASSWORD=x c1 sh"), runc("exec", Some("c1"), None));
+        assert_eq!(of(&format!("runc state {}", "a".repeat(300))), runc("state", None, None));
+        assert_eq!(of("runc --root"), runc("", None, None));
+    }
+
+    /// The server has no action; `start` and `delete` are short-lived helpers.
+    #[test]
+    fn shims() {
+        let want = |action: Option<&str>| Command::Shim {
+            action: action.map(str::to_owned),
+            namespace: Some("k8s.io".into()),
+            id: Some("s1".into()),
+        };
+        let server = "/usr/bin/containerd-shim-runc-v2 -namespace k8s.io -id s1 -address /run/c.sock";
+        assert_eq!(of(server), want(None));
+        assert_eq!(of(&format!("{server} -debug delete")), want(Some("delete")));
+    }
+
+    /// A plugin is known by its environment, of which nothing else is looked at.
+    #[test]
+    fn cni_plugins() {
+        let environment = |name: &str| {
+            let pairs = [("CNI_COMMAND", "ADD"), ("CNI_CONTAINERID", "c9")];
+            pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+        };
+        let plugin = Command::of("/opt/cni/bin/bridge", &[], environment);
+        assert_eq!(plugin.container(), Some("c9"));
+        let want = Command::Cni {
+            plugin: "bridge".into(),
+            action: Some("ADD".into()),
+            container: Some("c9".into()),
+        };
+        assert_eq!(plugin, want);
+        assert_eq!(of("/bin/hook --token=secret"), Command::Other { program: "hook".into() });
+    }
+}
