@@ -1,6 +1,7 @@
 //! What the tests of plegtrace share.
 
 pub mod breakpoints;
+pub mod found;
 pub mod golden;
 pub mod kernel_side;
 mod plot;

@@ -1,8 +1,11 @@
-//! The reports of three stories, as text with and without colour and as JSON, are what the golden files say.
+//! The reports of four stories, as text with and without colour and as JSON, are what the golden files say.
 
 use plegtrace::{
     correlate::Snapshot,
-    input::Component,
+    input::{
+        Command, Component, ContainerFact, FdFact, FdTarget, Holder, Park, PipeFact, ProcessFact, SocketFact,
+        SyscallFact,
+    },
     render::{
         escape::is_treacherous,
         json,
@@ -11,6 +14,7 @@ use plegtrace::{
 };
 use plegtrace_common::reason::Reason;
 use plegtrace_tests::{
+    found::{self, process, stopped},
     golden,
     story::{MS, S, Story},
 };
@@ -61,6 +65,66 @@ fn lossy() -> Snapshot {
     story.snapshot(3_200 * MS)
 }
 
+/// Both ends of a pipe in one process, as the genuine rc93 hang has them.
+fn own_pipe(pid: u32) -> Park {
+    let end = |fd| vec![Holder { pid, comm: "runc:[2:INIT]".into(), fd, orphan: false }];
+    let pipe = PipeFact { inode: 4_242, readers: end(8), writers: end(9), ..PipeFact::default() };
+    Park {
+        threads: 1,
+        tid: pid,
+        state: 'S',
+        syscall: Some(SyscallFact {
+            nr: 1,
+            name: Some("write".into()),
+            args: [9, 0xc000_0000, 4096, 0, 0, 0],
+            fd: Some(FdFact { fd: 9, target: FdTarget::Pipe(pipe) }),
+            path: None,
+        }),
+        kernel_stack: ["anon_pipe_write", "vfs_write", "ksys_write"].map(str::to_owned).to_vec(),
+        user_function: None,
+    }
+}
+
+/// A lock hostage and a runc that hangs, both from before we came.
+fn stuck() -> Snapshot {
+    let container = ContainerFact {
+        id: "51f2e49b8310aa".into(),
+        name: Some("c".into()),
+        pod: Some("p3".into()),
+        namespace: Some("default".into()),
+        source: "bundle".into(),
+        ..ContainerFact::default()
+    };
+    let socket = SocketFact { inode: 5, path: Some("/run/s/1".into()), unread: 214, ..SocketFact::default() };
+    let shim = ProcessFact {
+        sockets: vec![socket],
+        container: Some(container),
+        ..stopped(process(Component::Shim, 24_141, 1, 0))
+    };
+    let init = Command::Runc { sub: "init".into(), container: None, bundle: None };
+    let init = ProcessFact {
+        command: Some(init),
+        comm: "runc:[2:INIT]".into(),
+        parked: vec![own_pipe(24_201)],
+        ..process(Component::Runc, 24_201, 24_200, 0)
+    };
+    let runc = Command::Runc { sub: "create".into(), container: Some("c9".into()), bundle: None };
+    let runc = ProcessFact { command: Some(runc), ..process(Component::Runc, 24_200, 24_142, 0) };
+    let processes = [shim, init, runc, process(Component::Shim, 24_142, 1, 0)];
+    let mut story = Story::node();
+    for round in [1, 5, 10] {
+        let containerd = [found::update(), found::lists()];
+        story.census(round * S, &processes, &containerd, &[found::relist()]).read_open(round * S);
+    }
+    story.snapshot(10 * S)
+}
+
+/// What does not move comes first, with its chain; a lower bound of an age is written as one.
+#[test]
+fn golden_stuck() {
+    check("stuck", &stuck());
+}
+
 /// A healthy node is called so, with the window that was seen.
 #[test]
 fn golden_healthy() {
@@ -82,7 +146,7 @@ fn golden_lossy() {
 /// Colour changes nothing but colour, and every line fits.
 #[test]
 fn colour_and_width() {
-    for snapshot in [healthy(), hanging(), lossy()] {
+    for snapshot in [healthy(), hanging(), lossy(), stuck()] {
         for width in [80, 100, 120] {
             let options = TextOptions { verbose: true, colour: false, width };
             let plain = text_of(&snapshot, options);

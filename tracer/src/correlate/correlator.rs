@@ -6,6 +6,7 @@ use plegtrace_common::site::MAX_HOOKS;
 
 use super::{
     abandoned,
+    census::CensusState,
     clients::Clients,
     inflight::{Goroutine, Open},
     limits::{Drops, Limits},
@@ -25,6 +26,7 @@ pub struct Correlator {
     limits: Limits,
     pub(super) node: NodeState,
     pub(super) open: Open,
+    pub(super) census: CensusState,
     pub(super) clients: Clients,
     pub(super) relists: Relists,
     /// Finished handlers, as they came.
@@ -54,6 +56,7 @@ impl Correlator {
             limits,
             node: NodeState::default(),
             open: Open::new(),
+            census: CensusState::default(),
             clients: Clients::default(),
             relists: Relists::default(),
             handlers: VecDeque::new(),
@@ -91,6 +94,9 @@ impl Correlator {
     fn fact(&mut self, at: MonoNs, fact: Fact) {
         match fact {
             Fact::InFlight(reading) => return self.in_flight(reading),
+            Fact::Process(process) => return self.census.process(process, &self.limits),
+            Fact::Goroutines(goroutines) => return self.census.goroutines(goroutines, &self.limits),
+            Fact::Census(round) => return self.census.round(round),
             Fact::TargetGone(ref gone) => self.open.exit(gone.pid, at),
             Fact::Hook(ref hook) => self.rows.forget_hook(hook.index),
             _ => {}

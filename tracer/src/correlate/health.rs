@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use super::{
     outcome::{Doubt, Outcome, Reason},
     snapshot::{Caller, LastList, ListOutcome, OpenCall, Relist, Snapshot, TargetState},
+    stuck,
     thresholds::{LAST_LIST_NS, RELIST_OPEN_NS, stuck_after_ns},
 };
 use crate::{
@@ -19,6 +20,8 @@ const RUNTIMES: [Component; 4] =
 /// Judges a snapshot by its facts. What is held up outweighs what is not known.
 pub(super) fn judge(snapshot: &Snapshot) -> Outcome {
     let mut reasons = down(snapshot);
+    let stuck = snapshot.stuck.iter().filter(|stuck| stuck::matters(stuck));
+    reasons.extend(stuck.map(|stuck| Reason::Stuck(Box::new(stuck.clone()))));
     reasons.extend(snapshot.relists.iter().filter_map(|relist| relist_open(relist, snapshot)));
     reasons.extend(list_stale(snapshot));
     reasons.extend(abandoned(snapshot));

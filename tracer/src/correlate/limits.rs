@@ -21,6 +21,8 @@ pub struct Limits {
     pub rows: usize,
     /// Targets, refusals and loss reasons kept, each.
     pub facts: usize,
+    /// Processes of a census kept, and Go programs of which goroutines are.
+    pub processes: usize,
 }
 
 impl Default for Limits {
@@ -35,6 +37,7 @@ impl Default for Limits {
             open_calls: 32_768,
             rows: 1024,
             facts: 4096,
+            processes: 4096,
         }
     }
 }

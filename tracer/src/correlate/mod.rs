@@ -6,6 +6,7 @@
 //! CPUs may arrive out of order; within [`Limits::reorder_ns`] the order of arrival changes nothing.
 
 mod abandoned;
+mod census;
 mod clients;
 mod correlator;
 mod frontier;
@@ -20,10 +21,12 @@ mod outcome;
 mod relist;
 mod rows;
 mod snapshot;
+mod stuck;
 pub mod thresholds;
 mod trees;
 mod view;
 
+pub use census::{Census, ProcessSeen};
 pub use correlator::Correlator;
 pub use latency::Latency;
 pub use limits::Limits;
@@ -33,3 +36,4 @@ pub use snapshot::{
     Age, Caller, ClosedUnseen, HookState, Joins, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally,
     Target, TargetState, Window,
 };
+pub use stuck::{Held, Request, Stuck, Waiter, WaitsFor, What};

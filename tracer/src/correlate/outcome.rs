@@ -2,11 +2,11 @@
 
 use std::cmp::Reverse;
 
-use super::Age;
+use super::{Age, stuck::Stuck};
 use crate::{decode::CallId, input::Component};
 
 /// Is the node held up?
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// Relists were seen, and nothing is held up.
     Healthy {
@@ -26,7 +26,7 @@ pub enum Outcome {
 }
 
 /// Something that is held up.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Reason {
     /// A component that belongs to the node does not run.
     Down {
@@ -35,6 +35,8 @@ pub enum Reason {
         /// How it ended, or what is left of it, in words and paths.
         evidence: String,
     },
+    /// Something does not move, and others wait for it.
+    Stuck(Box<Stuck>),
     /// A relist does not end.
     RelistOpen {
         /// Age of the relist.
@@ -80,10 +82,13 @@ impl Reason {
     pub(super) fn weight(&self) -> (u8, Reverse<u64>) {
         match self {
             Self::Down { .. } => (0, Reverse(0)),
-            Self::RelistOpen { age_ns, .. } => (1, Reverse(*age_ns)),
-            Self::ListStale { age, .. } => (2, Reverse(age.ns)),
-            Self::Abandoned { oldest_ns, .. } => (3, Reverse(*oldest_ns)),
-            Self::CallsOpen { oldest_ns, .. } => (4, Reverse(*oldest_ns)),
+            // What holds up the relist explains it.
+            Self::Stuck(stuck) if stuck.reach() == 3 => (1, Reverse(stuck.since.ns)),
+            Self::RelistOpen { age_ns, .. } => (2, Reverse(*age_ns)),
+            Self::ListStale { age, .. } => (3, Reverse(age.ns)),
+            Self::Stuck(stuck) => (4, Reverse(stuck.since.ns)),
+            Self::Abandoned { oldest_ns, .. } => (5, Reverse(*oldest_ns)),
+            Self::CallsOpen { oldest_ns, .. } => (6, Reverse(*oldest_ns)),
         }
     }
 
@@ -92,6 +97,7 @@ impl Reason {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Down { .. } => "down",
+            Self::Stuck(_) => "stuck",
             Self::RelistOpen { .. } => "relist_open",
             Self::ListStale { .. } => "list_stale",
             Self::Abandoned { .. } => "abandoned_handlers",

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Outcome, RpcRow, thresholds::ABANDONED_AFTER_NS};
+use super::{Outcome, RpcRow, census::Census, stuck::Stuck, thresholds::ABANDONED_AFTER_NS};
 use crate::{
     decode::MonoNs,
     input::{Armed, Cost, HookCounters, HookFact, LossCount, Presence, RefusedFact, Start, Stop, TargetFact},
@@ -43,6 +43,10 @@ pub struct Snapshot {
     pub open_complete: bool,
     /// Entries that looked open and are not.
     pub closed_unseen: ClosedUnseen,
+    /// What the census found.
+    pub census: Census,
+    /// What does not move, what holds others up first.
+    pub stuck: Vec<Stuck>,
     /// The tables.
     pub rows: Vec<RpcRow>,
     /// How client and server side were brought together.

@@ -1,5 +1,7 @@
 //! When something takes too long, and where each figure comes from.
 
+use crate::input::{Command, Component};
+
 /// One second.
 pub const SECOND_NS: u64 = 1_000_000_000;
 /// The kubelet starts a relist this long after the last one ended (`plegRelistPeriod`, kubelet.go).
@@ -24,6 +26,29 @@ pub const POD_SANDBOX_NS: u64 = 30 * SECOND_NS;
 pub const EXEC_SYNC_NS: u64 = CRI_DEADLINE_NS + 10 * SECOND_NS;
 /// `StopContainer` waits for the grace period of the pod (30 s unless set) on top of the deadline.
 pub const STOP_CONTAINER_NS: u64 = CRI_DEADLINE_NS + 30 * SECOND_NS;
+
+/// A runc command open longer is stuck whatever the workload does: containerd and conmon only call short-lived ones.
+pub const RUNC_LATE_NS: u64 = 5 * SECOND_NS;
+/// A CNI plugin or a hook that runs longer holds up a pod; healthy ones need well under 3 s.
+pub const PLUGIN_LATE_NS: u64 = 10 * SECOND_NS;
+/// Another helper (`du`, `mount`, `unpigz`) may take long; from here on somebody should look.
+pub const HELPER_LATE_NS: u64 = 120 * SECOND_NS;
+/// An exit that nobody has asked for after this time will probably never be asked for.
+pub const UNREAPED_NS: u64 = 10 * SECOND_NS;
+/// The output of a command that has ended is drained within this time (containerd waits 10 s where it waits at all).
+pub const EXEC_OUTPUT_NS: u64 = 10 * SECOND_NS;
+
+/// The age from which a process with this command is late; `None`: it is there to stay.
+#[must_use]
+pub fn late_after_ns(command: &Command, parent: Option<Component>) -> Option<u64> {
+    match command {
+        Command::Runc { .. } => Some(RUNC_LATE_NS),
+        Command::Cni { .. } | Command::Shim { action: Some(_), .. } => Some(PLUGIN_LATE_NS),
+        Command::Shim { action: None, .. } => None,
+        Command::Other { .. } if parent == Some(Component::Runc) => Some(PLUGIN_LATE_NS),
+        Command::Other { .. } => Some(HELPER_LATE_NS),
+    }
+}
 
 /// A handler has this long to notice that its caller has given up.
 pub const ABANDONED_AFTER_NS: u64 = SECOND_NS;

@@ -12,7 +12,7 @@ use super::{
     outcome::Outcome,
     rows::{RpcRow, Side},
     snapshot::{HookState, Joins, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally, Window},
-    trees,
+    stuck, trees,
 };
 use crate::{
     decode::{Call, MonoNs},
@@ -42,6 +42,8 @@ impl Correlator {
             open_read_at: self.open.read_at,
             open_complete: self.open.complete,
             closed_unseen: self.open.closed(),
+            census: self.census.view(&|tgid, goid| self.call_since(tgid, goid), now),
+            stuck: Vec::new(),
             rows: self.row_list(),
             joins,
             losses: self.losses(),
@@ -50,8 +52,14 @@ impl Correlator {
             stop: node.stop,
             outcome: Outcome::CannotTell { why: Vec::new() },
         };
+        snapshot.stuck = stuck::find(&snapshot);
         snapshot.outcome = health::judge(&snapshot);
         snapshot
+    }
+
+    /// Start of the oldest traced call that is open on a goroutine.
+    fn call_since(&self, tgid: u32, goid: u64) -> Option<MonoNs> {
+        self.open.on((tgid, goid)).map(OpenEntry::start).min()
     }
 
     /// A finished relist with its tree.

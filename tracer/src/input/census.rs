@@ -208,6 +208,9 @@ pub struct Holder {
     pub comm: String,
     /// Its descriptor.
     pub fd: i32,
+    /// The leader of its session has ended: it was left behind by the command that started it.
+    #[serde(default)]
+    pub orphan: bool,
 }
 
 /// A unix stream socket.

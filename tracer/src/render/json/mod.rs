@@ -13,15 +13,18 @@
 //! | `tool_version`, `node`, `kernel` | who observed, and where |
 //! | `taken_at` | moment of the report |
 //! | `observed` | `from_at` (probes on; `null`: never), `window_ns` |
-//! | `outcome` | `state`: `healthy`, `stalled` or `cannot_tell`; `reasons`: what is held up, weightiest first, each with `kind` (`down`, `relist_open`, `list_stale`, `abandoned_handlers`, `calls_open`), `sentence`, and as they apply `component`, `operation`, `count`, `age_ns`, `at_least`, `waiting_in`; `doubts`: each with `kind` and `sentence` |
+//! | `outcome` | `state`: `healthy`, `stalled` or `cannot_tell`; `reasons`: what is held up, weightiest first, each with `kind` (`down`, `stuck`, `relist_open`, `list_stale`, `abandoned_handlers`, `calls_open`), `sentence`, and as they apply `component`, `operation`, `count`, `age_ns`, `at_least`, `waiting_in`; `doubts`: each with `kind` and `sentence` |
 //! | `last_successful_list` | `state`: `seen`, `not_seen` or `untraced`; `start_at` (of its relist, as the kubelet reckons), `age_ns`, `at_least` (it may be older) |
 //! | `targets` | `component`, `pid`, `exe`, `version`, `go_version`, `socket`, `unproved`, `gone_at`, `gone_how` |
+//! | `stuck` | what does not move, what holds others up first: `kind` (`stopped`, `frozen`, `process`, `unreaped`, `output_held`, `request`), `sentence`, `pid`, as they apply `component`, `command`, `freezer`, `pipe`, `request`; `age_ns`, `at_least` (it may be older), `container` (`id`, `sandbox`, `name`, `pod`, `namespace`, `source`), `parks` (where its threads wait: `threads`, `tid`, `state`, `syscall`, `kernel_stack`, `user_function`), `frames` (Go functions, innermost first), `sockets` with unread bytes, `waiters`: the nearest first, each with `kind` (`process`, `requests`, `relist`) and `pid` |
+//! | `stuck[].request`, `census.requests` | requests that goroutine stacks show to be in flight: `component`, `pid`, `operation`, `count`, `goroutines`, `age_ns`, `at_least`, `wait_reason`, `waits_for` (`shim`, `cni`, `exec_output`, `child`, `runtime`, `unknown`, or a lock), `method`, `holds` (`container_status_lock`, `sandbox_status_lock`, `metadata_transaction`, `network_configuration_lock`), `frames` |
 //! | `open` | `read_at`, `complete`, `calls`: oldest first, each with `component`, `layer`, `operation`, `pid`, `goroutine`, `start_at`, `age_ns`, `caller` (`not_asked`, `waiting`, `gone`, `foreign`, `unknown`), `caller_gone_at`, `abandoned`, `replied`, `long_lived`, `goroutine_checked`; `ended_unseen`, `unwound`, `process_exited`: entries that were no open calls |
 //! | `relists` | by start: `pid`, `start_at`, `duration_ns`, `open`, `interval_ns`, `list_phase_ns`, `status_phase_ns`, `status_pods`, `calls`, `failed_calls`, `list` (`ok`, `failed`, `pending`, `unknown`), `misfits`, `tree` |
 //! | `relists[].tree` | a span: `component`, `layer`, `operation`, `pid`, `goroutine`, `start_ns` (monotonic), `duration_ns`, `self_ns`, `open`, `result` (`ok`, `failed`, `unknown`), `children` |
 //! | `operations` | one per table, process and operation: `side` (`relist`, `phase`, `counted`, `bare`, `server`), `component`, `pid`, `operation`, `service`, `count`, `failed`, `unknown_result`, `sum_ns`, `max_ns`, `p50_ns`, `p90_ns`, `p99_ns`, `log2_ns` (element *i*: durations of 2^i to 2^(i+1) ns; trailing zeros left out), `unwound`, `kernel` |
 //! | `operations[].kernel` | what the kernel side counted for exactly these calls: `hits`, `calls`, `failed`, `unmatched`, `sum_ns`, `max_ns`, `log2_ns` |
 //! | `joins` | handlers `joined` to a client call, `ambiguous`, `foreign` |
+//! | `census` | `rounds`, `round` (the last: `began_ns`, `ended_ns`, `processes`, `unanswered`, `left_out`), `requests`, `processes`, `goroutines` as they were found |
 //! | `probes` | `mode`, `sites`, `took_ns`, and `hooks`: `index`, `component`, `layer`, `operation`, `symbol`, `sites`, `records`, `hits` |
 //! | `refused` | `source`, `component`, `what`, `why`, `matters` |
 //! | `losses` | `stage`, `reason`, `sentence`, `count`, `is_loss` |
@@ -34,6 +37,7 @@ mod doc;
 mod outcome;
 mod relist;
 mod report;
+mod stuck;
 
 pub use doc::SCHEMA_VERSION;
 pub(in crate::render) use report::disarm;

@@ -70,6 +70,9 @@ fn reason(reason: &Reason) -> ReasonDoc<'_> {
     };
     match reason {
         Reason::Down { component, .. } => ReasonDoc { component: Some(*component), ..blank },
+        Reason::Stuck(stuck) => {
+            ReasonDoc { age_ns: Some(stuck.since.ns), at_least: Some(stuck.since.at_least), ..blank }
+        }
         Reason::RelistOpen { age_ns, waiting_in } => {
             ReasonDoc { age_ns: Some(*age_ns), waiting_in: waiting_in.as_deref(), ..blank }
         }

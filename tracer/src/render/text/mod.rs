@@ -8,9 +8,11 @@ mod open;
 mod page;
 mod relists;
 mod rpc;
+mod stuck;
 mod tree;
 mod unseen;
 mod verdict;
 
 pub use page::{TextOptions, report};
+pub(in crate::render) use stuck::sentence as stuck_sentence;
 pub use verdict::{doubt, headline, sentence};

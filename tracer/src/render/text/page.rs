@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{frame, open, relists, rpc, tree, unseen, verdict};
+use super::{frame, open, relists, rpc, stuck, tree, unseen, verdict};
 use crate::{
     correlate::Snapshot,
     render::{human, paint::Paint},
@@ -39,6 +39,7 @@ pub fn report(snapshot: &Snapshot, options: &TextOptions, out: &mut dyn Write) -
     let mut page = Page { out, paint, verbose: options.verbose, width, snapshot };
     frame::header(&mut page)?;
     verdict::write(&mut page)?;
+    stuck::write(&mut page)?;
     open::write(&mut page)?;
     relists::write(&mut page)?;
     rpc::write(&mut page)?;

@@ -2,7 +2,10 @@
 
 use std::io;
 
-use super::page::{Page, fold};
+use super::{
+    page::{Page, fold},
+    stuck,
+};
 use crate::{
     correlate::{
         Age, Doubt, LastList, ListOutcome, Outcome, Reason, Snapshot,
@@ -64,6 +67,7 @@ pub fn sentence(reason: &Reason) -> String {
         Reason::Down { component, evidence } => {
             format!("{} does not run: {}", component.name(), escape::text(evidence))
         }
+        Reason::Stuck(stuck) => stuck::sentence(stuck),
         Reason::RelistOpen { age_ns, waiting_in: Some(operation) } => {
             format!("relist open {}, waiting in {}", duration(*age_ns), escape::text(operation))
         }
@@ -136,6 +140,7 @@ fn since(snapshot: &Snapshot) -> Option<String> {
     let Outcome::Stalled { reasons } = &snapshot.outcome else { return None };
     let oldest = reasons.iter().filter_map(|reason| match reason {
         Reason::RelistOpen { age_ns, .. } => Some(*age_ns),
+        Reason::Stuck(stuck) => Some(stuck.since.ns),
         Reason::Abandoned { oldest_ns, .. } | Reason::CallsOpen { oldest_ns, .. } => Some(*oldest_ns),
         Reason::Down { .. } | Reason::ListStale { .. } => None,
     });

@@ -1,0 +1,172 @@
+//! What the pipeline makes of a census: the innermost thing that does not move is named, and everybody who waits for it;
+//! what merely takes its time is not accused.
+
+use plegtrace::correlate::{Age, Outcome, Snapshot, Stuck, Waiter, What};
+use plegtrace::input::{Command, Component, ContainerFact, Freezer, GoroutineGroup, ProcessFact, SocketFact};
+use plegtrace_tests::found::{group, lists, pipe_of, process, relist, stopped, update};
+use plegtrace_tests::story::{CONTAINERD, KUBELET, S, Story};
+
+const SHIM: u32 = 24_141;
+const RUNC: u32 = 24_200;
+const HOOK: u32 = 24_201;
+
+fn exec() -> GoroutineGroup {
+    let frames = [
+        "github.com/containerd/containerd/pkg/cri/server.(*criService).execInContainer",
+        "k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_ExecSync_Handler",
+    ];
+    group(&[90_100], "select", &frames)
+}
+
+fn runc(sub: &str, pid: u32, parent: u32, started: u64) -> ProcessFact {
+    let command = Command::Runc { sub: sub.into(), container: Some("c1".into()), bundle: None };
+    ProcessFact { command: Some(command), ..process(Component::Runc, pid, parent, started) }
+}
+
+fn pod(name: &str) -> Option<ContainerFact> {
+    Some(ContainerFact { id: "51f2e49b8310".into(), pod: Some(name.into()), ..ContainerFact::default() })
+}
+
+fn only(snapshot: &Snapshot) -> &Stuck {
+    assert_eq!(snapshot.stuck.len(), 1, "{:#?}", snapshot.stuck);
+    &snapshot.stuck[0]
+}
+
+/// The waiters in words.
+fn waiters(stuck: &Stuck) -> Vec<String> {
+    let word = |waiter: &Waiter| match waiter {
+        Waiter::Process { component, pid, .. } => format!("{} {pid}", component.name()),
+        Waiter::Requests(request) => format!("{} {}", request.count, request.operation),
+        Waiter::Relist { pid, .. } => format!("relist {pid}"),
+    };
+    stuck.waiters.iter().map(word).collect()
+}
+
+fn stalled(snapshot: &Snapshot) -> bool {
+    matches!(snapshot.outcome, Outcome::Stalled { .. })
+}
+
+/// The lock hostage that began before we came: the shim is the culprit, and the chain leads to the relist.
+#[test]
+fn a_stopped_shim_and_everybody_behind_it() {
+    let socket = SocketFact { inode: 5, unread: 214, ..SocketFact::default() };
+    let idle = SocketFact { inode: 6, ..SocketFact::default() };
+    let shim = ProcessFact {
+        sockets: vec![socket.clone(), idle],
+        container: pod("p3"),
+        ..stopped(process(Component::Shim, SHIM, 1, 0))
+    };
+    let mut story = Story::node();
+    for round in [1, 5] {
+        story.census(round * S, std::slice::from_ref(&shim), &[update(), lists()], &[relist()]);
+    }
+    let snapshot = story.snapshot(6 * S);
+    let stuck = only(&snapshot);
+    assert_eq!(stuck.what, What::Stopped { component: Component::Shim, pid: SHIM, threads: 3 });
+    assert_eq!(stuck.since, Age { ns: 5 * S, at_least: true }, "as long as we know");
+    assert_eq!(stuck.sockets, [socket]);
+    let relist = format!("relist {KUBELET}");
+    assert_eq!(waiters(stuck), ["1 UpdateContainerResources", "3 ListContainers", &relist]);
+    assert!(stalled(&snapshot));
+}
+
+/// A shim that went on in between has not stood still all the time.
+#[test]
+fn standing_still_begins_anew() {
+    let shim = process(Component::Shim, SHIM, 1, 0);
+    let mut story = Story::node();
+    story.census(S, &[stopped(shim.clone())], &[], &[]);
+    story.census(2 * S, std::slice::from_ref(&shim), &[], &[]);
+    assert_eq!(story.snapshot(2 * S).stuck, []);
+    story.census(3 * S, &[stopped(shim)], &[], &[]);
+    assert_eq!(only(&story.snapshot(4 * S)).since, Age { ns: S, at_least: true });
+}
+
+/// A hook that sleeps is named; runc and shim only wait for it. Its age is exact, though it is older than we are.
+#[test]
+fn the_innermost_process_is_named() {
+    let hook = ProcessFact {
+        command: Some(Command::Other { program: "hook".into() }),
+        ..process(Component::Helper, HOOK, RUNC, 0)
+    };
+    let shim = ProcessFact { container: pod("p1"), ..process(Component::Shim, SHIM, 1, 0) };
+    let mut story = Story::node();
+    story.census(30 * S, &[hook, runc("create", RUNC, SHIM, 0), shim], &[], &[]);
+    let snapshot = story.snapshot(30 * S);
+    let stuck = only(&snapshot);
+    assert_eq!(stuck.what.pid(), HOOK);
+    assert_eq!(stuck.since, Age { ns: 30 * S, at_least: false });
+    assert_eq!(waiters(stuck), [format!("runc {RUNC}"), format!("shim {SHIM}")]);
+    let container = stuck.container.as_ref().unwrap();
+    assert_eq!((container.id.as_str(), container.pod.as_deref()), ("c1", Some("p1")), "runc and shim told");
+}
+
+/// What is young is not accused: a runc of 4 s, a plugin of 3 s, an exec that runs, a child that has just ended.
+#[test]
+fn what_takes_its_time_is_not_accused() {
+    let plugin = Command::Cni { plugin: "bridge".into(), action: Some("ADD".into()), container: None };
+    let plugin = ProcessFact { command: Some(plugin), ..process(Component::Helper, HOOK, CONTAINERD, 7 * S) };
+    let zombie = ProcessFact { state: 'Z', threads: 1, ..process(Component::Runc, 7, SHIM, 0) };
+    let shim = ProcessFact { pipes: vec![pipe_of(9, false)], ..process(Component::Shim, SHIM, 1, 0) };
+    let mut story = Story::node();
+    story.census(2 * S, std::slice::from_ref(&shim), &[exec()], &[]);
+    story.census(10 * S, &[runc("exec", RUNC, SHIM, 6 * S), plugin, zombie, shim], &[exec()], &[]);
+    assert_eq!(story.snapshot(10 * S).stuck, []);
+}
+
+/// A child that ended long ago and was never asked for is told, but holds nobody up.
+#[test]
+fn an_exit_nobody_asked_for() {
+    let zombie = ProcessFact { state: 'Z', threads: 1, ..process(Component::Runc, 7, SHIM, 0) };
+    let mut story = Story::node();
+    story.census(S, std::slice::from_ref(&zombie), &[], &[]).census(20 * S, &[zombie], &[], &[]);
+    let snapshot = story.snapshot(20 * S);
+    assert!(matches!(only(&snapshot).what, What::Unreaped { pid: 7, parent: SHIM, .. }));
+    assert!(!stalled(&snapshot));
+}
+
+/// The output of a command that has ended is held by what it left behind.
+#[test]
+fn an_output_that_is_held() {
+    let shim = ProcessFact { pipes: vec![pipe_of(4_711, true)], ..process(Component::Shim, SHIM, 1, 0) };
+    let mut story = Story::node();
+    story.census(S, std::slice::from_ref(&shim), &[exec()], &[]).census(15 * S, &[shim], &[exec()], &[]);
+    let snapshot = story.snapshot(15 * S);
+    assert_eq!(only(&snapshot).what.pid(), 4_711);
+    assert_eq!(waiters(only(&snapshot)), ["1 ExecSync"]);
+}
+
+/// A handler that hangs for a reason we do not see is told as such, with its stack; what is behind it is not told twice.
+#[test]
+fn a_request_without_a_cause() {
+    let mut story = Story::node();
+    story.census(S, &[], &[update(), lists()], &[]).census(20 * S, &[], &[update(), lists()], &[]);
+    let snapshot = story.snapshot(20 * S);
+    let What::Request(request) = &only(&snapshot).what else { panic!("{:?}", snapshot.stuck) };
+    assert_eq!(request.operation, "UpdateContainerResources");
+    assert_eq!(only(&snapshot).since, Age { ns: 19 * S, at_least: true });
+    assert_eq!(waiters(only(&snapshot)), ["3 ListContainers"]);
+}
+
+/// A container that somebody froze is told, and is no stall; a frozen shim is one.
+#[test]
+fn frozen_cgroups() {
+    let freezer = Freezer { path: "/kubepods/x".into(), version: 1, state: "FROZEN".into(), own: true };
+    let frozen =
+        |component| ProcessFact { freezer: Some(freezer.clone()), ..process(component, 50, SHIM, 0) };
+    for (component, stall) in [(Component::Helper, false), (Component::Shim, true)] {
+        let mut story = Story::node();
+        story.relist(0, 0).relist(S, 0).census(2 * S, &[frozen(component)], &[], &[]).read_open(2 * S);
+        let snapshot = story.snapshot(2 * S);
+        assert!(matches!(only(&snapshot).what, What::Frozen { .. }));
+        assert_eq!(stalled(&snapshot), stall, "{component:?}");
+    }
+}
+
+/// What a round does not tell any more is not there any more.
+#[test]
+fn a_round_replaces_the_one_before() {
+    let mut story = Story::node();
+    story.census(S, &[stopped(process(Component::Shim, SHIM, 1, 0))], &[], &[]).census(2 * S, &[], &[], &[]);
+    assert_eq!(story.snapshot(2 * S).stuck, []);
+}

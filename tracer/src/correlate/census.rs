@@ -1,0 +1,115 @@
+//! [`CensusState`]: what the census told last, and since when it tells the same. One look cannot tell a stuck request
+//! from one that is merely in flight; two looks give a lower bound of its age.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{
+    limits::Limits,
+    stuck::{Request, requests},
+};
+use crate::{
+    decode::MonoNs,
+    input::{CensusFact, GoroutinesFact, ProcessFact},
+};
+
+/// A process as it was found last.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProcessSeen {
+    /// What was found.
+    pub fact: ProcessFact,
+    /// Since when every look found it standing still: all threads stopped, its cgroup frozen, or dead and not reaped.
+    pub still_since: Option<MonoNs>,
+}
+
+/// The census at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Census {
+    /// The last complete round; `None` when there was none.
+    pub round: Option<CensusFact>,
+    /// Complete rounds so far.
+    pub rounds: u64,
+    /// Processes of the last round, by pid.
+    pub processes: Vec<ProcessSeen>,
+    /// Goroutines of Go programs as they were read last, by pid.
+    pub goroutines: Vec<GoroutinesFact>,
+    /// Requests that their stacks show to be in flight, the longest first.
+    pub requests: Vec<Request>,
+}
+
+/// The census so far.
+#[derive(Debug, Default)]
+pub(super) struct CensusState {
+    round: Option<CensusFact>,
+    rounds: u64,
+    processes: BTreeMap<u32, ProcessSeen>,
+    /// Of the round that is not complete yet.
+    coming: BTreeMap<u32, ProcessSeen>,
+    goroutines: BTreeMap<u32, GoroutinesFact>,
+    /// When a goroutine was first seen inside a request, by process.
+    inside: HashMap<u32, HashMap<u64, (String, MonoNs)>>,
+    pub(super) dropped: u64,
+}
+
+impl CensusState {
+    pub(super) fn process(&mut self, fact: ProcessFact, limits: &Limits) {
+        if self.coming.len() >= limits.processes && !self.coming.contains_key(&fact.pid) {
+            self.dropped += 1;
+            return;
+        }
+        let before = self.processes.get(&fact.pid).filter(|seen| seen.fact.started_ns == fact.started_ns);
+        let still_since = stands_still(&fact)
+            .then(|| before.and_then(|seen| seen.still_since).unwrap_or(MonoNs(fact.at_ns)));
+        self.coming.insert(fact.pid, ProcessSeen { fact, still_since });
+    }
+
+    pub(super) fn goroutines(&mut self, fact: GoroutinesFact, limits: &Limits) {
+        if self.goroutines.len() >= limits.processes && !self.goroutines.contains_key(&fact.pid) {
+            self.dropped += 1;
+            return;
+        }
+        let before = self.inside.remove(&fact.pid).unwrap_or_default();
+        let mut inside = HashMap::new();
+        for (goid, operation) in requests::goroutines(&fact) {
+            let first = before.get(&goid).filter(|(was, _)| *was == operation);
+            let since = first.map_or(MonoNs(fact.at_ns), |(_, since)| *since);
+            inside.insert(goid, (operation, since));
+        }
+        self.inside.insert(fact.pid, inside);
+        self.goroutines.insert(fact.pid, fact);
+    }
+
+    /// A round is complete: what it did not tell is no longer there.
+    pub(super) fn round(&mut self, round: CensusFact) {
+        self.processes = std::mem::take(&mut self.coming);
+        let alive = &self.processes;
+        self.goroutines.retain(|pid, _| alive.contains_key(pid));
+        self.inside.retain(|pid, _| alive.contains_key(pid));
+        self.rounds += 1;
+        self.round = Some(round);
+    }
+
+    /// As it is known now. `open` tells the start of a traced call on a goroutine, which is better than a lower bound.
+    pub(super) fn view(&self, open: &dyn Fn(u32, u64) -> Option<MonoNs>, now: MonoNs) -> Census {
+        let mut requests = Vec::new();
+        for fact in self.goroutines.values() {
+            let first = |goid| self.inside.get(&fact.pid)?.get(&goid).map(|(_, since)| *since);
+            requests.extend(requests::of(fact, &first, open, now));
+        }
+        requests
+            .sort_by_key(|request| (std::cmp::Reverse(request.since.ns), request.pid, request.goids.clone()));
+        Census {
+            round: self.round.clone(),
+            rounds: self.rounds,
+            processes: self.processes.values().cloned().collect(),
+            goroutines: self.goroutines.values().cloned().collect(),
+            requests,
+        }
+    }
+}
+
+/// Nothing in it can move: stopped, frozen, or dead and not reaped.
+fn stands_still(fact: &ProcessFact) -> bool {
+    let stopped = fact.threads > 0 && fact.stopped == fact.threads;
+    let frozen = fact.freezer.as_ref().is_some_and(|freezer| freezer.state == "FROZEN");
+    stopped || frozen || fact.state == 'Z'
+}

@@ -1,0 +1,173 @@
+//! [`Stuck`]: each thing that does not move, since when, where it is parked, and who waits for it.
+//!
+//! Only the innermost things are named: a runc that waits for its hook is a waiter, the hook is stuck; a handler behind a
+//! lock is a waiter, what holds up the lock's holder is stuck. Why it is stuck is the business of diagnosis.
+
+mod chain;
+mod halted;
+pub(super) mod requests;
+mod work;
+
+use std::cmp::Reverse;
+
+use super::{Age, snapshot::Snapshot};
+use crate::input::{Command, Component, ContainerFact, Freezer, Park, PipeFact, SocketFact};
+
+pub(super) use chain::matters;
+pub use requests::{Held, Request, WaitsFor};
+
+/// Something that does not move.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stuck {
+    /// What.
+    pub what: What,
+    /// For how long.
+    pub since: Age,
+    /// Container and pod it belongs to, or works for.
+    pub container: Option<ContainerFact>,
+    /// Where its threads are parked in the kernel.
+    pub parks: Vec<Park>,
+    /// Where its goroutines are parked, innermost first; full Go names.
+    pub frames: Vec<String>,
+    /// Its sockets on which somebody waits for it.
+    pub sockets: Vec<SocketFact>,
+    /// Who waits for it, the nearest first.
+    pub waiters: Vec<Waiter>,
+}
+
+impl Stuck {
+    /// How far it reaches: 3 holds up the relist, 2 requests, 1 other processes, 0 nobody that is known.
+    #[must_use]
+    pub fn reach(&self) -> u8 {
+        let halted = match &self.what {
+            What::Stopped { component, .. } | What::Frozen { component, .. } => {
+                *component == Component::Kubelet || component.role().is_runtime()
+            }
+            _ => false,
+        };
+        let of_waiter = |waiter: &Waiter| match waiter {
+            Waiter::Relist { .. } => 3,
+            Waiter::Requests(_) => 2,
+            Waiter::Process { .. } => 1,
+        };
+        if halted { 3 } else { self.waiters.iter().map(of_waiter).max().unwrap_or(0) }
+    }
+}
+
+/// What does not move.
+#[derive(Clone, Debug, PartialEq)]
+pub enum What {
+    /// All threads of a process were stopped by a signal (or by a debugger).
+    Stopped {
+        /// What it is to the node.
+        component: Component,
+        /// Process.
+        pid: u32,
+        /// Number of its threads.
+        threads: u32,
+    },
+    /// A process in a frozen cgroup.
+    Frozen {
+        /// What it is to the node.
+        component: Component,
+        /// Process.
+        pid: u32,
+        /// The cgroup.
+        freezer: Freezer,
+    },
+    /// A process that should have ended long ago: runc, a CNI plugin, a hook.
+    Process {
+        /// What it was told to do.
+        command: Command,
+        /// The kernel's name of it. Hostile text.
+        comm: String,
+        /// Process.
+        pid: u32,
+        /// State of its first thread.
+        state: char,
+    },
+    /// A process that has ended, and nobody has asked how.
+    Unreaped {
+        /// The kernel's name of it. Hostile text.
+        comm: String,
+        /// Process.
+        pid: u32,
+        /// Who should have asked.
+        parent: u32,
+    },
+    /// The output of a command that has ended is held open by another process.
+    OutputHeld {
+        /// The pipe.
+        pipe: PipeFact,
+        /// The shim that reads it.
+        shim: u32,
+    },
+    /// A request that waits for nothing else that is known.
+    Request(Request),
+}
+
+impl What {
+    /// Stable name for JSON.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Stopped { .. } => "stopped",
+            Self::Frozen { .. } => "frozen",
+            Self::Process { .. } => "process",
+            Self::Unreaped { .. } => "unreaped",
+            Self::OutputHeld { .. } => "output_held",
+            Self::Request(_) => "request",
+        }
+    }
+
+    /// The process it is about.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        match self {
+            Self::Stopped { pid, .. }
+            | Self::Frozen { pid, .. }
+            | Self::Process { pid, .. }
+            | Self::Unreaped { pid, .. } => *pid,
+            Self::OutputHeld { pipe, shim } => pipe.writers.first().map_or(*shim, |writer| writer.pid),
+            Self::Request(request) => request.pid,
+        }
+    }
+}
+
+/// Who waits.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Waiter {
+    /// A process, for its child.
+    Process {
+        /// What it is to the node.
+        component: Component,
+        /// What it was told to do.
+        command: Option<Command>,
+        /// Process.
+        pid: u32,
+    },
+    /// Requests.
+    Requests(Request),
+    /// A relist of the kubelet.
+    Relist {
+        /// The kubelet.
+        pid: u32,
+        /// How long it is open.
+        age: Age,
+    },
+}
+
+/// Everything that does not move, what holds others up first, then what is older.
+pub(super) fn find(snapshot: &Snapshot) -> Vec<Stuck> {
+    let mut found = halted::find(snapshot);
+    found.extend(work::processes(snapshot));
+    found.extend(work::outputs(snapshot));
+    for stuck in &mut found {
+        stuck.waiters.extend(chain::waiters(&stuck.what, snapshot));
+    }
+    let explained =
+        found.iter().flat_map(|stuck| stuck.waiters.iter().filter_map(chain::goroutines)).collect();
+    found.extend(chain::unexplained(snapshot, &explained));
+    found.sort_by_key(|stuck| (Reverse((stuck.reach(), stuck.since.ns)), stuck.what.pid()));
+    found
+}

@@ -1,0 +1,319 @@
+//! Goroutine stacks → [`Request`]s: a goroutine whose stack contains the handler of a CRI method *is* an open call, and
+//! the functions further in say what it waits for and what it holds meanwhile.
+
+use super::super::Age;
+use crate::{
+    decode::MonoNs,
+    input::{Component, GoroutineGroup, GoroutinesFact},
+};
+
+/// Requests of one kind that wait alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Process.
+    pub pid: u32,
+    /// What it is to the node.
+    pub component: Component,
+    /// CRI method of a handler; "relist" for the kubelet's.
+    pub operation: String,
+    /// How many.
+    pub count: u32,
+    /// Their goroutines; at most 32.
+    pub goids: Vec<u64>,
+    /// Age of the oldest of them.
+    pub since: Age,
+    /// The runtime's word for why they wait.
+    pub wait_reason: Option<String>,
+    /// What they wait for, as far as the stack tells.
+    pub waits_for: WaitsFor,
+    /// What nobody else gets as long as they wait.
+    pub holds: Option<Held>,
+    /// Full Go names, innermost first.
+    pub frames: Vec<String>,
+}
+
+/// What a request waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum WaitsFor {
+    /// The answer of a shim to this ttrpc method of its task service.
+    Shim {
+        /// "Create", "Start", "Update", …
+        method: Option<String>,
+    },
+    /// A lock or transaction.
+    Lock(Held),
+    /// A network plugin.
+    Cni,
+    /// The output of a command in a container.
+    ExecOutput,
+    /// A child process.
+    Child,
+    /// The answer of the container runtime.
+    Runtime {
+        /// CRI method, when the stack shows it.
+        operation: Option<String>,
+    },
+    /// The stack does not tell.
+    Unknown,
+}
+
+/// Something that one request at a time can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Held {
+    /// The status of a container (pkg/store/container `statusStorage`), which every ListContainers reads.
+    ContainerStatus,
+    /// The status of a sandbox.
+    SandboxStatus,
+    /// The write transaction of containerd's metadata (bbolt).
+    Metadata,
+    /// The configuration of the networks (go-cni), which every set-up reads and a reload writes.
+    Networks,
+}
+
+/// Goroutines inside a request, with its operation.
+pub(in crate::correlate) fn goroutines(fact: &GoroutinesFact) -> Vec<(u64, String)> {
+    let of_group = |group: &GoroutineGroup| {
+        let operation = operation(fact.component, &group.frames)?;
+        Some(group.goids.iter().map(|goid| (*goid, operation.clone())).collect::<Vec<_>>())
+    };
+    fact.groups.iter().filter_map(of_group).flatten().collect()
+}
+
+/// The requests that the stacks of one process show. `first` tells when a goroutine was first seen inside its request,
+/// `open` when a traced call on it began.
+pub(in crate::correlate) fn of(
+    fact: &GoroutinesFact,
+    first: &dyn Fn(u64) -> Option<MonoNs>,
+    open: &dyn Fn(u32, u64) -> Option<MonoNs>,
+    now: MonoNs,
+) -> Vec<Request> {
+    let request = |group: &GoroutineGroup| {
+        let operation = operation(fact.component, &group.frames)?;
+        let age = |goid: u64| match open(fact.pid, goid) {
+            Some(start) => Age { ns: now.since(start), at_least: false },
+            None => Age { ns: now.since(first(goid).unwrap_or(MonoNs(fact.at_ns))), at_least: true },
+        };
+        let oldest = group.goids.iter().map(|goid| age(*goid)).max_by_key(|age| age.ns);
+        let mut since = oldest.unwrap_or(Age { ns: 0, at_least: true });
+        // The garbage collector's mark can be older than our first look.
+        let marked = group.waiting_since_ns.map_or(0, |since| now.since(MonoNs(since)));
+        if since.at_least && marked > since.ns {
+            since.ns = marked;
+        }
+        let waits_for = waits_for(group);
+        Some(Request {
+            pid: fact.pid,
+            component: fact.component,
+            operation,
+            count: group.count,
+            goids: group.goids.clone(),
+            since,
+            wait_reason: group.wait_reason.clone(),
+            holds: holds(&group.frames, &waits_for),
+            waits_for,
+            frames: group.frames.clone(),
+        })
+    };
+    fact.groups.iter().filter_map(request).collect()
+}
+
+/// `…/v1._RuntimeService_ListContainers_Handler` → ListContainers; the kubelet's relist by its own name.
+fn operation(component: Component, frames: &[String]) -> Option<String> {
+    if component == Component::Kubelet {
+        let relist = |frame: &String| {
+            frame.ends_with("pleg.(*GenericPLEG).relist") || frame.ends_with("pleg.(*GenericPLEG).Relist")
+        };
+        return frames.iter().any(relist).then(|| "relist".to_owned());
+    }
+    frames.iter().find_map(|frame| handler(frame)).map(str::to_owned)
+}
+
+fn handler(frame: &str) -> Option<&str> {
+    let services = ["._RuntimeService_", "._ImageService_"];
+    let rest = services.iter().find_map(|service| frame.split_once(service)).map(|(_, rest)| rest)?;
+    let (method, _) = rest.split_once("_Handler")?;
+    method.bytes().all(|byte| byte.is_ascii_alphanumeric()).then_some(method)
+}
+
+/// The innermost function that says what is waited for.
+fn waits_for(group: &GoroutineGroup) -> WaitsFor {
+    let frames = &group.frames;
+    let at_lock = frames.iter().take(4).any(|frame| frame.starts_with("sync.(*") && frame.ends_with("ock"))
+        || group
+            .wait_reason
+            .as_deref()
+            .is_some_and(|why| why.starts_with("sync.") || why.starts_with("semacquire"));
+    if frames.iter().any(|frame| is_network(frame)) {
+        return if at_lock { WaitsFor::Lock(Held::Networks) } else { WaitsFor::Cni };
+    }
+    frames.iter().find_map(|frame| waited_in(frame, frames, at_lock)).unwrap_or(WaitsFor::Unknown)
+}
+
+fn is_network(frame: &str) -> bool {
+    ["go-cni.(*", "cni/libcni.(*", "ocicni.(*"].iter().any(|package| frame.contains(package))
+}
+
+fn waited_in(frame: &str, frames: &[String], at_lock: bool) -> Option<WaitsFor> {
+    if frame.contains("ttrpc.(*Client).") {
+        return Some(WaitsFor::Shim { method: frames.iter().find_map(|frame| task_method(frame)) });
+    }
+    if let Some(lock) = status_of(frame).filter(|_| at_lock) {
+        return Some(WaitsFor::Lock(lock));
+    }
+    if frame.contains("bbolt.(*DB).beginRWTx") && at_lock {
+        return Some(WaitsFor::Lock(Held::Metadata));
+    }
+    if frame.contains("(*criService).execInContainer") || frame.contains("(*criService).execInternal") {
+        return Some(WaitsFor::ExecOutput);
+    }
+    if frame.contains("grpc.(*ClientConn).Invoke") || frame.contains("grpc.(*clientStream).") {
+        return Some(WaitsFor::Runtime { operation: frames.iter().find_map(|frame| client_method(frame)) });
+    }
+    frame.starts_with("os/exec.(*Cmd).").then_some(WaitsFor::Child)
+}
+
+/// `task.(*taskClient).Update`, `task.(*ttrpctaskClient).Update`, `…(*tTRPCTaskClient).Update` → Update.
+fn task_method(frame: &str) -> Option<String> {
+    let (receiver, method) = frame.rsplit_once(").")?;
+    let client = receiver.rsplit_once("(*")?.1.to_ascii_lowercase();
+    (client.ends_with("taskclient") && method.bytes().all(|b| b.is_ascii_alphanumeric()))
+        .then(|| method.to_owned())
+}
+
+/// `…runtimeServiceClient).ListContainers` → ListContainers.
+fn client_method(frame: &str) -> Option<String> {
+    let (receiver, method) = frame.rsplit_once(").")?;
+    let client = receiver.ends_with("untimeServiceClient") || receiver.ends_with("mageServiceClient");
+    (client && method.bytes().all(|b| b.is_ascii_alphanumeric())).then(|| method.to_owned())
+}
+
+fn status_of(frame: &str) -> Option<Held> {
+    if !frame.contains(".(*statusStorage).") {
+        return None;
+    }
+    if frame.contains("/store/container.") { Some(Held::ContainerStatus) } else { Some(Held::SandboxStatus) }
+}
+
+/// What the request has locked further out in its stack, unless it waits for exactly that itself.
+fn holds(frames: &[String], waits_for: &WaitsFor) -> Option<Held> {
+    let held = |frame: &String| {
+        let method = frame.rsplit_once(").").map_or("", |(_, method)| method);
+        let locked = status_of(frame).filter(|_| matches!(method, "Update" | "UpdateSync" | "Delete"));
+        locked.or_else(|| frame.contains("bbolt.(*Tx).Commit").then_some(Held::Metadata))
+    };
+    let held = frames.iter().find_map(held)?;
+    (*waits_for != WaitsFor::Lock(held)).then_some(held)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CRI: &str = "github.com/containerd/containerd/pkg/cri";
+
+    fn group(wait_reason: &str, frames: &[String]) -> GoroutineGroup {
+        GoroutineGroup {
+            count: 1,
+            goids: vec![7],
+            state: "waiting".into(),
+            wait_reason: Some(wait_reason.into()),
+            waiting_since_ns: None,
+            frames: frames.to_vec(),
+            broken: None,
+        }
+    }
+
+    fn fact(component: Component, groups: Vec<GoroutineGroup>) -> GoroutinesFact {
+        GoroutinesFact {
+            at_ns: 1_000,
+            took_ns: 1,
+            pid: 9,
+            component,
+            go_version: "go1.19.8".into(),
+            total: 1,
+            unread: 0,
+            groups,
+            groups_left_out: 0,
+        }
+    }
+
+    fn update() -> Vec<String> {
+        vec![
+            "github.com/containerd/ttrpc.(*Client).dispatch".into(),
+            "github.com/containerd/ttrpc.(*Client).Call".into(),
+            "github.com/containerd/containerd/runtime/v2/task.(*taskClient).Update".into(),
+            format!("{CRI}/server.(*criService).UpdateContainerResources.func1"),
+            format!("{CRI}/store/container.(*statusStorage).UpdateSync"),
+            format!("{CRI}/server.(*criService).UpdateContainerResources"),
+            "k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_UpdateContainerResources_Handler.func1"
+                .into(),
+            "google.golang.org/grpc.(*Server).handleStream".into(),
+        ]
+    }
+
+    fn list() -> Vec<String> {
+        vec![
+            "sync.runtime_SemacquireMutex".into(),
+            "sync.(*RWMutex).RLock".into(),
+            format!("{CRI}/store/container.(*statusStorage).Get"),
+            format!("{CRI}/server.(*criService).ListContainers"),
+            "k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_ListContainers_Handler.func1".into(),
+        ]
+    }
+
+    fn requests(groups: Vec<GoroutineGroup>) -> Vec<Request> {
+        of(&fact(Component::Containerd, groups), &|_| None, &|_, _| None, MonoNs(5_000))
+    }
+
+    /// The two halves of a lock hostage: one waits for the shim and holds the status, the others wait for the status.
+    #[test]
+    fn holder_and_waiter() {
+        let found = requests(vec![group("select", &update()), group("semacquire", &list())]);
+        let told: Vec<_> =
+            found.iter().map(|r| (r.operation.as_str(), r.waits_for.clone(), r.holds)).collect();
+        let shim = WaitsFor::Shim { method: Some("Update".into()) };
+        assert_eq!(
+            told,
+            [
+                ("UpdateContainerResources", shim, Some(Held::ContainerStatus)),
+                ("ListContainers", WaitsFor::Lock(Held::ContainerStatus), None),
+            ]
+        );
+    }
+
+    /// An age from a look or from the garbage collector is a lower bound, one from a traced call is not.
+    #[test]
+    fn ages() {
+        let mut waiting = group("select", &update());
+        let fact_of = |group: &GoroutineGroup| fact(Component::Containerd, vec![group.clone()]);
+        let since = |group: &GoroutineGroup, open: Option<u64>| {
+            let open = |_, _| open.map(MonoNs);
+            of(&fact_of(group), &|_| Some(MonoNs(2_000)), &open, MonoNs(5_000))[0].since
+        };
+        assert_eq!(since(&waiting, None), Age { ns: 3_000, at_least: true });
+        assert_eq!(since(&waiting, Some(500)), Age { ns: 4_500, at_least: false });
+        waiting.waiting_since_ns = Some(1_000);
+        assert_eq!(since(&waiting, None), Age { ns: 4_000, at_least: true });
+    }
+
+    /// A relist of the kubelet, and the list it waits for.
+    #[test]
+    fn relists() {
+        let frames = [
+            "google.golang.org/grpc.(*ClientConn).Invoke",
+            "k8s.io/cri-api/pkg/apis/runtime/v1.(*runtimeServiceClient).ListContainers",
+            "k8s.io/kubernetes/pkg/kubelet/pleg.(*GenericPLEG).relist",
+        ];
+        let group = group("select", &frames.map(str::to_owned));
+        let found = of(&fact(Component::Kubelet, vec![group]), &|_| None, &|_, _| None, MonoNs(5_000));
+        assert_eq!(found[0].operation, "relist");
+        assert_eq!(found[0].waits_for, WaitsFor::Runtime { operation: Some("ListContainers".into()) });
+    }
+
+    /// Other goroutines are no requests, and names that only look like handlers are none.
+    #[test]
+    fn others_are_none() {
+        let plain = group("select", &["main.run".into(), "x._RuntimeService_A/B_Handler".into()]);
+        assert_eq!(requests(vec![plain]), []);
+    }
+}

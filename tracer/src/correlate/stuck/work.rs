@@ -1,0 +1,122 @@
+//! Processes that do one thing and end, and have not: runc, CNI plugins, hooks; and pipes that outlive their command.
+
+use super::{Stuck, Waiter, What, halted};
+use crate::{
+    correlate::{
+        Age,
+        census::ProcessSeen,
+        snapshot::Snapshot,
+        thresholds::{EXEC_OUTPUT_NS, late_after_ns},
+    },
+    input::{Command, Component, ContainerFact},
+};
+
+/// Processes that are late and wait for no other that is late, each with the processes that wait for it.
+pub(super) fn processes(snapshot: &Snapshot) -> Vec<Stuck> {
+    let all = &snapshot.census.processes;
+    let late: Vec<&ProcessSeen> = all.iter().filter(|seen| is_late(seen, snapshot)).collect();
+    let waits = |seen: &ProcessSeen| late.iter().any(|other| other.fact.parent == seen.fact.pid);
+    late.iter().filter(|seen| !waits(seen)).map(|seen| stuck(seen, snapshot)).collect()
+}
+
+fn is_late(seen: &ProcessSeen, snapshot: &Snapshot) -> bool {
+    let parent = snapshot.census.processes.iter().find(|other| other.fact.pid == seen.fact.parent);
+    let parent = parent.map(|parent| parent.fact.component);
+    let limit = seen.fact.command.as_ref().and_then(|command| late_after_ns(command, parent));
+    let over = limit.is_some_and(|limit| age(seen, snapshot).ns > limit);
+    // What is stopped or frozen is told as such; what waits for it is late as its parent.
+    over && seen.fact.state != 'Z' && !(halted::is_halted(seen))
+}
+
+/// A process that started before we came has an exact age all the same: the kernel keeps it.
+fn age(seen: &ProcessSeen, snapshot: &Snapshot) -> Age {
+    let started = seen.fact.started_ns.unwrap_or(seen.fact.at_ns);
+    Age { ns: snapshot.now.0.saturating_sub(started), at_least: seen.fact.started_ns.is_none() }
+}
+
+fn stuck(seen: &ProcessSeen, snapshot: &Snapshot) -> Stuck {
+    let fact = &seen.fact;
+    let command = fact.command.clone().unwrap_or_else(|| Command::Other { program: fact.comm.clone() });
+    let ancestors = ancestors(fact.parent, snapshot);
+    Stuck {
+        what: What::Process { command, comm: fact.comm.clone(), pid: fact.pid, state: fact.state },
+        since: age(seen, snapshot),
+        container: container(seen, &ancestors),
+        parks: fact.parked.clone(),
+        frames: Vec::new(),
+        sockets: Vec::new(),
+        waiters: ancestors.into_iter().map(waiter).collect(),
+    }
+}
+
+/// Whose it is. `runc init` and hooks are not told for whom they work; the runc that waits for them is, and its shim
+/// knows the pod.
+fn container(seen: &ProcessSeen, ancestors: &[&ProcessSeen]) -> Option<ContainerFact> {
+    let chain = || std::iter::once(seen).chain(ancestors.iter().copied());
+    let known = chain().find_map(|process| process.fact.container.clone());
+    let Some(id) = chain().find_map(|process| process.fact.command.as_ref()?.container().map(str::to_owned))
+    else {
+        return known;
+    };
+    let source = "command line".to_owned();
+    Some(match known {
+        None => ContainerFact { id, source, ..ContainerFact::default() },
+        Some(known) if known.id == id => known,
+        Some(known) => ContainerFact { sandbox: Some(known.id.clone()), id, name: None, source, ..known },
+    })
+}
+
+/// The processes that wait for a process with this parent.
+pub(super) fn waiting(parent: u32, snapshot: &Snapshot) -> Vec<Waiter> {
+    ancestors(parent, snapshot).into_iter().map(waiter).collect()
+}
+
+fn waiter(seen: &ProcessSeen) -> Waiter {
+    let fact = &seen.fact;
+    Waiter::Process { component: fact.component, command: fact.command.clone(), pid: fact.pid }
+}
+
+/// Parents up to the first that serves others (a shim, a runtime, the kubelet), that one included.
+fn ancestors(mut parent: u32, snapshot: &Snapshot) -> Vec<&ProcessSeen> {
+    let mut found = Vec::new();
+    // A chain of parents has no loop, but it is read while it changes.
+    while let Some(seen) = snapshot.census.processes.iter().find(|seen| seen.fact.pid == parent)
+        && found.len() < 8
+    {
+        found.push(seen);
+        let server = !matches!(seen.fact.component, Component::Runc | Component::Helper);
+        if server {
+            break;
+        }
+        parent = seen.fact.parent;
+    }
+    found
+}
+
+/// Pipes of shims that somebody in a container holds open while an ExecSync waits for the end of the output.
+pub(super) fn outputs(snapshot: &Snapshot) -> Vec<Stuck> {
+    let waiting =
+        |request: &&super::Request| request.operation == "ExecSync" && request.since.ns > EXEC_OUTPUT_NS;
+    let Some(oldest) = snapshot.census.requests.iter().filter(waiting).map(|request| request.since).next()
+    else {
+        return Vec::new();
+    };
+    let of_shim = |seen: &ProcessSeen| {
+        let container = seen.fact.container.clone();
+        let shim = seen.fact.pid;
+        let stuck = move |pipe: &crate::input::PipeFact| Stuck {
+            what: What::OutputHeld { pipe: pipe.clone(), shim },
+            since: oldest,
+            container: container.clone(),
+            parks: Vec::new(),
+            frames: Vec::new(),
+            sockets: Vec::new(),
+            waiters: Vec::new(),
+        };
+        // A command that still runs may write; what it left behind should not.
+        let left_behind = |pipe: &&crate::input::PipeFact| pipe.writers.iter().any(|writer| writer.orphan);
+        seen.fact.pipes.iter().filter(left_behind).map(stuck).collect::<Vec<_>>()
+    };
+    let shims = snapshot.census.processes.iter().filter(|seen| seen.fact.component == Component::Shim);
+    shims.flat_map(of_shim).collect()
+}

@@ -1,0 +1,200 @@
+//! What does not move, and what the census found.
+
+use serde::Serialize;
+
+use crate::{
+    correlate::{Age, Held, Request, Snapshot, Stuck, Waiter, WaitsFor, What},
+    input::{
+        CensusFact, Command, Component, ContainerFact, Freezer, GoroutinesFact, Park, PipeFact, ProcessFact,
+        SocketFact,
+    },
+    render::text,
+};
+
+/// One thing that does not move.
+#[derive(Debug, Serialize)]
+pub(super) struct StuckDoc<'a> {
+    kind: &'static str,
+    sentence: String,
+    pid: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    component: Option<Component>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<&'a Command>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    freezer: Option<&'a Freezer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pipe: Option<&'a PipeFact>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request: Option<RequestDoc<'a>>,
+    age_ns: u64,
+    at_least: bool,
+    container: Option<&'a ContainerFact>,
+    parks: &'a [Park],
+    frames: &'a [String],
+    sockets: &'a [SocketFact],
+    waiters: Vec<WaiterDoc<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct RequestDoc<'a> {
+    component: Component,
+    pid: u32,
+    operation: &'a str,
+    count: u32,
+    goroutines: &'a [u64],
+    age_ns: u64,
+    at_least: bool,
+    wait_reason: Option<&'a str>,
+    waits_for: &'static str,
+    method: Option<&'a str>,
+    holds: Option<&'static str>,
+    frames: &'a [String],
+}
+
+#[derive(Debug, Serialize)]
+struct WaiterDoc<'a> {
+    kind: &'static str,
+    pid: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    component: Option<Component>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<&'a Command>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request: Option<RequestDoc<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    age_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at_least: Option<bool>,
+}
+
+impl<'a> StuckDoc<'a> {
+    pub(super) fn list(snapshot: &'a Snapshot) -> Vec<Self> {
+        snapshot.stuck.iter().map(Self::of).collect()
+    }
+
+    fn of(stuck: &'a Stuck) -> Self {
+        let Age { ns: age_ns, at_least } = stuck.since;
+        let blank = Self {
+            kind: stuck.what.name(),
+            sentence: text::stuck_sentence(stuck),
+            pid: stuck.what.pid(),
+            component: None,
+            command: None,
+            freezer: None,
+            pipe: None,
+            request: None,
+            age_ns,
+            at_least,
+            container: stuck.container.as_ref(),
+            parks: &stuck.parks,
+            frames: &stuck.frames,
+            sockets: &stuck.sockets,
+            waiters: stuck.waiters.iter().map(WaiterDoc::of).collect(),
+        };
+        match &stuck.what {
+            What::Stopped { component, .. } => Self { component: Some(*component), ..blank },
+            What::Frozen { component, freezer, .. } => {
+                Self { component: Some(*component), freezer: Some(freezer), ..blank }
+            }
+            What::Process { command, .. } => Self { command: Some(command), ..blank },
+            What::Unreaped { .. } => blank,
+            What::OutputHeld { pipe, .. } => Self { pipe: Some(pipe), ..blank },
+            What::Request(request) => Self { request: Some(RequestDoc::of(request)), ..blank },
+        }
+    }
+}
+
+impl<'a> WaiterDoc<'a> {
+    fn of(waiter: &'a Waiter) -> Self {
+        let blank = Self {
+            kind: "process",
+            pid: 0,
+            component: None,
+            command: None,
+            request: None,
+            age_ns: None,
+            at_least: None,
+        };
+        match waiter {
+            Waiter::Process { component, command, pid } => {
+                Self { pid: *pid, component: Some(*component), command: command.as_ref(), ..blank }
+            }
+            Waiter::Requests(request) => {
+                let doc = RequestDoc::of(request);
+                Self { kind: "requests", pid: request.pid, request: Some(doc), ..blank }
+            }
+            Waiter::Relist { pid, age } => Self {
+                kind: "relist",
+                pid: *pid,
+                age_ns: Some(age.ns),
+                at_least: Some(age.at_least),
+                ..blank
+            },
+        }
+    }
+}
+
+impl<'a> RequestDoc<'a> {
+    fn of(request: &'a Request) -> Self {
+        let (waits_for, method) = waits_for(&request.waits_for);
+        Self {
+            component: request.component,
+            pid: request.pid,
+            operation: &request.operation,
+            count: request.count,
+            goroutines: &request.goids,
+            age_ns: request.since.ns,
+            at_least: request.since.at_least,
+            wait_reason: request.wait_reason.as_deref(),
+            waits_for,
+            method,
+            holds: request.holds.map(held),
+            frames: &request.frames,
+        }
+    }
+}
+
+fn waits_for(waits_for: &WaitsFor) -> (&'static str, Option<&str>) {
+    match waits_for {
+        WaitsFor::Shim { method } => ("shim", method.as_deref()),
+        WaitsFor::Lock(lock) => (held(*lock), None),
+        WaitsFor::Cni => ("cni", None),
+        WaitsFor::ExecOutput => ("exec_output", None),
+        WaitsFor::Child => ("child", None),
+        WaitsFor::Runtime { operation } => ("runtime", operation.as_deref()),
+        WaitsFor::Unknown => ("unknown", None),
+    }
+}
+
+fn held(held: Held) -> &'static str {
+    match held {
+        Held::ContainerStatus => "container_status_lock",
+        Held::SandboxStatus => "sandbox_status_lock",
+        Held::Metadata => "metadata_transaction",
+        Held::Networks => "network_configuration_lock",
+    }
+}
+
+/// What the census found.
+#[derive(Debug, Serialize)]
+pub(super) struct CensusDoc<'a> {
+    rounds: u64,
+    round: Option<&'a CensusFact>,
+    requests: Vec<RequestDoc<'a>>,
+    processes: Vec<&'a ProcessFact>,
+    goroutines: &'a [GoroutinesFact],
+}
+
+impl<'a> CensusDoc<'a> {
+    pub(super) fn of(snapshot: &'a Snapshot) -> Self {
+        let census = &snapshot.census;
+        Self {
+            rounds: census.rounds,
+            round: census.round.as_ref(),
+            requests: census.requests.iter().map(RequestDoc::of).collect(),
+            processes: census.processes.iter().map(|seen| &seen.fact).collect(),
+            goroutines: &census.goroutines,
+        }
+    }
+}
