@@ -32,6 +32,12 @@ fn document(running: Running, limit: Duration, code: i32) -> Value {
     report
 }
 
+/// The figures of the design: 40 MiB while observing, 80 MiB at the start.
+fn assert_small(report: &Value) {
+    let mebibytes = |field: &str| report["cost"][field].as_u64().unwrap() >> 20;
+    assert!(mebibytes("rss_bytes") < 40 && mebibytes("rss_peak_bytes") < 80, "{}", report["cost"]);
+}
+
 /// The open calls of a layer and operation, oldest first.
 fn open<'a>(report: &'a Value, layer: &str, operation: &str) -> Vec<&'a Value> {
     let calls = report["open"]["calls"].as_array().unwrap().iter();
@@ -122,6 +128,7 @@ fn a_lock_hostage_is_seen_growing_failing_abandoned_and_healed() {
     wait_until(LIST_DEADLINE + AFTERMATH);
     whole.signal(libc::SIGINT).unwrap();
     let report = document(whole, LIMIT, 1);
+    assert_small(&report);
     let lists = open(&report, "handler", "ListContainers");
     assert!(age(lists[0]) >= LIST_DEADLINE, "the oldest list lives on: {}", report["open"]);
     assert!(lists.iter().any(|list| list["abandoned"] == true), "abandoned: {}", report["open"]);

@@ -320,11 +320,13 @@ fn check_replaced(program: &Path) {
     let proc_pid = PathBuf::from(format!("/proc/{}", running.0.id()));
     let binary = GoBinary::open(&proc_pid.join("exe")).expect("understood");
     assert_eq!(on_disk(&proc_pid), OnDisk::Same);
-    assert!(binary.still_same(&path).unwrap());
+    assert!(binary.file().still_same(&path).unwrap());
     copy(program, &dir.path().join("new"));
     fs::rename(dir.path().join("new"), &path).expect("scratch file");
     assert_eq!(on_disk(&proc_pid), OnDisk::Replaced);
-    assert!(!binary.still_same(&path).unwrap() && binary.still_same(&proc_pid.join("exe")).unwrap());
+    assert!(
+        !binary.file().still_same(&path).unwrap() && binary.file().still_same(&proc_pid.join("exe")).unwrap()
+    );
     fs::remove_file(&path).expect("scratch file");
     assert_eq!(on_disk(&proc_pid), OnDisk::Deleted);
     let node = discover(Path::new("/"), &Overrides::default()).expect("a process list");

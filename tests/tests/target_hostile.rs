@@ -175,23 +175,23 @@ fn replaced_files() {
     let path = dir.path().join("shim");
     std::fs::write(&path, &bytes).expect("scratch file");
     let binary = GoBinary::open(&path).expect("a Go binary");
-    assert!(binary.still_same(&path).unwrap());
+    assert!(binary.file().still_same(&path).unwrap());
     let main = &binary.find_suffix("main.main")[0];
     let site = binary.start_site(main).expect("main has a start");
-    binary.verify(&site).expect("unchanged");
+    binary.file().verify(&site.check()).expect("unchanged");
     // Overwritten in place: same inode.
     let mut changed = bytes.clone();
     changed[usize::try_from(site.file_offset).expect("small")] ^= 0xff;
     std::fs::write(&path, &changed).expect("scratch file");
-    assert!(binary.verify(&site).is_err());
-    assert!(!binary.still_same(&path).unwrap());
+    assert!(binary.file().verify(&site.check()).is_err());
+    assert!(!binary.file().still_same(&path).unwrap());
     // Replaced by rename, as package managers do.
     std::fs::write(dir.path().join("new"), &bytes).expect("scratch file");
     std::fs::rename(dir.path().join("new"), &path).expect("scratch file");
-    assert!(!binary.still_same(&path).unwrap());
+    assert!(!binary.file().still_same(&path).unwrap());
     // Cut short while it is open.
     let file = std::fs::OpenOptions::new().write(true).open(&path).expect("scratch file");
     let binary = GoBinary::open(&path).expect("a Go binary");
     file.set_len(4096).expect("scratch file");
-    assert!(binary.verify(&site).is_err() && binary.start_site(main).is_err());
+    assert!(binary.file().verify(&site.check()).is_err() && binary.start_site(main).is_err());
 }

@@ -67,7 +67,7 @@ pub(crate) fn check_against_objdump(path: &Path, binary: &GoBinary, function: &M
         assert!(["jbe", "push"].contains(&mnemonic.as_str()), "{name}: start at {mnemonic}");
     }
     for site in sites.iter().chain([&start]) {
-        binary.verify(site).unwrap_or_else(|why| panic!("{name}: {why}"));
+        binary.file().verify(&site.check()).unwrap_or_else(|why| panic!("{name}: {why}"));
         assert_eq!(site.ip_minus_start_code + binary.start_code_offset(), site.vaddr, "{name}");
     }
 }

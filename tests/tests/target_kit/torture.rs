@@ -21,7 +21,7 @@ pub(crate) fn run(input: &[u8]) -> bool {
         for site in sites.iter().chain(&binary.start_site(&function).ok()) {
             let end = function.entry_vaddr + function.size;
             assert!((function.entry_vaddr..end).contains(&site.vaddr), "a site lies in its function");
-            binary.verify(site).expect("the bytes are those of the file");
+            binary.file().verify(&site.check()).expect("the bytes are those of the file");
         }
         if function.size > 0 {
             let found = binary.function_at(function.entry_vaddr).expect("an entry is inside a function");

@@ -13,7 +13,8 @@ Examples:
   plegtrace doctor                    what this kernel, these programs and these privileges allow
 
 Exit codes:
-  0 healthy   1 stall found   2 usage   3 cannot run here   4 nothing to trace   5 cannot tell   70 bug";
+  0 healthy   1 stall found   2 usage   3 cannot run here   4 nothing to trace
+  5 cannot tell   70 bug";
 
 /// Names the component that makes a Kubernetes node report `PLEG is not healthy`.
 ///

@@ -51,6 +51,9 @@ pub enum SettingsError {
     /// Not a size for a ring buffer.
     #[error("--ring-bytes takes a power of two of at least 4096, not {0}")]
     RingBytes(u32),
+    /// One process for two roles.
+    #[error("--kubelet-pid and --runtime-pid both name process {0}; they are two processes on every node")]
+    SamePid(u32),
 }
 
 impl Settings {
@@ -74,6 +77,9 @@ impl TryFrom<&Common> for Settings {
         };
         if let Some(bytes) = args.ring_bytes.filter(|b| !b.is_power_of_two() || *b < 4096) {
             return Err(SettingsError::RingBytes(bytes));
+        }
+        if let Some(pid) = args.kubelet_pid.filter(|_| args.kubelet_pid == args.runtime_pid) {
+            return Err(SettingsError::SamePid(pid));
         }
         let wanted = |source| args.sources.is_empty() || args.sources.contains(&source);
         Ok(Self {
@@ -128,6 +134,9 @@ mod tests {
         assert!(matches!(settings(&["-d", "1e99"]), Err(SettingsError::Duration(_))));
         assert!(matches!(settings(&["-d", "0"]), Err(SettingsError::Duration(_))));
         assert!(matches!(settings(&["--ring-bytes", "5000"]), Err(SettingsError::RingBytes(5000))));
+        let same = settings(&["--kubelet-pid", "7", "--runtime-pid", "7"]);
+        assert!(matches!(same, Err(SettingsError::SamePid(7))));
+        assert!(settings(&["--kubelet-pid", "7", "--runtime-pid", "8"]).is_ok());
     }
 
     /// Naming one source leaves the others out.

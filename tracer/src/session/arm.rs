@@ -79,6 +79,9 @@ impl Probes {
                 .collect();
             jobs.into_iter().filter_map(|(w, job)| Some((w, job.join().ok()?))).collect()
         });
+        if !results.is_empty() {
+            give_memory_back();
+        }
         for (wanted, result) in results {
             match result {
                 Ok(inspected) => self.take(inspected),
@@ -165,6 +168,15 @@ impl Probes {
             took_ns: u64::try_from(self.took.as_nanos()).unwrap_or(u64::MAX),
         };
         pipeline.fact(now, &Fact::Armed(armed));
+    }
+}
+
+/// Reading function tables takes tens of megabytes for a moment; the allocator would keep them.
+fn give_memory_back() {
+    // SAFETY: malloc_trim has no preconditions.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0);
     }
 }
 

@@ -8,7 +8,8 @@ use crate::{
         self, BinaryFacts, CATALOGUE, End, FoundFunction, FoundSite, PlannedBinary, PlannedSite, Select, What,
     },
     target::{
-        Convention, FileId, GoBinary, Match, Pattern, RefuseReason, Site, SiteCheck, SiteRefusal, exe_link,
+        AnalysedFile, Convention, FileId, GoBinary, Match, Pattern, RefuseReason, Site, SiteCheck,
+        SiteRefusal, exe_link,
     },
 };
 
@@ -24,7 +25,7 @@ pub struct Inspected {
     pub version: Option<String>,
     /// How long it took.
     pub took: Duration,
-    binary: GoBinary,
+    file: AnalysedFile,
 }
 
 impl Inspected {
@@ -52,7 +53,7 @@ impl Inspected {
         let info = binary.build_info();
         let go_version = info.go_version.clone();
         let version = info.main.as_ref().map(|m| m.version.clone()).filter(|v| v != "(devel)");
-        Ok(Self { facts, id, go_version, version, took: began.elapsed(), binary })
+        Ok(Self { facts, id, go_version, version, took: began.elapsed(), file: binary.file() })
     }
 
     /// Is the file still the one that was analysed, and does it still have the expected instruction at every site?
@@ -62,7 +63,7 @@ impl Inspected {
     ///
     /// What changed, in words.
     pub fn verify(&self, planned: &PlannedBinary) -> Result<(), String> {
-        match self.binary.still_same(&planned.path) {
+        match self.file.still_same(&planned.path) {
             Ok(true) => {}
             Ok(false) => return Err("the file changed since it was analysed".to_owned()),
             Err(e) => return Err(format!("it cannot be looked at again, its process may have ended: {e}")),
@@ -77,7 +78,7 @@ impl Inspected {
 
     fn verify_site(&self, site: &PlannedSite) -> Result<(), SiteRefusal> {
         let check = SiteCheck { file_offset: site.file_offset, bytes: site.expected.clone() };
-        self.binary.verify_check(&check)
+        self.file.verify(&check)
     }
 }
 

@@ -8,18 +8,19 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::abi::Abi;
 use super::arch::{self, Code, RawSite, TlsAccess};
 use super::buildinfo::{self, BuildInfo};
 use super::elf::{Elf, Machine};
 use super::error::{RefuseReason, SiteRefusal};
-use super::identity::{self, FileId};
+use super::identity::{self, AnalysedFile, FileId};
 use super::moduledata::{self, Moduledata};
 use super::pattern::{Pattern, PatternSet};
 use super::pclntab::{Function, Pclntab};
 use super::pclntab_header::{self, Header, Layout};
-use super::site::{GSource, Site, SiteCheck};
+use super::site::{GSource, Site};
 use super::source::ByteSource;
 use super::symtab::{self, Witness};
 use super::version::GoVersion;
@@ -179,13 +180,10 @@ impl GoBinary {
         self.tls_g
     }
 
-    /// Is the file at `path` the one that was analysed?
-    ///
-    /// # Errors
-    /// [`RefuseReason`] when it cannot be read any more.
-    pub fn still_same(&self, path: &Path) -> Result<bool, RefuseReason> {
-        let source = ByteSource::from_file(identity::open(path)?)?;
-        Ok(FileId::of(&source, self.table_offset)? == self.id)
+    /// What is needed to look at the file once more, without the tables, which are megabytes.
+    #[must_use]
+    pub fn file(&self) -> AnalysedFile {
+        AnalysedFile { source: Arc::clone(&self.elf.source), id: self.id, table_offset: self.table_offset }
     }
 
     /// Number of functions in the table.
@@ -283,22 +281,6 @@ impl GoBinary {
         let to = |to: u64| self.table.function_at(to).is_some_and(|f| f.entry == to && f.name == callee);
         let raw = arch::calls(self.elf.machine, self.as_code(function, &body), &to)?;
         raw.into_iter().map(|raw| self.site(function, &body, raw)).collect()
-    }
-
-    /// Compares the bytes at a site with the open file once more.
-    ///
-    /// # Errors
-    /// [`SiteRefusal::Changed`].
-    pub fn verify(&self, site: &Site) -> Result<(), SiteRefusal> {
-        self.verify_check(&site.check())
-    }
-
-    /// The same for a site that was found earlier.
-    ///
-    /// # Errors
-    /// [`SiteRefusal::Changed`].
-    pub fn verify_check(&self, check: &SiteCheck) -> Result<(), SiteRefusal> {
-        check.verify(&self.elf.source)
     }
 
     /// Symbols of a doubled name may name the smaller twin; that is no contradiction.

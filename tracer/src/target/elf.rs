@@ -4,6 +4,8 @@
 //! or hostile files may lack or fake: a broken section table counts as none, and no address is ever taken from a
 //! section without its segment agreeing. Bytes are read through [`ByteSource`] only.
 
+use std::sync::Arc;
+
 use object::elf::{
     EM_AARCH64, EM_X86_64, ET_DYN, ET_EXEC, FileHeader64, PF_W, PF_X, PT_DYNAMIC, PT_LOAD, PT_TLS,
     ProgramHeader64, SHT_NOBITS, SectionHeader64,
@@ -76,7 +78,7 @@ pub(crate) struct Section {
 /// The headers of an ELF file.
 #[derive(Debug)]
 pub(crate) struct Elf {
-    pub(crate) source: ByteSource,
+    pub(crate) source: Arc<ByteSource>,
     pub(crate) machine: Machine,
     /// Position-independent: addresses in the file are relative to a load bias.
     pub(crate) pie: bool,
@@ -103,7 +105,7 @@ impl Elf {
             dynamic: None,
             tls: None,
             sections: Vec::new(),
-            source,
+            source: Arc::new(source),
         };
         elf.read_segments(&header)?;
         elf.sections = read_sections(&elf.source, &header).unwrap_or_default();

@@ -8,8 +8,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::error::RefuseReason;
+use super::error::{RefuseReason, SiteRefusal};
+use super::site::SiteCheck;
 use super::source::ByteSource;
 
 /// Bytes hashed at the start of the file: headers and the notes with the build id.
@@ -54,6 +56,33 @@ impl FileId {
     pub const fn kernel_dev(&self) -> u64 {
         let (major, minor) = (libc::major(self.dev) as u64, libc::minor(self.dev) as u64);
         major << 20 | minor
+    }
+}
+
+/// A file that was analysed, still open: later reads see it even when its path is replaced.
+#[derive(Debug)]
+pub struct AnalysedFile {
+    pub(crate) source: Arc<ByteSource>,
+    pub(crate) id: FileId,
+    pub(crate) table_offset: u64,
+}
+
+impl AnalysedFile {
+    /// Is the file at `path` the one that was analysed?
+    ///
+    /// # Errors
+    /// [`RefuseReason`] when it cannot be read any more.
+    pub fn still_same(&self, path: &Path) -> Result<bool, RefuseReason> {
+        let source = ByteSource::from_file(open(path)?)?;
+        Ok(FileId::of(&source, self.table_offset)? == self.id)
+    }
+
+    /// Compares the bytes at a site with the open file once more.
+    ///
+    /// # Errors
+    /// [`SiteRefusal::Changed`].
+    pub fn verify(&self, check: &SiteCheck) -> Result<(), SiteRefusal> {
+        check.verify(&self.source)
     }
 }
 

@@ -34,7 +34,7 @@ pub use cmdline::CommandFacts;
 pub use discover::{DiscoverError, Node, Overrides, discover};
 pub use elf::Machine;
 pub use error::{RefuseReason, SiteRefusal};
-pub use identity::{FileId, OnDisk, exe_link, exe_path, on_disk};
+pub use identity::{AnalysedFile, FileId, OnDisk, exe_link, exe_path, on_disk};
 pub use pattern::Pattern;
 pub use pclntab::Function;
 pub use pclntab_header::Layout;
