@@ -10,6 +10,7 @@ use super::{
     inflight::{Goroutine, Open},
     limits::{Drops, Limits},
     node::NodeState,
+    processes::Follower,
     relist::Relists,
     rows::{Rows, Side},
     snapshot::{ListOutcome, Tally},
@@ -30,6 +31,7 @@ pub struct Correlator {
     /// Finished handlers, as they came.
     pub(super) handlers: VecDeque<Call>,
     pub(super) rows: Rows,
+    pub(super) processes: Follower,
     /// Records per hook.
     pub(super) records: Vec<u64>,
     /// Latest end of a call.
@@ -58,6 +60,7 @@ impl Correlator {
             relists: Relists::default(),
             handlers: VecDeque::new(),
             rows: Rows::default(),
+            processes: Follower::new(),
             records: vec![0; MAX_HOOKS as usize],
             newest: MonoNs::default(),
             forgotten_list: None,
@@ -75,6 +78,7 @@ impl Correlator {
                 self.tally.processes += 1;
                 self.node.process(&process);
                 self.open.process(&process);
+                self.processes.step(&process, &self.limits);
             }
             Event::Fact { at, fact } => {
                 self.tally.facts += 1;
@@ -91,6 +95,8 @@ impl Correlator {
     fn fact(&mut self, at: MonoNs, fact: Fact) {
         match fact {
             Fact::InFlight(reading) => return self.in_flight(reading),
+            Fact::Processes(reading) => return self.processes.reading(&reading, &self.limits),
+            Fact::Command(command) => return self.processes.command(command),
             Fact::TargetGone(ref gone) => self.open.exit(gone.pid, at),
             Fact::Hook(ref hook) => self.rows.forget_hook(hook.index),
             _ => {}

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Outcome, RpcRow, thresholds::ABANDONED_AFTER_NS};
+use super::{Outcome, Processes, RpcRow, thresholds::ABANDONED_AFTER_NS};
 use crate::{
     decode::MonoNs,
     input::{Armed, Cost, HookCounters, HookFact, LossCount, Presence, RefusedFact, Start, Stop, TargetFact},
@@ -45,6 +45,8 @@ pub struct Snapshot {
     pub closed_unseen: ClosedUnseen,
     /// The tables.
     pub rows: Vec<RpcRow>,
+    /// Short-lived processes: open ones, and figures of those that ended.
+    pub processes: Processes,
     /// How client and server side were brought together.
     pub joins: Joins,
     /// What was lost or given up, at every stage.

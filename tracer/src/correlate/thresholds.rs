@@ -25,6 +25,15 @@ pub const EXEC_SYNC_NS: u64 = CRI_DEADLINE_NS + 10 * SECOND_NS;
 /// `StopContainer` waits for the grace period of the pod (30 s unless set) on top of the deadline.
 pub const STOP_CONTAINER_NS: u64 = CRI_DEADLINE_NS + 30 * SECOND_NS;
 
+/// In Kubernetes every command of runc is short; one open longer is an anomaly whatever the workload does. The same
+/// holds for `runc init` until it becomes the workload: in a container that was created it waits for `runc start`,
+/// which follows at once.
+pub const RUNC_NS: u64 = 5 * SECOND_NS;
+/// A CNI plugin open longer is a stall: it waits for its agent, or for a lock.
+pub const CNI_NS: u64 = 10 * SECOND_NS;
+/// An OCI hook, or a shim that starts or deletes another, open longer is a stall.
+pub const HOOK_NS: u64 = 10 * SECOND_NS;
+
 /// A handler has this long to notice that its caller has given up.
 pub const ABANDONED_AFTER_NS: u64 = SECOND_NS;
 
@@ -38,5 +47,15 @@ pub fn stuck_after_ns(operation: &str) -> Option<u64> {
         "ExecSync" => Some(EXEC_SYNC_NS),
         "StopContainer" => Some(STOP_CONTAINER_NS),
         _ => Some(CALL_OPEN_NS),
+    }
+}
+
+/// The age from which a command of runc is a stall; `None`: never by its age.
+#[must_use]
+pub fn runc_late_after_ns(sub: &str) -> Option<u64> {
+    match sub {
+        // These last as long as somebody looks on, or as the container's memory is large.
+        "run" | "events" | "checkpoint" | "restore" => None,
+        _ => Some(RUNC_NS),
     }
 }

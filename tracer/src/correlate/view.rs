@@ -43,6 +43,7 @@ impl Correlator {
             open_complete: self.open.complete,
             closed_unseen: self.open.closed(),
             rows: self.row_list(),
+            processes: self.processes.snapshot(now, node.observing_since()),
             joins,
             losses: self.losses(),
             tally: self.tally_now(),
@@ -184,6 +185,8 @@ impl Correlator {
         let mut drops = self.drops;
         drops.open_calls += self.open.dropped;
         drops.row_calls += self.rows.dropped;
+        drops.processes += self.processes.dropped();
+        drops.process_rows += self.processes.uncounted();
         drops.facts += self.node.dropped;
         let told = self.node.losses.values().filter(|loss| loss.count > 0).cloned();
         told.chain(drops.losses()).collect()

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::{
     calls::{Open, Operation},
     outcome::{LastSuccessfulList, Verdict},
+    processes::ProcessesDoc,
     relist::RelistDoc,
 };
 use crate::{
@@ -45,6 +46,7 @@ pub(super) struct Document<'a> {
     open: Open<'a>,
     relists: Vec<RelistDoc<'a>>,
     operations: Vec<Operation<'a>>,
+    processes: ProcessesDoc<'a>,
     joins: JoinsDoc,
     probes: Probes<'a>,
     refused: &'a [RefusedFact],
@@ -72,6 +74,7 @@ impl<'a> Document<'a> {
             open: Open::of(snapshot),
             relists: snapshot.relists.iter().map(|relist| RelistDoc::of(relist, snapshot)).collect(),
             operations: snapshot.rows.iter().map(Operation::of).collect(),
+            processes: ProcessesDoc::of(snapshot),
             joins: JoinsDoc::of(snapshot.joins),
             probes: Probes::of(snapshot),
             refused: &snapshot.refused,

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{frame, open, relists, rpc, tree, unseen, verdict};
+use super::{frame, open, processes, relists, rpc, tree, unseen, verdict};
 use crate::{
     correlate::Snapshot,
     render::{human, paint::Paint},
@@ -40,6 +40,7 @@ pub fn report(snapshot: &Snapshot, options: &TextOptions, out: &mut dyn Write) -
     frame::header(&mut page)?;
     verdict::write(&mut page)?;
     open::write(&mut page)?;
+    processes::write(&mut page)?;
     relists::write(&mut page)?;
     rpc::write(&mut page)?;
     tree::write(&mut page)?;
