@@ -4,7 +4,7 @@
 use crate::{
     key::Watched,
     rec::{PROCESS_AGAIN, PROCESS_CRUN, PROCESS_EXECED, PROCESS_INIT},
-    role::Role,
+    role::{Role, starts},
 };
 
 /// What a process became by `execve`.
@@ -43,7 +43,7 @@ pub fn after_exec(old: &Watched, comm: &[u8; 16], says_init: bool) -> Next {
     let runc = old.role == Role::Runc as u32;
     let executed = old.flags & PROCESS_EXECED != 0;
     let itself = named as u32 == Role::Runc as u32 || (runc && is_reexec(comm));
-    let crun = if comm[0] == b'c' && itself { PROCESS_CRUN } else { old.flags & PROCESS_CRUN };
+    let crun = if starts(comm, b"crun\0") { PROCESS_CRUN } else { old.flags & PROCESS_CRUN };
     if runc && old.flags & PROCESS_INIT != 0 {
         return if executed && itself && says_init {
             Next { role: Role::Runc, flags: PROCESS_EXECED | PROCESS_INIT | PROCESS_AGAIN }
@@ -67,9 +67,7 @@ pub fn after_exec(old: &Watched, comm: &[u8; 16], says_init: bool) -> Next {
 /// sealed copy (named `memfd:…`).
 #[inline(always)]
 fn is_reexec(comm: &[u8; 16]) -> bool {
-    let exe = comm[0] == b'e' && comm[1] == b'x' && comm[2] == b'e' && comm[3] == 0;
-    let memfd = comm[0] == b'm' && comm[1] == b'e' && comm[2] == b'm' && comm[3] == b'f' && comm[4] == b'd';
-    exe || memfd || comm[0].is_ascii_digit()
+    starts(comm, b"exe\0") | starts(comm, b"memfd") | comm[0].is_ascii_digit()
 }
 
 #[cfg(test)]

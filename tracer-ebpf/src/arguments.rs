@@ -46,19 +46,13 @@ impl Block {
     /// Is `init` its second and last word?
     #[inline(always)]
     pub(crate) fn says_init(self) -> bool {
-        const INIT: [u8; 6] = *b"\0init\0";
-        let mut last = [0u8; INIT.len()];
-        let at = self.end.wrapping_sub(INIT.len() as u64);
-        // SAFETY: the array has this size; the helper checks the address and fails cleanly.
-        let ret =
-            unsafe { bpf_probe_read_user(last.as_mut_ptr().cast(), INIT.len() as u32, at as *const c_void) };
-        let same = last[0] == INIT[0]
-            && last[1] == INIT[1]
-            && last[2] == INIT[2]
-            && last[3] == INIT[3]
-            && last[4] == INIT[4]
-            && last[5] == INIT[5];
-        ret == 0 && same
+        const INIT: u64 = u64::from_ne_bytes(*b"\0init\0\0\0");
+        let (mut last, len) = (0u64, 6);
+        let at = self.end.wrapping_sub(len);
+        // SAFETY: the word has more bytes; the helper checks the address and fails cleanly.
+        unsafe { bpf_probe_read_user((&raw mut last).cast(), len as u32, at as *const c_void) };
+        // A read that failed leaves zeros.
+        last == INIT
     }
 
     /// Copies head and tail; `None` when a page is not there.

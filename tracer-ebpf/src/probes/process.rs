@@ -97,16 +97,17 @@ fn exec() {
         Some(old) => (1, old),
         None => (0, Watched { role: 0, parent_role: 0, since_ns: 0, parent: 0, flags: 0 }),
     });
+    let comm = comm();
     let workload = old.role == Role::Workload as u32;
     if known == 0 || workload {
         // Inside a container there may be another node; it is looked at only where nodes are found by name.
-        if setting!(watch_by_name) == 0 || Role::of_comm(&comm()) as u32 == 0 {
+        if setting!(watch_by_name) == 0 || Role::of_comm(&comm) as u32 == 0 {
             return;
         }
     }
     let before = if workload { Watched { role: 0, parent_role: 0, ..old } } else { old };
     let arguments = Block::arguments();
-    let next = after_exec(&before, &comm(), arguments.says_init());
+    let next = after_exec(&before, &comm, arguments.says_init());
     let now_ns = now();
     let watched = Watched {
         role: next.role as u32,
