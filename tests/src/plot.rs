@@ -6,6 +6,7 @@ use plegtrace_common::{
     reason::{Reason, Weight},
     rec::{CALL_FAILED, CALL_OK, ProcessRec},
 };
+use zerocopy::FromZeros as _;
 
 use crate::story::{MS, PLEG, Story, header};
 
@@ -108,7 +109,8 @@ impl Story {
     /// A watched process ends with this wait status.
     pub fn exit(&mut self, ns: u64, pid: u32, exit_code: u32) -> &mut Self {
         let header = header(RecKind::Exit, size_of::<ProcessRec>(), ns, pid);
-        let rec = ProcessRec { header, parent: 1, role: 0, old_role: 0, exit_code, comm: [0; 16] };
+        let mut rec = ProcessRec::new_zeroed();
+        (rec.header, rec.parent, rec.exit_code) = (header, 1, exit_code);
         self.push(header, &rec)
     }
 }

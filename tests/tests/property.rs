@@ -132,7 +132,7 @@ proptest! {
     fn limits_hold(events in proptest::collection::vec(event(), 0..300)) {
         let limits = Limits {
             reorder_ns: 100 * MS, relists: 3, relist_calls: 20, loose_calls: 5, recent_calls: 7,
-            open_calls: 4, rows: 6, facts: 8, processes: 4,
+            open_calls: 4, rows: 6, facts: 8, processes: 4, process_rows: 2, process_list: 2, census: 4,
         };
         let snapshot = pushed(limits, events).snapshot(at(7 * S));
         sound(&snapshot);

@@ -2,7 +2,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::hist::BUCKETS;
+use crate::{hist::BUCKETS, role::Role};
 
 /// Most calls that may be open at once; more are refused and counted, never evicted.
 pub const MAX_OPEN_CALLS: u32 = 32_768;
@@ -73,10 +73,25 @@ pub struct HookStats {
 pub struct Watched {
     /// [`Role`](crate::role::Role).
     pub role: u32,
-    /// Role of the process that started it.
+    /// Role of the process that started it; 0 when that was not watched.
     pub parent_role: u32,
+    /// When the program it runs began, see [`ProcessRec`](crate::rec::ProcessRec); 0 when it was there before us.
+    pub since_ns: u64,
+    /// Its parent when that program began; 0 when not known.
+    pub parent: u32,
+    /// `PROCESS_*` bits.
+    pub flags: u32,
+}
+
+impl Watched {
+    /// An entry for a process that was there before the probes.
+    #[must_use]
+    pub const fn found(role: Role) -> Self {
+        Self { role: role as u32, parent_role: 0, since_ns: 0, parent: 0, flags: 0 }
+    }
 }
 
 const _: () = assert!(size_of::<CallKey>() == 24);
 const _: () = assert!(size_of::<OpenCall>() == 40);
+const _: () = assert!(size_of::<Watched>() == 24);
 const _: () = assert!(size_of::<HookStats>() == 48 + 8 * BUCKETS);

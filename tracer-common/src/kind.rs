@@ -12,13 +12,18 @@ pub enum RecKind {
     Exec = 0x0201,
     /// A watched process ended: [`ProcessRec`](crate::rec::ProcessRec).
     Exit = 0x0202,
+    /// An exec with its command line: [`ExecRec`](crate::rec::ExecRec). Only from the kernel to `session`.
+    ExecArgs = 0x0210,
+    /// The same with its environment: [`ExecEnvRec`](crate::rec::ExecEnvRec). Only from the kernel to `session`.
+    ExecArgsEnv = 0x0211,
     /// A fact of user space, as JSON: targets, hooks, in-flight snapshots, loss, clock offsets.
     Fact = 0x1000,
 }
 
 impl RecKind {
     /// Every kind there is.
-    pub const ALL: [Self; 5] = [Self::Call, Self::Fork, Self::Exec, Self::Exit, Self::Fact];
+    pub const ALL: [Self; 7] =
+        [Self::Call, Self::Fork, Self::Exec, Self::Exit, Self::ExecArgs, Self::ExecArgsEnv, Self::Fact];
 
     /// The kind with this number.
     #[must_use]
@@ -28,6 +33,8 @@ impl RecKind {
             0x0200 => Some(Self::Fork),
             0x0201 => Some(Self::Exec),
             0x0202 => Some(Self::Exit),
+            0x0210 => Some(Self::ExecArgs),
+            0x0211 => Some(Self::ExecArgsEnv),
             0x1000 => Some(Self::Fact),
             _ => None,
         }
@@ -39,6 +46,8 @@ impl RecKind {
         match self {
             Self::Call => Some(size_of::<crate::rec::CallRec>()),
             Self::Fork | Self::Exec | Self::Exit => Some(size_of::<crate::rec::ProcessRec>()),
+            Self::ExecArgs => Some(size_of::<crate::rec::ExecRec>()),
+            Self::ExecArgsEnv => Some(size_of::<crate::rec::ExecEnvRec>()),
             Self::Fact => None,
         }
     }

@@ -9,6 +9,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod follow;
 pub mod header;
 pub mod hist;
 pub mod key;
@@ -20,4 +21,4 @@ pub mod settings;
 pub mod site;
 
 /// Version of every layout in this crate; written into recordings.
-pub const ABI_VERSION: u16 = 1;
+pub const ABI_VERSION: u16 = 2;

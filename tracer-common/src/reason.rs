@@ -27,6 +27,16 @@ pub enum Reason {
     EndNeverSeen = 9,
     /// A field of a kernel structure could not be read.
     KernelUnreadable = 10,
+    /// The command line of a new program could not be read.
+    ArgumentsUnreadable = 11,
+    /// The command line of a new program was longer than what is kept of it.
+    ArgumentsCut = 12,
+    /// The environment of a new program could not be read.
+    EnvironmentUnreadable = 13,
+    /// The environment of a new program was longer than what is kept of it.
+    EnvironmentCut = 14,
+    /// A thread ended whose process lives on.
+    ThreadExit = 15,
 }
 
 /// Is it a loss of something the report needs, or a normal thing?
@@ -40,7 +50,7 @@ pub enum Weight {
 
 impl Reason {
     /// Every reason there is, in the order of their numbers.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 16] = [
         Self::RingFull,
         Self::OpenCallsFull,
         Self::WatchedFull,
@@ -52,6 +62,11 @@ impl Reason {
         Self::StartRepeated,
         Self::EndNeverSeen,
         Self::KernelUnreadable,
+        Self::ArgumentsUnreadable,
+        Self::ArgumentsCut,
+        Self::EnvironmentUnreadable,
+        Self::EnvironmentCut,
+        Self::ThreadExit,
     ];
     /// Number of reasons: entries of the map `REASONS`.
     pub const COUNT: u32 = Self::ALL.len() as u32;
@@ -71,6 +86,11 @@ impl Reason {
             Self::StartRepeated => "start_repeated",
             Self::EndNeverSeen => "end_never_seen",
             Self::KernelUnreadable => "kernel_unreadable",
+            Self::ArgumentsUnreadable => "arguments_unreadable",
+            Self::ArgumentsCut => "arguments_cut",
+            Self::EnvironmentUnreadable => "environment_unreadable",
+            Self::EnvironmentCut => "environment_cut",
+            Self::ThreadExit => "thread_exit",
         }
     }
 
@@ -91,6 +111,13 @@ impl Reason {
             Self::StartRepeated => "the stack grew while a call began: one call, two hits",
             Self::EndNeverSeen => "calls whose end was never seen: a panic, or a path without a probe",
             Self::KernelUnreadable => "a kernel structure could not be read",
+            Self::ArgumentsUnreadable => "the command line of a new process could not be read",
+            Self::ArgumentsCut => "a command line was too long: only its begin and its end were read",
+            Self::EnvironmentUnreadable => {
+                "the environment of a helper could not be read: it may be a CNI plugin"
+            }
+            Self::EnvironmentCut => "an environment was too long: only its begin and its end were read",
+            Self::ThreadExit => "threads of watched processes ended whose process lives on",
         }
     }
 
@@ -108,7 +135,12 @@ impl Reason {
             | Self::SystemGoroutine
             | Self::EndWithoutStart
             | Self::StartRepeated
-            | Self::EndNeverSeen => Weight::Normal,
+            | Self::EndNeverSeen
+            | Self::ArgumentsUnreadable
+            | Self::ArgumentsCut
+            | Self::EnvironmentUnreadable
+            | Self::EnvironmentCut
+            | Self::ThreadExit => Weight::Normal,
         }
     }
 }

@@ -37,4 +37,22 @@ pub struct KernelSettings {
     pub task_real_parent: u32,
     /// `task_struct.exit_code`.
     pub task_exit_code: u32,
+    /// `task_struct.group_leader`.
+    pub task_group_leader: u32,
+    /// `task_struct.signal`.
+    pub task_signal: u32,
+    /// `signal_struct.live`: threads that have not begun to exit.
+    pub signal_live: u32,
+    /// `signal_struct.flags`.
+    pub signal_flags: u32,
+    /// `signal_struct.group_exit_code`.
+    pub signal_group_exit_code: u32,
+    /// `mm_struct.arg_start`.
+    pub mm_arg_start: u32,
+    /// `mm_struct.arg_end`.
+    pub mm_arg_end: u32,
+    /// `mm_struct.env_start`.
+    pub mm_env_start: u32,
+    /// `mm_struct.env_end`.
+    pub mm_env_end: u32,
 }

@@ -11,6 +11,8 @@
 #![cfg_attr(not(target_arch = "bpf"), allow(missing_docs, reason = "an empty program"))]
 
 #[cfg(target_arch = "bpf")]
+mod arguments;
+#[cfg(target_arch = "bpf")]
 mod count;
 #[cfg(target_arch = "bpf")]
 mod emit;

@@ -32,7 +32,8 @@ pub(crate) static OPEN_CALLS: HashMap<CallKey, OpenCall> = HashMap::with_max_ent
 #[map]
 pub(crate) static HOOKS: PerCpuArray<HookStats> = PerCpuArray::with_max_entries(MAX_HOOKS, 0);
 
-/// Process → role. Seeded by user space, kept up by the process programs.
+/// Process → role, and since when. Seeded by user space, kept up by the process programs, read by user space at any
+/// time: it is the list of processes in flight. A plain hash, as above.
 /// Full: the process is not watched, counted as [`Reason::WatchedFull`].
 #[map]
 pub(crate) static WATCHED: HashMap<u32, Watched> = HashMap::with_max_entries(MAX_WATCHED, 0);

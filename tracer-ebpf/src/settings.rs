@@ -19,6 +19,15 @@ static SETTINGS: KernelSettings = KernelSettings {
     task_pid: 0,
     task_real_parent: 0,
     task_exit_code: 0,
+    task_group_leader: 0,
+    task_signal: 0,
+    signal_live: 0,
+    signal_flags: 0,
+    signal_group_exit_code: 0,
+    mm_arg_start: 0,
+    mm_arg_end: 0,
+    mm_env_start: 0,
+    mm_env_end: 0,
 };
 
 /// One constant of the running kernel: `setting!(task_mm)`.

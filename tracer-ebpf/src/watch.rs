@@ -7,20 +7,20 @@ use crate::{count, maps::WATCHED};
 /// The entry of a process, when it is ours.
 #[inline(always)]
 pub(crate) fn get(tgid: u32) -> Option<Watched> {
-    // SAFETY: the value is copied at once; a concurrent update of two integers at worst mixes two valid roles.
+    // SAFETY: the value is copied at once; a concurrent update of a few integers at worst mixes two valid entries.
     unsafe { WATCHED.get(tgid) }.copied()
 }
 
 /// Watches a process from now on.
 #[inline(always)]
-pub(crate) fn set(tgid: u32, watched: Watched) {
+pub(crate) fn set(tgid: u32, watched: &Watched) {
     if WATCHED.insert(tgid, watched, 0).is_err() {
         count::reason(Reason::WatchedFull);
     }
 }
 
-/// Forgets a process.
+/// Forgets a process; only one of those that try at once succeeds.
 #[inline(always)]
-pub(crate) fn forget(tgid: u32) {
-    let _ = WATCHED.remove(tgid);
+pub(crate) fn take(tgid: u32) -> bool {
+    WATCHED.remove(tgid).is_ok()
 }

@@ -4,4 +4,7 @@ mod call;
 mod process;
 
 pub use call::{CALL_BY_REPLY, CALL_FAILED, CALL_OK, CALL_REPLIED, CALL_RESTARTED, CALL_UNWOUND, CallRec};
-pub use process::ProcessRec;
+pub use process::{
+    ARGV_HEAD, ARGV_TAIL, Copied, ENV_PART, EXEC_ARGV_UNREADABLE, EXEC_ENV_UNREADABLE, ExecEnvRec, ExecRec,
+    PROCESS_AGAIN, PROCESS_CRUN, PROCESS_EXECED, PROCESS_INIT, ProcessRec,
+};

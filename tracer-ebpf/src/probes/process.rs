@@ -1,6 +1,8 @@
 //! Family `process`: birth, change of program and end of watched processes.
 //!
-//! Roles are inherited over fork and decided anew at exec from the kernel's own copy of the program's name.
+//! Roles are inherited over fork and decided anew at exec, see `plegtrace_common::follow`. Whoever is not watched
+//! costs one look into the map. A process ends with its last thread; whether its parent has waited for it (a zombie)
+//! is a question for the census.
 
 use core::hint::black_box;
 
@@ -10,9 +12,24 @@ use aya_ebpf::{
     macros::raw_tracepoint,
     programs::RawTracePointContext,
 };
-use plegtrace_common::{key::Watched, kind::RecKind, reason::Reason, rec::ProcessRec, role::Role};
+use plegtrace_common::{
+    follow::{after_exec, after_fork},
+    key::Watched,
+    kind::RecKind,
+    reason::Reason,
+    rec::{PROCESS_AGAIN, ProcessRec},
+    role::Role,
+};
 
-use crate::{count, emit, settings::setting, task, watch};
+use crate::{
+    arguments::{self, Block},
+    count, emit,
+    settings::setting,
+    task, watch,
+};
+
+/// `SIGNAL_GROUP_EXIT` (include/linux/sched/signal.h).
+const SIGNAL_GROUP_EXIT: u32 = 4;
 
 /// hook: include/trace/events/sched.h: sched_process_fork(struct task_struct *parent, struct task_struct *child)
 #[raw_tracepoint(tracepoint = "sched_process_fork")]
@@ -36,7 +53,9 @@ pub(crate) fn proc_exec(ctx: RawTracePointContext) -> i32 {
 /// hook: include/trace/events/sched.h: sched_process_exit(struct task_struct *p); since 6.16 also (bool group_dead)
 #[raw_tracepoint(tracepoint = "sched_process_exit")]
 pub(crate) fn proc_exit(_: RawTracePointContext) -> i32 {
-    exit();
+    if let Err(reason) = try_exit() {
+        count::reason(reason);
+    }
     0
 }
 
@@ -49,79 +68,139 @@ fn arg(ctx: &RawTracePointContext, n: usize) -> u64 {
 
 #[inline(always)]
 fn try_fork(ctx: &RawTracePointContext) -> Result<(), Reason> {
-    let parent = tgid();
-    let Some(watched) = watch::get(parent) else { return Ok(()) };
+    let creator = tgid();
+    let Some(watched) = watch::get(creator) else { return Ok(()) };
+    if watched.role == Role::Workload as u32 {
+        return Ok(());
+    }
     let child = arg(ctx, 1);
     let child_tgid: u32 = task::kernel(child, setting!(task_tgid))?;
     let child_pid: u32 = task::kernel(child, setting!(task_pid))?;
     if child_tgid != child_pid {
         return Ok(());
     }
-    // runc's own forks are still runc (nsexec stages); any other child is a helper until it says its name by exec.
-    let role = if watched.role == Role::Runc as u32 { Role::Runc } else { Role::Helper } as u32;
-    watch::set(child_tgid, Watched { role, parent_role: watched.role });
-    send(RecKind::Fork, child_tgid, parent, role, watched.role, 0);
+    let now_ns = now();
+    let born = after_fork(&watched, parent_of(child), now_ns);
+    watch::set(child_tgid, &born);
+    let step =
+        Step { now_ns, kind: RecKind::Fork, tgid: child_tgid, creator, old_role: watched.role, exit_code: 0 };
+    emit::emit(record(&step, &born));
     Ok(())
 }
 
 #[inline(always)]
 fn exec() {
     let tgid = tgid();
-    // All three are always written: else the compiler reads the stack slots of an entry that was not found, without
-    // using what it reads, and verifiers before 6.3 refuse that.
-    let (known, old_role, parent_role) = black_box(match watch::get(tgid) {
-        Some(old) => (1, old.role, old.parent_role),
-        None => (0, 0, 0),
+    // Both are always written: else the compiler reads the stack slots of an entry that was not found, without using
+    // what it reads, and verifiers before 6.3 refuse that.
+    let (known, old) = black_box(match watch::get(tgid) {
+        Some(old) => (1, old),
+        None => (0, Watched { role: 0, parent_role: 0, since_ns: 0, parent: 0, flags: 0 }),
     });
-    let named = Role::of_comm(&comm());
-    let by_name = named != Role::None && (known == 1 || setting!(watch_by_name) == 1);
-    if by_name {
-        watch::set(tgid, Watched { role: named as u32, parent_role });
-        send(RecKind::Exec, tgid, 0, named as u32, old_role, 0);
-        return;
+    let comm = comm();
+    let workload = old.role == Role::Workload as u32;
+    if known == 0 || workload {
+        // Inside a container there may be another node; it is looked at only where nodes are found by name.
+        if setting!(watch_by_name) == 0 || Role::of_comm(&comm) as u32 == 0 {
+            return;
+        }
     }
-    if known == 0 {
-        return;
-    }
-    if old_role != Role::Runc as u32 {
-        send(RecKind::Exec, tgid, 0, old_role, old_role, 0);
-    } else if is_reexec(&comm()) {
-        send(RecKind::Exec, tgid, 0, Role::Runc as u32, old_role, 0);
+    let before = if workload { Watched { role: 0, parent_role: 0, ..old } } else { old };
+    let arguments = Block::arguments();
+    let next = after_exec(&before, &comm, arguments.says_init());
+    let now_ns = now();
+    let watched = Watched {
+        role: next.role as u32,
+        parent_role: before.parent_role,
+        since_ns: if next.flags & PROCESS_AGAIN == 0 { now_ns } else { old.since_ns },
+        parent: parent_of(task::current()),
+        flags: next.flags,
+    };
+    watch::set(tgid, &watched);
+    let step = Step { now_ns, kind: RecKind::Exec, tgid, creator: 0, old_role: old.role, exit_code: 0 };
+    let record = record(&step, &watched);
+    if next.role as u32 == Role::Workload as u32 {
+        // What a container runs is nobody's business.
+        emit::emit(record);
     } else {
-        // runc became the workload (or a hook): from here on it is not the runtime's.
-        watch::forget(tgid);
-        send(RecKind::Exec, tgid, 0, Role::None as u32, old_role, 0);
+        arguments::send(&record, arguments, may_be_cni(&watched));
     }
 }
 
-/// runc runs itself again from `/proc/self/exe` (named `exe`), from an open file (named by its number) or from a
-/// sealed copy (named `memfd:…`).
+/// CNI plugins are started by the runtime, by the kubelet (dockershim), or by another plugin.
 #[inline(always)]
-fn is_reexec(comm: &[u8; 16]) -> bool {
-    let exe = comm[0] == b'e' && comm[1] == b'x' && comm[2] == b'e' && comm[3] == 0;
-    let memfd = comm[0] == b'm' && comm[1] == b'e' && comm[2] == b'm' && comm[3] == b'f' && comm[4] == b'd';
-    exe || memfd || comm[0].is_ascii_digit()
+fn may_be_cni(watched: &Watched) -> bool {
+    let not = watched.parent_role == Role::Shim as u32
+        || watched.parent_role == Role::Conmon as u32
+        || watched.parent_role == Role::Runc as u32;
+    watched.role == Role::Helper as u32 && !not
 }
 
+/// Each thread comes by; the last one is the end of the process. `live` was counted down before this tracepoint
+/// (kernel/exit.c, `do_exit`), so two last threads may both find it 0: one of them takes the entry.
 #[inline(always)]
-fn exit() {
-    let pid_tgid = bpf_get_current_pid_tgid();
-    let tgid = (pid_tgid >> 32) as u32;
-    if pid_tgid as u32 != tgid {
-        return;
+fn try_exit() -> Result<(), Reason> {
+    let tgid = tgid();
+    let Some(watched) = watch::get(tgid) else { return Ok(()) };
+    let signal: u64 = task::kernel(task::current(), setting!(task_signal))?;
+    if task::kernel::<u32>(signal, setting!(signal_live))? != 0 || !watch::take(tgid) {
+        return Err(Reason::ThreadExit);
     }
-    let Some(watched) = watch::get(tgid) else { return };
-    let code = task::kernel::<u32>(task::current(), setting!(task_exit_code)).unwrap_or(0);
-    watch::forget(tgid);
-    send(RecKind::Exit, tgid, 0, watched.role, watched.role, code);
+    let exit_code = exit_code(signal).unwrap_or(0);
+    let step =
+        Step { now_ns: now(), kind: RecKind::Exit, tgid, creator: 0, old_role: watched.role, exit_code };
+    emit::emit(record(&step, &watched));
+    Ok(())
+}
+
+/// What `wait(2)` tells (kernel/exit.c, `wait_task_zombie`).
+#[inline(always)]
+fn exit_code(signal: u64) -> Result<u32, Reason> {
+    if task::kernel::<u32>(signal, setting!(signal_flags))? & SIGNAL_GROUP_EXIT != 0 {
+        return task::kernel(signal, setting!(signal_group_exit_code));
+    }
+    let leader: u64 = task::kernel(task::current(), setting!(task_group_leader))?;
+    task::kernel(leader, setting!(task_exit_code))
+}
+
+/// What is in a record and not in the map.
+struct Step {
+    now_ns: u64,
+    kind: RecKind,
+    tgid: u32,
+    creator: u32,
+    old_role: u32,
+    exit_code: u32,
 }
 
 #[inline(always)]
-fn send(kind: RecKind, tgid: u32, parent: u32, role: u32, old_role: u32, exit_code: u32) {
+fn record(step: &Step, watched: &Watched) -> ProcessRec {
+    ProcessRec {
+        header: emit::header::<ProcessRec>(step.kind, step.now_ns, step.tgid, step.tgid),
+        parent: watched.parent,
+        creator: step.creator,
+        role: watched.role,
+        old_role: step.old_role,
+        parent_role: watched.parent_role,
+        exit_code: step.exit_code,
+        since_ns: watched.since_ns,
+        flags: watched.flags,
+        reserved: 0,
+        comm: comm(),
+    }
+}
+
+/// Parent of a task; 0 when the kernel does not tell.
+#[inline(always)]
+fn parent_of(task: u64) -> u32 {
+    let parent = task::kernel::<u64>(task, setting!(task_real_parent)).unwrap_or(0);
+    task::kernel(parent, setting!(task_tgid)).unwrap_or(0)
+}
+
+#[inline(always)]
+fn now() -> u64 {
     // SAFETY: no arguments.
-    let now_ns = unsafe { bpf_ktime_get_ns() };
-    let header = emit::header::<ProcessRec>(kind, now_ns, tgid, tgid);
-    emit::emit(ProcessRec { header, parent, role, old_role, exit_code, comm: comm() });
+    unsafe { bpf_ktime_get_ns() }
 }
 
 #[inline(always)]

@@ -5,4 +5,4 @@ mod liveness;
 mod own;
 
 pub use liveness::{Asked, ask_all};
-pub use own::own_memory;
+pub use own::{exists, own_memory};

@@ -1,4 +1,6 @@
-//! What plegtrace itself uses.
+//! What plegtrace itself uses, and whether a process is there.
+
+use std::path::Path;
 
 use procfs::process::Process;
 
@@ -8,4 +10,10 @@ pub fn own_memory() -> (u64, u64) {
     let status = Process::myself().and_then(|me| me.status());
     let kib = |value: Option<u64>| value.unwrap_or(0) * 1024;
     status.map_or((0, 0), |s| (kib(s.vmrss), kib(s.vmhwm)))
+}
+
+/// Is there a process with this id (a zombie counts)? Looks its directory up, which waits for nothing.
+#[must_use]
+pub fn exists(pid: u32) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
 }

@@ -52,7 +52,7 @@ pub(super) struct CensusState {
 
 impl CensusState {
     pub(super) fn process(&mut self, fact: ProcessFact, limits: &Limits) {
-        if self.coming.len() >= limits.processes && !self.coming.contains_key(&fact.pid) {
+        if self.coming.len() >= limits.census && !self.coming.contains_key(&fact.pid) {
             self.dropped += 1;
             return;
         }
@@ -63,7 +63,7 @@ impl CensusState {
     }
 
     pub(super) fn goroutines(&mut self, fact: GoroutinesFact, limits: &Limits) {
-        if self.goroutines.len() >= limits.processes && !self.goroutines.contains_key(&fact.pid) {
+        if self.goroutines.len() >= limits.census && !self.goroutines.contains_key(&fact.pid) {
             self.dropped += 1;
             return;
         }

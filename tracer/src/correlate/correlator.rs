@@ -11,6 +11,7 @@ use super::{
     inflight::{Goroutine, Open},
     limits::{Drops, Limits},
     node::NodeState,
+    processes::Follower,
     relist::Relists,
     rows::{Rows, Side},
     snapshot::{ListOutcome, Tally},
@@ -32,6 +33,7 @@ pub struct Correlator {
     /// Finished handlers, as they came.
     pub(super) handlers: VecDeque<Call>,
     pub(super) rows: Rows,
+    pub(super) processes: Follower,
     /// Records per hook.
     pub(super) records: Vec<u64>,
     /// Latest end of a call.
@@ -61,6 +63,7 @@ impl Correlator {
             relists: Relists::default(),
             handlers: VecDeque::new(),
             rows: Rows::default(),
+            processes: Follower::new(),
             records: vec![0; MAX_HOOKS as usize],
             newest: MonoNs::default(),
             forgotten_list: None,
@@ -78,6 +81,7 @@ impl Correlator {
                 self.tally.processes += 1;
                 self.node.process(&process);
                 self.open.process(&process);
+                self.processes.step(&process, &self.limits);
             }
             Event::Fact { at, fact } => {
                 self.tally.facts += 1;
@@ -97,6 +101,8 @@ impl Correlator {
             Fact::Process(process) => return self.census.process(process, &self.limits),
             Fact::Goroutines(goroutines) => return self.census.goroutines(goroutines, &self.limits),
             Fact::Census(round) => return self.census.round(round),
+            Fact::Processes(reading) => return self.processes.reading(&reading, &self.limits),
+            Fact::Command(command) => return self.processes.command(command),
             Fact::TargetGone(ref gone) => self.open.exit(gone.pid, at),
             Fact::Hook(ref hook) => self.rows.forget_hook(hook.index),
             _ => {}

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::{
     outcome::{Doubt, Outcome, Reason},
+    processes::{OpenProcess, ProcessKind},
     snapshot::{Caller, LastList, ListOutcome, OpenCall, Relist, Snapshot, TargetState},
     stuck,
     thresholds::{LAST_LIST_NS, RELIST_OPEN_NS, stuck_after_ns},
@@ -26,6 +27,7 @@ pub(super) fn judge(snapshot: &Snapshot) -> Outcome {
     reasons.extend(list_stale(snapshot));
     reasons.extend(abandoned(snapshot));
     reasons.extend(calls_open(snapshot));
+    reasons.extend(processes_open(snapshot));
     if !reasons.is_empty() {
         reasons.sort_by_key(Reason::weight);
         return Outcome::Stalled { reasons };
@@ -127,6 +129,27 @@ fn calls_open(snapshot: &Snapshot) -> Vec<Reason> {
         let oldest = calls.iter().max_by_key(|call| (call.age_ns, call.span.id))?;
         let (count, oldest_ns) = (calls.len() as u64, oldest.age_ns);
         Some(Reason::CallsOpen { operation, component, count, oldest_ns, oldest: oldest.span.id })
+    };
+    groups.into_iter().filter_map(reason).collect()
+}
+
+fn processes_open(snapshot: &Snapshot) -> Vec<Reason> {
+    let mut groups: BTreeMap<&ProcessKind, Vec<&OpenProcess>> = BTreeMap::new();
+    // What the census found stuck, or waiting for that, is told already, and better.
+    let told: HashSet<u32> = snapshot.stuck.iter().flat_map(stuck::processes).collect();
+    let late = snapshot.processes.open.iter().filter(|process| process.late && !told.contains(&process.pid));
+    for process in late {
+        groups.entry(&process.kind).or_default().push(process);
+    }
+    let reason = |(kind, processes): (&ProcessKind, Vec<&OpenProcess>)| {
+        let oldest = processes.iter().max_by_key(|process| (process.age_ns, process.pid))?;
+        Some(Reason::ProcessesOpen {
+            kind: kind.clone(),
+            count: processes.len() as u64,
+            oldest_ns: oldest.age_ns,
+            pid: oldest.pid,
+            container: oldest.container.clone(),
+        })
     };
     groups.into_iter().filter_map(reason).collect()
 }

@@ -19,14 +19,20 @@ pub struct Limits {
     pub open_calls: usize,
     /// Rows of the tables (operation × process).
     pub rows: usize,
+    /// Watched processes kept: as many as the kernel side watches.
+    pub processes: usize,
+    /// Rows of the table of processes.
+    pub process_rows: usize,
+    /// Finished processes kept of each sort that stands out: slow, failed, first of a container.
+    pub process_list: usize,
     /// Targets, refusals and loss reasons kept, each.
     pub facts: usize,
     /// Processes of a census kept, and Go programs of which goroutines are.
-    pub processes: usize,
+    pub census: usize,
 }
 
 impl Default for Limits {
-    /// About 15 MiB when everything is full.
+    /// About 20 MiB when everything is full.
     fn default() -> Self {
         Self {
             reorder_ns: 2_000_000_000,
@@ -36,8 +42,11 @@ impl Default for Limits {
             recent_calls: 16_384,
             open_calls: 32_768,
             rows: 1024,
+            processes: 16_384,
+            process_rows: 256,
+            process_list: 64,
             facts: 4096,
-            processes: 4096,
+            census: 4096,
         }
     }
 }
@@ -59,6 +68,12 @@ pub(super) struct Drops {
     pub(super) open_calls: u64,
     /// Calls of rows that did not fit.
     pub(super) row_calls: u64,
+    /// Processes that did not fit.
+    pub(super) processes: u64,
+    /// Processes of kinds that did not fit.
+    pub(super) process_rows: u64,
+    /// Processes and programs of a census that did not fit.
+    pub(super) census: u64,
     /// Facts that did not fit.
     pub(super) facts: u64,
 }
@@ -84,6 +99,14 @@ impl Drops {
                 self.row_calls,
                 true,
             ),
+            ("processes_full", "too many processes at once: some are not shown", self.processes, true),
+            (
+                "process_rows_full",
+                "too many kinds of processes: some are in no table",
+                self.process_rows,
+                true,
+            ),
+            ("census_full", "too many processes in a census: some are not shown", self.census, true),
             ("facts_full", "too many targets, refusals or reasons: some are not shown", self.facts, true),
         ];
         let entry = |(reason, sentence, count, is_loss): (&str, &str, u64, bool)| LossCount {

@@ -18,6 +18,7 @@ mod latency;
 mod limits;
 mod node;
 mod outcome;
+mod processes;
 mod relist;
 mod rows;
 mod snapshot;
@@ -31,6 +32,9 @@ pub use correlator::Correlator;
 pub use latency::Latency;
 pub use limits::Limits;
 pub use outcome::{Doubt, Outcome, Reason};
+pub use processes::{
+    EndedProcess, OpenProcess, ProcessEnd, ProcessKind, ProcessRow, Processes, WorkloadProcess,
+};
 pub use rows::{RowKey, RpcRow, Side};
 pub use snapshot::{
     Age, Caller, ClosedUnseen, HookState, Joins, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally,

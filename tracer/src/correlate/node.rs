@@ -35,7 +35,7 @@ pub(super) struct NodeState {
 }
 
 impl NodeState {
-    /// Takes a fact; in-flight facts are not its business.
+    /// Takes a fact; in-flight facts and commands are not its business.
     pub(super) fn push(&mut self, at: MonoNs, fact: Fact, limits: &Limits) {
         self.began.get_or_insert(at);
         match fact {
@@ -67,7 +67,12 @@ impl NodeState {
             Fact::Cost(cost) => self.cost = Some(cost),
             Fact::TargetGone(TargetGone { pid, how, .. }) => self.gone(at, pid, how),
             Fact::Stop(stop) => self.stop = Some(stop),
-            Fact::InFlight(_) | Fact::Process(_) | Fact::Goroutines(_) | Fact::Census(_) => {}
+            Fact::InFlight(_)
+            | Fact::Processes(_)
+            | Fact::Command(_)
+            | Fact::Process(_)
+            | Fact::Goroutines(_)
+            | Fact::Census(_) => {}
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::{Age, stuck::Stuck};
+use super::{Age, ProcessKind, stuck::Stuck};
 use crate::{decode::CallId, input::Component};
 
 /// Is the node held up?
@@ -75,6 +75,19 @@ pub enum Reason {
         /// The oldest.
         oldest: CallId,
     },
+    /// Processes that should have ended run on.
+    ProcessesOpen {
+        /// What they do.
+        kind: ProcessKind,
+        /// How many are over the limit.
+        count: u64,
+        /// Age of the oldest.
+        oldest_ns: u64,
+        /// The oldest.
+        pid: u32,
+        /// Container the oldest works for.
+        container: Option<String>,
+    },
 }
 
 impl Reason {
@@ -89,6 +102,7 @@ impl Reason {
             Self::Stuck(stuck) => (4, Reverse(stuck.since.ns)),
             Self::Abandoned { oldest_ns, .. } => (5, Reverse(*oldest_ns)),
             Self::CallsOpen { oldest_ns, .. } => (6, Reverse(*oldest_ns)),
+            Self::ProcessesOpen { oldest_ns, .. } => (7, Reverse(*oldest_ns)),
         }
     }
 
@@ -102,6 +116,7 @@ impl Reason {
             Self::ListStale { .. } => "list_stale",
             Self::Abandoned { .. } => "abandoned_handlers",
             Self::CallsOpen { .. } => "calls_open",
+            Self::ProcessesOpen { .. } => "processes_open",
         }
     }
 }

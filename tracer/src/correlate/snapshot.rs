@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Outcome, RpcRow, census::Census, stuck::Stuck, thresholds::ABANDONED_AFTER_NS};
+use super::{Outcome, Processes, RpcRow, census::Census, stuck::Stuck, thresholds::ABANDONED_AFTER_NS};
 use crate::{
     decode::MonoNs,
     input::{Armed, Cost, HookCounters, HookFact, LossCount, Presence, RefusedFact, Start, Stop, TargetFact},
@@ -49,6 +49,8 @@ pub struct Snapshot {
     pub stuck: Vec<Stuck>,
     /// The tables.
     pub rows: Vec<RpcRow>,
+    /// Short-lived processes: open ones, and figures of those that ended.
+    pub processes: Processes,
     /// How client and server side were brought together.
     pub joins: Joins,
     /// What was lost or given up, at every stage.

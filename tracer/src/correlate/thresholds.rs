@@ -27,26 +27,28 @@ pub const EXEC_SYNC_NS: u64 = CRI_DEADLINE_NS + 10 * SECOND_NS;
 /// `StopContainer` waits for the grace period of the pod (30 s unless set) on top of the deadline.
 pub const STOP_CONTAINER_NS: u64 = CRI_DEADLINE_NS + 30 * SECOND_NS;
 
-/// A runc command open longer is stuck whatever the workload does: containerd and conmon only call short-lived ones.
-pub const RUNC_LATE_NS: u64 = 5 * SECOND_NS;
-/// A CNI plugin or a hook that runs longer holds up a pod; healthy ones need well under 3 s.
-pub const PLUGIN_LATE_NS: u64 = 10 * SECOND_NS;
-/// Another helper (`du`, `mount`, `unpigz`) may take long; from here on somebody should look.
-pub const HELPER_LATE_NS: u64 = 120 * SECOND_NS;
+/// In Kubernetes every command of runc is short; one open longer is an anomaly whatever the workload does. The same
+/// holds for `runc init` until it becomes the workload: in a container that was created it waits for `runc start`,
+/// which follows at once.
+pub const RUNC_NS: u64 = 5 * SECOND_NS;
+/// A CNI plugin open longer is a stall: it waits for its agent, or for a lock.
+pub const CNI_NS: u64 = 10 * SECOND_NS;
+/// An OCI hook, or a shim that starts or deletes another, open longer is a stall.
+pub const HOOK_NS: u64 = 10 * SECOND_NS;
 /// An exit that nobody has asked for after this time will probably never be asked for.
 pub const UNREAPED_NS: u64 = 10 * SECOND_NS;
 /// The output of a command that has ended is drained within this time (containerd waits 10 s where it waits at all).
 pub const EXEC_OUTPUT_NS: u64 = 10 * SECOND_NS;
 
-/// The age from which a process with this command is late; `None`: it is there to stay.
+/// The age from which a process with this command is late; `None`: never by its age. What runc runs is a hook; other
+/// helpers may be log drivers, or decompress a large image.
 #[must_use]
 pub fn late_after_ns(command: &Command, parent: Option<Component>) -> Option<u64> {
     match command {
-        Command::Runc { .. } => Some(RUNC_LATE_NS),
-        Command::Cni { .. } | Command::Shim { action: Some(_), .. } => Some(PLUGIN_LATE_NS),
-        Command::Shim { action: None, .. } => None,
-        Command::Other { .. } if parent == Some(Component::Runc) => Some(PLUGIN_LATE_NS),
-        Command::Other { .. } => Some(HELPER_LATE_NS),
+        Command::Runc { sub, .. } => runc_late_after_ns(sub),
+        Command::Cni { .. } => Some(CNI_NS),
+        Command::Shim { action, .. } => action.is_some().then_some(HOOK_NS),
+        Command::Other { .. } => (parent == Some(Component::Runc)).then_some(HOOK_NS),
     }
 }
 
@@ -63,5 +65,15 @@ pub fn stuck_after_ns(operation: &str) -> Option<u64> {
         "ExecSync" => Some(EXEC_SYNC_NS),
         "StopContainer" => Some(STOP_CONTAINER_NS),
         _ => Some(CALL_OPEN_NS),
+    }
+}
+
+/// The age from which a command of runc is a stall; `None`: never by its age.
+#[must_use]
+pub fn runc_late_after_ns(sub: &str) -> Option<u64> {
+    match sub {
+        // These last as long as somebody looks on, or as the container's memory is large.
+        "run" | "events" | "checkpoint" | "restore" => None,
+        _ => Some(RUNC_NS),
     }
 }

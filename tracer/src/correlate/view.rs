@@ -45,6 +45,7 @@ impl Correlator {
             census: self.census.view(&|tgid, goid| self.call_since(tgid, goid), now),
             stuck: Vec::new(),
             rows: self.row_list(),
+            processes: self.processes.snapshot(now, node.observing_since()),
             joins,
             losses: self.losses(),
             tally: self.tally_now(),
@@ -192,6 +193,9 @@ impl Correlator {
         let mut drops = self.drops;
         drops.open_calls += self.open.dropped;
         drops.row_calls += self.rows.dropped;
+        drops.census += self.census.dropped;
+        drops.processes += self.processes.dropped();
+        drops.process_rows += self.processes.uncounted();
         drops.facts += self.node.dropped;
         let told = self.node.losses.values().filter(|loss| loss.count > 0).cloned();
         told.chain(drops.losses()).collect()

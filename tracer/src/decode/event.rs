@@ -167,6 +167,14 @@ pub struct Process {
     pub step: Step,
     /// Parent process; `None` when not known.
     pub parent: Option<u32>,
+    /// Who called `clone`; only for a fork.
+    pub creator: Option<u32>,
+    /// Role of who started it; [`Role::None`] when that was not watched.
+    pub parent_role: Role,
+    /// When the program it runs, or ran, began; `None` when before the probes.
+    pub since: Option<MonoNs>,
+    /// `PROCESS_*` bits.
+    pub flags: u32,
     /// Role from now on.
     pub role: Role,
     /// Role until now.

@@ -29,6 +29,9 @@ pub enum DecodeError {
         /// End it gives.
         end: MonoNs,
     },
+    /// A record that must not be in a stream: it holds a whole command line.
+    #[error("{0:?} record in a stream: it belongs between the kernel and plegtrace only")]
+    Private(RecKind),
     /// The JSON of a fact does not have the expected form.
     #[error("fact record is malformed: {0}")]
     Fact(String),
@@ -45,6 +48,7 @@ pub fn decode(frame: &Frame) -> Result<Event, DecodeError> {
         RecKind::Fork => process::decode(&frame.bytes, Life::Fork).map(Event::Process),
         RecKind::Exec => process::decode(&frame.bytes, Life::Exec).map(Event::Process),
         RecKind::Exit => process::decode(&frame.bytes, Life::Exit).map(Event::Process),
+        RecKind::ExecArgs | RecKind::ExecArgsEnv => Err(DecodeError::Private(frame.kind)),
         RecKind::Fact => {
             let fact = fact::decode(frame.payload())?;
             Ok(Event::Fact { at: MonoNs(frame.header.ts_ns), fact: Box::new(fact) })

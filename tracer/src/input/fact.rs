@@ -6,7 +6,7 @@
 use plegtrace_common::role::Role;
 use serde::{Deserialize, Serialize};
 
-use super::{CensusFact, GoroutinesFact, ProcessFact};
+use super::{CensusFact, Command, GoroutinesFact, ProcessFact};
 
 /// One fact.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +26,10 @@ pub enum Fact {
     Armed(Armed),
     /// The calls open at one moment.
     InFlight(InFlight),
+    /// The watched processes at one moment.
+    Processes(ProcessesFact),
+    /// What a process was told to do; follows the record of its exec.
+    Command(CommandFact),
     /// Counters of the kernel side since the start, one per hook.
     Counters {
         /// One entry per hook that fired.
@@ -116,7 +120,8 @@ impl Component {
     #[must_use]
     pub fn of_role(role: Role) -> Option<Self> {
         Some(match role {
-            Role::None => return None,
+            // What runs in a container is no part of the node.
+            Role::None | Role::Workload => return None,
             Role::Kubelet => Self::Kubelet,
             Role::Containerd => Self::Containerd,
             Role::Crio => Self::Crio,
@@ -230,6 +235,47 @@ pub struct InFlight {
     pub calls: Vec<OpenCallFact>,
     /// The map could be read to its end.
     pub complete: bool,
+}
+
+/// The watched processes at one moment: those in flight.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessesFact {
+    /// When the map was read (before the ring buffer was drained).
+    pub at_ns: u64,
+    /// The processes.
+    pub processes: Vec<WatchedFact>,
+    /// The map could be read to its end.
+    pub complete: bool,
+}
+
+/// One watched process, as the kernel keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchedFact {
+    /// Process.
+    pub pid: u32,
+    /// Number of its [`Role`].
+    pub role: u32,
+    /// Number of the role of who started it; 0 when that was not watched.
+    pub parent_role: u32,
+    /// When the program it runs began; 0 when it was there before the probes.
+    pub since_ns: u64,
+    /// Its parent when that program began; 0 when not known.
+    pub parent: u32,
+    /// `PROCESS_*` bits.
+    pub flags: u32,
+}
+
+/// What a process was told to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandFact {
+    /// Process.
+    pub pid: u32,
+    /// When the program began; with the pid it tells which.
+    pub since_ns: u64,
+    /// The command line could not be read: the command says less than it could.
+    pub unread: bool,
+    /// Only what is on the allow-list.
+    pub command: Command,
 }
 
 /// One open call, as the kernel keeps it.

@@ -5,6 +5,7 @@
 mod census;
 mod command;
 mod envelope;
+mod exec;
 mod fact;
 
 pub use census::{
@@ -12,7 +13,9 @@ pub use census::{
     Park, PipeFact, ProcessFact, SocketFact, SyscallFact, Unanswered,
 };
 pub use envelope::{Frame, FrameError, frame_fact, next_frame};
+pub use exec::admit;
 pub use fact::{
-    Armed, Component, Cost, Fact, HookCounters, HookFact, InFlight, Layer, Liveness, LossCount, OpenCallFact,
-    Presence, RefusedFact, Start, Stop, StopWhy, TargetFact, TargetGone,
+    Armed, CommandFact, Component, Cost, Fact, HookCounters, HookFact, InFlight, Layer, Liveness, LossCount,
+    OpenCallFact, Presence, ProcessesFact, RefusedFact, Start, Stop, StopWhy, TargetFact, TargetGone,
+    WatchedFact,
 };

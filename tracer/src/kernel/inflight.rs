@@ -1,9 +1,9 @@
-//! Reads the calls that are open now.
+//! Reads what is open now: calls and processes.
 
 use std::os::fd::AsFd;
 
 use aya::maps::Map;
-use plegtrace_common::key::{CallKey, OpenCall};
+use plegtrace_common::key::{CallKey, OpenCall, Watched};
 use zerocopy::FromBytes;
 
 use super::{
@@ -44,6 +44,40 @@ impl Kernel {
     pub fn forget_call(&mut self, key: &CallKey) {
         // Already gone is what we want.
         let _ = self.open_calls.remove(&Plain(*key));
+    }
+}
+
+/// The watched processes at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Processes {
+    /// Process and what is known of it.
+    pub processes: Vec<(u32, Watched)>,
+    /// The map was read to its end.
+    pub complete: bool,
+}
+
+impl Kernel {
+    /// Reads every watched process. As for [`Self::open_calls`]: read first, drain after it.
+    ///
+    /// # Errors
+    ///
+    /// The map cannot be read.
+    pub fn processes(&self) -> Result<Processes, KernelError> {
+        let mut out = Processes::default();
+        let fd = self.watched_fd.as_fd();
+        out.complete = sys::lookup_batch(fd, size_of::<u32>(), size_of::<Watched>(), |key, value| {
+            if let (Ok(pid), Ok(watched)) = (u32::read_from_bytes(key), Watched::read_from_bytes(value)) {
+                out.processes.push((pid, watched));
+            }
+        })
+        .map_err(|source| KernelError::Syscall { command: "BPF_MAP_LOOKUP_BATCH", source })?;
+        Ok(out)
+    }
+
+    /// Stops watching a process that is gone.
+    pub fn forget_process(&mut self, pid: u32) {
+        // Already gone is what we want.
+        let _ = self.watched.remove(&pid);
     }
 }
 

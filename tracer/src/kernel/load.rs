@@ -67,6 +67,7 @@ pub struct Kernel {
     pub(super) open_calls_fd: OwnedFd,
     pub(super) open_calls: HashMap<MapData, Plain<CallKey>, Plain<OpenCall>>,
     pub(super) hooks: PerCpuArray<MapData, Plain<HookStats>>,
+    pub(super) watched_fd: OwnedFd,
     pub(super) watched: HashMap<MapData, u32, Plain<Watched>>,
     pub(super) reasons: PerCpuArray<MapData, u64>,
 }
@@ -101,8 +102,11 @@ impl Kernel {
         }
         let open_calls_fd =
             ebpf.map("OPEN_CALLS").and_then(inflight::duplicate).ok_or(KernelError::Missing("OPEN_CALLS"))?;
+        let watched_fd =
+            ebpf.map("WATCHED").and_then(inflight::duplicate).ok_or(KernelError::Missing("WATCHED"))?;
         Ok(Self {
             open_calls_fd,
+            watched_fd,
             log,
             links: Links::new(),
             mode: options.mode,
@@ -129,12 +133,15 @@ impl Kernel {
         self.log.as_mut().map(DebugLog::take).unwrap_or_default()
     }
 
-    /// Watches a process (or changes its role).
+    /// Watches a process (or changes its role). What the kernel side knows of a process with this role stays.
     ///
     /// # Errors
     ///
     /// The map is full.
     pub fn watch(&mut self, tgid: u32, watched: Watched) -> Result<(), KernelError> {
+        if self.watched.get(&tgid, 0).is_ok_and(|known| known.0.role == watched.role) {
+            return Ok(());
+        }
         self.watched
             .insert(tgid, Plain(watched), 0)
             .map_err(|source| KernelError::Map { map: "WATCHED", source })

@@ -9,9 +9,10 @@ use super::clock;
 use crate::{
     census,
     input::{
-        Component, Cost, Fact, Frame, InFlight, Liveness, LossCount, OpenCallFact, frame_fact, next_frame,
+        Component, Cost, Fact, Frame, InFlight, Liveness, LossCount, OpenCallFact, ProcessesFact,
+        WatchedFact, admit, frame_fact, next_frame,
     },
-    kernel::{AttachMode, Kernel, KernelError},
+    kernel::{AttachMode, Kernel, KernelError, Processes},
     plan::{Plan, PlannedBinary},
 };
 
@@ -25,6 +26,8 @@ const ASK_AT_MOST: usize = 512;
 /// The kernel side and what is needed to read it.
 pub(crate) struct Live {
     kernel: Kernel,
+    /// Processes are followed.
+    follows: bool,
     /// Offset of `goid` in `runtime.g`, by hook.
     goid_offsets: HashMap<u32, u32>,
     hooks: u32,
@@ -37,9 +40,10 @@ pub(crate) struct Live {
 impl Live {
     /// Takes a loaded kernel side over.
     #[must_use]
-    pub(crate) fn new(kernel: Kernel) -> Self {
+    pub(crate) fn new(kernel: Kernel, follows: bool) -> Self {
         Self {
             kernel,
+            follows,
             goid_offsets: HashMap::new(),
             hooks: 0,
             damaged: 0,
@@ -60,7 +64,7 @@ impl Live {
     ///
     /// The kernel's table of processes is full.
     pub(crate) fn watch(&mut self, pid: u32, component: Component) -> Result<(), KernelError> {
-        self.kernel.watch(pid, Watched { role: component.role() as u32, parent_role: 0 })
+        self.kernel.watch(pid, Watched::found(component.role()))
     }
 
     /// Learns the hooks of a plan that has grown.
@@ -85,8 +89,11 @@ impl Live {
     /// Hands over every record that is waiting.
     pub(crate) fn drain(&mut self, sink: &mut dyn FnMut(Frame)) {
         let damaged = &mut self.damaged;
-        self.kernel.drain(&mut |mut bytes: Bytes| match next_frame(&mut bytes) {
-            Ok(frame) => sink(frame),
+        self.kernel.drain(&mut |mut bytes: Bytes| match next_frame(&mut bytes).and_then(admit) {
+            Ok((frame, fact)) => {
+                sink(frame);
+                fact.into_iter().for_each(&mut *sink);
+            }
             Err(_) => *damaged += 1,
         });
     }
@@ -96,11 +103,15 @@ impl Live {
     ///
     /// # Errors
     ///
-    /// The map of open calls cannot be read.
+    /// A map cannot be read.
     pub(crate) fn read_in_flight(&mut self, sink: &mut dyn FnMut(Frame)) -> Result<(), KernelError> {
         let at_ns = clock::monotonic_ns();
         let open = self.kernel.open_calls()?;
+        let processes = self.follows.then(|| self.kernel.processes()).transpose()?;
         self.drain(sink);
+        if let Some(processes) = processes {
+            sink(frame_fact(at_ns, &Fact::Processes(told(at_ns, &processes))));
+        }
         let answers = self.ask(&open.calls, at_ns);
         let calls = open
             .calls
@@ -152,6 +163,21 @@ impl Live {
         Ok(())
     }
 
+    /// Forgets watched processes that are not there any more: those whose end came before they were entered by
+    /// [`Self::watch`]. The kernel side forgets all others itself.
+    ///
+    /// # Errors
+    ///
+    /// The map of watched processes cannot be read.
+    pub(crate) fn sweep_processes(&mut self) -> Result<(), KernelError> {
+        for (pid, _) in self.kernel.processes()?.processes {
+            if !census::exists(pid) {
+                self.kernel.forget_process(pid);
+            }
+        }
+        Ok(())
+    }
+
     /// Hands over counters, losses and own cost.
     ///
     /// # Errors
@@ -182,6 +208,18 @@ impl Live {
         sink(frame_fact(now, &Fact::Cost(cost)));
         Ok(())
     }
+}
+
+fn told(at_ns: u64, read: &Processes) -> ProcessesFact {
+    let fact = |&(pid, watched): &(u32, Watched)| WatchedFact {
+        pid,
+        role: watched.role,
+        parent_role: watched.parent_role,
+        since_ns: watched.since_ns,
+        parent: watched.parent,
+        flags: watched.flags,
+    };
+    ProcessesFact { at_ns, processes: read.processes.iter().map(fact).collect(), complete: read.complete }
 }
 
 fn open_call(key: &CallKey, call: &OpenCall, liveness: Liveness) -> OpenCallFact {

@@ -126,7 +126,7 @@ impl Session {
             ring_bytes: settings.ring_bytes,
             processes: settings.processes,
         };
-        let mut live = Live::new(Kernel::load(&options)?);
+        let mut live = Live::new(Kernel::load(&options)?, settings.processes);
         for (pid, component) in self.survey.watched() {
             live.watch(pid, component)?;
         }
@@ -228,6 +228,9 @@ impl Session {
             let how = "it exited".to_owned();
             let fact = Fact::TargetGone(TargetGone { component, pid, how });
             self.pipeline.fact(clock::monotonic_ns(), &fact);
+        }
+        if let Some(live) = self.live.as_mut() {
+            live.sweep_processes()?;
         }
         if let (Some(live), true) = (self.live.as_mut(), settings.uprobes) {
             self.probes.inspect(&self.survey.wanted());

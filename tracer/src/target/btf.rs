@@ -218,10 +218,28 @@ pub struct KernelOffsets {
     pub task_comm: u32,
     /// `task_struct.exit_code`.
     pub task_exit_code: u32,
+    /// `task_struct.group_leader`.
+    pub task_group_leader: u32,
+    /// `task_struct.signal`.
+    pub task_signal: u32,
+    /// `signal_struct.live`.
+    pub signal_live: u32,
+    /// `signal_struct.flags`.
+    pub signal_flags: u32,
+    /// `signal_struct.group_exit_code`.
+    pub signal_group_exit_code: u32,
     /// `mm_struct.exe_file`.
     pub mm_exe_file: u32,
     /// `mm_struct.start_code`.
     pub mm_start_code: u32,
+    /// `mm_struct.arg_start`.
+    pub mm_arg_start: u32,
+    /// `mm_struct.arg_end`.
+    pub mm_arg_end: u32,
+    /// `mm_struct.env_start`.
+    pub mm_env_start: u32,
+    /// `mm_struct.env_end`.
+    pub mm_env_end: u32,
     /// `file.f_inode`.
     pub file_inode: u32,
     /// `inode.i_ino`.
@@ -261,8 +279,17 @@ impl KernelOffsets {
             task_start_boottime: either("task_struct.start_boottime", "task_struct.real_start_time")?,
             task_comm: btf.offset_of("task_struct.comm")?,
             task_exit_code: btf.offset_of("task_struct.exit_code")?,
+            task_group_leader: btf.offset_of("task_struct.group_leader")?,
+            task_signal: btf.offset_of("task_struct.signal")?,
+            signal_live: btf.offset_of("signal_struct.live")?,
+            signal_flags: btf.offset_of("signal_struct.flags")?,
+            signal_group_exit_code: btf.offset_of("signal_struct.group_exit_code")?,
             mm_exe_file: btf.offset_of("mm_struct.exe_file")?,
             mm_start_code: btf.offset_of("mm_struct.start_code")?,
+            mm_arg_start: btf.offset_of("mm_struct.arg_start")?,
+            mm_arg_end: btf.offset_of("mm_struct.arg_end")?,
+            mm_env_start: btf.offset_of("mm_struct.env_start")?,
+            mm_env_end: btf.offset_of("mm_struct.env_end")?,
             file_inode: btf.offset_of("file.f_inode")?,
             inode_ino: btf.offset_of("inode.i_ino")?,
             inode_sb: btf.offset_of("inode.i_sb")?,

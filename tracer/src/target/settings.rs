@@ -24,6 +24,15 @@ impl KernelOffsets {
             task_pid: self.task_pid,
             task_real_parent: self.task_real_parent,
             task_exit_code: self.task_exit_code,
+            task_group_leader: self.task_group_leader,
+            task_signal: self.task_signal,
+            signal_live: self.signal_live,
+            signal_flags: self.signal_flags,
+            signal_group_exit_code: self.signal_group_exit_code,
+            mm_arg_start: self.mm_arg_start,
+            mm_arg_end: self.mm_arg_end,
+            mm_env_start: self.mm_env_start,
+            mm_env_end: self.mm_env_end,
         }
     }
 }

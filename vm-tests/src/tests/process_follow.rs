@@ -1,71 +1,171 @@
-//! Birth, change of program and end of a watched process's children are recorded with role and wait status.
+//! Birth, change of program and end of a watched process's children are recorded with role, command line and wait
+//! status; the stream gets only what is on the allow-list; the map of watched processes is as small as before.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
-use std::process::{Child, Command, id};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio, id};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use bytes::Bytes;
 use plegtrace::decode::{Event, Process, Step, decode};
-use plegtrace::input::next_frame;
+use plegtrace::input::{self, Fact, admit, next_frame};
 use plegtrace::kernel::{AttachMode, Kernel};
 use plegtrace_common::key::Watched;
+use plegtrace_common::rec::{PROCESS_EXECED, PROCESS_INIT};
 use plegtrace_common::role::Role;
 
 use crate::machine;
 
-/// Plays a containerd that starts a helper, which fails, and a runc, which is killed.
+/// Longer than what is kept of an environment.
+const PADDING: usize = 6000;
+
+/// Plays a containerd that starts a CNI plugin, which fails, a runc, which is killed, and a runc whose init becomes a
+/// workload.
 ///
 /// # Errors
 /// When a step is missing, doubled or wrong.
 pub fn run() -> Result<String> {
     let runc = copy_as_runc()?;
     let mut kernel = Kernel::load(&machine::load_options(AttachMode::PerfAddress)?)?;
-    kernel.watch(id(), Watched { role: Role::Containerd as u32, parent_role: 0 })?;
-    let mut helper = Command::new("/bin/sh").args(["-c", "exit 7"]).spawn().context("cannot start sh")?;
-    helper.wait()?;
-    let mut killed = Command::new(&runc).arg("600").spawn().context("cannot start runc")?;
+    kernel.watch(id(), Watched::found(Role::Containerd))?;
+    let mut plugin = Command::new("/bin/sh");
+    plugin.args(["-c", "exit 7"]).env("PADDING", "x".repeat(PADDING)).env("CNI_COMMAND", "ADD");
+    let mut plugin = plugin.env("CNI_CONTAINERID", "c1").spawn().context("cannot start sh")?;
+    plugin.wait()?;
+    let mut killed = Command::new(&runc);
+    let mut killed = killed.args(["-c", "read never", "kill", "c2"]).stdin(Stdio::piped()).spawn()?;
     killed.kill()?;
     killed.wait()?;
+    // A shell that is told `init` runs the script of that name: here it forks the workload, as runc init does.
+    let work = runc.parent().context("no folder")?;
+    fs::write(work.join("init"), "(exec /bin/true) & wait\n")?;
+    let script = format!("/bin/false; (exec {} init) & wait; exit 3", runc.display());
+    let mut create = Command::new(&runc);
+    let mut create = create.current_dir(work).args(["-c", &script, "create", "c3"]).spawn()?;
+    create.wait()?;
+    fs::remove_file(work.join("init"))?;
     fs::remove_file(&runc)?;
 
-    let seen = steps(&mut kernel)?;
-    let born = (Step::Fork, Role::Helper, Role::Containerd);
-    check(&seen, &helper, [born, (Step::Exec, Role::Helper, Role::Helper), exit(7 << 8, Role::Helper)])?;
-    check(&seen, &killed, [born, (Step::Exec, Role::Runc, Role::Helper), exit(9, Role::Runc)])?;
-    ensure!(seen.len() == 6, "{} steps, not 6: {seen:?}", seen.len());
-    Ok("fork, exec and exit of a helper (exit 7) and of a runc (signal 9)".to_owned())
+    let left: Vec<u32> = kernel.processes()?.processes.iter().map(|(pid, _)| *pid).collect();
+    ensure!(left == [id()], "processes {left:?} are still watched, not only {}", id());
+    let seen = Seen::take(&mut kernel)?;
+    check_plugin(&seen, &plugin)?;
+    check_killed(&seen, &killed)?;
+    check_workload(&seen, &create)?;
+    Ok("a CNI plugin (exit 7), runc kill (signal 9), runc create whose init became the workload".to_owned())
 }
 
-/// The kernel side knows runc by the name of its file. Not in `/run`, where some guests allow no programs.
-fn copy_as_runc() -> Result<std::path::PathBuf> {
+/// The kernel side knows runc by the name of its file. Not in `/run`, where some guests allow no programs. A shell,
+/// because it takes any words behind its script.
+fn copy_as_runc() -> Result<PathBuf> {
     let path = Path::new("/var/tmp").join("runc");
-    fs::copy("/bin/sleep", &path).context("cannot copy sleep")?;
+    fs::copy("/bin/sh", &path).context("cannot copy sh")?;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
     Ok(path)
 }
 
-fn steps(kernel: &mut Kernel) -> Result<Vec<Process>> {
-    let mut events = Vec::new();
-    kernel.drain(&mut |mut bytes: Bytes| {
-        events.push(next_frame(&mut bytes).context("no record").and_then(|frame| Ok(decode(&frame)?)));
-    });
-    let events: Vec<Event> = events.into_iter().collect::<Result<_>>()?;
-    Ok(events
-        .into_iter()
-        .filter_map(|event| if let Event::Process(process) = event { Some(process) } else { None })
-        .collect())
+struct Seen {
+    steps: Vec<Process>,
+    commands: Vec<(u32, input::Command)>,
 }
 
-fn exit(status: u32, role: Role) -> (Step, Role, Role) {
-    (Step::Exit(status), role, role)
+impl Seen {
+    fn take(kernel: &mut Kernel) -> Result<Self> {
+        let mut frames = Vec::new();
+        kernel.drain(&mut |bytes: Bytes| frames.push(bytes));
+        let mut seen = Self { steps: Vec::new(), commands: Vec::new() };
+        for mut bytes in frames {
+            let (frame, fact) = admit(next_frame(&mut bytes)?)?;
+            for frame in [Some(frame), fact].into_iter().flatten() {
+                seen.add(decode(&frame)?)?;
+            }
+        }
+        Ok(seen)
+    }
+
+    fn add(&mut self, event: Event) -> Result<()> {
+        match event {
+            Event::Process(process) => self.steps.push(process),
+            Event::Fact { fact, .. } => match *fact {
+                Fact::Command(command) => {
+                    ensure!(!command.unread, "the command line of {} was not read", command.pid);
+                    self.commands.push((command.pid, command.command));
+                }
+                other => bail!("an unexpected fact {other:?}"),
+            },
+            Event::Call(call) => bail!("an unexpected call {call:?}"),
+        }
+        Ok(())
+    }
+
+    fn of(&self, pid: u32) -> Vec<(Step, Role, Role)> {
+        let mine = self.steps.iter().filter(|step| step.meta.tgid == pid);
+        mine.map(|step| (step.step, step.role, step.old_role)).collect()
+    }
+
+    fn expect(&self, child: &Child, steps: &[(Step, Role, Role)], command: &input::Command) -> Result<()> {
+        let pid = child.id();
+        ensure!(self.of(pid) == steps, "of process {pid} we saw {:?}, not {steps:?}", self.of(pid));
+        let told: Vec<_> = self.commands.iter().filter(|(of, _)| *of == pid).map(|(_, told)| told).collect();
+        ensure!(told == [command], "process {pid} was told {told:?}, not {command:?}");
+        let born = self.steps.iter().find(|step| step.meta.tgid == pid).context("no birth")?;
+        ensure!(born.parent == Some(id()), "its parent is {:?}, not {}", born.parent, id());
+        Ok(())
+    }
 }
 
-fn check(seen: &[Process], child: &Child, expected: [(Step, Role, Role); 3]) -> Result<()> {
-    let mine: Vec<&Process> = seen.iter().filter(|step| step.meta.tgid == child.id()).collect();
-    let got: Vec<(Step, Role, Role)> = mine.iter().map(|s| (s.step, s.role, s.old_role)).collect();
-    ensure!(got == expected, "of process {} we saw {got:?}, not {expected:?}", child.id());
-    ensure!(mine[0].parent == Some(id()), "its parent is {:?}, not {}", mine[0].parent, id());
+/// What every child of ours begins with.
+const BORN: (Step, Role, Role) = (Step::Fork, Role::Helper, Role::Containerd);
+
+fn check_plugin(seen: &Seen, child: &Child) -> Result<()> {
+    let plugin = "sh".to_owned();
+    let (action, container) = (Some("ADD".to_owned()), Some("c1".to_owned()));
+    let exec = (Step::Exec, Role::Helper, Role::Helper);
+    let end = (Step::Exit(7 << 8), Role::Helper, Role::Helper);
+    seen.expect(child, &[BORN, exec, end], &input::Command::Cni { plugin, action, container })
+}
+
+fn runc(sub: &str, container: &str) -> input::Command {
+    input::Command::Runc { sub: sub.to_owned(), container: Some(container.to_owned()), bundle: None }
+}
+
+const RUNC: (Step, Role, Role) = (Step::Exec, Role::Runc, Role::Helper);
+
+fn check_killed(seen: &Seen, child: &Child) -> Result<()> {
+    let end = (Step::Exit(9), Role::Runc, Role::Runc);
+    seen.expect(child, &[BORN, RUNC, end], &runc("kill", "c2"))
+}
+
+/// runc create runs a hook, and an init that makes the workload.
+fn check_workload(seen: &Seen, create: &Child) -> Result<()> {
+    let end = (Step::Exit(3 << 8), Role::Runc, Role::Runc);
+    seen.expect(create, &[BORN, RUNC, end], &runc("create", "c3"))?;
+    let children = |of: u32| -> Vec<u32> {
+        let forks = seen.steps.iter().filter(|step| step.step == Step::Fork && step.creator == Some(of));
+        forks.map(|step| step.meta.tgid).collect()
+    };
+    let [hook, init] = children(create.id())[..] else { bail!("not two children: {:?}", seen.steps) };
+    let born = (Step::Fork, Role::Runc, Role::Runc);
+    let helper = (Step::Exec, Role::Helper, Role::Runc);
+    let want = [born, helper, (Step::Exit(1 << 8), Role::Helper, Role::Helper)];
+    ensure!(seen.of(hook) == want, "the hook did {:?}", seen.of(hook));
+    let want = [born, (Step::Exec, Role::Runc, Role::Runc), (Step::Exit(0), Role::Runc, Role::Runc)];
+    ensure!(seen.of(init) == want, "runc init did {:?}", seen.of(init));
+    let flags = seen.steps.iter().filter(|step| step.meta.tgid == init).map(|step| step.flags).max();
+    ensure!(flags == Some(PROCESS_EXECED | PROCESS_INIT), "flags of runc init: {flags:?}");
+    let [workload] = children(init)[..] else { bail!("runc init has not one child: {:?}", seen.steps) };
+    let end = (Step::Exit(0), Role::Workload, Role::Workload);
+    let want = [born, (Step::Exec, Role::Workload, Role::Runc), end];
+    ensure!(seen.of(workload) == want, "the workload did {:?}", seen.of(workload));
+    let told: Vec<&input::Command> = seen
+        .commands
+        .iter()
+        .filter(|(pid, _)| [hook, init, workload].contains(pid))
+        .map(|(_, c)| c)
+        .collect();
+    let hook = input::Command::Other { program: "false".to_owned() };
+    let init = input::Command::Runc { sub: "init".to_owned(), container: None, bundle: None };
+    ensure!(told == [&hook, &init], "they were told {told:?}");
     Ok(())
 }

@@ -49,7 +49,7 @@ fn attempt(options: &LoadOptions) -> Result<Attempt> {
     let plan = machine::plan(&containerd.inspect()?);
     let [binary] = &plan.binaries[..] else { anyhow::bail!("{} executables planned", plan.binaries.len()) };
     let mut kernel = Kernel::load(options)?;
-    kernel.watch(containerd.pid, Watched { role: Component::Containerd.role() as u32, parent_role: 0 })?;
+    kernel.watch(containerd.pid, Watched::found(Component::Containerd.role()))?;
     kernel.attach(0, binary)?;
     for _ in 0..CALLS {
         client.call("ListContainers")?;

@@ -149,6 +149,15 @@ fn of_request(request: &Request, snapshot: &Snapshot) -> Stuck {
     }
 }
 
+/// The process that is stuck, and those that wait for it.
+pub(in crate::correlate) fn processes(stuck: &Stuck) -> impl Iterator<Item = u32> {
+    let waiters = stuck.waiters.iter().filter_map(|waiter| match waiter {
+        Waiter::Process { pid, .. } => Some(*pid),
+        Waiter::Requests(_) | Waiter::Relist { .. } => None,
+    });
+    std::iter::once(stuck.what.pid()).chain(waiters)
+}
+
 /// Does this hold up the node, or at least somebody on it?
 pub(in crate::correlate) fn matters(stuck: &Stuck) -> bool {
     match &stuck.what {

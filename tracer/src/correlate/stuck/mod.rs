@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 use super::{Age, snapshot::Snapshot};
 use crate::input::{Command, Component, ContainerFact, Freezer, Park, PipeFact, SocketFact};
 
-pub(super) use chain::matters;
+pub(super) use chain::{matters, processes};
 pub use requests::{Held, Request, WaitsFor};
 
 /// Something that does not move.

@@ -153,7 +153,7 @@ impl<'a> Kernel<'a> {
 }
 
 /// Without trailing zeros.
-fn trimmed(buckets: &[u64]) -> &[u64] {
+pub(super) fn trimmed(buckets: &[u64]) -> &[u64] {
     let len = buckets.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
     &buckets[..len]
 }

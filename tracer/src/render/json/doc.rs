@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::{
     calls::{Open, Operation},
     outcome::{LastSuccessfulList, Verdict},
+    processes::ProcessesDoc,
     relist::RelistDoc,
     stuck::{CensusDoc, StuckDoc},
 };
@@ -47,6 +48,7 @@ pub(super) struct Document<'a> {
     open: Open<'a>,
     relists: Vec<RelistDoc<'a>>,
     operations: Vec<Operation<'a>>,
+    processes: ProcessesDoc<'a>,
     joins: JoinsDoc,
     census: CensusDoc<'a>,
     probes: Probes<'a>,
@@ -76,6 +78,7 @@ impl<'a> Document<'a> {
             open: Open::of(snapshot),
             relists: snapshot.relists.iter().map(|relist| RelistDoc::of(relist, snapshot)).collect(),
             operations: snapshot.rows.iter().map(Operation::of).collect(),
+            processes: ProcessesDoc::of(snapshot),
             joins: JoinsDoc::of(snapshot.joins),
             census: CensusDoc::of(snapshot),
             probes: Probes::of(snapshot),

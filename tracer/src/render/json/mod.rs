@@ -13,7 +13,7 @@
 //! | `tool_version`, `node`, `kernel` | who observed, and where |
 //! | `taken_at` | moment of the report |
 //! | `observed` | `from_at` (probes on; `null`: never), `window_ns` |
-//! | `outcome` | `state`: `healthy`, `stalled` or `cannot_tell`; `reasons`: what is held up, weightiest first, each with `kind` (`down`, `stuck`, `relist_open`, `list_stale`, `abandoned_handlers`, `calls_open`), `sentence`, and as they apply `component`, `operation`, `count`, `age_ns`, `at_least`, `waiting_in`; `doubts`: each with `kind` and `sentence` |
+//! | `outcome` | `state`: `healthy`, `stalled` or `cannot_tell`; `reasons`: what is held up, weightiest first, each with `kind` (`down`, `stuck`, `relist_open`, `list_stale`, `abandoned_handlers`, `calls_open`, `processes_open`), `sentence`, and as they apply `component`, `process`, `pid`, `container`, `operation`, `count`, `age_ns`, `at_least`, `waiting_in`; `doubts`: each with `kind` and `sentence` |
 //! | `last_successful_list` | `state`: `seen`, `not_seen` or `untraced`; `start_at` (of its relist, as the kubelet reckons), `age_ns`, `at_least` (it may be older) |
 //! | `targets` | `component`, `pid`, `exe`, `version`, `go_version`, `socket`, `unproved`, `gone_at`, `gone_how` |
 //! | `stuck` | what does not move, what holds others up first: `kind` (`stopped`, `frozen`, `process`, `unreaped`, `output_held`, `request`), `sentence`, `pid`, as they apply `component`, `command`, `freezer`, `pipe`, `request`; `age_ns`, `at_least` (it may be older), `container` (`id`, `sandbox`, `name`, `pod`, `namespace`, `source`), `parks` (where its threads wait: `threads`, `tid`, `state`, `syscall`, `kernel_stack`, `user_function`), `frames` (Go functions, innermost first), `sockets` with unread bytes, `waiters`: the nearest first, each with `kind` (`process`, `requests`, `relist`) and `pid` |
@@ -23,6 +23,12 @@
 //! | `relists[].tree` | a span: `component`, `layer`, `operation`, `pid`, `goroutine`, `start_ns` (monotonic), `duration_ns`, `self_ns`, `open`, `result` (`ok`, `failed`, `unknown`), `children` |
 //! | `operations` | one per table, process and operation: `side` (`relist`, `phase`, `counted`, `bare`, `server`), `component`, `pid`, `operation`, `service`, `count`, `failed`, `unknown_result`, `sum_ns`, `max_ns`, `p50_ns`, `p90_ns`, `p99_ns`, `log2_ns` (element *i*: durations of 2^i to 2^(i+1) ns; trailing zeros left out), `unwound`, `kernel` |
 //! | `operations[].kernel` | what the kernel side counted for exactly these calls: `hits`, `calls`, `failed`, `unmatched`, `sum_ns`, `max_ns`, `log2_ns` |
+//! | `processes` | `read_at` (`null`: processes are not followed), `complete`, `open`: short-lived processes that have not ended, oldest first; `commands`: figures of those that ended; `slowest` and `failed`: some of them; `workloads` and `workloads_ended`: first processes of containers and of execs; `ended_unseen` |
+//! | a process | `kind`: `runc` (`action`: its sub-command, empty when not read), `runc_init`, `shim` (`action`), `cni` (`program`, `action`), `hook` (`program`), `helper` (`program`), `workload`, `starting`, `component` (`program`) |
+//! | `processes.open[]` | a process: `pid`, `start_at` (`null`: before the probes), `age_ns`, `at_least`, `late` (it should have ended), `comm`, `container`, `bundle`, `started_for` (of `runc_init`: the sub-command of its runc), `parents` (each `pid` and a process) |
+//! | `processes.commands[]` | a process: `count`, `failed` (exit code not 0), `killed` (by a signal), `sum_ns`, `max_ns`, `p50_ns`, `p90_ns`, `p99_ns`, `log2_ns`; `runc_init` ends with the `execve` of the workload |
+//! | `processes.slowest[]`, `failed[]` | a process: `pid`, `container`, `start_at`, `duration_ns`, `how` (`exited`, `killed`, `became_workload`, `replaced`), `exit_code`, `signal` |
+//! | `processes.workloads[]` | `pid`, `container`, `started_for`, `start_at`, `ended_at`; `how`, `exit_code`, `signal` when it has ended |
 //! | `joins` | handlers `joined` to a client call, `ambiguous`, `foreign` |
 //! | `census` | `rounds`, `round` (the last: `began_ns`, `ended_ns`, `processes`, `unanswered`, `left_out`), `requests`, `processes`, `goroutines` as they were found |
 //! | `probes` | `mode`, `sites`, `took_ns`, and `hooks`: `index`, `component`, `layer`, `operation`, `symbol`, `sites`, `records`, `hits` |
@@ -35,6 +41,7 @@
 mod calls;
 mod doc;
 mod outcome;
+mod processes;
 mod relist;
 mod report;
 mod stuck;

@@ -32,6 +32,12 @@ struct ReasonDoc<'a> {
     at_least: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     waiting_in: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    process: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    container: Option<&'a str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -67,8 +73,19 @@ fn reason(reason: &Reason) -> ReasonDoc<'_> {
         age_ns: None,
         at_least: None,
         waiting_in: None,
+        process: None,
+        pid: None,
+        container: None,
     };
     match reason {
+        Reason::ProcessesOpen { kind, count, oldest_ns, pid, container } => ReasonDoc {
+            process: Some(kind.name()),
+            pid: Some(*pid),
+            container: container.as_deref(),
+            count: Some(*count),
+            age_ns: Some(*oldest_ns),
+            ..blank
+        },
         Reason::Down { component, .. } => ReasonDoc { component: Some(*component), ..blank },
         Reason::Stuck(stuck) => {
             ReasonDoc { age_ns: Some(stuck.since.ns), at_least: Some(stuck.since.at_least), ..blank }

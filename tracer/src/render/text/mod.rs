@@ -6,6 +6,7 @@
 mod frame;
 mod open;
 mod page;
+mod processes;
 mod relists;
 mod rpc;
 mod stuck;

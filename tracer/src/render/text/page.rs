@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{frame, open, relists, rpc, stuck, tree, unseen, verdict};
+use super::{frame, open, processes, relists, rpc, stuck, tree, unseen, verdict};
 use crate::{
     correlate::Snapshot,
     render::{human, paint::Paint},
@@ -41,6 +41,7 @@ pub fn report(snapshot: &Snapshot, options: &TextOptions, out: &mut dyn Write) -
     verdict::write(&mut page)?;
     stuck::write(&mut page)?;
     open::write(&mut page)?;
+    processes::write(&mut page)?;
     relists::write(&mut page)?;
     rpc::write(&mut page)?;
     tree::write(&mut page)?;

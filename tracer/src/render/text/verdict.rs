@@ -4,7 +4,7 @@ use std::io;
 
 use super::{
     page::{Page, fold},
-    stuck,
+    processes, stuck,
 };
 use crate::{
     correlate::{
@@ -99,6 +99,17 @@ pub fn sentence(reason: &Reason) -> String {
             }
             text
         }
+        Reason::ProcessesOpen { kind, count, oldest_ns, pid, container } => {
+            let many = if *count == 1 { "" } else { &format!("{} × ", human::count(*count)) };
+            let oldest = if *count == 1 { "runs" } else { "run, oldest" };
+            let container = container.as_deref().map(|id| format!(", container {}", processes::short(id)));
+            format!(
+                "{many}{} {oldest} {} (pid {pid}{})",
+                escape::text(&kind.to_string()),
+                duration(*oldest_ns),
+                container.unwrap_or_default()
+            )
+        }
     }
 }
 
@@ -141,7 +152,9 @@ fn since(snapshot: &Snapshot) -> Option<String> {
     let oldest = reasons.iter().filter_map(|reason| match reason {
         Reason::RelistOpen { age_ns, .. } => Some(*age_ns),
         Reason::Stuck(stuck) => Some(stuck.since.ns),
-        Reason::Abandoned { oldest_ns, .. } | Reason::CallsOpen { oldest_ns, .. } => Some(*oldest_ns),
+        Reason::Abandoned { oldest_ns, .. }
+        | Reason::CallsOpen { oldest_ns, .. }
+        | Reason::ProcessesOpen { oldest_ns, .. } => Some(*oldest_ns),
         Reason::Down { .. } | Reason::ListStale { .. } => None,
     });
     let calls = oldest.max().map(|age| snapshot.now.minus(age));

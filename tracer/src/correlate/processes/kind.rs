@@ -1,0 +1,110 @@
+//! [`ProcessKind`]: what a process does for the node.
+
+use std::fmt;
+
+use crate::{correlate::thresholds, input::Component};
+
+/// What a process does for the node. Texts come from the node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ProcessKind {
+    /// A command of runc or crun.
+    Runc {
+        /// "create", "start", …; empty when its command line could not be read.
+        sub: String,
+    },
+    /// `runc init` up to the `execve` that makes it the workload.
+    RuncInit,
+    /// A containerd shim.
+    Shim {
+        /// "start" or "delete"; `None` is the server, which lives as long as its pod.
+        action: Option<String>,
+    },
+    /// A CNI plugin.
+    Cni {
+        /// Name of the program.
+        plugin: String,
+        /// "ADD", "DEL", …
+        action: Option<String>,
+    },
+    /// What runc runs beside the workload: an OCI hook.
+    Hook {
+        /// Name of the program.
+        program: String,
+    },
+    /// Another program of a component.
+    Helper {
+        /// Name of the program.
+        program: String,
+    },
+    /// First process of a container, or of an exec.
+    Workload,
+    /// Born, and still running the program of who started it.
+    Starting,
+    /// A component of the node that is no short-lived process.
+    Component(Component),
+}
+
+impl ProcessKind {
+    /// Stable name for JSON.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Runc { .. } => "runc",
+            Self::RuncInit => "runc_init",
+            Self::Shim { .. } => "shim",
+            Self::Cni { .. } => "cni",
+            Self::Hook { .. } => "hook",
+            Self::Helper { .. } => "helper",
+            Self::Workload => "workload",
+            Self::Starting => "starting",
+            Self::Component(_) => "component",
+        }
+    }
+
+    /// Is it meant to be over soon, and worth a row of figures?
+    #[must_use]
+    pub fn is_short_lived(&self) -> bool {
+        match self {
+            Self::Runc { .. }
+            | Self::RuncInit
+            | Self::Cni { .. }
+            | Self::Hook { .. }
+            | Self::Helper { .. } => true,
+            Self::Shim { action } => action.is_some(),
+            Self::Workload | Self::Starting | Self::Component(_) => false,
+        }
+    }
+
+    /// The age from which it is a stall; `None`: never by its age. A helper may be a log driver or decompress a large
+    /// image, so its age alone says nothing.
+    #[must_use]
+    pub fn late_after_ns(&self) -> Option<u64> {
+        match self {
+            Self::Runc { sub } => thresholds::runc_late_after_ns(sub),
+            Self::RuncInit => Some(thresholds::RUNC_NS),
+            Self::Cni { .. } => Some(thresholds::CNI_NS),
+            Self::Hook { .. } => Some(thresholds::HOOK_NS),
+            Self::Shim { action } => action.is_some().then_some(thresholds::HOOK_NS),
+            Self::Helper { .. } | Self::Workload | Self::Starting | Self::Component(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for ProcessKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Runc { sub } if sub.is_empty() => write!(f, "runc (command not read)"),
+            Self::Runc { sub } => write!(f, "runc {sub}"),
+            Self::RuncInit => write!(f, "runc init"),
+            Self::Shim { action: Some(action) } => write!(f, "shim {action}"),
+            Self::Shim { action: None } => write!(f, "shim"),
+            Self::Cni { plugin, action: Some(action) } => write!(f, "CNI {plugin} {action}"),
+            Self::Cni { plugin, action: None } => write!(f, "CNI {plugin}"),
+            Self::Hook { program } => write!(f, "hook {program}"),
+            Self::Helper { program } => write!(f, "{program}"),
+            Self::Workload => write!(f, "container process"),
+            Self::Starting => write!(f, "starting"),
+            Self::Component(component) => write!(f, "{}", component.name()),
+        }
+    }
+}

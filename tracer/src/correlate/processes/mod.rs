@@ -1,0 +1,216 @@
+//! Steps of processes → spans from exec to exit, open ones included.
+//!
+//! A span is a program in a process: it begins with its `execve` and ends with the next one, or with the process. Of
+//! processes that have ended only figures stay. The kernel's map of watched processes is read like that of open calls
+//! (map first, then the ring buffer), so it corrects what lost records would leave behind; because the kernel changes
+//! the map a moment before it writes the record, a span is given up only when two readings in a row contradict it.
+
+mod finished;
+mod kind;
+mod snapshot;
+mod span;
+
+use std::collections::HashMap;
+
+use plegtrace_common::{rec::PROCESS_AGAIN, role::Role};
+
+pub use kind::ProcessKind;
+pub use snapshot::{EndedProcess, OpenProcess, ProcessEnd, ProcessRow, Processes, WorkloadProcess};
+
+use self::{finished::Finished, span::Span};
+use super::{generations::Generations, limits::Limits};
+use crate::{
+    decode::{MonoNs, Process, Step},
+    input::{CommandFact, ProcessesFact, WatchedFact},
+};
+
+/// Ends remembered to recognise their processes in a later reading.
+const ENDED: usize = 16_384;
+/// Longest chain of parents that is followed.
+const PARENTS: usize = 8;
+/// So many readings in a row prove that a span is over.
+const PROOF: u8 = 2;
+
+/// All watched processes.
+#[derive(Debug)]
+pub(super) struct Follower {
+    spans: HashMap<u32, Span>,
+    ended: Generations<u32, MonoNs>,
+    finished: Finished,
+    read_at: Option<MonoNs>,
+    complete: bool,
+    ended_unseen: u64,
+    dropped: u64,
+}
+
+impl Follower {
+    pub(super) fn new() -> Self {
+        Self {
+            spans: HashMap::new(),
+            ended: Generations::new(ENDED),
+            finished: Finished::default(),
+            read_at: None,
+            complete: true,
+            ended_unseen: 0,
+            dropped: 0,
+        }
+    }
+
+    /// A process was born, became another program, or ended.
+    pub(super) fn step(&mut self, process: &Process, limits: &Limits) {
+        match process.step {
+            Step::Fork => self.fork(process, limits),
+            Step::Exec => self.exec(process, limits),
+            Step::Exit(status) => self.exit(process, status, limits),
+        }
+    }
+
+    fn fork(&mut self, process: &Process, limits: &Limits) {
+        let mut span = Span::of(process);
+        let maker = process.creator.and_then(|pid| self.spans.get(&pid));
+        if let Some(maker) = maker.or_else(|| self.spans.get(&process.parent?)) {
+            span.inherit(maker);
+        }
+        self.insert(span, limits);
+    }
+
+    fn exec(&mut self, process: &Process, limits: &Limits) {
+        let at = process.meta.at;
+        let Some(span) = self.spans.get_mut(&process.meta.tgid) else {
+            return self.insert(Span::of(process), limits);
+        };
+        if process.flags & PROCESS_AGAIN != 0 || span.start == process.since {
+            return span.goes_on(process);
+        }
+        let before = span.clone();
+        span.replace(process);
+        if process.role == Role::Workload {
+            self.finished.add(&before, at, ProcessEnd::BecameWorkload, limits);
+        } else if before.executed() {
+            self.finished.add(&before, at, ProcessEnd::Replaced, limits);
+        }
+    }
+
+    fn exit(&mut self, process: &Process, status: u32, limits: &Limits) {
+        let (pid, at) = (process.meta.tgid, process.meta.at);
+        let ended = self.ended.entry(pid);
+        *ended = at.max(*ended);
+        let known = self.spans.remove(&pid).filter(|span| span.start == process.since);
+        let span = known.unwrap_or_else(|| Span::of(process));
+        self.finished.add(&span, at, ProcessEnd::of_status(status), limits);
+    }
+
+    fn insert(&mut self, span: Span, limits: &Limits) {
+        if self.spans.len() >= limits.processes && !self.spans.contains_key(&span.pid) {
+            self.dropped += 1;
+            return;
+        }
+        self.spans.insert(span.pid, span);
+    }
+
+    /// What a process was told to do.
+    pub(super) fn command(&mut self, fact: CommandFact) {
+        let start = (fact.since_ns != 0).then_some(MonoNs(fact.since_ns));
+        if let Some(span) = self.spans.get_mut(&fact.pid).filter(|span| span.start == start) {
+            span.told(fact);
+        }
+    }
+
+    /// The kernel's map was read; an older reading is ignored.
+    pub(super) fn reading(&mut self, fact: &ProcessesFact, limits: &Limits) {
+        let at = MonoNs(fact.at_ns);
+        if self.read_at.is_some_and(|last| last > at) {
+            return;
+        }
+        (self.read_at, self.complete) = (Some(at), fact.complete);
+        let listed: HashMap<u32, &WatchedFact> =
+            fact.processes.iter().map(|entry| (entry.pid, entry)).collect();
+        self.check(&listed, at);
+        for entry in &fact.processes {
+            let over = self.ended.get(&entry.pid).is_some_and(|end| entry.since_ns <= end.0);
+            if !over && !self.spans.contains_key(&entry.pid) {
+                self.insert(Span::found(entry, at), limits);
+            }
+        }
+    }
+
+    /// Gives spans up that the map has contradicted often enough.
+    fn check(&mut self, listed: &HashMap<u32, &WatchedFact>, at: MonoNs) {
+        let (complete, mut lost) = (self.complete, 0);
+        self.spans.retain(|pid, span| {
+            let entry = listed.get(pid).copied();
+            let agrees = entry.map_or(!complete, |entry| span.is(entry));
+            span.contradicted = if agrees || span.seen > at { 0 } else { span.contradicted + 1 };
+            if span.contradicted < PROOF {
+                return true;
+            }
+            lost += u64::from(span.kind().is_short_lived());
+            false
+        });
+        self.ended_unseen += lost;
+    }
+
+    /// Everything at `now`; `since` is when the probes were on.
+    pub(super) fn snapshot(&self, now: MonoNs, since: Option<MonoNs>) -> Processes {
+        let mut open: Vec<OpenProcess> =
+            self.spans.values().filter_map(|span| self.open(span, now, since)).collect();
+        open.sort_by_key(|process| (process.start, process.pid));
+        let living = self.spans.values().filter(|span| span.role == Role::Workload);
+        let mut workloads: Vec<WorkloadProcess> = living.map(finished::workload).collect();
+        workloads.sort_by_key(|process| (process.start, process.pid));
+        Processes {
+            read_at: self.read_at,
+            complete: self.complete,
+            open,
+            rows: self.finished.rows(),
+            slowest: self.finished.slowest.clone(),
+            failed: self.finished.failed.iter().cloned().collect(),
+            workloads,
+            workloads_ended: self.finished.workloads.iter().cloned().collect(),
+            ended_unseen: self.ended_unseen,
+        }
+    }
+
+    fn open(&self, span: &Span, now: MonoNs, since: Option<MonoNs>) -> Option<OpenProcess> {
+        let kind = span.kind();
+        if !kind.is_short_lived() && kind != ProcessKind::Starting {
+            return None;
+        }
+        let age_ns = now.since(span.start.or(since).unwrap_or(now));
+        let late = span.is_of_the_node() && kind.late_after_ns().is_some_and(|limit| age_ns > limit);
+        Some(OpenProcess {
+            pid: span.pid,
+            start: span.start,
+            age_ns,
+            at_least: span.start.is_none(),
+            comm: span.comm.clone(),
+            container: span.container.clone(),
+            bundle: span.bundle.clone(),
+            under: if kind == ProcessKind::RuncInit { span.under.clone() } else { None },
+            parents: self.parents(span),
+            late,
+            kind,
+        })
+    }
+
+    fn parents(&self, span: &Span) -> Vec<(u32, ProcessKind)> {
+        let mut parents = Vec::new();
+        let mut next = span.parent;
+        while let Some(parent) = next.and_then(|pid| self.spans.get(&pid)).filter(|_| parents.len() < PARENTS)
+        {
+            parents.push((parent.pid, parent.kind()));
+            next = parent.parent.filter(|pid| *pid != parent.pid);
+        }
+        parents
+    }
+
+    /// Processes that did not fit.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Processes that are in no row because there were too many kinds.
+    pub(super) fn uncounted(&self) -> u64 {
+        self.finished.dropped
+    }
+}

@@ -1,0 +1,167 @@
+//! [`Span`]: one watched process, and what is known of the program it runs.
+
+use plegtrace_common::{
+    rec::{PROCESS_CRUN, PROCESS_EXECED, PROCESS_INIT},
+    role::Role,
+};
+
+use super::ProcessKind;
+use crate::{
+    decode::{MonoNs, Process},
+    input::{Command, CommandFact, Component, WatchedFact},
+};
+
+/// A watched process that has not ended as far as records tell.
+#[derive(Clone, Debug)]
+pub(super) struct Span {
+    pub(super) pid: u32,
+    /// When its program began; `None` when before the probes.
+    pub(super) start: Option<MonoNs>,
+    /// The last record of it.
+    pub(super) seen: MonoNs,
+    pub(super) parent: Option<u32>,
+    pub(super) role: Role,
+    pub(super) parent_role: Role,
+    flags: u32,
+    pub(super) comm: String,
+    command: Option<Command>,
+    /// Its own, or that of the runc it works for.
+    pub(super) container: Option<String>,
+    pub(super) bundle: Option<String>,
+    /// Sub-command of the runc it works for.
+    pub(super) under: Option<String>,
+    /// Readings of the kernel's map in a row that contradict it.
+    pub(super) contradicted: u8,
+}
+
+impl Span {
+    /// A process as a record tells of it.
+    pub(super) fn of(process: &Process) -> Self {
+        Self {
+            pid: process.meta.tgid,
+            start: process.since,
+            seen: process.meta.at,
+            parent: process.parent,
+            role: process.role,
+            parent_role: process.parent_role,
+            flags: process.flags,
+            comm: process.comm.clone(),
+            command: None,
+            container: None,
+            bundle: None,
+            under: None,
+            contradicted: 0,
+        }
+    }
+
+    /// A process that is only known from the kernel's map.
+    pub(super) fn found(fact: &WatchedFact, at: MonoNs) -> Self {
+        Self {
+            pid: fact.pid,
+            start: (fact.since_ns != 0).then_some(MonoNs(fact.since_ns)),
+            seen: at,
+            parent: (fact.parent != 0).then_some(fact.parent),
+            role: Role::from_u32(fact.role),
+            parent_role: Role::from_u32(fact.parent_role),
+            flags: fact.flags,
+            comm: String::new(),
+            command: None,
+            container: None,
+            bundle: None,
+            under: None,
+            contradicted: 0,
+        }
+    }
+
+    /// Takes over whom it works for from the process that made it.
+    pub(super) fn inherit(&mut self, from: &Self) {
+        self.container.clone_from(&from.container);
+        self.bundle.clone_from(&from.bundle);
+        self.under = match &from.command {
+            Some(Command::Runc { sub, .. }) if sub != "init" => Some(sub.clone()),
+            _ => from.under.clone(),
+        };
+    }
+
+    /// The same program as the one a map entry stands for?
+    pub(super) fn is(&self, fact: &WatchedFact) -> bool {
+        self.start.map_or(0, |start| start.0) == fact.since_ns && self.role as u32 == fact.role
+    }
+
+    /// It has become another program.
+    pub(super) fn replace(&mut self, process: &Process) {
+        let before = std::mem::replace(self, Self::of(process));
+        (self.container, self.bundle, self.under) = (before.container, before.bundle, before.under);
+    }
+
+    /// The same program goes on under another name.
+    pub(super) fn goes_on(&mut self, process: &Process) {
+        (self.seen, self.flags) = (process.meta.at, process.flags);
+        self.comm.clone_from(&process.comm);
+    }
+
+    /// Learns what it was told to do.
+    pub(super) fn told(&mut self, fact: CommandFact) {
+        if let Some(container) = fact.command.container() {
+            self.container = Some(container.to_owned());
+        }
+        if let Command::Runc { bundle: Some(bundle), .. } = &fact.command {
+            self.bundle = Some(bundle.clone());
+        }
+        self.command = Some(fact.command);
+    }
+
+    /// It runs a program of its own.
+    pub(super) fn executed(&self) -> bool {
+        self.flags & PROCESS_EXECED != 0
+    }
+
+    /// What it does for the node.
+    pub(super) fn kind(&self) -> ProcessKind {
+        let own = self.executed() || self.start.is_none();
+        match self.role {
+            Role::Workload => ProcessKind::Workload,
+            Role::Runc if self.flags & PROCESS_INIT != 0 => ProcessKind::RuncInit,
+            Role::Runc if !own && self.flags & PROCESS_CRUN != 0 => ProcessKind::RuncInit,
+            Role::Runc | Role::Helper | Role::Shim if !own => ProcessKind::Starting,
+            Role::Runc => match &self.command {
+                Some(Command::Runc { sub, .. }) => ProcessKind::Runc { sub: sub.clone() },
+                _ => ProcessKind::Runc { sub: String::new() },
+            },
+            Role::Shim => match &self.command {
+                Some(Command::Shim { action, .. }) => ProcessKind::Shim { action: action.clone() },
+                _ => ProcessKind::Shim { action: None },
+            },
+            Role::Helper => self.helper(),
+            Role::None
+            | Role::Kubelet
+            | Role::Containerd
+            | Role::Crio
+            | Role::Dockerd
+            | Role::CriDockerd
+            | Role::Conmon => {
+                ProcessKind::Component(Component::of_role(self.role).unwrap_or(Component::Helper))
+            }
+        }
+    }
+
+    fn helper(&self) -> ProcessKind {
+        let program = match &self.command {
+            Some(Command::Cni { plugin, action, .. }) => {
+                return ProcessKind::Cni { plugin: plugin.clone(), action: action.clone() };
+            }
+            Some(Command::Other { program }) => program.clone(),
+            _ => self.comm.clone(),
+        };
+        if self.parent_role == Role::Runc {
+            ProcessKind::Hook { program }
+        } else {
+            ProcessKind::Helper { program }
+        }
+    }
+
+    /// Was it started by a part of the node, and not by hand or inside a container?
+    pub(super) fn is_of_the_node(&self) -> bool {
+        !matches!(self.parent_role, Role::None | Role::Workload)
+    }
+}
