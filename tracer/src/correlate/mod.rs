@@ -6,6 +6,7 @@
 //! CPUs may arrive out of order; within [`Limits::reorder_ns`] the order of arrival changes nothing.
 
 mod abandoned;
+mod census;
 mod clients;
 mod correlator;
 mod frontier;
@@ -24,6 +25,7 @@ pub mod thresholds;
 mod trees;
 mod view;
 
+pub use census::Census;
 pub use correlator::Correlator;
 pub use latency::Latency;
 pub use limits::Limits;

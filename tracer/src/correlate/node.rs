@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use plegtrace_common::site::MAX_HOOKS;
 
 use super::{
+    census::Rounds,
     limits::Limits,
     snapshot::{Target, TargetState},
 };
@@ -29,6 +30,7 @@ pub(super) struct NodeState {
     pub(super) armed_at: Option<MonoNs>,
     pub(super) counters: BTreeMap<u32, HookCounters>,
     pub(super) losses: BTreeMap<(String, String), LossCount>,
+    pub(super) census: Rounds,
     pub(super) cost: Option<Cost>,
     pub(super) stop: Option<Stop>,
     pub(super) dropped: u64,
@@ -67,7 +69,12 @@ impl NodeState {
             Fact::Cost(cost) => self.cost = Some(cost),
             Fact::TargetGone(TargetGone { pid, how, .. }) => self.gone(at, pid, how),
             Fact::Stop(stop) => self.stop = Some(stop),
-            Fact::InFlight(_) | Fact::Process(_) | Fact::Goroutines(_) | Fact::Census(_) => {}
+            Fact::Process(process) => self.dropped += self.census.process(process, limits.facts),
+            Fact::Goroutines(goroutines) => {
+                self.dropped += self.census.goroutines(goroutines, limits.facts);
+            }
+            Fact::Census(round) => self.census.complete(round),
+            Fact::InFlight(_) => {}
         }
     }
 

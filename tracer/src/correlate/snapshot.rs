@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Outcome, RpcRow, thresholds::ABANDONED_AFTER_NS};
+use super::{Census, Outcome, RpcRow, thresholds::ABANDONED_AFTER_NS};
 use crate::{
     decode::MonoNs,
     input::{Armed, Cost, HookCounters, HookFact, LossCount, Presence, RefusedFact, Start, Stop, TargetFact},
@@ -55,6 +55,8 @@ pub struct Snapshot {
     pub cost: Option<Cost>,
     /// Why observing ended; `None` while it goes on.
     pub stop: Option<Stop>,
+    /// The last complete round of the census; `None` when there was none.
+    pub census: Option<Arc<Census>>,
     /// What it all means for the node.
     pub outcome: Outcome,
 }

@@ -48,6 +48,7 @@ impl Correlator {
             tally: self.tally_now(),
             cost: node.cost,
             stop: node.stop,
+            census: node.census.last(),
             outcome: Outcome::CannotTell { why: Vec::new() },
         };
         snapshot.outcome = health::judge(&snapshot);

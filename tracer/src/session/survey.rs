@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::arm::{Probes, Wanted};
 use crate::{
+    census,
     cli::Settings,
     input::{Component, TargetFact},
     preflight::unproved,
@@ -38,6 +39,18 @@ impl Survey {
         let shims = runtime.into_iter().flat_map(|r| self.node.shims_of(r));
         let all = self.node.kubelet().into_iter().chain(runtime).chain(shims);
         all.filter_map(|p| Some((p.pid, Component::of_role(p.role)?))).collect()
+    }
+
+    /// What the census shall look at: everything, and the goroutines of runtime and kubelet.
+    pub(crate) fn census(&self, settings: &Settings) -> census::Request {
+        let goroutines = self.node.runtime().into_iter().chain(self.node.kubelet());
+        census::Request {
+            program: settings.census_program.clone(),
+            kubelet: settings.kubelet_pid,
+            runtime: settings.runtime_pid,
+            goroutines: goroutines.map(|process| process.pid).collect(),
+            ..census::Request::default()
+        }
     }
 
     /// Why the choice of a runtime is open, when it is.

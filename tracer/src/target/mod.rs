@@ -39,6 +39,10 @@ pub use pattern::Pattern;
 pub use pclntab::Function;
 pub use pclntab_header::Layout;
 pub use process::Process;
+pub(crate) use process::{
+    MAX_CMDLINE, Stat, clock_ticks, is_multi_call, multi_call_role, parse_stat, role_of_program, split_args,
+    ticks_to_ns,
+};
 pub use site::{GSource, Price, Site, SiteCheck};
 pub use symtab::Witness;
 pub use version::GoVersion;

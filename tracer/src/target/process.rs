@@ -13,7 +13,8 @@ use super::cmdline::{self, CommandFacts};
 use super::identity;
 
 const MAX_STAT: u64 = 4096;
-const MAX_CMDLINE: u64 = 64 << 10;
+/// Bytes of a command line that are read.
+pub(crate) const MAX_CMDLINE: u64 = 64 << 10;
 
 /// A component of the node that runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,10 +48,15 @@ pub struct Process {
 /// What `/proc/PID/stat` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
+    /// The kernel's name of the thread. Hostile text.
     pub(crate) comm: String,
+    /// Scheduling state.
     pub(crate) state: char,
+    /// Parent process.
     pub(crate) parent: u32,
+    /// Threads of the process.
     pub(crate) threads: u32,
+    /// Start, clock ticks since boot.
     pub(crate) start_ticks: u64,
 }
 
@@ -123,12 +129,13 @@ pub(crate) fn role_of_program(name: &str) -> Option<Role> {
     })
 }
 
-fn is_multi_call(name: &str) -> bool {
+/// Can an executable of this name play several roles?
+pub(crate) fn is_multi_call(name: &str) -> bool {
     matches!(name, "k3s" | "hyperkube" | "kubelite" | "k3s-server" | "k3s-agent")
 }
 
 /// Which part of a multi-call program this process is: by the name it was called by, else by its first argument.
-fn multi_call_role(name: &str, args: &[String]) -> Option<Role> {
+pub(crate) fn multi_call_role(name: &str, args: &[String]) -> Option<Role> {
     let first = args.first().map(String::as_str).unwrap_or_default();
     // k3s rewrites its own title into "/usr/local/bin/k3s server".
     let mut words = first.split(' ').chain(args.iter().skip(1).map(String::as_str));
@@ -148,7 +155,8 @@ pub(crate) fn read_stat(dir: &Path) -> Option<Stat> {
     parse_stat(&String::from_utf8_lossy(&read_bounded(&dir.join("stat"), MAX_STAT)?))
 }
 
-fn parse_stat(text: &str) -> Option<Stat> {
+/// The text of `/proc/PID/stat`.
+pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
     let (front, back) = text.rsplit_once(')')?;
     let comm = front.split_once('(')?.1.to_owned();
     let mut fields = back.split_ascii_whitespace();
@@ -161,8 +169,12 @@ fn parse_stat(text: &str) -> Option<Stat> {
 }
 
 fn read_args(dir: &Path) -> Vec<String> {
-    let bytes = read_bounded(&dir.join("cmdline"), MAX_CMDLINE).unwrap_or_default();
-    let trimmed = bytes.strip_suffix(&[0]).unwrap_or(&bytes);
+    split_args(&read_bounded(&dir.join("cmdline"), MAX_CMDLINE).unwrap_or_default())
+}
+
+/// The content of `/proc/PID/cmdline` or `environ` as words; each ends with a zero byte.
+pub(crate) fn split_args(bytes: &[u8]) -> Vec<String> {
+    let trimmed = bytes.strip_suffix(&[0]).unwrap_or(bytes);
     if trimmed.is_empty() {
         return Vec::new();
     }
@@ -185,11 +197,13 @@ fn same_pid_namespace(proc: &Path, dir: &Path) -> Option<bool> {
     Some(of(&proc.join("1"))? == of(dir)?)
 }
 
-fn ticks_to_ns(ticks: u64, per_second: u64) -> u64 {
+/// Clock ticks as nanoseconds.
+pub(crate) fn ticks_to_ns(ticks: u64, per_second: u64) -> u64 {
     ticks.saturating_mul(1_000_000_000 / per_second.max(1))
 }
 
-fn clock_ticks() -> u64 {
+/// Clock ticks per second.
+pub(crate) fn clock_ticks() -> u64 {
     // SAFETY: sysconf has no memory effects.
     let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
     u64::try_from(ticks).unwrap_or(100)
