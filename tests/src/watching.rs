@@ -74,9 +74,8 @@ impl Watching {
         let words = ["plegtrace", "--quiet"].iter().chain(arguments);
         let args = Args::try_parse_from(words).context("bad arguments")?;
         let mut settings = Settings::try_from(&args.common).context("bad arguments")?;
-        // This program is no plegtrace, which would take its census by running itself.
+        // This program is no plegtrace, which takes its census by running itself.
         settings.census_program = program::path().ok();
-        settings.census &= settings.census_program.is_some();
         let seen = Arc::new(Mutex::new(Seen::default()));
         let taps = Arc::clone(&seen);
         let thread = std::thread::spawn(move || {

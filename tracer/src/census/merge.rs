@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::protocol::{Answer, What};
-use crate::input::{CensusFact, ContainerFact, Fact, GoroutinesFact, ProcessFact, Unanswered};
+use crate::{
+    input::{CensusFact, ContainerFact, Fact, GoroutinesFact, ProcessFact, Unanswered},
+    target::CommandLines,
+};
 
 /// Entries of the list of those who did not answer; what is beyond is counted in the last one.
 const MAX_UNANSWERED: usize = 256;
@@ -13,10 +16,10 @@ const MAX_UNANSWERED: usize = 256;
 pub(super) struct Merged {
     pub(super) processes: BTreeMap<u32, ProcessFact>,
     pub(super) finished: BTreeSet<u32>,
-    pub(super) arguments: BTreeMap<u32, Vec<String>>,
+    pub(super) arguments: CommandLines,
     goroutines: BTreeMap<u32, GoroutinesFact>,
     containers: Vec<ContainerFact>,
-    unanswered: Vec<Unanswered>,
+    pub(super) unanswered: Vec<Unanswered>,
     unanswered_more: usize,
     found: u32,
     left_out: u32,

@@ -20,4 +20,4 @@ pub use child::serve;
 pub use liveness::{Asked, ask_all};
 pub use own::own_memory;
 pub use round::{Census, Limits, Request, command_lines, round};
-pub use worker::CHILD_COMMAND;
+pub use worker::{CHILD_COMMAND, this_program};

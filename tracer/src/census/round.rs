@@ -2,7 +2,6 @@
 //! another one for the rest, and keeps what was told.
 
 use std::{
-    collections::BTreeMap,
     path::PathBuf,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -14,7 +13,10 @@ use super::{
     protocol::{Answer, HELLO, Order, Step, What},
     worker::{self, Heard, Worker},
 };
-use crate::input::{Component, Fact, Unanswered};
+use crate::{
+    input::{Component, Fact, Unanswered},
+    target::CommandLines,
+};
 
 /// A child that got no processor when its time was over gets it so many times more.
 const PATIENCE: u32 = 4;
@@ -24,8 +26,8 @@ const PATIENCE: u32 = 4;
 pub struct Request {
     /// Root of the tree that is looked at: `/`, except in tests.
     pub root: PathBuf,
-    /// The program that is run as the child; `None` is this very one. Only for callers that are not plegtrace.
-    pub program: Option<PathBuf>,
+    /// The program that is run as the child: a plegtrace.
+    pub program: PathBuf,
     /// The kubelet, when told.
     pub kubelet: Option<u32>,
     /// The runtime, when told.
@@ -36,11 +38,13 @@ pub struct Request {
     pub limits: Limits,
 }
 
-impl Default for Request {
-    fn default() -> Self {
+impl Request {
+    /// Everything on this machine, as far as `program` gets within the usual limits.
+    #[must_use]
+    pub fn new(program: PathBuf) -> Self {
         Self {
             root: PathBuf::from("/"),
-            program: None,
+            program,
             kubelet: None,
             runtime: None,
             goroutines: Vec::new(),
@@ -125,16 +129,16 @@ pub fn round(request: &Request) -> Vec<Fact> {
     merged.facts(began_ns, clock::now_ns())
 }
 
-/// Command lines of processes, without waiting for those that do not answer. Empty lists mean that there is none.
+/// Command lines of processes, without waiting for those that do not answer, and who that was.
 #[must_use]
-pub fn command_lines(request: &Request, pids: &[u32]) -> BTreeMap<u32, Vec<String>> {
+pub fn command_lines(request: &Request, pids: &[u32]) -> (CommandLines, Vec<Unanswered>) {
     let mut merged = Merged::default();
     if !pids.is_empty() {
         let until = Instant::now() + request.limits.round;
         let what = What::Arguments(pids.to_vec());
         converse(request, &what, request.limits.target, until, &mut merged);
     }
-    merged.arguments
+    (merged.arguments, merged.unanswered)
 }
 
 /// Asks until everything is told, the time is over, or too many children were late.
@@ -153,7 +157,7 @@ fn converse(request: &Request, what: &What, each: Duration, until: Instant, merg
             late: late.clone(),
             what: what.clone(),
         };
-        let mut worker = match Worker::start(request.program.as_deref(), &order) {
+        let mut worker = match Worker::start(&request.program, &order) {
             Ok(worker) => worker,
             Err(error) => return merged.refuse(nobody(format!("cannot start the reader: {error}"))),
         };

@@ -20,6 +20,12 @@ const DYING: Duration = Duration::from_millis(150);
 /// Children that cannot be killed before no more are started.
 const MAX_LEFT_BEHIND: usize = 4;
 
+/// This very program, also when a package manager has replaced its file since it was started.
+#[must_use]
+pub fn this_program() -> PathBuf {
+    PathBuf::from("/proc/self/exe")
+}
+
 /// Killed children that have not ended. They belong to the process, not to a round: whoever starts or ends another
 /// child looks whether they have ended since.
 static LEFT_BEHIND: Mutex<Vec<Child>> = Mutex::new(Vec::new());
@@ -63,12 +69,10 @@ impl Worker {
     /// # Errors
     ///
     /// It cannot be started, or too many before it cannot be killed.
-    pub(super) fn start(program: Option<&Path>, order: &Order) -> io::Result<Self> {
+    pub(super) fn start(program: &Path, order: &Order) -> io::Result<Self> {
         if reap().len() >= MAX_LEFT_BEHIND {
             return Err(io::Error::other(format!("{MAX_LEFT_BEHIND} readers hang in the kernel already")));
         }
-        // Through the link it is this very file, also when a package manager has replaced it since.
-        let program = program.map_or_else(|| PathBuf::from("/proc/self/exe"), Path::to_path_buf);
         let mut child = Command::new(program)
             .arg(CHILD_COMMAND)
             .env_clear()

@@ -24,7 +24,8 @@ pub struct Settings {
     pub processes: bool,
     /// Take a census at the start.
     pub census: bool,
-    /// The program that takes the census; `None` is this very one. For callers that are not plegtrace.
+    /// plegtrace as a file, which is run to take the census; `None` for callers that are no plegtrace themselves, who
+    /// have none without it.
     pub census_program: Option<PathBuf>,
     /// Attach nothing.
     pub dry_run: bool,

@@ -57,7 +57,8 @@ fn log_to_stderr(verbose: u8) {
 }
 
 fn run(args: &Args) -> Result<Exit, SessionError> {
-    let settings = Settings::try_from(&args.common)?;
+    let mut settings = Settings::try_from(&args.common)?;
+    settings.census_program = Some(census::this_program());
     if settings.dry_run || matches!(args.command, Some(Command::Doctor)) {
         return doctor::run(&settings);
     }

@@ -153,12 +153,12 @@ impl Session {
             return self.refuse_source("census");
         }
         progress.step("looking at processes, sockets and cgroups");
-        match Census::start(self.survey.census(settings)) {
+        let Some(request) = self.survey.census(settings) else {
+            return self.refuse("census", "the caller gave no program to take it with");
+        };
+        match Census::start(request) {
             Ok(census) => self.census = Some(census),
-            Err(error) => {
-                let refused = source_refused("census", &error.to_string());
-                self.pipeline.fact(clock::monotonic_ns(), &Fact::Refused(refused));
-            }
+            Err(error) => self.refuse("census", &error.to_string()),
         }
     }
 
@@ -174,7 +174,11 @@ impl Session {
     }
 
     fn refuse_source(&mut self, source: &str) {
-        let refused = source_refused(source, "left out by --sources");
+        self.refuse(source, "left out by --sources");
+    }
+
+    fn refuse(&mut self, source: &str, why: &str) {
+        let refused = source_refused(source, why);
         self.pipeline.fact(clock::monotonic_ns(), &Fact::Refused(refused));
     }
 

@@ -31,7 +31,7 @@ pub use binary::{GoBinary, Match};
 pub use btf::{Btf, BtfError, KernelOffsets};
 pub use buildinfo::{BuildInfo, Module};
 pub use cmdline::CommandFacts;
-pub use discover::{DiscoverError, Node, Overrides, discover};
+pub use discover::{CommandLines, DiscoverError, Node, Overrides, discover, discover_with};
 pub use elf::Machine;
 pub use error::{RefuseReason, SiteRefusal};
 pub use identity::{FileId, OnDisk, exe_link, exe_path, on_disk};

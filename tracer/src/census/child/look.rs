@@ -238,10 +238,10 @@ fn container(
         id = id.or_else(|| node.works_for.get(&interest.seen.stat.parent).cloned());
     }
     let Some(id) = id else { return Ok(by_cgroup) };
-    if let Some(bundle) = told.bundle.filter(|_| !node.containers.knows(&id)) {
-        if tell.ask(pid, &interest.seen.stat.comm, Step::Bundles)? {
-            node.containers.read_one(tell, &bundle, &id);
-        }
+    if let Some(bundle) = told.bundle.filter(|_| !node.containers.knows(&id))
+        && tell.ask(pid, &interest.seen.stat.comm, Step::Bundles)?
+    {
+        node.containers.read_one(tell, &bundle, &id);
     }
     if works_for_others {
         node.works_for.insert(pid, id.clone());

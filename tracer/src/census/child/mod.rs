@@ -51,7 +51,8 @@ pub fn serve() -> io::Result<()> {
 
 fn arguments(tell: &mut Tell, pids: &[u32]) -> io::Result<()> {
     for pid in pids {
-        if tell.is_finished(*pid) || !tell.ask(*pid, "", Step::Arguments)? {
+        let comm = read::stat(&tell.process(*pid)).map(|stat| stat.comm).unwrap_or_default();
+        if tell.is_finished(*pid) || !tell.ask(*pid, &comm, Step::Arguments)? {
             continue;
         }
         let arguments = read::arguments(&tell.process(*pid)).unwrap_or_default();

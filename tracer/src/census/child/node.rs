@@ -99,10 +99,10 @@ fn bundles(tell: &mut Tell, interests: &Interests, containers: &mut Containers) 
     for shim in shims {
         // A shim works in the directory of its bundle.
         let Some(bundle) = read::link(&tell.process(shim.pid).join("cwd")) else { continue };
-        if tell.ask(shim.pid, &shim.seen.stat.comm, Step::Bundles)? {
-            if let Err(error) = containers.read_beside(tell, &bundle) {
-                tell.refused(shim.pid, &shim.seen.stat.comm, Step::Bundles.words(), &error)?;
-            }
+        if tell.ask(shim.pid, &shim.seen.stat.comm, Step::Bundles)?
+            && let Err(error) = containers.read_beside(tell, &bundle)
+        {
+            tell.refused(shim.pid, &shim.seen.stat.comm, Step::Bundles.words(), &error)?;
         }
     }
     containers.complete();
