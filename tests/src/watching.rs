@@ -14,6 +14,8 @@ use plegtrace::input::{Armed, Fact, Frame, HookFact, Layer};
 use plegtrace::session::{self, SessionError};
 use plegtrace_lab::process;
 
+use crate::program;
+
 /// From the start of an observation to its probes, on a busy machine; what it may take is measured elsewhere.
 const ARMED_LIMIT: Duration = Duration::from_secs(60);
 
@@ -71,7 +73,9 @@ impl Watching {
     pub fn start(arguments: &[&str]) -> Result<Watching> {
         let words = ["plegtrace", "--quiet"].iter().chain(arguments);
         let args = Args::try_parse_from(words).context("bad arguments")?;
-        let settings = Settings::try_from(&args.common).context("bad arguments")?;
+        let mut settings = Settings::try_from(&args.common).context("bad arguments")?;
+        // This program is no plegtrace, which takes its census by running itself.
+        settings.census_program = program::path().ok();
         let seen = Arc::new(Mutex::new(Seen::default()));
         let taps = Arc::clone(&seen);
         let thread = std::thread::spawn(move || {

@@ -151,6 +151,8 @@ fn settings(attach: Attach) -> Settings {
         output: Output::Text,
         uprobes: true,
         processes: true,
+        census: false,
+        census_program: None,
         dry_run: false,
         kubelet_pid: None,
         runtime_pid: None,

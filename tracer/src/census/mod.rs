@@ -1,8 +1,23 @@
-//! What can be read from outside without an event: for now whether the goroutine of an open call still lives, and what
-//! plegtrace itself uses.
+//! What can be read from outside without an event: what was already stuck when we came ([`Census`]), whether the
+//! goroutine of an open call still lives, and what plegtrace itself uses.
+//!
+//! The census runs on the sickest node there is. Command lines, environments, mappings, stacks and memory of a process
+//! can make their reader wait for as long as the process is stuck, and a container can arrange that on purpose. So
+//! they are read by a child process ([`serve`]) that says what it asks of whom before it asks; its parent
+//! ([`round`]) kills it when it is late, writes down who did not answer, and starts another one for the rest.
 
+mod child;
+mod clock;
 mod liveness;
+mod merge;
 mod own;
+mod protocol;
+mod round;
+pub mod text;
+mod worker;
 
+pub use child::serve;
 pub use liveness::{Asked, ask_all};
 pub use own::{exists, own_memory};
+pub use round::{Census, Limits, Request, command_lines, round};
+pub use worker::{CHILD_COMMAND, this_program};

@@ -38,6 +38,9 @@ pub enum Command {
     ///
     /// Attaches nothing. Works without root as far as it can, and says what it could not look at.
     Doctor,
+    /// What plegtrace runs itself: the reader of the census, which can be killed when it is late.
+    #[command(hide = true)]
+    CensusChild,
 }
 
 /// Options of every command.
@@ -97,6 +100,8 @@ pub enum Source {
     Uprobes,
     /// Birth, exec and end of processes.
     Processes,
+    /// What was already stuck at the start: processes, sockets, cgroups. Needs no eBPF.
+    Census,
 }
 
 /// How probes are attached.

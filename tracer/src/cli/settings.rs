@@ -22,6 +22,11 @@ pub struct Settings {
     pub uprobes: bool,
     /// Use process tracepoints.
     pub processes: bool,
+    /// Take a census at the start.
+    pub census: bool,
+    /// plegtrace as a file, which is run to take the census; `None` for callers that are no plegtrace themselves, who
+    /// have none without it.
+    pub census_program: Option<PathBuf>,
     /// Attach nothing.
     pub dry_run: bool,
     /// The kubelet, when told.
@@ -62,6 +67,12 @@ impl Settings {
     pub fn follows_names(&self) -> bool {
         self.kubelet_pid.is_none() && self.runtime_pid.is_none() && self.runtime_endpoint.is_none()
     }
+
+    /// Is anything wanted that only the kernel side can tell?
+    #[must_use]
+    pub fn needs_kernel(&self) -> bool {
+        self.uprobes || self.processes
+    }
 }
 
 impl TryFrom<&Common> for Settings {
@@ -88,6 +99,8 @@ impl TryFrom<&Common> for Settings {
             output: args.output,
             uprobes: wanted(Source::Uprobes),
             processes: wanted(Source::Processes),
+            census: wanted(Source::Census),
+            census_program: None,
             dry_run: args.dry_run,
             kubelet_pid: args.kubelet_pid,
             runtime_pid: args.runtime_pid,
@@ -123,7 +136,7 @@ mod tests {
     #[test]
     fn defaults() {
         let s = settings(&[]).unwrap();
-        assert_eq!((s.duration, s.uprobes, s.processes), (DEFAULT_DURATION, true, true));
+        assert_eq!((s.duration, s.uprobes, s.processes, s.census), (DEFAULT_DURATION, true, true, true));
         assert!(!s.duration_given);
     }
 
@@ -143,6 +156,8 @@ mod tests {
     #[test]
     fn sources() {
         let s = settings(&["--sources", "processes"]).unwrap();
-        assert_eq!((s.uprobes, s.processes), (false, true));
+        assert_eq!((s.uprobes, s.processes, s.census), (false, true, false));
+        let s = settings(&["--sources", "census"]).unwrap();
+        assert!(s.census && !s.needs_kernel());
     }
 }

@@ -21,6 +21,10 @@ pub struct CensusFact {
     pub unanswered: Vec<Unanswered>,
     /// Processes that were left out because there were too many, or because the time was over.
     pub left_out: u32,
+    /// Containers whose bundles were found, with or without a process in this round: who is meant by an id in a
+    /// command line. At most 4096.
+    #[serde(default)]
+    pub containers: Vec<ContainerFact>,
 }
 
 /// A question that got no answer.
@@ -113,7 +117,7 @@ pub enum Command {
 /// A cgroup that is frozen, or about to be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Freezer {
-    /// Path below the root of the hierarchy.
+    /// The cgroup that was told to freeze, the process's own or one above it: path below the root of the hierarchy.
     pub path: String,
     /// 1 or 2.
     pub version: u8,
@@ -218,7 +222,8 @@ pub struct Holder {
 pub struct SocketFact {
     /// Inode number.
     pub inode: u64,
-    /// Path it is bound to, or that of the listener it was accepted from. Hostile text; `@` begins an abstract name.
+    /// Path it is bound to, or that of the listener it was accepted from; for the connecting end that of its peer.
+    /// Hostile text; `@` begins an abstract name.
     pub path: Option<String>,
     /// It waits for connections.
     pub listening: bool,
@@ -245,7 +250,7 @@ pub struct ContainerFact {
     pub pod: Option<String>,
     /// Namespace of the pod.
     pub namespace: Option<String>,
-    /// Where this was read: "cri", "bundle", "cgroup".
+    /// Where this was read: "cri", "bundle", "cgroup", "command line".
     pub source: String,
 }
 

@@ -9,15 +9,21 @@ use clap::Parser;
 
 use super::{arm::chain, checks, doctor, error::SessionError, oneshot, pipeline::Tap, report};
 use crate::{
+    census,
     cli::{Args, Command, Settings},
     correlate::{Outcome, Snapshot},
     exit::Exit,
+    kernel::AttachMode,
 };
 
 /// Runs plegtrace: parses, runs, prints an error once.
 #[must_use]
 pub fn main() -> ExitCode {
     let args = Args::parse();
+    if matches!(args.command, Some(Command::CensusChild)) {
+        // Whoever listens notices the end; nobody reads an error.
+        return census::serve().map_or_else(|_| Exit::CannotRun.into(), |()| Exit::Healthy.into());
+    }
     log_to_stderr(args.common.verbose);
     match run(&args) {
         Ok(exit) => exit.into(),
@@ -51,7 +57,8 @@ fn log_to_stderr(verbose: u8) {
 }
 
 fn run(args: &Args) -> Result<Exit, SessionError> {
-    let settings = Settings::try_from(&args.common)?;
+    let mut settings = Settings::try_from(&args.common)?;
+    settings.census_program = Some(census::this_program());
     if settings.dry_run || matches!(args.command, Some(Command::Doctor)) {
         return doctor::run(&settings);
     }
@@ -70,7 +77,8 @@ fn run(args: &Args) -> Result<Exit, SessionError> {
 ///
 /// plegtrace cannot run here, or there is nothing to trace.
 pub fn observe(settings: &Settings, tap: Option<Tap>) -> Result<Snapshot, SessionError> {
-    let mode = checks::ready(settings)?;
+    // The census works where nothing can be loaded; no mode is used then.
+    let mode = if settings.needs_kernel() { checks::ready(settings)? } else { AttachMode::Multi };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -20,6 +20,7 @@ use super::{
     survey::Survey,
 };
 use crate::{
+    census::Census,
     cli::Settings,
     correlate::{Outcome, Snapshot},
     input::{Component, Fact, Frame, Start, Stop, StopWhy, TargetGone},
@@ -50,14 +51,18 @@ pub(crate) async fn observe(
     let mut interrupts = Interrupts::new().map_err(SessionError::Signals)?;
     let mut progress = Progress::new(settings.quiet);
     let mut session = Session::begin(settings, mode, tap, &mut progress)?;
-    if settings.uprobes || settings.processes {
+    if settings.needs_kernel() {
         session.arm(settings, mode, &mut progress)?;
+        progress.step(&format!(
+            "armed: {} probes; observing for {:.0} s",
+            session.probes.sites(),
+            settings.duration.as_secs_f64()
+        ));
+    } else {
+        session.refuse_source("uprobes");
+        session.refuse_source("processes");
+        session.tell_targets();
     }
-    progress.step(&format!(
-        "armed: {} probes; observing for {:.0} s",
-        session.probes.sites(),
-        settings.duration.as_secs_f64()
-    ));
     let why = session.run(settings, &mut interrupts, &mut progress).await?;
     Ok(session.end(why, &mut progress))
 }
@@ -71,6 +76,8 @@ struct Session {
     /// Kubelet and runtime as last seen, to notice when they go.
     alive: HashMap<u32, Component>,
     rescan: bool,
+    /// The census while it is taken.
+    census: Option<Census>,
 }
 
 impl Session {
@@ -95,11 +102,13 @@ impl Session {
             live: None,
             alive: HashMap::new(),
             rescan: false,
+            census: None,
         };
         session.pipeline.fact(clock::monotonic_ns(), &Fact::Start(start()));
         for presence in session.survey.node.presence.clone() {
             session.pipeline.fact(clock::monotonic_ns(), &Fact::Presence(presence));
         }
+        session.begin_census(settings, progress);
         Ok(session)
     }
 
@@ -138,8 +147,38 @@ impl Session {
         Ok(())
     }
 
+    /// Looks at what is stuck already, beside everything else.
+    fn begin_census(&mut self, settings: &Settings, progress: &mut Progress) {
+        if !settings.census {
+            return self.refuse_source("census");
+        }
+        progress.step("looking at processes, sockets and cgroups");
+        let Some(request) = self.survey.census(settings) else {
+            return self.refuse("census", "the caller gave no program to take it with");
+        };
+        match Census::start(request) {
+            Ok(census) => self.census = Some(census),
+            Err(error) => self.refuse("census", &error.to_string()),
+        }
+    }
+
+    /// Takes the census over when it is finished; `true` when there is nothing to wait for.
+    fn take_census(&mut self, wait: bool) -> bool {
+        let Some(census) = self.census.take_if(|census| wait || census.is_finished()) else {
+            return self.census.is_none();
+        };
+        for fact in census.finish() {
+            self.pipeline.fact(clock::monotonic_ns(), &fact);
+        }
+        true
+    }
+
     fn refuse_source(&mut self, source: &str) {
-        let refused = source_refused(source, "left out by --sources");
+        self.refuse(source, "left out by --sources");
+    }
+
+    fn refuse(&mut self, source: &str, why: &str) {
+        let refused = source_refused(source, why);
         self.pipeline.fact(clock::monotonic_ns(), &Fact::Refused(refused));
     }
 
@@ -170,7 +209,12 @@ impl Session {
             tokio::select! {
                 () = interrupts.next() => return Ok(StopWhy::Interrupt),
                 () = &mut deadline => return Ok(StopWhy::Duration),
-                _ = drain.tick() => self.drain(),
+                _ = drain.tick() => {
+                    self.drain();
+                    if self.take_census(false) && !settings.needs_kernel() {
+                        return Ok(StopWhy::Enough);
+                    }
+                }
                 _ = rescan.tick() => self.rescan = true,
                 _ = look.tick() => {
                     self.look(settings)?;
@@ -249,6 +293,8 @@ impl Session {
 
     /// Takes a last look, takes the probes off, and draws the picture.
     fn end(mut self, why: StopWhy, progress: &mut Progress) -> Snapshot {
+        // It has its own deadlines; only Ctrl-C does not wait for them.
+        self.take_census(why != StopWhy::Interrupt);
         // What is seen ends here: taking perf events off can take longer than the observation.
         let mut now = clock::monotonic_ns();
         if let Some(mut live) = self.live.take() {

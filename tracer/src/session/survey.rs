@@ -4,10 +4,11 @@ use std::path::Path;
 
 use super::arm::{Probes, Wanted};
 use crate::{
+    census,
     cli::Settings,
     input::{Component, TargetFact},
     preflight::unproved,
-    target::{DiscoverError, Node, Overrides, Process, discover},
+    target::{DiscoverError, Node, Overrides, Process, discover, discover_with},
 };
 
 /// The node's processes at one moment.
@@ -23,7 +24,25 @@ impl Survey {
             runtime: settings.runtime_pid,
             runtime_endpoint: settings.runtime_endpoint.clone(),
         };
-        Ok(Self { node: discover(Path::new("/"), &overrides)? })
+        let root = Path::new("/");
+        let Some(request) = census_request(settings) else {
+            return Ok(Self { node: discover(root, &overrides)? });
+        };
+        // A process that is stuck must not hold us up: its command line is read by a child that can be killed.
+        let mut ask = |pids: &[u32]| {
+            let (lines, unanswered) = census::command_lines(&request, pids);
+            for one in unanswered {
+                tracing::warn!(
+                    "{} of process {} ({}): {}",
+                    one.what,
+                    one.pid,
+                    one.comm.escape_debug(),
+                    one.why
+                );
+            }
+            lines
+        };
+        Ok(Self { node: discover_with(root, &overrides, &mut ask)? })
     }
 
     /// Kubelet and runtime: the programs that are probed.
@@ -38,6 +57,14 @@ impl Survey {
         let shims = runtime.into_iter().flat_map(|r| self.node.shims_of(r));
         let all = self.node.kubelet().into_iter().chain(runtime).chain(shims);
         all.filter_map(|p| Some((p.pid, Component::of_role(p.role)?))).collect()
+    }
+
+    /// What the census shall look at: everything, and the goroutines of runtime and kubelet. `None` when there is no
+    /// program to take it with.
+    pub(crate) fn census(&self, settings: &Settings) -> Option<census::Request> {
+        let goroutines = self.node.runtime().into_iter().chain(self.node.kubelet());
+        let goroutines = goroutines.map(|process| process.pid).collect();
+        Some(census::Request { goroutines, ..census_request(settings)? })
     }
 
     /// Why the choice of a runtime is open, when it is.
@@ -61,6 +88,12 @@ impl Survey {
         let all = self.node.kubelet().into_iter().chain(runtime).chain(shims);
         all.filter_map(|process| target(process, probes, boottime_offset_ns)).collect()
     }
+}
+
+fn census_request(settings: &Settings) -> Option<census::Request> {
+    let mut request = census::Request::new(settings.census_program.clone()?);
+    (request.kubelet, request.runtime) = (settings.kubelet_pid, settings.runtime_pid);
+    Some(request)
 }
 
 fn wanted(process: &Process) -> Option<Wanted> {

@@ -3,13 +3,14 @@
 //! A kubelet that is not running is a finding, not an absence: units, sockets and directories are looked for too. The
 //! root directory is an argument, so that tests use a tree of their own.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use plegtrace_common::role::Role;
 
 use super::cmdline;
-use super::process::Process;
+use super::process::{Process, may_be_component, read_args};
 use crate::input::{Component, Presence};
 
 /// More processes than any node has.
@@ -130,16 +131,38 @@ impl Node {
     }
 }
 
-/// Searches the processes below `root/proc` and the traces below `root`.
+/// Searches the processes below `root/proc` and the traces below `root`. Waits for every process whose command line it
+/// reads; [`discover_with`] leaves that to the caller.
 ///
 /// # Errors
 /// When there is no process list, or a process given by the user does not exist.
 pub fn discover(root: &Path, overrides: &Overrides) -> Result<Node, DiscoverError> {
+    let read = |pid: &u32| (*pid, read_args(&root.join("proc").join(pid.to_string())));
+    discover_with(root, overrides, &mut |pids| pids.iter().map(read).collect())
+}
+
+/// Arguments by pid.
+pub type CommandLines = BTreeMap<u32, Vec<String>>;
+
+/// Like [`discover`]; `command_lines` is asked once for those of all processes that may be components. Whoever is not
+/// in its answer has none.
+///
+/// # Errors
+/// When there is no process list, or a process given by the user does not exist.
+pub fn discover_with(
+    root: &Path,
+    overrides: &Overrides,
+    command_lines: &mut dyn FnMut(&[u32]) -> CommandLines,
+) -> Result<Node, DiscoverError> {
     let proc = root.join("proc");
     let mut pids = list_pids(&proc)?;
+    pids.retain(|pid| may_be_component(&proc, *pid, forced_role(overrides, *pid).is_some()));
     pids.sort_unstable();
+    let lines = command_lines(&pids);
+    let arguments = |pid: u32| lines.get(&pid).cloned().unwrap_or_default();
+    let read = |pid: u32, forced| Process::read(&proc, pid, forced, &arguments);
     let mut processes: Vec<Process> =
-        pids.iter().filter_map(|pid| Process::read(&proc, *pid, forced_role(overrides, *pid))).collect();
+        pids.iter().filter_map(|pid| read(*pid, forced_role(overrides, *pid))).collect();
     for (role, wanted) in [("kubelet", overrides.kubelet), ("runtime", overrides.runtime)] {
         if let Some(pid) = wanted.filter(|pid| !processes.iter().any(|process| process.pid == *pid)) {
             return Err(DiscoverError::NoSuchProcess { role, pid });
@@ -147,7 +170,7 @@ pub fn discover(root: &Path, overrides: &Overrides) -> Result<Node, DiscoverErro
     }
     // A runtime given by the user keeps the role that its name says, if it is a runtime's.
     for process in processes.iter_mut().filter(|process| overrides.runtime == Some(process.pid)) {
-        if let Some(named) = Process::read(&proc, process.pid, None).filter(|named| named.role.is_runtime()) {
+        if let Some(named) = read(process.pid, None).filter(|named| named.role.is_runtime()) {
             *process = named;
         }
     }

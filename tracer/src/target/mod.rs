@@ -31,7 +31,7 @@ pub use binary::{GoBinary, Match};
 pub use btf::{Btf, BtfError, KernelOffsets};
 pub use buildinfo::{BuildInfo, Module};
 pub use cmdline::CommandFacts;
-pub use discover::{DiscoverError, Node, Overrides, discover};
+pub use discover::{CommandLines, DiscoverError, Node, Overrides, discover, discover_with};
 pub use elf::Machine;
 pub use error::{RefuseReason, SiteRefusal};
 pub use identity::{AnalysedFile, FileId, OnDisk, exe_link, exe_path, on_disk};
@@ -39,6 +39,10 @@ pub use pattern::Pattern;
 pub use pclntab::Function;
 pub use pclntab_header::Layout;
 pub use process::Process;
+pub(crate) use process::{
+    MAX_CMDLINE, Stat, clock_ticks, is_multi_call, multi_call_role, parse_stat, role_of_program, split_args,
+    ticks_to_ns,
+};
 pub use site::{GSource, Price, Site, SiteCheck};
 pub use symtab::Witness;
 pub use version::GoVersion;

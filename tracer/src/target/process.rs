@@ -1,7 +1,8 @@
 //! One process of the node, read from `/proc/PID`: what it is, since when it runs, what its command line says.
 //!
 //! Only `stat` and the `exe` link of a process are read to find out whether it is of interest: neither waits for the
-//! memory lock of the target. The command line, which can wait, is read of components only. Every read is bounded.
+//! memory lock of the target (the link: since Linux 4.1). The command line, which can wait, is asked for of components
+//! only, of whomever the caller trusts not to wait for ever. Every read is bounded.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -13,7 +14,8 @@ use super::cmdline::{self, CommandFacts};
 use super::identity;
 
 const MAX_STAT: u64 = 4096;
-const MAX_CMDLINE: u64 = 64 << 10;
+/// Bytes of a command line that are read.
+pub(crate) const MAX_CMDLINE: u64 = 64 << 10;
 
 /// A component of the node that runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,10 +49,15 @@ pub struct Process {
 /// What `/proc/PID/stat` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
+    /// The kernel's name of the thread. Hostile text.
     pub(crate) comm: String,
+    /// Scheduling state.
     pub(crate) state: char,
+    /// Parent process.
     pub(crate) parent: u32,
+    /// Threads of the process.
     pub(crate) threads: u32,
+    /// Start, clock ticks since boot.
     pub(crate) start_ticks: u64,
 }
 
@@ -64,13 +71,19 @@ impl Stat {
 impl Process {
     /// The component that process `pid` is; `None` when it is none, or has ended.
     ///
-    /// `forced` overrides what its name says.
-    pub(crate) fn read(proc: &Path, pid: u32, forced: Option<Role>) -> Option<Self> {
+    /// `forced` overrides what its name says, `arguments` is asked for its command line.
+    pub(crate) fn read(
+        proc: &Path,
+        pid: u32,
+        forced: Option<Role>,
+        arguments: &dyn Fn(u32) -> Vec<String>,
+    ) -> Option<Self> {
         let dir = proc.join(pid.to_string());
         let stat = read_stat(&dir).filter(|stat| !stat.has_ended())?;
         let exe = identity::exe_path(&dir);
-        let (role, multi_call, args) = classify(&dir, &stat, exe.as_deref(), forced)?;
-        let args = args.unwrap_or_else(|| read_args(&dir));
+        let arguments = || arguments(pid);
+        let (role, multi_call, args) = classify(&stat, exe.as_deref(), forced, &arguments)?;
+        let args = args.unwrap_or_else(arguments);
         Some(Self {
             pid,
             parent: stat.parent,
@@ -88,13 +101,28 @@ impl Process {
     }
 }
 
+/// May this process be a component? Without its command line, which is only worth asking for then.
+pub(crate) fn may_be_component(proc: &Path, pid: u32, forced: bool) -> bool {
+    let dir = proc.join(pid.to_string());
+    let Some(stat) = read_stat(&dir).filter(|stat| !stat.has_ended()) else { return false };
+    let exe = identity::exe_path(&dir);
+    let multi_call =
+        exe.as_deref().and_then(Path::file_name).is_some_and(|name| is_multi_call(&name.to_string_lossy()));
+    forced || multi_call || classify(&stat, exe.as_deref(), None, &Vec::new).is_some()
+}
+
 /// A role with the name of a multi-call program, and the arguments if they had to be read to know.
 type Classified = (Role, Option<String>, Option<Vec<String>>);
 
-fn classify(dir: &Path, stat: &Stat, exe: Option<&Path>, forced: Option<Role>) -> Option<Classified> {
+fn classify(
+    stat: &Stat,
+    exe: Option<&Path>,
+    forced: Option<Role>,
+    arguments: &dyn Fn() -> Vec<String>,
+) -> Option<Classified> {
     let name = exe.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
     if let Some(name) = name.as_deref().filter(|name| is_multi_call(name)) {
-        let args = read_args(dir);
+        let args = arguments();
         let role = multi_call_role(name, &args).or(forced)?;
         return Some((forced.unwrap_or(role), Some(name.to_owned()), Some(args)));
     }
@@ -123,12 +151,13 @@ pub(crate) fn role_of_program(name: &str) -> Option<Role> {
     })
 }
 
-fn is_multi_call(name: &str) -> bool {
+/// Can an executable of this name play several roles?
+pub(crate) fn is_multi_call(name: &str) -> bool {
     matches!(name, "k3s" | "hyperkube" | "kubelite" | "k3s-server" | "k3s-agent")
 }
 
 /// Which part of a multi-call program this process is: by the name it was called by, else by its first argument.
-fn multi_call_role(name: &str, args: &[String]) -> Option<Role> {
+pub(crate) fn multi_call_role(name: &str, args: &[String]) -> Option<Role> {
     let first = args.first().map(String::as_str).unwrap_or_default();
     // k3s rewrites its own title into "/usr/local/bin/k3s server".
     let mut words = first.split(' ').chain(args.iter().skip(1).map(String::as_str));
@@ -148,7 +177,8 @@ pub(crate) fn read_stat(dir: &Path) -> Option<Stat> {
     parse_stat(&String::from_utf8_lossy(&read_bounded(&dir.join("stat"), MAX_STAT)?))
 }
 
-fn parse_stat(text: &str) -> Option<Stat> {
+/// The text of `/proc/PID/stat`.
+pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
     let (front, back) = text.rsplit_once(')')?;
     let comm = front.split_once('(')?.1.to_owned();
     let mut fields = back.split_ascii_whitespace();
@@ -160,9 +190,14 @@ fn parse_stat(text: &str) -> Option<Stat> {
     Some(Stat { comm, state, parent, threads, start_ticks })
 }
 
-fn read_args(dir: &Path) -> Vec<String> {
-    let bytes = read_bounded(&dir.join("cmdline"), MAX_CMDLINE).unwrap_or_default();
-    let trimmed = bytes.strip_suffix(&[0]).unwrap_or(&bytes);
+/// Reads a command line; waits for the memory lock of the process.
+pub(crate) fn read_args(dir: &Path) -> Vec<String> {
+    split_args(&read_bounded(&dir.join("cmdline"), MAX_CMDLINE).unwrap_or_default())
+}
+
+/// The content of `/proc/PID/cmdline` or `environ` as words; each ends with a zero byte.
+pub(crate) fn split_args(bytes: &[u8]) -> Vec<String> {
+    let trimmed = bytes.strip_suffix(&[0]).unwrap_or(bytes);
     if trimmed.is_empty() {
         return Vec::new();
     }
@@ -185,11 +220,13 @@ fn same_pid_namespace(proc: &Path, dir: &Path) -> Option<bool> {
     Some(of(&proc.join("1"))? == of(dir)?)
 }
 
-fn ticks_to_ns(ticks: u64, per_second: u64) -> u64 {
+/// Clock ticks as nanoseconds.
+pub(crate) fn ticks_to_ns(ticks: u64, per_second: u64) -> u64 {
     ticks.saturating_mul(1_000_000_000 / per_second.max(1))
 }
 
-fn clock_ticks() -> u64 {
+/// Clock ticks per second.
+pub(crate) fn clock_ticks() -> u64 {
     // SAFETY: sysconf has no memory effects.
     let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
     u64::try_from(ticks).unwrap_or(100)
@@ -244,9 +281,13 @@ mod tests {
     /// This very process is read like any other.
     #[test]
     fn own_process() {
-        let me = Process::read(Path::new("/proc"), std::process::id(), Some(Role::Helper)).unwrap();
+        let read = |role| {
+            let arguments = |pid: u32| read_args(Path::new(&format!("/proc/{pid}")));
+            Process::read(Path::new("/proc"), std::process::id(), role, &arguments)
+        };
+        let me = read(Some(Role::Helper)).unwrap();
         assert_eq!(me.args, std::env::args().collect::<Vec<_>>());
         assert!(me.started_ns > 0 && !me.exe_deleted && me.exe.is_some());
-        assert_eq!(Process::read(Path::new("/proc"), std::process::id(), None), None);
+        assert_eq!(read(None), None);
     }
 }

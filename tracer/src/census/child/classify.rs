@@ -1,0 +1,223 @@
+//! Which processes are of interest, in the order in which they are asked.
+
+use std::path::Path;
+
+use plegtrace_common::role::Role;
+
+use super::{
+    read,
+    scan::{Seen, Tree},
+};
+use crate::input::Component;
+
+/// Processes that are told of in one round.
+const MAX_INTERESTS: usize = 1024;
+/// Zombies that are told of.
+const MAX_ZOMBIES: usize = 256;
+/// A tree of processes that is deeper is not climbed further.
+const MAX_DEPTH: usize = 64;
+
+/// A process that is looked at.
+#[derive(Clone, Debug)]
+pub(super) struct Interest {
+    pub(super) pid: u32,
+    pub(super) component: Component,
+    pub(super) seen: Seen,
+    pub(super) kind: Kind,
+}
+
+/// Why a process is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// A component, or something that one runs.
+    Worker,
+    /// It has ended, and a component has not noticed.
+    Zombie,
+    /// It lives in a container: looked at for what it holds open, and told of when it is frozen.
+    Workload {
+        /// Its shim or monitor.
+        shim: u32,
+    },
+}
+
+/// What came of the tree.
+#[derive(Debug, Default)]
+pub(super) struct Interests {
+    /// Workers and zombies, the most important first.
+    pub(super) told: Vec<Interest>,
+    /// Processes in containers, by pid.
+    pub(super) workloads: Vec<Interest>,
+    /// How many did not fit.
+    pub(super) left_out: u32,
+}
+
+/// Sorts the tree. `proc` is where namespaces are compared.
+pub(super) fn classify(tree: &Tree, proc: &Path) -> Interests {
+    let mut found = Interests::default();
+    let mut zombies = 0;
+    for (pid, seen) in tree {
+        let Some((component, kind)) = interest(tree, proc, *pid, seen) else { continue };
+        let interest = Interest { pid: *pid, component, seen: seen.clone(), kind };
+        match kind {
+            Kind::Workload { .. } => found.workloads.push(interest),
+            Kind::Zombie if zombies == MAX_ZOMBIES => found.left_out += 1,
+            Kind::Zombie | Kind::Worker => {
+                zombies += usize::from(kind == Kind::Zombie);
+                found.told.push(interest);
+            }
+        }
+    }
+    found.told.sort_by_key(|interest| (interest.kind, rank(interest.component), interest.pid));
+    let too_many = found.told.len().saturating_sub(MAX_INTERESTS);
+    found.told.truncate(MAX_INTERESTS);
+    found.left_out = found.left_out.saturating_add(u32::try_from(too_many).unwrap_or(u32::MAX));
+    found
+}
+
+/// First those of which there are few and on which everything depends.
+fn rank(component: Component) -> u8 {
+    match component {
+        Component::Containerd | Component::Crio | Component::Dockerd | Component::CriDockerd => 0,
+        Component::Kubelet => 1,
+        Component::Runc => 2,
+        Component::Helper => 3,
+        Component::Shim => 4,
+        Component::Conmon => 5,
+    }
+}
+
+fn interest(tree: &Tree, proc: &Path, pid: u32, seen: &Seen) -> Option<(Component, Kind)> {
+    if seen.stat.has_ended() {
+        let parent = tree.get(&seen.stat.parent)?;
+        let component = seen.role.and_then(Component::of_role).unwrap_or(Component::Helper);
+        return parent.role.map(|_| (component, Kind::Zombie));
+    }
+    if let Some(component) = seen.role.and_then(Component::of_role) {
+        return Some((component, Kind::Worker));
+    }
+    let (ancestor, role, init) = nearest(tree, pid)?;
+    match role {
+        Role::Shim | Role::Conmon => Some((Component::Helper, Kind::Workload { shim: ancestor })),
+        // `runc run` and `runc exec` without `--detach` stay the parent of what they started in the container; hooks
+        // run in the namespaces of runc, those inside the container are started by its `init`.
+        Role::Runc if !init && elsewhere(proc, pid, ancestor) => {
+            Some((Component::Helper, Kind::Workload { shim: ancestor }))
+        }
+        _ => Some((Component::Helper, Kind::Worker)),
+    }
+}
+
+/// The nearest ancestor that is a component.
+fn nearest(tree: &Tree, pid: u32) -> Option<(u32, Role, bool)> {
+    let mut at = tree.get(&pid)?.stat.parent;
+    for _ in 0..MAX_DEPTH {
+        let seen = tree.get(&at)?;
+        if let Some(role) = seen.role {
+            return Some((at, role, seen.init));
+        }
+        at = seen.stat.parent;
+    }
+    None
+}
+
+/// Does it live in another mount namespace? `false` when that cannot be told.
+fn elsewhere(proc: &Path, pid: u32, than: u32) -> bool {
+    let namespace = |pid: u32| read::link(&proc.join(format!("{pid}/ns/mnt")));
+    matches!((namespace(pid), namespace(than)), (Some(a), Some(b)) if a != b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::Stat;
+
+    fn tree(rows: &[(u32, u32, &str, char)]) -> Tree {
+        let row = |(pid, parent, comm, state): &(u32, u32, &str, char)| {
+            let role = match *comm {
+                "runc:[2:INIT]" => Some(Role::Runc),
+                comm => crate::target::role_of_program(comm),
+            };
+            let stat = Stat {
+                comm: (*comm).to_owned(),
+                state: *state,
+                parent: *parent,
+                threads: 1,
+                start_ticks: u64::from(*pid),
+            };
+            let seen = Seen { stat, role, init: comm.starts_with("runc:["), program: None };
+            (*pid, seen)
+        };
+        rows.iter().map(row).collect()
+    }
+
+    fn sorted(rows: &[(u32, u32, &str, char)]) -> (Vec<(u32, Component, Kind)>, Vec<u32>) {
+        let found = classify(&tree(rows), Path::new("/nonexistent"));
+        let told = found.told.iter().map(|one| (one.pid, one.component, one.kind)).collect();
+        (told, found.workloads.iter().map(|one| one.pid).collect())
+    }
+
+    /// Everything a component runs is of interest, whatever its name; what runs in a container is not, nor what only
+    /// looks like it.
+    #[test]
+    fn helpers_and_workloads() {
+        let (told, workloads) = sorted(&[
+            (1, 0, "systemd", 'S'),
+            (10, 1, "kubelet", 'S'),
+            (11, 10, "mount", 'D'),
+            (12, 11, "mount.nfs", 'D'),
+            (20, 1, "containerd", 'S'),
+            (21, 20, "bridge", 'S'),
+            (30, 1, "containerd-shim-runc-v2", 'S'),
+            (31, 30, "nginx", 'S'),
+            (32, 31, "sh", 'S'),
+            (33, 30, "runc", 'S'),
+            (34, 33, "runc:[2:INIT]", 'S'),
+            (35, 33, "hook", 'R'),
+            (36, 34, "inner-hook", 'R'),
+            (40, 1, "bash", 'S'),
+            (41, 99, "orphan", 'S'),
+        ]);
+        let worker = |pid, component| (pid, component, Kind::Worker);
+        let want = [
+            worker(20, Component::Containerd),
+            worker(10, Component::Kubelet),
+            worker(33, Component::Runc),
+            worker(34, Component::Runc),
+            worker(11, Component::Helper),
+            worker(12, Component::Helper),
+            worker(21, Component::Helper),
+            worker(35, Component::Helper),
+            worker(36, Component::Helper),
+            worker(30, Component::Shim),
+        ];
+        assert_eq!(told, want);
+        assert_eq!(workloads, [31, 32]);
+    }
+
+    /// Zombies of components are told of, those of anybody else are not.
+    #[test]
+    fn zombies() {
+        let (told, workloads) = sorted(&[
+            (1, 0, "systemd", 'S'),
+            (2, 1, "bash", 'Z'),
+            (30, 1, "containerd-shim-runc-v2", 'S'),
+            (31, 30, "runc", 'Z'),
+            (32, 30, "sh", 'Z'),
+        ]);
+        let want = [
+            (30, Component::Shim, Kind::Worker),
+            (31, Component::Runc, Kind::Zombie),
+            (32, Component::Helper, Kind::Zombie),
+        ];
+        assert_eq!((told.as_slice(), workloads.as_slice()), (&want[..], &[][..]));
+    }
+
+    /// A circle of parents, which a list that was read while it changed can have, ends; so does a crowd.
+    #[test]
+    fn bounds() {
+        assert_eq!(sorted(&[(5, 6, "a", 'S'), (6, 5, "b", 'S')]).0, []);
+        let crowd: Vec<_> = (100..1400).map(|pid| (pid, 1, "containerd-shim", 'S')).collect();
+        let found = classify(&tree(&crowd), Path::new("/nonexistent"));
+        assert_eq!((found.told.len(), found.left_out), (MAX_INTERESTS, 276));
+    }
+}

@@ -1,0 +1,195 @@
+//! Open descriptors: what they refer to, and who else holds the same.
+
+use std::{collections::HashMap, io, os::unix::fs::MetadataExt as _, path::Path};
+
+use super::{read, tell::Tell};
+use crate::{
+    census::{
+        protocol::Step,
+        text::{Access, Link, access, link},
+    },
+    input::{Holder, PipeFact},
+};
+
+/// Descriptors that are looked at, per process and of all.
+const MAX_PER_PROCESS: usize = 8192;
+const MAX_ALL: usize = 262_144;
+/// Holders of one thing that are told.
+const MAX_HOLDERS: usize = 16;
+
+/// One descriptor.
+#[derive(Clone, Debug)]
+pub(super) struct Open {
+    pub(super) fd: i32,
+    pub(super) what: What,
+}
+
+/// What it refers to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// A pipe, or a FIFO with its path.
+    Pipe {
+        inode: u64,
+        path: Option<String>,
+        access: Option<Access>,
+    },
+    Socket(u64),
+    File(String),
+    Other(String),
+}
+
+/// Descriptors of all processes that were looked at.
+#[derive(Debug, Default)]
+pub(super) struct Holders {
+    by_process: HashMap<u32, Vec<Open>>,
+    comms: HashMap<u32, String>,
+    pipes: HashMap<u64, Vec<(u32, usize)>>,
+    sockets: HashMap<u64, Vec<(u32, usize)>>,
+    count: usize,
+    incomplete: bool,
+}
+
+impl Holders {
+    /// Looks at the descriptors of a process.
+    pub(super) fn add(&mut self, tell: &mut Tell, pid: u32, comm: &str, told: bool) -> io::Result<()> {
+        let dir = tell.process(pid);
+        let may_follow = tell.ask(pid, comm, Step::Files)?;
+        let numbers = match read::numbers(&dir.join("fd"), MAX_PER_PROCESS) {
+            Ok(numbers) => numbers,
+            Err(error) => {
+                self.incomplete = true;
+                if told && error.kind() == io::ErrorKind::PermissionDenied {
+                    tell.refused(pid, comm, Step::Files.words(), &error)?;
+                }
+                return Ok(());
+            }
+        };
+        self.incomplete |= numbers.len() == MAX_PER_PROCESS || self.count >= MAX_ALL;
+        let left = MAX_ALL.saturating_sub(self.count);
+        let open: Vec<Open> =
+            numbers.into_iter().take(left).filter_map(|fd| look(&dir, fd, may_follow)).collect();
+        self.count += open.len();
+        for (place, one) in open.iter().enumerate() {
+            match one.what {
+                What::Pipe { inode, .. } => self.pipes.entry(inode).or_default().push((pid, place)),
+                What::Socket(inode) => self.sockets.entry(inode).or_default().push((pid, place)),
+                What::File(_) | What::Other(_) => {}
+            }
+        }
+        self.comms.insert(pid, comm.to_owned());
+        self.by_process.insert(pid, open);
+        Ok(())
+    }
+
+    /// One descriptor of a process.
+    pub(super) fn fd(&self, pid: u32, fd: i32) -> Option<&Open> {
+        self.by_process.get(&pid)?.iter().find(|open| open.fd == fd)
+    }
+
+    /// Inodes of its sockets, each once.
+    pub(super) fn sockets_of(&self, pid: u32) -> Vec<u64> {
+        let inode = |open: &Open| match open.what {
+            What::Socket(inode) => Some(inode),
+            _ => None,
+        };
+        let mut inodes: Vec<u64> =
+            self.by_process.get(&pid).into_iter().flatten().filter_map(inode).collect();
+        inodes.sort_unstable();
+        inodes.dedup();
+        inodes
+    }
+
+    /// Pipes that it can read while somebody else can write.
+    pub(super) fn read_by(&self, pid: u32, most: usize) -> Vec<PipeFact> {
+        let mut pipes: Vec<PipeFact> = Vec::new();
+        for open in self.by_process.get(&pid).into_iter().flatten() {
+            let What::Pipe { inode, access: Some(Access { reads: true, .. }), .. } = open.what else {
+                continue;
+            };
+            if pipes.len() == most || pipes.iter().any(|pipe| pipe.inode == inode) {
+                continue;
+            }
+            let fact = self.pipe(inode);
+            if fact.writers.iter().any(|writer| writer.pid != pid) {
+                pipes.push(fact);
+            }
+        }
+        pipes
+    }
+
+    /// A pipe with those who hold it.
+    pub(super) fn pipe(&self, inode: u64) -> PipeFact {
+        let mut fact = PipeFact { inode, incomplete: self.incomplete, ..PipeFact::default() };
+        for (pid, place) in self.pipes.get(&inode).into_iter().flatten() {
+            let Some(open) = self.by_process.get(pid).and_then(|all| all.get(*place)) else { continue };
+            let What::Pipe { path, access, .. } = &open.what else { continue };
+            fact.path = fact.path.or_else(|| path.clone());
+            let Some(access) = access else {
+                fact.incomplete = true;
+                continue;
+            };
+            for (holds, list) in [(access.reads, &mut fact.readers), (access.writes, &mut fact.writers)] {
+                if holds && list.len() < MAX_HOLDERS {
+                    list.push(self.holder(*pid, open.fd));
+                } else {
+                    fact.incomplete |= holds;
+                }
+            }
+        }
+        fact
+    }
+
+    /// Who holds a socket.
+    pub(super) fn of_socket(&self, inode: u64) -> Vec<Holder> {
+        let holders = self.sockets.get(&inode).into_iter().flatten().filter_map(|(pid, place)| {
+            let open = self.by_process.get(pid)?.get(*place)?;
+            Some(self.holder(*pid, open.fd))
+        });
+        holders.take(MAX_HOLDERS).collect()
+    }
+
+    fn holder(&self, pid: u32, fd: i32) -> Holder {
+        Holder { pid, comm: self.comms.get(&pid).cloned().unwrap_or_default(), fd }
+    }
+}
+
+fn look(dir: &Path, fd: u32, may_follow: bool) -> Option<Open> {
+    let place = dir.join("fd").join(fd.to_string());
+    let how = || access(&read::text(&dir.join("fdinfo").join(fd.to_string())).ok()?);
+    let what = match link(&read::link(&place)?) {
+        Link::Pipe(inode) => What::Pipe { inode, path: None, access: how() },
+        Link::Socket(inode) => What::Socket(inode),
+        Link::Other(text) => What::Other(text),
+        Link::Path(path) => match may_follow.then(|| fifo(&place, &path)).flatten() {
+            Some(inode) => What::Pipe { inode, path: Some(path), access: how() },
+            None => What::File(path),
+        },
+    };
+    Some(Open { fd: i32::try_from(fd).ok()?, what })
+}
+
+/// The inode when it is a FIFO. Follows the link to the open file, never the path.
+fn fifo(place: &Path, path: &str) -> Option<u64> {
+    const S_IFIFO: u16 = 0o010_000;
+    let name = std::ffi::CString::new(place.as_os_str().as_encoded_bytes()).ok()?;
+    // SAFETY: plain numbers; all zero is valid.
+    let mut status: libc::statx = unsafe { std::mem::zeroed() };
+    let wanted = libc::STATX_TYPE | libc::STATX_INO;
+    // A server across the network, or behind FUSE, is not asked: what the kernel has in memory is enough.
+    let flags = libc::AT_STATX_DONT_SYNC;
+    // The bare call: the C library would answer `ENOSYS` with a call that does ask.
+    // SAFETY: a string that ends with zero, and a valid place for the answer.
+    let done = unsafe {
+        libc::syscall(libc::SYS_statx, libc::AT_FDCWD, name.as_ptr(), flags, wanted, &raw mut status)
+    };
+    if done == 0 {
+        return (status.stx_mode & 0o170_000 == S_IFIFO).then_some(status.stx_ino);
+    }
+    // Before Linux 4.11 there is no way not to ask; these places are in memory.
+    let no_statx = io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS);
+    if !no_statx || !(path.starts_with("/run/") || path.starts_with("/var/run/")) {
+        return None;
+    }
+    let metadata = std::fs::metadata(place).ok()?;
+    (metadata.mode() & 0o170_000 == u32::from(S_IFIFO)).then(|| metadata.ino())
+}

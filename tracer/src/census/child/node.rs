@@ -1,0 +1,180 @@
+//! One look at all processes of interest: first everything that does not wait for them, for all; then one after the
+//! other is asked.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    io,
+};
+
+use super::{
+    classify::{Interest, Interests, Kind, classify},
+    containers::Containers,
+    files::Holders,
+    freezer::Hierarchies,
+    look::Looker,
+    read, scan,
+    sockets::Sockets,
+    tell::Tell,
+};
+use crate::{
+    census::{
+        clock,
+        protocol::{Answer, Step},
+        text::{container_id, memberships},
+    },
+    input::{Component, ContainerFact, Freezer, ProcessFact, SocketFact},
+};
+
+/// Sockets and pipes that are told, per process.
+const MAX_SOCKETS: usize = 64;
+const MAX_PIPES: usize = 64;
+/// Processes in containers whose descriptors are looked at.
+const MAX_WORKLOADS: usize = 4096;
+/// Whoever may hold the other end of a socket that a component waits for, beside the components.
+const OTHER_HOLDERS: &[&str] = &["systemd", "dbus-daemon", "dbus-broker", "dbus-broker-lau"];
+
+/// Everything that is known of the node without asking a process.
+pub(super) struct Node {
+    pub(super) holders: Holders,
+    pub(super) sockets: Sockets,
+    pub(super) containers: Containers,
+    pub(super) hierarchies: Hierarchies,
+    /// For which container runc processes work, and what they start.
+    pub(super) works_for: HashMap<u32, String>,
+}
+
+/// Tells of all processes of interest.
+pub(super) fn processes(tell: &mut Tell) -> io::Result<()> {
+    let tree = scan::scan(tell)?;
+    let proc = tell.path("/proc");
+    let interests = classify(&tree, &proc);
+    let others =
+        tree.iter().filter(|(pid, seen)| **pid == 1 || OTHER_HOLDERS.contains(&seen.stat.comm.as_str()));
+    let others: Vec<(u32, String)> = others.map(|(pid, seen)| (*pid, seen.stat.comm.clone())).collect();
+    let mut node = first_look(tell, &interests, &others)?;
+    let count = u32::try_from(interests.told.len()).unwrap_or(u32::MAX);
+    tell.say(&Answer::Found { processes: count, left_out: interests.left_out })?;
+    for interest in interests.told.iter().filter(|one| !tell.is_finished(one.pid)).collect::<Vec<_>>() {
+        tell.say(&Answer::Process(Box::new(fact(interest, &node, clock::now_ns()))))?;
+    }
+    bundles(tell, &interests, &mut node.containers)?;
+    let mut looker = Looker::default();
+    for interest in &interests.told {
+        if !tell.is_finished(interest.pid) {
+            looker.look(tell, interest, &mut node)?;
+            tell.say(&Answer::Finished { pid: interest.pid })?;
+        }
+    }
+    frozen_workloads(tell, &interests, &node)?;
+    tell.say(&Answer::Containers(node.containers.all()))
+}
+
+fn first_look(tell: &mut Tell, interests: &Interests, others: &[(u32, String)]) -> io::Result<Node> {
+    let mut holders = Holders::default();
+    let alive = interests.told.iter().filter(|one| one.kind != Kind::Zombie);
+    for interest in alive {
+        holders.add(tell, interest.pid, &interest.seen.stat.comm, true)?;
+    }
+    for interest in interests.workloads.iter().take(MAX_WORKLOADS) {
+        holders.add(tell, interest.pid, &interest.seen.stat.comm, false)?;
+    }
+    for (pid, comm) in others {
+        holders.add(tell, *pid, comm, false)?;
+    }
+    let sockets = Sockets::read(tell)?;
+    let hierarchies = match Hierarchies::find(tell) {
+        Ok(found) => found,
+        Err(error) => {
+            tell.refused(0, "", "mounts of cgroups", &error)?;
+            Hierarchies::default()
+        }
+    };
+    Ok(Node { holders, sockets, containers: Containers::default(), hierarchies, works_for: HashMap::new() })
+}
+
+/// The bundles of all shims.
+fn bundles(tell: &mut Tell, interests: &Interests, containers: &mut Containers) -> io::Result<()> {
+    let shims =
+        interests.told.iter().filter(|one| one.component == Component::Shim && one.kind == Kind::Worker);
+    for shim in shims {
+        // A shim works in the directory of its bundle.
+        let Some(bundle) = read::link(&tell.process(shim.pid).join("cwd")) else { continue };
+        if tell.ask(shim.pid, &shim.seen.stat.comm, Step::Bundles)?
+            && let Err(error) = containers.read_beside(tell, &bundle)
+        {
+            tell.refused(shim.pid, &shim.seen.stat.comm, Step::Bundles.words(), &error)?;
+        }
+    }
+    containers.complete();
+    Ok(())
+}
+
+/// What is known without asking the process.
+fn fact(interest: &Interest, node: &Node, at_ns: u64) -> ProcessFact {
+    let (pid, stat) = (interest.pid, &interest.seen.stat);
+    let pipes = match interest.component {
+        Component::Shim => node.holders.read_by(pid, MAX_PIPES),
+        _ => Vec::new(),
+    };
+    ProcessFact {
+        at_ns,
+        pid,
+        parent: stat.parent,
+        started_ns: clock::started_ns(stat.start_ticks),
+        component: interest.component,
+        comm: stat.comm.clone(),
+        command: None,
+        state: stat.state,
+        threads: stat.threads,
+        stopped: u32::from(matches!(stat.state, 'T' | 't')),
+        freezer: None,
+        parked: Vec::new(),
+        sockets: sockets(pid, node),
+        pipes,
+        container: None,
+    }
+}
+
+fn sockets(pid: u32, node: &Node) -> Vec<SocketFact> {
+    let inodes = node.holders.sockets_of(pid);
+    let facts = inodes.into_iter().filter_map(|inode| node.sockets.fact(inode, &node.holders));
+    let mut facts: Vec<SocketFact> = facts.filter(|fact| fact.listening || fact.unread > 0).collect();
+    facts.sort_by_key(|fact| (std::cmp::Reverse(fact.unread), fact.inode));
+    facts.truncate(MAX_SOCKETS);
+    facts
+}
+
+/// The first process of every container that is frozen.
+fn frozen_workloads(tell: &mut Tell, interests: &Interests, node: &Node) -> io::Result<()> {
+    let mut seen: BTreeMap<String, ()> = BTreeMap::new();
+    for workload in interests.workloads.iter().take(MAX_WORKLOADS) {
+        let Some((freezer, container)) = cgroup(tell, workload, node)? else { continue };
+        let Some(freezer) = freezer else { continue };
+        let id = container.as_ref().map_or_else(|| freezer.path.clone(), |container| container.id.clone());
+        if seen.insert(id, ()).is_some() {
+            continue;
+        }
+        let told = ProcessFact { freezer: Some(freezer), container, ..fact(workload, node, clock::now_ns()) };
+        tell.say(&Answer::Process(Box::new(told)))?;
+        tell.say(&Answer::Finished { pid: workload.pid })?;
+    }
+    Ok(())
+}
+
+/// Freezer and container of a process, by its cgroup; `None` when it could not be asked.
+pub(super) fn cgroup(
+    tell: &mut Tell,
+    interest: &Interest,
+    node: &Node,
+) -> io::Result<Option<(Option<Freezer>, Option<ContainerFact>)>> {
+    let (pid, comm) = (interest.pid, &interest.seen.stat.comm);
+    if !tell.ask(pid, comm, Step::Cgroup)? {
+        return Ok(None);
+    }
+    // A kernel without cgroups has no such file.
+    let Ok(text) = read::text(&tell.process(pid).join("cgroup")) else { return Ok(None) };
+    let lines = memberships(&text);
+    let id = lines.iter().find_map(|line| container_id(line.path));
+    let container = id.map(|id| node.containers.of(id, "cgroup"));
+    Ok(Some((node.hierarchies.of(&lines), container)))
+}

@@ -1,0 +1,85 @@
+//! Every process of the node: its place in the tree, and which program it runs.
+
+use std::{collections::BTreeMap, io};
+
+use plegtrace_common::role::Role;
+
+use super::{read, tell::Tell};
+use crate::{
+    census::protocol::Step,
+    target::{Stat, exe_path, is_multi_call, multi_call_role, role_of_program},
+};
+
+/// More processes than any node has.
+const MAX_PROCESSES: usize = 200_000;
+/// Parent of all threads of the kernel.
+const KTHREADD: u32 = 2;
+
+/// A process at first sight.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) stat: Stat,
+    /// What its program is to the node.
+    pub(super) role: Option<Role>,
+    /// `runc init`: it waits to become a container's first process, or runs hooks inside of it.
+    pub(super) init: bool,
+    /// The file name of its program, when that could be read.
+    pub(super) program: Option<String>,
+}
+
+/// All processes by pid.
+pub(super) type Tree = BTreeMap<u32, Seen>;
+
+/// Looks at all processes.
+pub(super) fn scan(tell: &mut Tell) -> io::Result<Tree> {
+    let mut tree = Tree::new();
+    if !tell.ask(0, "", Step::List)? {
+        return Ok(tree);
+    }
+    let pids = match read::numbers(&tell.path("/proc"), MAX_PROCESSES) {
+        Ok(pids) => pids,
+        Err(error) => {
+            tell.refused(0, "", Step::List.words(), &error)?;
+            return Ok(tree);
+        }
+    };
+    for pid in pids.into_iter().filter(|pid| !tell.order.skip.contains(pid)).collect::<Vec<_>>() {
+        if let Some(stat) = read::stat(&tell.process(pid)) {
+            let seen = look(tell, pid, stat)?;
+            tree.insert(pid, seen);
+        }
+    }
+    Ok(tree)
+}
+
+fn look(tell: &mut Tell, pid: u32, stat: Stat) -> io::Result<Seen> {
+    let init = stat.comm.starts_with("runc:[");
+    let kernel = pid == KTHREADD || stat.parent == KTHREADD;
+    let may_ask = !kernel && tell.ask(pid, &stat.comm, Step::Program)?;
+    let exe = if may_ask { exe_path(&tell.process(pid)) } else { None };
+    let program = exe.as_deref().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    let forced = if tell.order.kubelet == Some(pid) {
+        Some(Role::Kubelet)
+    } else {
+        (tell.order.runtime == Some(pid)).then_some(Role::Containerd)
+    };
+    let role = match program.as_deref() {
+        Some(name) if is_multi_call(name) => part_of(tell, pid, &stat.comm, name)?.or(forced),
+        Some(name) => role_of_program(name).or(forced),
+        // Threads of the kernel name themselves; without permission the kernel's name of it must do.
+        None if kernel => None,
+        None => role_of_program(&stat.comm).or(forced),
+    };
+    let role = role.or(init.then_some(Role::Runc)).filter(|_| !kernel);
+    // A runtime given by the user keeps the role that its name says, the kubelet does not.
+    let role = forced.filter(|role| *role == Role::Kubelet).or(role);
+    Ok(Seen { stat, role, init, program })
+}
+
+fn part_of(tell: &mut Tell, pid: u32, comm: &str, name: &str) -> io::Result<Option<Role>> {
+    if !tell.ask(pid, comm, Step::Arguments)? {
+        return Ok(None);
+    }
+    let arguments = read::arguments(&tell.process(pid)).unwrap_or_default();
+    Ok(multi_call_role(name, &arguments))
+}

@@ -1,0 +1,214 @@
+//! Numbers of system calls → names, and which of their arguments are worth a look.
+
+use super::{
+    files::{Holders, Open, What},
+    sockets::Sockets,
+};
+use crate::{
+    census::text::Position,
+    input::{FdFact, FdTarget, SyscallFact},
+};
+
+/// Longest path that is read (`PATH_MAX`).
+const MAX_PATH: usize = 4096;
+/// Memory is read in pieces that do not cross this, so that a path at the end of a mapping is read whole.
+const PAGE: u64 = 4096;
+
+/// Calls that work on the descriptor in their first argument.
+const ON_FD: &[&str] = &[
+    "read",
+    "write",
+    "readv",
+    "writev",
+    "pread64",
+    "pwrite64",
+    "preadv",
+    "pwritev",
+    "preadv2",
+    "pwritev2",
+    "recvfrom",
+    "recvmsg",
+    "recvmmsg",
+    "sendto",
+    "sendmsg",
+    "sendmmsg",
+    "accept",
+    "accept4",
+    "connect",
+    "shutdown",
+    "fsync",
+    "fdatasync",
+    "syncfs",
+    "sync_file_range",
+    "epoll_wait",
+    "epoll_pwait",
+    "epoll_pwait2",
+    "flock",
+    "fcntl",
+    "ioctl",
+    "ftruncate",
+    "fallocate",
+    "getdents",
+    "getdents64",
+    "fstat",
+    "fstatfs",
+    "fchdir",
+    "fchown",
+    "fchmod",
+    "close",
+    "splice",
+    "sendfile",
+    "setns",
+];
+
+/// Calls with a path, and which argument that is.
+const ON_PATH: &[(&str, usize)] = &[
+    ("open", 0),
+    ("openat", 1),
+    ("openat2", 1),
+    ("creat", 0),
+    ("stat", 0),
+    ("lstat", 0),
+    ("newfstatat", 1),
+    ("statx", 1),
+    ("statfs", 0),
+    ("access", 0),
+    ("faccessat", 1),
+    ("faccessat2", 1),
+    ("readlink", 0),
+    ("readlinkat", 1),
+    // The target: the source may be any word.
+    ("mount", 1),
+    ("umount2", 0),
+    ("pivot_root", 0),
+    ("chroot", 0),
+    ("chdir", 0),
+    ("mkdir", 0),
+    ("mkdirat", 1),
+    ("mknod", 0),
+    ("mknodat", 1),
+    ("rmdir", 0),
+    ("unlink", 0),
+    ("unlinkat", 1),
+    ("rename", 0),
+    ("renameat", 1),
+    ("renameat2", 1),
+    ("link", 0),
+    ("linkat", 1),
+    ("symlink", 1),
+    ("symlinkat", 2),
+    ("truncate", 0),
+    ("chown", 0),
+    ("chmod", 0),
+    ("fchmodat", 1),
+    ("fchownat", 1),
+    ("execve", 0),
+    ("execveat", 1),
+];
+
+/// The name of a call on this machine.
+pub(super) fn name(nr: i64) -> Option<&'static str> {
+    Some(syscalls::Sysno::new(usize::try_from(nr).ok()?)?.name())
+}
+
+/// Where the path is that a call was given.
+pub(super) fn path_address(call: &SyscallFact) -> Option<u64> {
+    let name = call.name.as_deref()?;
+    let (_, place) = ON_PATH.iter().find(|(known, _)| *known == name)?;
+    call.args.get(*place).copied().filter(|address| *address != 0)
+}
+
+/// The call a thread of `pid` is inside.
+pub(super) fn fact(pid: u32, at: &Position, holders: &Holders, sockets: &Sockets) -> Option<SyscallFact> {
+    let Position::Inside { nr, args, .. } = *at else { return None };
+    let name = name(nr);
+    let fd = name.filter(|name| ON_FD.contains(name)).and_then(|_| descriptor(args[0]));
+    let fd = fd.and_then(|fd| holders.fd(pid, fd)).map(|open| descriptor_fact(open, holders, sockets));
+    Some(SyscallFact { nr, name: name.map(str::to_owned), args, fd, path: None })
+}
+
+/// A descriptor is the lower half of its argument; the upper one may be anything.
+fn descriptor(argument: u64) -> Option<i32> {
+    i32::try_from(argument & u64::from(u32::MAX)).ok()
+}
+
+fn descriptor_fact(open: &Open, holders: &Holders, sockets: &Sockets) -> FdFact {
+    let target = match &open.what {
+        What::Pipe { inode, .. } => FdTarget::Pipe(holders.pipe(*inode)),
+        What::Socket(inode) => match sockets.fact(*inode, holders) {
+            Some(socket) => FdTarget::Socket(socket),
+            None => FdTarget::Other { link: format!("socket:[{inode}]") },
+        },
+        What::File(path) => FdTarget::File { path: path.clone() },
+        What::Other(link) => FdTarget::Other { link: link.clone() },
+    };
+    FdFact { fd: open.fd, target }
+}
+
+/// Reads a text that ends with zero in the memory of another process. Waits for its memory lock, and for the
+/// filesystem of the page when it is not in memory.
+pub(super) fn read_path(pid: u32, mut address: u64) -> Option<String> {
+    let mut path = Vec::new();
+    while path.len() < MAX_PATH {
+        let room = usize::try_from(PAGE - address % PAGE).ok()?.min(MAX_PATH - path.len());
+        let mut piece = vec![0u8; room];
+        let local = libc::iovec { iov_base: piece.as_mut_ptr().cast(), iov_len: room };
+        let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: room };
+        // SAFETY: the local buffer is ours and as long as said; the remote one is checked by the kernel.
+        let read = unsafe {
+            libc::process_vm_readv(pid.cast_signed(), &raw const local, 1, &raw const remote, 1, 0)
+        };
+        piece.truncate(usize::try_from(read).ok()?);
+        if let Some(end) = piece.iter().position(|byte| *byte == 0) {
+            path.extend_from_slice(&piece[..end]);
+            return (!path.is_empty()).then(|| String::from_utf8_lossy(&path).into_owned());
+        }
+        if piece.is_empty() {
+            return None;
+        }
+        address = address.checked_add(piece.len() as u64)?;
+        path.extend_from_slice(&piece);
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every name in our lists is one that this machine knows, except for those that only older machines have.
+    #[test]
+    fn names_are_names() {
+        let known: Vec<&str> = (0..600).filter_map(name).collect();
+        let all = ON_FD.iter().chain(ON_PATH.iter().map(|(name, _)| name));
+        let unknown: Vec<_> = all.filter(|name| !known.contains(name)).collect();
+        if cfg!(target_arch = "x86_64") {
+            assert_eq!(unknown, [""; 0].iter().collect::<Vec<_>>());
+        }
+        assert_eq!(name(-1), None);
+        assert_eq!(name(i64::MAX), None);
+    }
+
+    /// A path that lies across two pages, one that has no end, and one that is nowhere.
+    #[test]
+    fn paths() {
+        let me = std::process::id();
+        let mut memory = vec![b'a'; 4 * 4096];
+        let page = memory.as_ptr() as u64 % PAGE;
+        let start = usize::try_from(PAGE - page).unwrap() + 4096 - 3;
+        memory[start..start + 7].copy_from_slice(b"/x/y/z\0");
+        let at = memory.as_ptr() as u64 + start as u64;
+        assert_eq!(read_path(me, at), Some("/x/y/z".into()));
+        let endless = vec![b'b'; 3 * MAX_PATH];
+        assert_eq!(read_path(me, endless.as_ptr() as u64), None);
+        assert_eq!(read_path(me, 8), None);
+        assert_eq!(read_path(me, u64::MAX), None);
+    }
+
+    /// The upper half of a register is not part of a descriptor.
+    #[test]
+    fn descriptors() {
+        assert_eq!(descriptor(0xdead_beef_0000_0003), Some(3));
+        assert_eq!(descriptor(u64::from(u32::MAX)), None);
+    }
+}

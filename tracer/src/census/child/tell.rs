@@ -1,0 +1,80 @@
+//! [`Tell`]: the child's voice. Buffers answers, and hands them over before anything that can block.
+
+use std::{
+    io::{self, BufWriter, Stdout, Write as _},
+    path::PathBuf,
+};
+
+use crate::census::protocol::{Answer, HELLO, Order, Step};
+use crate::input::Unanswered;
+
+/// Order and answers.
+pub(super) struct Tell {
+    pub(super) order: Order,
+    out: BufWriter<Stdout>,
+}
+
+impl Tell {
+    pub(super) fn new(order: Order) -> Self {
+        Self { order, out: BufWriter::with_capacity(1 << 16, io::stdout()) }
+    }
+
+    /// First line.
+    pub(super) fn hello(&mut self) -> io::Result<()> {
+        self.say(&Answer::Hello(HELLO.to_owned()))?;
+        self.out.flush()
+    }
+
+    /// Says something, soon.
+    pub(super) fn say(&mut self, answer: &Answer) -> io::Result<()> {
+        serde_json::to_writer(&mut self.out, answer)?;
+        self.out.write_all(b"\n")
+    }
+
+    /// May this be asked? Then the parent knows that it is asked now, and everything said before.
+    pub(super) fn ask(&mut self, pid: u32, comm: &str, step: Step) -> io::Result<bool> {
+        if self.order.was_late(pid, step) {
+            return Ok(false);
+        }
+        self.say(&Answer::Asking { pid, comm: comm.to_owned(), step })?;
+        self.out.flush()?;
+        Ok(true)
+    }
+
+    /// A question that was answered with an error.
+    pub(super) fn refused(&mut self, pid: u32, comm: &str, what: &str, why: &io::Error) -> io::Result<()> {
+        // Without the number that Rust adds.
+        let why = match why.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => "permission denied".to_owned(),
+            Some(libc::ENOENT) => "this kernel does not tell".to_owned(),
+            _ => why.to_string(),
+        };
+        self.say(&Answer::Refused(Unanswered { pid, comm: comm.to_owned(), what: what.to_owned(), why }))
+    }
+
+    /// Something was cut at its bound.
+    pub(super) fn cut(&mut self, pid: u32, comm: &str, what: &str, why: String) -> io::Result<()> {
+        self.say(&Answer::Refused(Unanswered { pid, comm: comm.to_owned(), what: what.to_owned(), why }))
+    }
+
+    /// Last line.
+    pub(super) fn done(&mut self) -> io::Result<()> {
+        self.say(&Answer::Done)?;
+        self.out.flush()
+    }
+
+    /// Did an earlier child tell everything of it?
+    pub(super) fn is_finished(&self, pid: u32) -> bool {
+        self.order.finished.contains(&pid)
+    }
+
+    /// A path of the node, below the root that is looked at.
+    pub(super) fn path(&self, absolute: &str) -> PathBuf {
+        self.order.root.join(absolute.trim_start_matches('/'))
+    }
+
+    /// The directory of a process.
+    pub(super) fn process(&self, pid: u32) -> PathBuf {
+        self.path(&format!("/proc/{pid}"))
+    }
+}

@@ -1,0 +1,211 @@
+//! Answers of one or several children → facts. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::protocol::{Answer, What};
+use crate::{
+    input::{CensusFact, ContainerFact, Fact, GoroutinesFact, ProcessFact, Unanswered},
+    target::CommandLines,
+};
+
+/// Entries of the list of those who did not answer; what is beyond is counted in the last one.
+const MAX_UNANSWERED: usize = 256;
+
+/// What was told so far in one round.
+#[derive(Debug, Default)]
+pub(super) struct Merged {
+    pub(super) processes: BTreeMap<u32, ProcessFact>,
+    pub(super) finished: BTreeSet<u32>,
+    pub(super) arguments: CommandLines,
+    goroutines: BTreeMap<u32, GoroutinesFact>,
+    containers: Vec<ContainerFact>,
+    pub(super) unanswered: Vec<Unanswered>,
+    unanswered_more: usize,
+    found: u32,
+    left_out: u32,
+}
+
+impl Merged {
+    /// Takes one answer.
+    pub(super) fn take(&mut self, answer: Answer) {
+        match answer {
+            Answer::Hello(_) | Answer::Asking { .. } | Answer::Done => {}
+            Answer::Found { processes, left_out } => (self.found, self.left_out) = (processes, left_out),
+            Answer::Process(fact) => self.process(*fact),
+            Answer::Threads { pid, threads, stopped, parked } => {
+                if let Some(fact) = self.processes.get_mut(&pid) {
+                    (fact.threads, fact.stopped, fact.parked) = (threads, stopped, parked);
+                }
+            }
+            Answer::Command { pid, command } => {
+                self.processes.entry(pid).and_modify(|fact| fact.command = Some(command));
+            }
+            Answer::Freezer { pid, freezer } => {
+                self.processes.entry(pid).and_modify(|fact| fact.freezer = Some(freezer));
+            }
+            Answer::Container { pid, container } => {
+                self.processes.entry(pid).and_modify(|fact| fact.container = Some(container));
+            }
+            Answer::Gone { pid } => {
+                self.processes.remove(&pid);
+                self.finished.insert(pid);
+            }
+            Answer::Refused(refused) => self.refuse(refused),
+            Answer::Finished { pid } => {
+                self.finished.insert(pid);
+            }
+            Answer::Containers(containers) => self.containers = containers,
+            Answer::Goroutines(fact) => {
+                self.goroutines.insert(fact.pid, fact);
+            }
+            Answer::Arguments { pid, arguments } => {
+                self.arguments.insert(pid, arguments);
+            }
+        }
+    }
+
+    /// Of whom everything was told that is wanted here.
+    pub(super) fn told(&self, what: &What) -> Vec<u32> {
+        match what {
+            What::Processes => self.finished.iter().copied().collect(),
+            What::Goroutines(_) => self.goroutines.keys().copied().collect(),
+            What::Arguments(_) => self.arguments.keys().copied().collect(),
+        }
+    }
+
+    /// A question without an answer.
+    pub(super) fn refuse(&mut self, refused: Unanswered) {
+        if self.unanswered.contains(&refused) {
+            return;
+        }
+        if self.unanswered.len() < MAX_UNANSWERED {
+            self.unanswered.push(refused);
+        } else {
+            self.unanswered_more += 1;
+        }
+    }
+
+    /// A second child looks at everybody again; what the first one found out by asking stays.
+    fn process(&mut self, mut fact: ProcessFact) {
+        if let Some(old) = self.processes.remove(&fact.pid).filter(|old| old.started_ns == fact.started_ns) {
+            if fact.parked.is_empty() {
+                (fact.parked, fact.stopped) = (old.parked, old.stopped);
+            }
+            fact.command = fact.command.or(old.command);
+            fact.freezer = fact.freezer.or(old.freezer);
+            fact.container = fact.container.or(old.container);
+        }
+        self.processes.insert(fact.pid, fact);
+    }
+
+    /// The facts of the round, in order: processes, goroutines, the round itself.
+    pub(super) fn facts(mut self, began_ns: u64, ended_ns: u64) -> Vec<Fact> {
+        if self.unanswered_more > 0 {
+            let what = format!("{} more questions", self.unanswered_more);
+            let why = "only the first of them are listed".to_owned();
+            self.unanswered.push(Unanswered { pid: 0, comm: String::new(), what, why });
+        }
+        let unfinished = self.processes.keys().filter(|pid| !self.finished.contains(pid)).count();
+        let unseen = (self.found as usize).saturating_sub(self.processes.len().max(self.finished.len()));
+        let round = CensusFact {
+            began_ns,
+            ended_ns,
+            processes: u32::try_from(self.processes.len()).unwrap_or(u32::MAX),
+            unanswered: self.unanswered,
+            left_out: u32::try_from(unfinished + unseen).unwrap_or(u32::MAX).saturating_add(self.left_out),
+            containers: self.containers,
+        };
+        let processes = self.processes.into_values().map(Fact::Process);
+        let goroutines = self.goroutines.into_values().map(Fact::Goroutines);
+        processes.chain(goroutines).chain([Fact::Census(round)]).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::{Command, Component, Park};
+
+    fn process(pid: u32, started_ns: u64) -> ProcessFact {
+        ProcessFact {
+            at_ns: 1,
+            pid,
+            parent: 1,
+            started_ns: Some(started_ns),
+            component: Component::Shim,
+            comm: "shim".into(),
+            command: None,
+            state: 'S',
+            threads: 1,
+            stopped: 0,
+            freezer: None,
+            parked: Vec::new(),
+            sockets: Vec::new(),
+            pipes: Vec::new(),
+            container: None,
+        }
+    }
+
+    fn take(answers: Vec<Answer>) -> Vec<Fact> {
+        let mut merged = Merged::default();
+        answers.into_iter().for_each(|answer| merged.take(answer));
+        merged.facts(5, 9)
+    }
+
+    fn threads(pid: u32) -> Answer {
+        let park = Park {
+            threads: 1,
+            tid: pid,
+            state: 'S',
+            syscall: None,
+            kernel_stack: Vec::new(),
+            user_function: None,
+        };
+        Answer::Threads { pid, threads: 1, stopped: 0, parked: vec![park] }
+    }
+
+    /// A child that was killed leaves what it told; the next one adds to it, unless the number has a new owner.
+    #[test]
+    fn two_children() {
+        let command = Answer::Command { pid: 7, command: Command::Other { program: "x".into() } };
+        let found = Answer::Found { processes: 2, left_out: 1 };
+        let first = |pid| Answer::Process(Box::new(process(pid, 100)));
+        let facts =
+            take(vec![found.clone(), first(7), first(8), threads(7), first(7), first(8), command.clone()]);
+        let [Fact::Process(seven), Fact::Process(_), Fact::Census(round)] = facts.as_slice() else {
+            panic!("{facts:?}")
+        };
+        assert_eq!((seven.parked.len(), seven.command.is_some()), (1, true));
+        // Nobody was told to its end, and one was too many from the start.
+        assert_eq!((round.processes, round.left_out, round.began_ns, round.ended_ns), (2, 3, 5, 9));
+        let reused = Answer::Process(Box::new(process(7, 200)));
+        let facts = take(vec![found, first(7), threads(7), command, reused]);
+        let Fact::Process(seven) = &facts[0] else { panic!("{facts:?}") };
+        assert_eq!((seven.parked.len(), seven.command.is_some()), (0, false));
+    }
+
+    /// Who ended in between is no fact, and nothing is missing.
+    #[test]
+    fn gone() {
+        let facts = take(vec![
+            Answer::Found { processes: 1, left_out: 0 },
+            Answer::Process(Box::new(process(7, 1))),
+            Answer::Gone { pid: 7 },
+            threads(7),
+            Answer::Done,
+        ]);
+        let [Fact::Census(round)] = facts.as_slice() else { panic!("{facts:?}") };
+        assert_eq!((round.processes, round.left_out), (0, 0));
+    }
+
+    /// The list of refusals is bounded, says so, and has nobody twice.
+    #[test]
+    fn refusals() {
+        let refused =
+            |pid| Answer::Refused(Unanswered { pid, comm: "x".into(), what: "y".into(), why: "z".into() });
+        let facts = take((0..300).chain(0..10).map(refused).collect());
+        let Some(Fact::Census(round)) = facts.last() else { panic!() };
+        assert_eq!(round.unanswered.len(), MAX_UNANSWERED + 1);
+        assert_eq!(round.unanswered[MAX_UNANSWERED].what, "44 more questions");
+    }
+}

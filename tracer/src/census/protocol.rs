@@ -1,0 +1,144 @@
+//! What parent and child of the census say to each other: one JSON document per line, the request on the child's
+//! stdin, answers on its stdout.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::input::{
+    Command, Component, ContainerFact, Freezer, GoroutinesFact, Park, ProcessFact, Unanswered,
+};
+
+/// Version of both; parent and child are the same file, unless somebody points the parent elsewhere.
+pub(super) const HELLO: &str = "plegtrace census 1";
+/// Longest line that the parent takes.
+pub(super) const MAX_LINE: usize = 4 << 20;
+/// Most bytes that the parent takes from one child.
+pub(super) const MAX_STREAM: usize = 256 << 20;
+
+/// What the child shall do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Order {
+    /// Root of the tree that is looked at: `/`, except in tests.
+    pub(super) root: PathBuf,
+    /// The parent; whoever has another one is an orphan and ends.
+    pub(super) parent: u32,
+    /// The kubelet and the runtime, when told.
+    pub(super) kubelet: Option<u32>,
+    pub(super) runtime: Option<u32>,
+    /// Processes that are none of ours to report: plegtrace itself and its helpers.
+    pub(super) skip: Vec<u32>,
+    /// Processes of which an earlier child of this round told everything.
+    pub(super) finished: Vec<u32>,
+    /// Questions that an earlier child did not come back from.
+    pub(super) late: Vec<(u32, Step)>,
+    pub(super) what: What,
+}
+
+/// What is wanted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum What {
+    /// The processes of interest.
+    Processes,
+    /// Goroutines of these.
+    Goroutines(Vec<(u32, Component)>),
+    /// Command lines of these.
+    Arguments(Vec<u32>),
+}
+
+impl Order {
+    /// Did an earlier child stay away when it asked this?
+    pub(super) fn was_late(&self, pid: u32, step: Step) -> bool {
+        self.late.iter().any(|(late, what)| *what == step && (*late == pid || step.is_global()))
+    }
+}
+
+/// A question that can block, in the order in which they are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) enum Step {
+    /// The list of processes.
+    List,
+    /// Which program a process runs: before Linux 4.1 the link waits for the memory lock.
+    Program,
+    /// Which descriptors are FIFOs.
+    Files,
+    /// All unix sockets of the node.
+    Sockets,
+    /// Bundles on disk.
+    Bundles,
+    /// System calls and kernel stacks: they wait for an `execve` that is under way (`exec_update_lock`, before Linux
+    /// 5.11 `cred_guard_mutex`).
+    Stacks,
+    /// The cgroup and its freezer: behind `cgroup_mutex` before Linux 6.7.
+    Cgroup,
+    /// The command line: a read of its memory.
+    Arguments,
+    /// The environment: the same.
+    Environment,
+    /// The path that a system call was given: the same.
+    Path,
+    /// Names of functions in user space: its mappings, and the files behind them.
+    Names,
+    /// Goroutines: its memory.
+    Goroutines,
+}
+
+impl Step {
+    /// In words, for the report.
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::List => "list of processes",
+            Self::Program => "program",
+            Self::Files => "open files",
+            Self::Sockets => "unix sockets",
+            Self::Bundles => "bundles",
+            Self::Stacks => "system calls and kernel stacks",
+            Self::Cgroup => "cgroup",
+            Self::Arguments => "command line",
+            Self::Environment => "environment",
+            Self::Path => "path argument",
+            Self::Names => "function names",
+            Self::Goroutines => "goroutines",
+        }
+    }
+
+    /// Once late, it is not asked again of anybody.
+    pub(super) fn is_global(self) -> bool {
+        matches!(self, Self::List | Self::Sockets | Self::Bundles | Self::Cgroup)
+    }
+}
+
+/// What the child tells.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Answer {
+    /// First line.
+    Hello(String),
+    /// The next read can block.
+    Asking { pid: u32, comm: String, step: Step },
+    /// How many processes follow, and how many were too many.
+    Found { processes: u32, left_out: u32 },
+    /// What is known without asking the process itself.
+    Process(Box<ProcessFact>),
+    /// Where its threads wait.
+    Threads { pid: u32, threads: u32, stopped: u32, parked: Vec<Park> },
+    /// What it was told to do.
+    Command { pid: u32, command: Command },
+    /// Its cgroup is frozen.
+    Freezer { pid: u32, freezer: Freezer },
+    /// Whose it is.
+    Container { pid: u32, container: ContainerFact },
+    /// It has ended, and its number may belong to somebody else: all that was told of it is void.
+    Gone { pid: u32 },
+    /// A question was answered with an error.
+    Refused(Unanswered),
+    /// Everything of it was told.
+    Finished { pid: u32 },
+    /// Containers whose bundles were found.
+    Containers(Vec<ContainerFact>),
+    /// Goroutines.
+    Goroutines(GoroutinesFact),
+    /// A command line.
+    Arguments { pid: u32, arguments: Vec<String> },
+    /// Last line.
+    Done,
+}

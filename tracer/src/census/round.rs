@@ -1,0 +1,262 @@
+//! [`Census`]: one round, from the parent's side. Gives each process its time, kills the child that is late, starts
+//! another one for the rest, and keeps what was told.
+
+use std::{
+    path::PathBuf,
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use super::{
+    clock,
+    merge::Merged,
+    protocol::{Answer, HELLO, Order, Step, What},
+    worker::{self, Heard, Worker},
+};
+use crate::{
+    input::{Component, Fact, Unanswered},
+    target::CommandLines,
+};
+
+/// A child that got no processor when its time was over gets it so many times more.
+const PATIENCE: u32 = 4;
+
+/// What to look at, and how long that may take.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Root of the tree that is looked at: `/`, except in tests.
+    pub root: PathBuf,
+    /// The program that is run as the child: a plegtrace.
+    pub program: PathBuf,
+    /// The kubelet, when told.
+    pub kubelet: Option<u32>,
+    /// The runtime, when told.
+    pub runtime: Option<u32>,
+    /// Processes whose goroutines are wanted, most important first.
+    pub goroutines: Vec<u32>,
+    /// How long it may take.
+    pub limits: Limits,
+}
+
+impl Request {
+    /// Everything on this machine, as far as `program` gets within the usual limits.
+    #[must_use]
+    pub fn new(program: PathBuf) -> Self {
+        Self {
+            root: PathBuf::from("/"),
+            program,
+            kubelet: None,
+            runtime: None,
+            goroutines: Vec::new(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Time and tries of one round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// For all questions to one process.
+    pub target: Duration,
+    /// For all processes.
+    pub round: Duration,
+    /// For the goroutines of one process.
+    pub goroutines: Duration,
+    /// For all goroutines; beside `round`.
+    pub all_goroutines: Duration,
+    /// Children that may be started again because one was late.
+    pub restarts: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            target: Duration::from_millis(300),
+            round: Duration::from_secs(2),
+            goroutines: Duration::from_secs(1),
+            all_goroutines: Duration::from_secs(3),
+            restarts: 8,
+        }
+    }
+}
+
+/// A round that runs in a thread of its own.
+#[derive(Debug)]
+pub struct Census {
+    thread: JoinHandle<Vec<Fact>>,
+}
+
+impl Census {
+    /// Starts a round.
+    ///
+    /// # Errors
+    ///
+    /// No thread can be started.
+    pub fn start(request: Request) -> std::io::Result<Self> {
+        let thread = thread::Builder::new().name("census".to_owned()).spawn(move || round(&request))?;
+        Ok(Self { thread })
+    }
+
+    /// Is it over? Then [`Self::finish`] does not wait.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Its facts, in order: processes, goroutines, and the round itself. Waits for them.
+    #[must_use]
+    pub fn finish(self) -> Vec<Fact> {
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+/// One round: facts of processes, of goroutines, and of the round itself. Blocks for as long as the limits say.
+#[must_use]
+pub fn round(request: &Request) -> Vec<Fact> {
+    let began_ns = clock::now_ns();
+    let mut merged = Merged::default();
+    let until = Instant::now() + request.limits.round;
+    converse(request, &What::Processes, request.limits.target, until, &mut merged);
+    let wanted = request.goroutines.iter().filter_map(|pid| {
+        let fact = merged.processes.get(pid)?;
+        Some((*pid, fact.component))
+    });
+    let wanted: Vec<(u32, Component)> = wanted.collect();
+    if !wanted.is_empty() {
+        let until = Instant::now() + request.limits.all_goroutines;
+        converse(request, &What::Goroutines(wanted), request.limits.goroutines, until, &mut merged);
+    }
+    merged.facts(began_ns, clock::now_ns())
+}
+
+/// Command lines of processes, without waiting for those that do not answer, and who that was.
+#[must_use]
+pub fn command_lines(request: &Request, pids: &[u32]) -> (CommandLines, Vec<Unanswered>) {
+    let mut merged = Merged::default();
+    if !pids.is_empty() {
+        let until = Instant::now() + request.limits.round;
+        let what = What::Arguments(pids.to_vec());
+        converse(request, &what, request.limits.target, until, &mut merged);
+    }
+    (merged.arguments, merged.unanswered)
+}
+
+/// Asks until everything is told, the time is over, or too many children were late.
+fn converse(request: &Request, what: &What, each: Duration, until: Instant, merged: &mut Merged) {
+    let mut late: Vec<(u32, Step)> = Vec::new();
+    for _ in 0..=request.limits.restarts {
+        let mut skip = worker::left_behind();
+        skip.push(std::process::id());
+        let order = Order {
+            root: request.root.clone(),
+            parent: std::process::id(),
+            kubelet: request.kubelet,
+            runtime: request.runtime,
+            skip,
+            finished: merged.told(what),
+            late: late.clone(),
+            what: what.clone(),
+        };
+        let mut worker = match Worker::start(&request.program, &order) {
+            Ok(worker) => worker,
+            Err(error) => return merged.refuse(nobody(format!("cannot start the reader: {error}"))),
+        };
+        let silence = listen(&mut worker, each, until, merged);
+        let gone = worker.end();
+        match silence {
+            Silence::Done => return,
+            Silence::Greeting(why) => return merged.refuse(nobody(why)),
+            Silence::TimeOver(at) => {
+                let why = "the time for the whole census was over".to_owned();
+                return merged.refuse(at.map_or_else(|| nobody(why.clone()), |asked| asked.unanswered(&why)));
+            }
+            Silence::Late(asked, why) => {
+                let hangs = if gone { "" } else { "; the reader hangs in the kernel and was left behind" };
+                merged.refuse(asked.unanswered(&format!("{why}{hangs}")));
+                late.push((asked.pid, asked.step));
+            }
+        }
+    }
+    merged.refuse(nobody(format!("given up after {} late answers", late.len())));
+}
+
+fn nobody(why: String) -> Unanswered {
+    Unanswered { pid: 0, comm: String::new(), what: "census".to_owned(), why }
+}
+
+/// A question that was announced.
+#[derive(Clone, Debug)]
+struct Asked {
+    pid: u32,
+    comm: String,
+    step: Step,
+    /// When its process was first asked, and how often it got more time.
+    since: Instant,
+    extended: u32,
+}
+
+impl Asked {
+    fn unanswered(&self, why: &str) -> Unanswered {
+        let what = self.step.words().to_owned();
+        Unanswered { pid: self.pid, comm: self.comm.clone(), what, why: why.to_owned() }
+    }
+
+    /// The next question. All questions to one process share its time, except for those that are slow by nature.
+    fn next(before: Option<&Self>, pid: u32, comm: String, step: Step) -> Self {
+        let same = before.filter(|asked| asked.pid == pid && pid != 0 && step != Step::Names);
+        let (since, extended) = same.map_or((Instant::now(), 0), |asked| (asked.since, asked.extended));
+        Self { pid, comm, step, since, extended }
+    }
+}
+
+/// Why a child is not listened to any more.
+enum Silence {
+    /// It told everything.
+    Done,
+    /// It is no child of ours.
+    Greeting(String),
+    /// It did not come back from a question, and why not.
+    Late(Asked, String),
+    /// All time is over; the last question.
+    TimeOver(Option<Asked>),
+}
+
+fn listen(worker: &mut Worker, each: Duration, until: Instant, merged: &mut Merged) -> Silence {
+    let mut asked: Option<Asked> = None;
+    let mut greeted = false;
+    loop {
+        let deadline = match &asked {
+            Some(asked) => asked.since + each * (1 + asked.extended),
+            // It only has to start.
+            None => until,
+        };
+        match worker.listen(deadline.min(until)) {
+            Heard::Answer(answer) => match *answer {
+                Answer::Hello(words) if words == HELLO => greeted = true,
+                _ if !greeted => return Silence::Greeting("the reader is not plegtrace".to_owned()),
+                Answer::Done => return Silence::Done,
+                Answer::Asking { pid, comm, step } => {
+                    asked = Some(Asked::next(asked.as_ref(), pid, comm, step));
+                }
+                answer => merged.take(answer),
+            },
+            Heard::End(why) => {
+                return match asked {
+                    Some(asked) if greeted => Silence::Late(asked, why),
+                    _ => Silence::Greeting(why),
+                };
+            }
+            Heard::Nothing if Instant::now() >= until => return Silence::TimeOver(asked),
+            Heard::Nothing => {
+                if let Some(asked) = asked.as_mut() {
+                    if asked.extended + 1 < PATIENCE && worker.wants_to_run() {
+                        asked.extended += 1;
+                        continue;
+                    }
+                    let why = format!("no answer within {} ms", asked.since.elapsed().as_millis());
+                    return Silence::Late(asked.clone(), why);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Parsers of the kernel's texts about processes. Pure, total and bounded: any bytes give facts or nothing.
+//!
+//! Formats: proc(5), `fs/proc/` and `kernel/cgroup/` of Linux 3.10 to 7.0. `stat` is parsed by
+//! [`crate::target`], which needs it too.
+
+mod cgroup;
+mod fd;
+mod mountinfo;
+mod stack;
+mod syscall;
+mod unix;
+
+pub use cgroup::{Membership, container_id, memberships};
+pub use fd::{Access, Link, access, link};
+pub use mountinfo::{Mount, mounts};
+pub use stack::{function, functions};
+pub use syscall::{Position, position};
+pub use unix::{UnixSocket, unix_sockets};
+
+/// Everything that is read from `/proc` through every parser: for fuzzing.
+pub fn all(text: &str) {
+    let _ = crate::target::parse_stat(text);
+    for path in memberships(text).iter().map(|membership| membership.path) {
+        let _ = container_id(path);
+    }
+    let _ = (access(text), link(text), mounts(text), functions(text), position(text), unix_sockets(text));
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    proptest! {
+        /// No text makes a parser panic: neither arbitrary ones, nor lines that look nearly right.
+        #[test]
+        fn any_text(text in ".{0,300}", words in "[-0-9a-fx<>\\[\\]():/ \n+._\\\\]{0,300}") {
+            super::all(&text);
+            super::all(&words);
+        }
+    }
+}
