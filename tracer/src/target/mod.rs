@@ -18,6 +18,7 @@ mod moduledata;
 mod pattern;
 mod pclntab;
 mod pclntab_header;
+mod pcvalue;
 mod process;
 mod relocation;
 mod settings;
