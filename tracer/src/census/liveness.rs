@@ -3,8 +3,9 @@
 //! The runtime keeps every `g` it ever made and gives it to new goroutines, so the address stays readable; another id
 //! or the status "dead" there proves that the call is over although its end was not seen.
 
-use std::{collections::HashMap, io, sync::mpsc, thread, time::Duration};
+use std::{collections::HashMap, sync::mpsc, thread, time::Duration};
 
+use super::memory::{Memory as _, ProcessMemory};
 use crate::input::Liveness;
 
 /// `_Gdead` (src/runtime/runtime2.go, all versions).
@@ -60,27 +61,13 @@ pub fn ask_all(questions: Vec<Asked>, deadline: Duration) -> HashMap<Asked, Live
 fn ask(question: &Asked) -> Liveness {
     let at = question.g_addr.wrapping_add(u64::from(question.goid_offset)).wrapping_sub(STATUS_BEFORE_GOID);
     let mut bytes = [0u8; 16];
-    if read_memory(question.tgid, at, &mut bytes).is_err() {
+    if !matches!(ProcessMemory { pid: question.tgid }.read_one(at, &mut bytes), Ok(true)) {
         return Liveness::Unknown;
     }
     let (status, goid) = bytes.split_at(8);
     let status = u32::from_le_bytes([status[0], status[1], status[2], status[3]]) & !GSCAN;
     let goid = u64::from_le_bytes(goid.try_into().expect("eight bytes"));
     if status == GDEAD || goid != question.goid { Liveness::Over } else { Liveness::Alive }
-}
-
-/// Reads memory of another process, whole or not at all.
-fn read_memory(pid: u32, address: u64, into: &mut [u8]) -> io::Result<()> {
-    let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
-    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: into.len() };
-    // SAFETY: the local buffer is ours and as long as said; the remote one is checked by the kernel.
-    let read =
-        unsafe { libc::process_vm_readv(pid.cast_signed(), &raw const local, 1, &raw const remote, 1, 0) };
-    match usize::try_from(read) {
-        Ok(n) if n == into.len() => Ok(()),
-        Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
-        Err(_) => Err(io::Error::last_os_error()),
-    }
 }
 
 #[cfg(test)]

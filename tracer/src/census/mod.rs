@@ -1,5 +1,6 @@
-//! What can be read from outside without an event: what was already stuck when we came ([`Census`]), whether the
-//! goroutine of an open call still lives, and what plegtrace itself uses.
+//! What can be read from outside without an event: what was already stuck when we came ([`Census`]), the stacks of all
+//! goroutines of a process ([`goroutines`]), whether the goroutine of an open call still lives, and what plegtrace
+//! itself uses.
 //!
 //! The census runs on the sickest node there is. Command lines, environments, mappings, stacks and memory of a process
 //! can make their reader wait for as long as the process is stuck, and a container can arrange that on purpose. So
@@ -8,7 +9,9 @@
 
 mod child;
 mod clock;
+pub mod goroutines;
 mod liveness;
+mod memory;
 mod merge;
 mod own;
 mod protocol;
@@ -18,6 +21,7 @@ mod worker;
 
 pub use child::serve;
 pub use liveness::{Asked, ask_all};
+pub use memory::{Memory, MemoryError, Piece, ProcessMemory};
 pub use own::{exists, own_memory};
 pub use round::{Census, Limits, Request, command_lines, round};
 pub use worker::{CHILD_COMMAND, this_program};

@@ -10,11 +10,20 @@ Examples:
   sudo plegtrace -d 60                watch for a minute, then report
   sudo plegtrace -o json              the same for machines
   sudo plegtrace --dry-run            which probes would be attached; attaches nothing
+  sudo plegtrace goroutines PID       what every goroutine of a Go program does, without a signal
   plegtrace doctor                    what this kernel, these programs and these privileges allow
 
 Exit codes:
   0 healthy   1 stall found   2 usage   3 cannot run here   4 nothing to trace
   5 cannot tell   70 bug";
+
+const GOROUTINES: &str = "\
+Examples:
+  sudo plegtrace goroutines $(pidof containerd)
+  sudo plegtrace goroutines $(pidof kubelet) -o json | jq '.groups[] | select(.state == \"waiting\")'
+
+Exit codes:
+  0 read   2 no such process   3 no permission   5 cannot be read: not Go, or not a Go we know";
 
 /// Names the component that makes a Kubernetes node report `PLEG is not healthy`.
 ///
@@ -38,6 +47,16 @@ pub enum Command {
     ///
     /// Attaches nothing. Works without root as far as it can, and says what it could not look at.
     Doctor,
+    /// Print what every goroutine of a Go process does and where it waits, those that are alike together.
+    ///
+    /// The process is neither stopped nor signalled: its memory is read from outside, as it runs. Works for every
+    /// Linux program that Go 1.13 to 1.27 built, stripped or not, also in containers. Inlined functions do not appear.
+    #[command(after_help = GOROUTINES)]
+    Goroutines {
+        /// The process.
+        #[arg(value_name = "PID")]
+        pid: u32,
+    },
     /// What plegtrace runs itself: the reader of the census, which can be killed when it is late.
     #[command(hide = true)]
     CensusChild,

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     decode::MonoNs,
-    input::{CensusFact, GoroutinesFact, ProcessFact},
+    input::{CensusFact, Component, GoroutinesFact, ProcessFact},
 };
 
 /// A process as it was found last.
@@ -71,6 +71,8 @@ impl CensusState {
         let mut inside = HashMap::new();
         for (goid, operation) in requests::goroutines(&fact) {
             let first = before.get(&goid).filter(|(was, _)| *was == operation);
+            // Handlers have a goroutine of their own; the kubelet's relist is always on the same one.
+            let first = first.filter(|_| fact.component != Component::Kubelet);
             let since = first.map_or(MonoNs(fact.at_ns), |(_, since)| *since);
             inside.insert(goid, (operation, since));
         }

@@ -6,6 +6,7 @@
 
 pub mod doctor;
 pub mod escape;
+pub mod goroutines;
 pub mod human;
 pub mod json;
 mod paint;

@@ -7,7 +7,7 @@ use std::{
 
 use clap::Parser;
 
-use super::{arm::chain, checks, doctor, error::SessionError, oneshot, pipeline::Tap, report};
+use super::{arm::chain, checks, doctor, error::SessionError, goroutines, oneshot, pipeline::Tap, report};
 use crate::{
     census,
     cli::{Args, Command, Settings},
@@ -59,6 +59,9 @@ fn log_to_stderr(verbose: u8) {
 fn run(args: &Args) -> Result<Exit, SessionError> {
     let mut settings = Settings::try_from(&args.common)?;
     settings.census_program = Some(census::this_program());
+    if let Some(Command::Goroutines { pid }) = args.command {
+        return goroutines::run(pid, &settings);
+    }
     if settings.dry_run || matches!(args.command, Some(Command::Doctor)) {
         return doctor::run(&settings);
     }

@@ -3,6 +3,7 @@
 use std::io;
 
 use crate::{
+    census::goroutines::GoroutineError,
     cli::SettingsError,
     exit::Exit,
     kernel::KernelError,
@@ -38,6 +39,19 @@ pub enum SessionError {
     /// The kernel side failed.
     #[error(transparent)]
     Kernel(#[from] KernelError),
+    /// The goroutines of a process cannot be read.
+    #[error(transparent)]
+    Goroutines(#[from] GoroutineError),
+    /// Reading them did not end.
+    #[error(
+        "process {pid} did not answer within {seconds} s: its memory lock is held, or its memory is on a dead filesystem"
+    )]
+    NoAnswer {
+        /// The process.
+        pid: u32,
+        /// How long we waited.
+        seconds: u64,
+    },
     /// No signals.
     #[error("listen for signals")]
     Signals(#[source] io::Error),
@@ -57,6 +71,9 @@ impl SessionError {
             Self::Settings(_) | Self::Ambiguous(_) | Self::Discover(DiscoverError::NoSuchProcess { .. }) => {
                 Exit::Usage
             }
+            Self::Goroutines(GoroutineError::NoSuchProcess(_)) => Exit::Usage,
+            Self::Goroutines(GoroutineError::Denied(_)) => Exit::CannotRun,
+            Self::Goroutines(_) | Self::NoAnswer { .. } => Exit::CannotTell,
             Self::NothingToTrace => Exit::NothingToTrace,
             _ => Exit::CannotRun,
         }
@@ -69,6 +86,9 @@ impl SessionError {
             Self::Blocked { hint, .. } => hint.clone(),
             Self::NothingToTrace => {
                 Some("is this a Kubernetes node? In a container, plegtrace needs hostPID: true".to_owned())
+            }
+            Self::Goroutines(GoroutineError::Denied(_)) => {
+                Some("run it as root, or with CAP_SYS_PTRACE: sudo plegtrace goroutines PID".to_owned())
             }
             Self::Kernel(KernelError::Stub) => Some("build it with: cargo xtask build --release".to_owned()),
             Self::Kernel(_) | Self::Offsets(_) => {

@@ -6,12 +6,14 @@ pub mod clock;
 mod doctor;
 mod entry;
 mod error;
+mod goroutines;
 mod inspect;
 mod live;
 mod oneshot;
 mod pipeline;
 mod progress;
 mod report;
+mod rounds;
 mod stop;
 mod survey;
 

@@ -16,11 +16,11 @@ use super::{
     live::Live,
     pipeline::{Pipeline, Tap},
     progress::Progress,
+    rounds::Rounds,
     stop::Interrupts,
     survey::Survey,
 };
 use crate::{
-    census::Census,
     cli::Settings,
     correlate::{Outcome, Snapshot},
     input::{Component, Fact, Frame, Start, Stop, StopWhy, TargetGone},
@@ -62,6 +62,7 @@ pub(crate) async fn observe(
         session.refuse_source("uprobes");
         session.refuse_source("processes");
         session.tell_targets();
+        progress.step("looking at processes, sockets, cgroups and goroutines");
     }
     let why = session.run(settings, &mut interrupts, &mut progress).await?;
     Ok(session.end(why, &mut progress))
@@ -76,8 +77,7 @@ struct Session {
     /// Kubelet and runtime as last seen, to notice when they go.
     alive: HashMap<u32, Component>,
     rescan: bool,
-    /// The census while it is taken.
-    census: Option<Census>,
+    census: Rounds,
 }
 
 impl Session {
@@ -102,13 +102,13 @@ impl Session {
             live: None,
             alive: HashMap::new(),
             rescan: false,
-            census: None,
+            census: Rounds::default(),
         };
         session.pipeline.fact(clock::monotonic_ns(), &Fact::Start(start()));
         for presence in session.survey.node.presence.clone() {
             session.pipeline.fact(clock::monotonic_ns(), &Fact::Presence(presence));
         }
-        session.begin_census(settings, progress);
+        session.begin_census(settings);
         Ok(session)
     }
 
@@ -148,29 +148,22 @@ impl Session {
     }
 
     /// Looks at what is stuck already, beside everything else.
-    fn begin_census(&mut self, settings: &Settings, progress: &mut Progress) {
+    fn begin_census(&mut self, settings: &Settings) {
         if !settings.census {
             return self.refuse_source("census");
         }
-        progress.step("looking at processes, sockets and cgroups");
         let Some(request) = self.survey.census(settings) else {
             return self.refuse("census", "the caller gave no program to take it with");
         };
-        match Census::start(request) {
-            Ok(census) => self.census = Some(census),
-            Err(error) => self.refuse("census", &error.to_string()),
+        if let Err(error) = self.census.begin(request) {
+            self.refuse("census", &error.to_string());
         }
     }
 
-    /// Takes the census over when it is finished; `true` when there is nothing to wait for.
-    fn take_census(&mut self, wait: bool) -> bool {
-        let Some(census) = self.census.take_if(|census| wait || census.is_finished()) else {
-            return self.census.is_none();
-        };
-        for fact in census.finish() {
+    fn take_census(&mut self, wait: bool) {
+        for fact in self.census.take(wait) {
             self.pipeline.fact(clock::monotonic_ns(), &fact);
         }
-        true
     }
 
     fn refuse_source(&mut self, source: &str) {
@@ -211,22 +204,30 @@ impl Session {
                 () = &mut deadline => return Ok(StopWhy::Duration),
                 _ = drain.tick() => {
                     self.drain();
-                    if self.take_census(false) && !settings.needs_kernel() {
-                        return Ok(StopWhy::Enough);
-                    }
+                    self.take_census(false);
                 }
                 _ = rescan.tick() => self.rescan = true,
                 _ = look.tick() => {
                     self.look(settings)?;
-                    let enough = began.elapsed() >= ENOUGH && !settings.duration_given;
                     let snapshot = self.pipeline.snapshot(clock::monotonic_ns());
-                    if enough && matches!(snapshot.outcome, Outcome::Stalled { .. }) {
+                    let alone = !settings.needs_kernel();
+                    if settings.census && self.census.is_due(&snapshot, alone) {
+                        self.begin_census(settings);
+                    }
+                    if !settings.duration_given && self.is_enough(&snapshot, began.elapsed(), alone) {
                         return Ok(StopWhy::Enough);
                     }
                     progress.tick(&line(&snapshot, began.elapsed(), settings.duration));
                 }
             }
         }
+    }
+
+    /// A stall that was looked at twice needs no more time; nor does a census that has nobody to wait for.
+    fn is_enough(&self, snapshot: &Snapshot, elapsed: Duration, alone: bool) -> bool {
+        let stalled = matches!(snapshot.outcome, Outcome::Stalled { .. });
+        let stalled = stalled && elapsed >= ENOUGH && self.census.are_enough();
+        stalled || alone && self.census.are_all()
     }
 
     fn drain(&mut self) {

@@ -32,6 +32,10 @@ pub struct GOffsets {
     pub sched_pc: u32,
     /// `sched.bp`.
     pub sched_bp: u32,
+    /// `sched.lr`: the return address of a function without a frame on arm64.
+    pub sched_lr: u32,
+    /// `syscallsp`: 0 outside of system calls and C, `syscallpc` follows.
+    pub syscallsp: u32,
     /// `atomicstatus` (u32).
     pub atomicstatus: u32,
     /// `goid` (u64).
@@ -83,6 +87,8 @@ fn g_offsets(version: GoVersion) -> GOffsets {
         sched_sp: 56,
         sched_pc: 64,
         sched_bp,
+        sched_lr: sched_bp - 8,
+        syscallsp: sched_bp + 8,
         atomicstatus,
         goid: atomicstatus + 8,
         waitsince: atomicstatus + 24,

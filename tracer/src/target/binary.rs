@@ -20,6 +20,7 @@ use super::moduledata::{self, Moduledata};
 use super::pattern::{Pattern, PatternSet};
 use super::pclntab::{Function, Pclntab};
 use super::pclntab_header::{self, Header, Layout};
+use super::pcvalue;
 use super::site::{GSource, Site};
 use super::source::ByteSource;
 use super::symtab::{self, Witness};
@@ -54,6 +55,7 @@ pub struct GoBinary {
     version: GoVersion,
     abi: Abi,
     id: FileId,
+    table_vaddr: u64,
     table_offset: u64,
     start_code: u64,
     tls_g: Option<i32>,
@@ -107,6 +109,7 @@ impl GoBinary {
             module,
             info,
             version,
+            table_vaddr: header.vaddr,
             table_offset,
             elf,
         };
@@ -156,6 +159,18 @@ impl GoBinary {
         self.module.vaddr
     }
 
+    /// Address of the function table in the file.
+    #[must_use]
+    pub fn table(&self) -> u64 {
+        self.table_vaddr
+    }
+
+    /// Address where the kernel begins the program, as the ELF header has it.
+    #[must_use]
+    pub fn entry_point(&self) -> u64 {
+        self.elf.entry
+    }
+
     /// Position-independent: a process adds its load bias to every address here.
     #[must_use]
     pub fn is_pie(&self) -> bool {
@@ -201,6 +216,38 @@ impl GoBinary {
     #[must_use]
     pub fn function_at(&self, vaddr: u64) -> Option<Function<'_>> {
         self.table.function_at(vaddr)
+    }
+
+    /// Index of the function that contains this address of the file; at most a million.
+    #[must_use]
+    pub fn function_index_at(&self, vaddr: u64) -> Option<u32> {
+        u32::try_from(self.table.index_at(vaddr)?).ok()
+    }
+
+    /// The function of this index.
+    #[must_use]
+    pub fn function_by_index(&self, index: u32) -> Option<Function<'_>> {
+        self.table.function(usize::try_from(index).ok()?)
+    }
+
+    /// How many bytes the function has put on its stack when it is at this address of the file, without the return
+    /// address on amd64, with it on arm64: what the runtime itself unwinds by. `None` when the table does not say.
+    #[must_use]
+    pub fn stack_depth_at(&self, vaddr: u64) -> Option<u32> {
+        let index = self.table.index_at(vaddr)?;
+        let entry = self.table.function(index)?.entry;
+        let table = self.table.stack_table(index)?;
+        pcvalue::stack_depth(&self.elf, table, entry, vaddr)
+    }
+
+    /// Addresses of the file that the code of the function with this full name refers to; none when it is not there.
+    #[must_use]
+    pub fn data_references(&self, name: &str) -> Vec<u64> {
+        let Some(function) = self.find_exact(name) else { return Vec::new() };
+        let size = function.size.min(MAX_CODE);
+        let Ok(body) = self.elf.read_vaddr(function.entry, size, "code") else { return Vec::new() };
+        let code = Code { entry: function.entry, bytes: &body, convention: self.abi.convention };
+        arch::references(self.elf.machine, code)
     }
 
     /// Functions whose name ends with `suffix` at a path element or dot; see [`Pattern`].

@@ -82,6 +82,8 @@ pub(crate) struct Elf {
     pub(crate) machine: Machine,
     /// Position-independent: addresses in the file are relative to a load bias.
     pub(crate) pie: bool,
+    /// Address of the first instruction.
+    pub(crate) entry: u64,
     pub(crate) loads: Vec<Segment>,
     pub(crate) dynamic: Option<Segment>,
     pub(crate) tls: Option<Segment>,
@@ -101,6 +103,7 @@ impl Elf {
         let mut elf = Self {
             machine,
             pie: header.e_type.get(LE) == ET_DYN,
+            entry: header.e_entry.get(LE),
             loads: Vec::new(),
             dynamic: None,
             tls: None,

@@ -132,6 +132,12 @@ pub fn exe_path(proc_pid: &Path) -> Option<PathBuf> {
     Some(text.strip_suffix(" (deleted)").map_or_else(|| link.clone(), PathBuf::from))
 }
 
+/// Path of the executable of a running process, in its own mount namespace.
+#[must_use]
+pub(crate) fn exe_of(pid: u32) -> Option<PathBuf> {
+    exe_path(&Path::new("/proc").join(pid.to_string()))
+}
+
 /// 64-bit FNV-1a: stable between runs, which the hashers of the standard library do not promise.
 struct Fnv(u64);
 

@@ -18,6 +18,7 @@ mod moduledata;
 mod pattern;
 mod pclntab;
 mod pclntab_header;
+mod pcvalue;
 mod process;
 mod relocation;
 mod settings;
@@ -34,14 +35,15 @@ pub use cmdline::CommandFacts;
 pub use discover::{CommandLines, DiscoverError, Node, Overrides, discover, discover_with};
 pub use elf::Machine;
 pub use error::{RefuseReason, SiteRefusal};
+pub(crate) use identity::exe_of;
 pub use identity::{AnalysedFile, FileId, OnDisk, exe_link, exe_path, on_disk};
 pub use pattern::Pattern;
 pub use pclntab::Function;
 pub use pclntab_header::Layout;
 pub use process::Process;
 pub(crate) use process::{
-    MAX_CMDLINE, Stat, clock_ticks, is_multi_call, multi_call_role, parse_stat, role_of_program, split_args,
-    ticks_to_ns,
+    MAX_CMDLINE, Stat, clock_ticks, is_multi_call, multi_call_role, parse_stat, read_stat, role_of_program,
+    split_args, ticks_to_ns,
 };
 pub use site::{GSource, Price, Site, SiteCheck};
 pub use symtab::Witness;

@@ -17,8 +17,8 @@ use super::source::{Block, u32_at, u64_at};
 /// Longest name that is looked at. The longest wanted one has about 120 bytes; a bound keeps a table whose names
 /// never end from costing quadratic time.
 const MAX_NAME: usize = 2048;
-/// A `_func` record is read up to its name offset: 12 bytes at most.
-const RECORD: u64 = 12;
+/// A `_func` record is read up to the offset of its stack table: 24 bytes at most. Every record is longer.
+const RECORD: u64 = 24;
 /// Bytes behind the last record among which the last name is expected (V12).
 const NAME_SLACK: u64 = 256 << 10;
 
@@ -44,6 +44,8 @@ pub(crate) struct Pclntab {
     functab: usize,
     /// Name offsets count from its start.
     names: Arc<Block>,
+    /// Addresses of the tables of values by address in the file.
+    pctab: Range<u64>,
 }
 
 impl Pclntab {
@@ -81,6 +83,7 @@ impl Pclntab {
             pcln,
             functab: usize::try_from(header.functab_in_pcln()).expect("16 at most"),
             names,
+            pctab: header.vaddr + header.pctab..header.vaddr + header.pctab_end,
         }
     }
 
@@ -168,12 +171,28 @@ impl Pclntab {
 
     /// The function that contains `pc`.
     pub(crate) fn function_at(&self, pc: u64) -> Option<Function<'_>> {
+        self.function(self.index_at(pc)?)
+    }
+
+    /// Index of the function that contains `pc`.
+    pub(crate) fn index_at(&self, pc: u64) -> Option<usize> {
         let (mut low, mut high) = (0, self.nfunc);
         while low < high {
             let middle = low + (high - low) / 2;
             if self.address(middle)? <= pc { low = middle + 1 } else { high = middle }
         }
-        let function = self.function(low.checked_sub(1)?)?;
-        (pc < function.entry + function.size).then_some(function)
+        let index = low.checked_sub(1)?;
+        (pc < self.address(index + 1)?).then_some(index)
+    }
+
+    /// Addresses of what the table of stack depths of function `index` may cover, from its begin; `None` without one.
+    ///
+    /// `_func.pcsp` (Go's runtime/runtime2.go): entry (4 or 8 bytes), name, args, deferreturn, then pcsp; 1.13 to 1.27.
+    pub(crate) fn stack_table(&self, index: usize) -> Option<Range<u64>> {
+        let record = usize::try_from(self.record_offset(index)?).ok()?;
+        let skip = if self.layout.relative() { 16 } else { 20 };
+        let offset = u32_at(&self.pcln, record.checked_add(skip)?)?;
+        let start = self.pctab.start.checked_add(offset.into())?;
+        (offset != 0 && start < self.pctab.end).then_some(start..self.pctab.end)
     }
 }

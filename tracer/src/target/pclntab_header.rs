@@ -73,6 +73,10 @@ pub(crate) struct Header {
     pub(crate) names: u64,
     /// Offset of what follows the name table; the extent for V12.
     pub(crate) names_end: u64,
+    /// Offset of the tables of values by address, from which their offsets count; 0 for V12.
+    pub(crate) pctab: u64,
+    /// Offset of what follows them; the extent for V12.
+    pub(crate) pctab_end: u64,
     /// Offset of the function list, from which function offsets count; for V12 these count from the table.
     pub(crate) pcln: u64,
 }
@@ -117,8 +121,18 @@ fn parse(elf: &Elf, vaddr: u64, extent: u64) -> Result<Header, RefuseReason> {
         return Err(RefuseReason::BadPclntab("instruction or pointer size is not this machine's"));
     }
     let word = |index: usize| u64_at(&block, 8 + 8 * index).unwrap_or(u64::MAX);
-    let mut header =
-        Header { vaddr, extent, layout, nfunc: word(0), text_start: 0, names: 0, names_end: extent, pcln: 0 };
+    let mut header = Header {
+        vaddr,
+        extent,
+        layout,
+        nfunc: word(0),
+        text_start: 0,
+        names: 0,
+        names_end: extent,
+        pctab: 0,
+        pctab_end: extent,
+        pcln: 0,
+    };
     // Words: nfunc, nfiles, [textStart,] funcname, cu, filetab, pctab, pcln.
     let first = match layout {
         Layout::V12 => None,
@@ -133,7 +147,8 @@ fn parse(elf: &Elf, vaddr: u64, extent: u64) -> Result<Header, RefuseReason> {
         if offsets[0] < 40 || !offsets.is_sorted() || offsets[4] >= extent {
             return Err(RefuseReason::BadPclntab("offsets of its parts are not in order"));
         }
-        (header.names, header.names_end, header.pcln) = (offsets[0], offsets[1], offsets[4]);
+        (header.names, header.names_end) = (offsets[0], offsets[1]);
+        (header.pctab, header.pctab_end, header.pcln) = (offsets[3], offsets[4], offsets[4]);
     }
     check_count(&header)?;
     Ok(header)

@@ -55,6 +55,8 @@ pub(crate) struct Stat {
     pub(crate) state: char,
     /// Parent process.
     pub(crate) parent: u32,
+    /// Its session: the pid of who began it, who may have ended since.
+    pub(crate) session: u32,
     /// Threads of the process.
     pub(crate) threads: u32,
     /// Start, clock ticks since boot.
@@ -184,10 +186,11 @@ pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
     let mut fields = back.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
     let parent = fields.next()?.parse().ok()?;
-    // Fields 20 and 22 of the line (man 5 proc); state is field 3.
-    let threads = fields.nth(15)?.parse().ok()?;
+    // Fields 6, 20 and 22 of the line (man 5 proc); state is field 3. The session may be 0 or, in theory, -1.
+    let session = fields.nth(1)?.parse().unwrap_or(0);
+    let threads = fields.nth(13)?.parse().ok()?;
     let start_ticks = fields.nth(1)?.parse().ok()?;
-    Some(Stat { comm, state, parent, threads, start_ticks })
+    Some(Stat { comm, state, parent, session, threads, start_ticks })
 }
 
 /// Reads a command line; waits for the memory lock of the process.
@@ -243,11 +246,11 @@ mod tests {
     /// A name with parentheses and spaces does not move the fields.
     #[test]
     fn stat_with_a_hostile_name() {
-        let line = "42 (a) R 1 (b) S 7 1 1 0 -1 4 1 2 3 4 5 6 7 8 20 0 9 0 12345 1 2 3\n";
+        let line = "42 (a) R 1 (b) S 7 1 2 0 -1 4 1 2 3 4 5 6 7 8 20 0 9 0 12345 1 2 3\n";
         let stat = parse_stat(line).unwrap();
         assert_eq!(
-            (stat.comm.as_str(), stat.state, stat.parent, stat.threads, stat.start_ticks),
-            ("a) R 1 (b", 'S', 7, 9, 12345)
+            (stat.comm.as_str(), stat.state, stat.parent, stat.session, stat.threads, stat.start_ticks),
+            ("a) R 1 (b", 'S', 7, 2, 9, 12345)
         );
         let ended = |state, threads| Stat { state, threads, ..stat.clone() }.has_ended();
         assert!(ended('Z', 1) && !ended('Z', 2) && !ended('S', 1));

@@ -141,6 +141,7 @@ mod tests {
                 comm: (*comm).to_owned(),
                 state: *state,
                 parent: *parent,
+                session: *pid,
                 threads: 1,
                 start_ticks: u64::from(*pid),
             };

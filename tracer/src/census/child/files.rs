@@ -1,6 +1,11 @@
 //! Open descriptors: what they refer to, and who else holds the same.
 
-use std::{collections::HashMap, io, os::unix::fs::MetadataExt as _, path::Path};
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+    os::unix::fs::MetadataExt as _,
+    path::Path,
+};
 
 use super::{read, tell::Tell};
 use crate::{
@@ -43,6 +48,8 @@ pub(super) enum What {
 pub(super) struct Holders {
     by_process: HashMap<u32, Vec<Open>>,
     comms: HashMap<u32, String>,
+    /// Those whose session has lost its leader.
+    orphans: HashSet<u32>,
     pipes: HashMap<u64, Vec<(u32, usize)>>,
     sockets: HashMap<u64, Vec<(u32, usize)>>,
     count: usize,
@@ -77,6 +84,9 @@ impl Holders {
             }
         }
         self.comms.insert(pid, comm.to_owned());
+        if is_orphan(tell, pid) {
+            self.orphans.insert(pid);
+        }
         self.by_process.insert(pid, open);
         Ok(())
     }
@@ -149,8 +159,16 @@ impl Holders {
     }
 
     fn holder(&self, pid: u32, fd: i32) -> Holder {
-        Holder { pid, comm: self.comms.get(&pid).cloned().unwrap_or_default(), fd }
+        let comm = self.comms.get(&pid).cloned().unwrap_or_default();
+        Holder { pid, comm, fd, orphan: self.orphans.contains(&pid) }
     }
+}
+
+/// Has the leader of its session ended? Every command that runc starts leads a session of its own.
+fn is_orphan(tell: &Tell, pid: u32) -> bool {
+    let session = read::stat(&tell.process(pid)).map_or(0, |stat| stat.session);
+    let ended = |leader: u32| read::stat(&tell.process(leader)).is_none_or(|stat| stat.has_ended());
+    session != 0 && session != pid && ended(session)
 }
 
 fn look(dir: &Path, fd: u32, may_follow: bool) -> Option<Open> {

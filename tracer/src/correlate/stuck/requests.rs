@@ -22,6 +22,8 @@ pub struct Request {
     pub goids: Vec<u64>,
     /// Age of the oldest of them.
     pub since: Age,
+    /// The last look but one found at least one of them at it already.
+    pub stays: bool,
     /// The runtime's word for why they wait.
     pub wait_reason: Option<String>,
     /// What they wait for, as far as the stack tells.
@@ -108,6 +110,7 @@ pub(in crate::correlate) fn of(
             count: group.count,
             goids: group.goids.clone(),
             since,
+            stays: group.goids.iter().any(|goid| first(*goid).is_some_and(|first| first.0 < fact.at_ns)),
             wait_reason: group.wait_reason.clone(),
             holds: holds(&group.frames, &waits_for),
             waits_for,

@@ -114,7 +114,10 @@ pub(super) fn outputs(snapshot: &Snapshot) -> Vec<Stuck> {
             waiters: Vec::new(),
         };
         // A command that still runs may write; what it left behind should not.
-        let left_behind = |pipe: &&crate::input::PipeFact| pipe.writers.iter().any(|writer| writer.orphan);
+        let left_behind = |pipe: &&crate::input::PipeFact| {
+            let mut others = pipe.writers.iter().filter(|writer| writer.pid != shim).peekable();
+            others.peek().is_some() && others.all(|writer| writer.orphan)
+        };
         seen.fact.pipes.iter().filter(left_behind).map(stuck).collect::<Vec<_>>()
     };
     let shims = snapshot.census.processes.iter().filter(|seen| seen.fact.component == Component::Shim);

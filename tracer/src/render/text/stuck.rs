@@ -110,7 +110,7 @@ fn victim(waiter: &Waiter) -> Option<String> {
     match waiter {
         Waiter::Process { .. } => None,
         Waiter::Requests(request) => Some(escape::text_to(&request.operation, 40)),
-        Waiter::Relist { age, .. } => Some(format!("the relist, open {}", bound(*age))),
+        Waiter::Relist { age, .. } => Some(format!("the relist, {}", open_for(*age))),
     }
 }
 
@@ -164,8 +164,9 @@ fn age(age: Age) -> String {
     format!("{}{}", if age.at_least { "≥ " } else { "" }, duration(age.ns))
 }
 
-fn bound(age: Age) -> String {
-    self::age(age)
+/// One look at a relist says that it is open, and nothing about its age.
+fn open_for(age: Age) -> String {
+    if age.at_least && age.ns == 0 { "in flight".to_owned() } else { format!("open {}", self::age(age)) }
 }
 
 fn waiter_line(waiter: &Waiter) -> String {
@@ -177,7 +178,7 @@ fn waiter_line(waiter: &Waiter) -> String {
         Waiter::Requests(request) => {
             format!("{}, {}: {}", requests(request), age(request.since), waits_for(request))
         }
-        Waiter::Relist { pid, age } => format!("relist of kubelet {pid}, open {}", bound(*age)),
+        Waiter::Relist { pid, age } => format!("relist of kubelet {pid}, {}", open_for(*age)),
     }
 }
 

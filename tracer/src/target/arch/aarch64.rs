@@ -52,6 +52,32 @@ pub(crate) fn returns(code: Code<'_>, leaves_to: &dyn Fn(u64) -> bool) -> Result
     Ok(sites)
 }
 
+/// `adrp` with the `add`, `ldr` or `str` (64 bit) that completes the address.
+pub(crate) fn references(code: Code<'_>) -> Vec<u64> {
+    let mut pages: [Option<u64>; 32] = [None; 32];
+    let mut found = Vec::new();
+    for (at, word) in words(code) {
+        let (to, from) = ((word & 0x1f) as usize, (word >> 5 & 0x1f) as usize);
+        let immediate = u64::from(word >> 10 & 0xfff);
+        if word & 0x9f00_0000 == 0x9000_0000 {
+            let offset = (word >> 5 & 0x7ffff) << 2 | word >> 29 & 3;
+            let pages_away = i64::from((offset << 11).cast_signed() >> 11);
+            pages[to] = Some((at & !0xfff).wrapping_add_signed(pages_away << 12));
+        } else if word & 0xffc0_0000 == 0x9100_0000 {
+            // add xD, xN, #imm
+            found.extend(pages[from].map(|page| page.wrapping_add(immediate)));
+            pages[to] = None;
+        } else if word & 0xff80_0000 == 0xf900_0000 {
+            // str or ldr xT, [xN, #imm]
+            found.extend(pages[from].map(|page| page.wrapping_add(8 * immediate)));
+            if word & 0x0040_0000 != 0 {
+                pages[to] = None;
+            }
+        }
+    }
+    found
+}
+
 /// Condition code of `b.ls`: unsigned lower or same.
 const LS: u32 = 9;
 
@@ -140,6 +166,22 @@ mod tests {
         let body = bytes(&[0xeb30_63ff, 0x5400_0029, RET]);
         assert_eq!(start(code(&body)).unwrap().vaddr, 0x1000);
         assert!(start(code(&[1, 2])).is_err());
+    }
+
+    /// A page and what completes it; another register, or one that was overwritten, completes nothing.
+    #[test]
+    fn data_references() {
+        // adrp x1, +2 pages; ldr x2,[x1,#16]; add x3,x1,#8; str x2,[x4,#8]; adrp x5, -1 page; ldr x5,[x5]; ldr x6,[x5]
+        let body = bytes(&[
+            0xd000_0001,
+            0xf940_0822,
+            0x9100_2023,
+            0xf900_0482,
+            0xf0ff_ffe5,
+            0xf940_00a5,
+            0xf940_00a6,
+        ]);
+        assert_eq!(references(code(&body)), [0x3010, 0x3008, 0]);
     }
 
     /// `ret` through any register; jumps out of the function are refused, calls are not jumps.

@@ -14,6 +14,9 @@ use super::site::{GSource, Price};
 /// More returns than this in one function are refused: every site costs memory in each process.
 pub(crate) const MAX_RETURNS: usize = 512;
 
+/// The functions we ask about refer to a dozen places.
+const MAX_REFERENCES: usize = 256;
+
 /// The bytes of one function.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Code<'a> {
@@ -90,6 +93,18 @@ pub(crate) fn returns(
         n if n > MAX_RETURNS => Err(SiteRefusal::TooManyReturns(n)),
         _ => Ok(sites),
     }
+}
+
+/// Addresses of data that the function refers to, ascending and distinct; those of code may be among them.
+pub(crate) fn references(machine: Machine, code: Code<'_>) -> Vec<u64> {
+    let mut found = match machine {
+        Machine::X86_64 => x86_64::references(code),
+        Machine::Aarch64 => aarch64::references(code),
+    };
+    found.sort_unstable();
+    found.dedup();
+    found.truncate(MAX_REFERENCES);
+    found
 }
 
 /// How the first instructions of the function load `g` from thread-local storage, if they do.

@@ -57,6 +57,15 @@ pub(crate) fn calls(code: Code<'_>, to: &dyn Fn(u64) -> bool) -> Result<Vec<RawS
     Ok(sites)
 }
 
+/// Operands relative to the instruction pointer, up to an undecodable instruction.
+pub(crate) fn references(code: Code<'_>) -> Vec<u64> {
+    decode(code)
+        .take_while(|instruction| !instruction.is_invalid())
+        .filter(Instruction::is_ip_rel_memory_operand)
+        .map(|instruction| instruction.ip_rel_memory_address())
+        .collect()
+}
+
 fn ret(code: Code<'_>, instruction: &Instruction) -> Result<RawSite, SiteRefusal> {
     let at = usize::try_from(instruction.ip() - code.entry).unwrap_or(usize::MAX);
     let plain =
@@ -112,6 +121,17 @@ mod tests {
         let sites = calls(code(bytes), &|to| to == 0x3000).unwrap();
         assert_eq!(sites.iter().map(|site| (site.vaddr, site.len)).collect::<Vec<_>>(), [(0x1007, 5)]);
         assert!(calls(code(b"\x06"), &|_| true).is_err());
+    }
+
+    /// Loads, stores and addresses relative to the instruction pointer are references; jumps and the stack are not.
+    #[test]
+    fn data_references() {
+        // mov rax,[rip+0x100]; lea rcx,[rip-0x10]; mov [rsp+8],rax; jmp +0x100; mov rax,[rip+0x100] again
+        let bytes = b"\x48\x8b\x05\x00\x01\x00\x00\x48\x8d\x0d\xf0\xff\xff\xff\x48\x89\x44\x24\x08\
+            \xe9\x00\x01\x00\x00\x48\x8b\x05\xe8\x00\x00\x00";
+        let found = super::super::references(crate::target::elf::Machine::X86_64, code(bytes));
+        assert_eq!(found, [0xffe, 0x1107]);
+        assert!(references(code(b"\x06\x48\x8b\x05\x00\x01\x00\x00")).is_empty());
     }
 
     /// A jump out of the function is a tail call, unless it goes where the caller allows.

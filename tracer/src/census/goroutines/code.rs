@@ -1,0 +1,102 @@
+//! [`Code`]: what unwinding must know about the program's functions, and [`ProgramCode`], which knows it of a real one.
+
+use std::collections::HashMap;
+
+use super::unwind::Return;
+use crate::target::{GoBinary, Machine};
+
+/// More addresses than this are not remembered; a busy kubelet has some thousands on its stacks.
+const MAX_REMEMBERED: usize = 100_000;
+
+/// What a function means for a walk up the stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Called, and returns.
+    Ordinary,
+    /// The end of every stack: what called the first function of a goroutine.
+    Bottom,
+    /// Put there by a signal: the function below it was interrupted anywhere, not in a call.
+    Injected,
+    /// Changes to another stack: only to be trusted as the innermost function.
+    Switch,
+}
+
+/// An address in the code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Index of its function.
+    pub function: u32,
+    /// Bytes on the stack there; `None` when not known.
+    pub depth: Option<u32>,
+    /// What the function means.
+    pub kind: Kind,
+}
+
+/// The functions of a program.
+pub trait Code {
+    /// What is at an address of the process. `exact`: this address; else the call right before it.
+    fn place(&mut self, pc: u64, exact: bool) -> Option<Place>;
+    /// Where return addresses are.
+    fn returns(&self) -> Return;
+    /// Full name of a function.
+    fn name(&self, function: u32) -> Option<&str>;
+}
+
+/// The functions of an executable, where a process has them.
+#[derive(Debug)]
+pub(super) struct ProgramCode<'a> {
+    binary: &'a GoBinary,
+    bias: u64,
+    places: HashMap<(u64, bool), Option<Place>>,
+}
+
+impl<'a> ProgramCode<'a> {
+    /// `bias` is what the process adds to every address of the file.
+    pub(super) fn new(binary: &'a GoBinary, bias: u64) -> Self {
+        Self { binary, bias, places: HashMap::new() }
+    }
+
+    fn look_up(&self, pc: u64, exact: bool) -> Option<Place> {
+        let vaddr = pc.checked_sub(self.bias)?.checked_sub(u64::from(!exact))?;
+        let function = self.binary.function_index_at(vaddr)?;
+        let kind = kind(self.binary.function_by_index(function)?.name);
+        Some(Place { function, depth: self.binary.stack_depth_at(vaddr), kind })
+    }
+}
+
+impl Code for ProgramCode<'_> {
+    fn place(&mut self, pc: u64, exact: bool) -> Option<Place> {
+        if let Some(known) = self.places.get(&(pc, exact)) {
+            return *known;
+        }
+        let place = self.look_up(pc, exact);
+        if self.places.len() >= MAX_REMEMBERED {
+            self.places.clear();
+        }
+        self.places.insert((pc, exact), place);
+        place
+    }
+
+    fn returns(&self) -> Return {
+        match self.binary.machine() {
+            Machine::X86_64 => Return::Pushed,
+            Machine::Aarch64 => Return::Link,
+        }
+    }
+
+    fn name(&self, function: u32) -> Option<&str> {
+        self.binary.function_by_index(function).map(|function| function.name)
+    }
+}
+
+/// Source: `topofstack`, `sigpanic` and `asyncPreempt` in `gentraceback` and `unwinder.next` (runtime/traceback.go);
+/// functions that write the stack pointer: runtime/asm_amd64.s.
+fn kind(name: &str) -> Kind {
+    let Some(name) = name.strip_prefix("runtime.") else { return Kind::Ordinary };
+    match name.strip_suffix(".abi0").unwrap_or(name) {
+        "goexit" | "mstart" | "mcall" | "morestack" | "rt0_go" => Kind::Bottom,
+        "sigpanic" | "asyncPreempt" | "debugCallV1" | "debugCallV2" => Kind::Injected,
+        "systemstack" | "asmcgocall" | "gogo" => Kind::Switch,
+        _ => Kind::Ordinary,
+    }
+}

@@ -1,0 +1,125 @@
+//! Goroutines that are alike → one group. Functions are numbers until the end, so that many goroutines cost little.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
+
+use super::code::Code;
+use super::header::state;
+use super::reasons::Reasons;
+use crate::input::GoroutineGroup;
+
+/// Ids kept of a group.
+const MAX_GOIDS: usize = 32;
+/// Longest name of a function kept, bytes; that of an instantiated generic function can have hundreds.
+const MAX_NAME: usize = 512;
+/// Hashes of groups that are kept only to be counted.
+const MAX_COUNTED: usize = 1 << 18;
+
+/// What goroutines of a group have in common.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub(super) state: u8,
+    /// 0 unless it waits.
+    pub(super) wait_reason: u8,
+    pub(super) frames: Vec<u32>,
+    pub(super) broken: Option<&'static str>,
+}
+
+#[derive(Debug, Default)]
+struct Members {
+    count: u32,
+    goids: Vec<u64>,
+    since: u64,
+}
+
+impl Members {
+    fn add(&mut self, goid: u64, since: u64) {
+        self.count += 1;
+        if since != 0 && (self.since == 0 || since < self.since) {
+            self.since = since;
+        }
+        self.goids.push(goid);
+        if self.goids.len() >= 2 * MAX_GOIDS {
+            self.lowest();
+        }
+    }
+
+    fn lowest(&mut self) {
+        self.goids.sort_unstable();
+        self.goids.truncate(MAX_GOIDS);
+    }
+}
+
+/// All groups so far.
+#[derive(Debug)]
+pub(super) struct Groups {
+    known: HashMap<Key, Members>,
+    counted: HashSet<u64>,
+    limit: usize,
+}
+
+impl Groups {
+    /// At most `limit` groups are kept; others are only counted.
+    pub(super) fn new(limit: usize) -> Self {
+        Self { known: HashMap::new(), counted: HashSet::new(), limit }
+    }
+
+    /// One goroutine more; `since` is 0 when it is not known since when it waits.
+    pub(super) fn add(&mut self, key: Key, goid: u64, since: u64) {
+        if let Some(members) = self.known.get_mut(&key) {
+            return members.add(goid, since);
+        }
+        if self.known.len() < self.limit {
+            return self.known.entry(key).or_default().add(goid, since);
+        }
+        if self.counted.len() < MAX_COUNTED {
+            let mut hasher = DefaultHasher::new();
+            key.hash(&mut hasher);
+            self.counted.insert(hasher.finish());
+        }
+    }
+
+    /// The largest first, with names, as many as have room in `text_bytes`; and how many were left out.
+    pub(super) fn finish(
+        self,
+        code: &dyn Code,
+        reasons: &Reasons,
+        text_bytes: usize,
+    ) -> (Vec<GoroutineGroup>, u32) {
+        let mut all: Vec<(Key, Members)> = self.known.into_iter().collect();
+        all.iter_mut().for_each(|(_, members)| members.lowest());
+        all.sort_by(|(_, a), (_, b)| b.count.cmp(&a.count).then_with(|| a.goids.cmp(&b.goids)));
+        let total = all.len() + self.counted.len();
+        let mut room = text_bytes;
+        let mut groups = Vec::new();
+        for (key, members) in all {
+            let group = named(key, members, code, reasons);
+            let size = group.frames.iter().map(|frame| frame.len() + size_of::<String>()).sum();
+            let Some(left) = room.checked_sub(size) else { break };
+            room = left;
+            groups.push(group);
+        }
+        let left_out = total - groups.len();
+        (groups, u32::try_from(left_out).unwrap_or(u32::MAX))
+    }
+}
+
+fn named(key: Key, members: Members, code: &dyn Code, reasons: &Reasons) -> GoroutineGroup {
+    let name = |function: &u32| {
+        let name = code.name(*function).unwrap_or("?");
+        name.get(..name.floor_char_boundary(MAX_NAME)).unwrap_or(name).to_owned()
+    };
+    GoroutineGroup {
+        count: members.count,
+        goids: members.goids,
+        state: state::name(key.state).to_owned(),
+        wait_reason: reasons.words(key.wait_reason),
+        waiting_since_ns: (members.since != 0).then_some(members.since),
+        frames: key.frames.iter().map(name).collect(),
+        broken: key.broken.map(str::to_owned),
+    }
+}
+
+#[cfg(test)]
+#[path = "group_tests.rs"]
+mod tests;

@@ -1,0 +1,34 @@
+//! The stacks of all goroutines of a running Go program, read from outside: no signal, no stop, no ptrace.
+//!
+//! ```text
+//! program   decodes the executable: where runtime.allgs may be, where the words for wait reasons are
+//! loaded    where the process has the executable
+//! allgs     the one candidate that is a list of goroutines
+//! header    runtime.g: state, id, stack, where it goes on
+//! unwind    stack memory → functions, by the tables the runtime itself unwinds by
+//! collect   all goroutines in batches; what changed while it was read is read again
+//! group     goroutines that are alike → one entry
+//! ```
+//!
+//! The process runs meanwhile. A goroutine counts only if its header was the same before and after its stack was read;
+//! one that keeps changing is counted as unread. Everything in the other process is hostile: every length is bounded,
+//! every step of a walk must go up the stack and land in the program's code.
+
+mod allgs;
+mod code;
+mod collect;
+mod error;
+mod group;
+mod header;
+mod loaded;
+mod program;
+mod reader;
+mod reasons;
+mod unwind;
+
+pub use code::{Code, Kind, Place};
+pub use collect::Limits;
+pub use error::GoroutineError;
+pub use program::Program;
+pub use reader::{Picture, Reader, TakeError, take};
+pub use unwind::{MAX_FRAMES, Return};

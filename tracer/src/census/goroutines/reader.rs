@@ -1,0 +1,209 @@
+//! [`Reader`]: one process, read as often as wanted.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::allgs;
+use super::code::{Code, ProgramCode};
+use super::collect::{Collector, Counts, Limits};
+use super::error::GoroutineError;
+use super::group::Groups;
+use super::loaded;
+use super::program::Program;
+use super::reasons::Reasons;
+use crate::census::memory::{Memory, MemoryError, ProcessMemory};
+use crate::input::{Component, GoroutineGroup, GoroutinesFact};
+use crate::target::{GOffsets, read_stat};
+
+/// The list is looked for this often: a process that runs can look wrong for a moment.
+const TRIES: usize = 3;
+
+/// All goroutines at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Picture {
+    /// Goroutines that exist. Where entries of the list were not looked at, these are in it.
+    pub total: u32,
+    /// Of these, those that could not be read, or were not reached within the limits.
+    pub unread: u32,
+    /// Those that are alike, the largest group first.
+    pub groups: Vec<GoroutineGroup>,
+    /// Groups that were left out.
+    pub groups_left_out: u32,
+}
+
+/// Which of the places holds the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    At(u64),
+    None(usize),
+    Several(usize),
+}
+
+/// Reads the goroutines of a process.
+#[derive(Debug)]
+pub struct Reader {
+    pid: u32,
+    component: Component,
+    started: u64,
+    program: Arc<Program>,
+}
+
+impl Reader {
+    /// Analyses the executable of a process. It may take some 100 ms for a large one; reading takes milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// The process cannot be looked at, or what it runs is not Go of a known version.
+    pub fn open(pid: u32, component: Component) -> Result<Self, GoroutineError> {
+        Ok(Self { started: started(pid)?, pid, component, program: Arc::new(Program::of_process(pid)?) })
+    }
+
+    /// A process that runs an executable which was analysed before; the caller has compared
+    /// [`Program::id`] with the file behind `/proc/PID/exe`.
+    ///
+    /// # Errors
+    ///
+    /// There is no such process.
+    pub fn with_program(
+        pid: u32,
+        component: Component,
+        program: Arc<Program>,
+    ) -> Result<Self, GoroutineError> {
+        Ok(Self { started: started(pid)?, pid, component, program })
+    }
+
+    /// The analysed executable.
+    #[must_use]
+    pub fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    /// Reads all goroutines. `clock` is CLOCK_MONOTONIC in nanoseconds, that of [`Limits::until_ns`].
+    ///
+    /// Reading memory can block for as long as somebody holds the memory lock of the process; see
+    /// [`Memory`](crate::census::Memory).
+    ///
+    /// # Errors
+    ///
+    /// The process cannot be read, or its list of goroutines cannot be found.
+    pub fn read(&self, limits: &Limits, clock: &dyn Fn() -> u64) -> Result<GoroutinesFact, GoroutineError> {
+        let at_ns = clock();
+        let memory = ProcessMemory { pid: self.pid };
+        let binary = &self.program.binary;
+        let bias = loaded::bias(self.pid, binary, &memory)?;
+        if started(self.pid).ok() != Some(self.started) {
+            return Err(GoroutineError::Gone(self.pid));
+        }
+        let biased = |addrs: &[u64]| addrs.iter().map(|addr| addr.wrapping_add(bias)).collect::<Vec<u64>>();
+        let lists: Vec<Vec<u64>> = self.program.lists.iter().map(|list| biased(list)).collect();
+        let mut code = ProgramCode::new(binary, bias);
+        let g = binary.abi().g;
+        let picture = take(&memory, &mut code, &g, &lists, &biased(&self.program.reasons), limits, clock);
+        let picture = picture.map_err(|why| match why {
+            TakeError::Memory(why) => GoroutineError::memory(self.pid, why),
+            TakeError::NoList(places) => GoroutineError::NoList(places),
+            TakeError::AmbiguousList(places) => GoroutineError::AmbiguousList(places),
+        })?;
+        Ok(GoroutinesFact {
+            at_ns,
+            took_ns: clock().saturating_sub(at_ns),
+            pid: self.pid,
+            component: self.component,
+            go_version: binary.build_info().go_version.clone(),
+            total: picture.total,
+            unread: picture.unread,
+            groups: picture.groups,
+            groups_left_out: picture.groups_left_out,
+        })
+    }
+}
+
+/// Start of a process in clock ticks: with its id unique until the next boot.
+fn started(pid: u32) -> Result<u64, GoroutineError> {
+    let stat = read_stat(&Path::new("/proc").join(pid.to_string()));
+    match stat {
+        Some(stat) if stat.has_ended() => Err(GoroutineError::NoProgram(pid)),
+        Some(stat) => Ok(stat.start_ticks),
+        None => Err(GoroutineError::NoSuchProcess(pid)),
+    }
+}
+
+/// Why [`take`] has no picture.
+#[derive(Debug)]
+pub enum TakeError {
+    /// Nothing can be read.
+    Memory(MemoryError),
+    /// None of so many places holds the list of goroutines.
+    NoList(usize),
+    /// So many places do.
+    AmbiguousList(usize),
+}
+
+impl From<MemoryError> for TakeError {
+    fn from(why: MemoryError) -> Self {
+        Self::Memory(why)
+    }
+}
+
+/// Reads all goroutines of any memory with any code. The list is at one of the addresses in `lists` (groups, the
+/// likeliest first), the words for wait reasons perhaps at one of `reasons`.
+///
+/// # Errors
+///
+/// The memory cannot be read at all, or not exactly one place of a group holds a list of goroutines.
+pub fn take(
+    memory: &dyn Memory,
+    code: &mut dyn Code,
+    g: &GOffsets,
+    lists: &[Vec<u64>],
+    reasons: &[u64],
+    limits: &Limits,
+    clock: &dyn Fn() -> u64,
+) -> Result<Picture, TakeError> {
+    let place = match find(memory, g, lists)? {
+        Found::At(place) => place,
+        Found::None(places) => return Err(TakeError::NoList(places)),
+        Found::Several(places) => return Err(TakeError::AmbiguousList(places)),
+    };
+    let reasons = Reasons::find(memory, reasons)?;
+    let Some(list) = allgs::read(memory, place, limits.goroutines)? else {
+        return Err(TakeError::NoList(1));
+    };
+    let mut collector = Collector {
+        memory,
+        code,
+        g,
+        groups: Groups::new(limits.groups),
+        counts: Counts { total: list.left_out, unread: list.left_out },
+        until_ns: limits.until_ns,
+        clock,
+    };
+    collector.run(&list.entries)?;
+    let Collector { groups, counts, code, .. } = collector;
+    let (groups, groups_left_out) = groups.finish(code, &reasons, limits.text_bytes);
+    let count = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+    Ok(Picture { total: count(counts.total), unread: count(counts.unread), groups, groups_left_out })
+}
+
+/// The one place that holds a list of goroutines.
+fn find(memory: &dyn Memory, g: &GOffsets, lists: &[Vec<u64>]) -> Result<Found, MemoryError> {
+    let mut tried = 0;
+    for _ in 0..TRIES {
+        tried = 0;
+        for places in lists {
+            tried += places.len();
+            let mut right = Vec::new();
+            for place in places {
+                if allgs::is_list(memory, g, *place)? {
+                    right.push(*place);
+                }
+            }
+            match right[..] {
+                [] => {}
+                [place] => return Ok(Found::At(place)),
+                _ => return Ok(Found::Several(right.len())),
+            }
+        }
+    }
+    Ok(Found::None(tried))
+}

@@ -1,0 +1,69 @@
+//! `plegtrace goroutines PID`: what every goroutine of a process does.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use super::{clock, error::SessionError, report};
+use crate::{
+    census::goroutines::{GoroutineError, Limits, Reader},
+    cli::{Output, Settings},
+    exit::Exit,
+    input::{Component, GoroutinesFact},
+    render::goroutines::{self, GoroutinesView},
+    target,
+};
+
+/// How long reading goes on before it ends with what it has.
+const READ: Duration = Duration::from_secs(10);
+/// How long we wait for analysis and reading together. A reader that is blocked by then is left behind: it ends with us.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Reads, prints.
+///
+/// # Errors
+///
+/// The process cannot be read, does not answer, or stdout cannot be written.
+pub(crate) fn run(pid: u32, settings: &Settings) -> Result<Exit, SessionError> {
+    let (to, from) = mpsc::channel();
+    let reader = move || to.send(look(pid));
+    thread::Builder::new().name("goroutines".to_owned()).spawn(reader).map_err(SessionError::EventLoop)?;
+    let silent = |_| SessionError::NoAnswer { pid, seconds: PATIENCE.as_secs() };
+    let (fact, exe) = from.recv_timeout(PATIENCE).map_err(silent)??;
+    let (node, _) = clock::node_and_kernel();
+    let view = GoroutinesView {
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        node,
+        exe,
+        now_ns: fact.at_ns,
+        realtime_offset_ns: clock::realtime_offset_ns(),
+        fact,
+    };
+    write(&view, settings).map_err(SessionError::Write)?;
+    Ok(Exit::Healthy)
+}
+
+/// What can block.
+fn look(pid: u32) -> Result<(GoroutinesFact, String), GoroutineError> {
+    let exe = target::exe_of(pid).unwrap_or_default();
+    let name = exe.file_name().unwrap_or_default().to_string_lossy();
+    let role = target::role_of_program(&name).and_then(Component::of_role);
+    let reader = Reader::open(pid, role.unwrap_or(Component::Helper))?;
+    let until = clock::monotonic_ns().saturating_add(u64::try_from(READ.as_nanos()).unwrap_or(u64::MAX));
+    let fact = reader.read(&Limits::until(until), &clock::monotonic_ns)?;
+    Ok((fact, exe.to_string_lossy().into_owned()))
+}
+
+fn write(view: &GoroutinesView, settings: &Settings) -> io::Result<()> {
+    let stdout = io::stdout();
+    let colour = report::colour(settings.color, stdout.is_terminal());
+    let mut out = io::BufWriter::new(stdout.lock());
+    match settings.output {
+        Output::Text => goroutines::text(view, colour, &mut out)?,
+        Output::Json => goroutines::json(view, &mut out)?,
+    }
+    out.flush()
+}

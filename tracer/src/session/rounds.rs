@@ -1,0 +1,72 @@
+//! [`Rounds`]: when the census is taken, and taken again. Once at the start; again while something looks stuck, because
+//! only a second look tells what stands still from what merely was in flight.
+
+use std::{
+    io,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    census::{Census, Request},
+    correlate::{Outcome, Snapshot},
+    input::Fact,
+};
+
+/// From the end of a round to the begin of the next: a round reads the function tables of kubelet and runtime.
+const PAUSE: Duration = Duration::from_secs(3);
+/// Rounds after which a census without probes has seen what it can.
+const ALONE: u64 = 3;
+
+/// The rounds of a session.
+#[derive(Debug, Default)]
+pub(crate) struct Rounds {
+    running: Option<Census>,
+    ended: Option<Instant>,
+    count: u64,
+}
+
+impl Rounds {
+    /// Begins a round.
+    ///
+    /// # Errors
+    ///
+    /// No thread can be started.
+    pub(crate) fn begin(&mut self, request: Request) -> io::Result<()> {
+        self.running = Some(Census::start(request)?);
+        Ok(())
+    }
+
+    /// The facts of a round that has ended; waits for its end when told to.
+    pub(crate) fn take(&mut self, wait: bool) -> Vec<Fact> {
+        let Some(census) = self.running.take_if(|census| wait || census.is_finished()) else {
+            return Vec::new();
+        };
+        (self.ended, self.count) = (Some(Instant::now()), self.count + 1);
+        census.finish()
+    }
+
+    /// Is another round worth its price now?
+    pub(crate) fn is_due(&self, snapshot: &Snapshot, alone: bool) -> bool {
+        let rested = self.running.is_none() && self.ended.is_some_and(|ended| ended.elapsed() >= PAUSE);
+        rested && (alone || is_suspicious(snapshot))
+    }
+
+    /// Was something that looks stuck looked at twice?
+    pub(crate) fn are_enough(&self) -> bool {
+        self.running.is_none() && (self.ended.is_none() || self.count >= 2)
+    }
+
+    /// Nothing more comes of a census without probes.
+    pub(crate) fn are_all(&self) -> bool {
+        self.running.is_none() && (self.ended.is_none() || self.count >= ALONE)
+    }
+}
+
+/// Something is held up, or a request that was in flight at the last look may be older than the probes.
+fn is_suspicious(snapshot: &Snapshot) -> bool {
+    let first = snapshot.census.rounds <= 1;
+    let old = snapshot.census.requests.iter().any(|request| {
+        request.component.role().is_runtime() && request.since.at_least && (first || request.stays)
+    });
+    old || !snapshot.stuck.is_empty() || matches!(snapshot.outcome, Outcome::Stalled { .. })
+}
