@@ -236,7 +236,8 @@ fn assert_own_pipe(fault: &Fault) {
         .filter(|&pid| process::descriptors(pid).iter().any(|to| to == pipe))
         .collect();
     assert_eq!(holders, [init]);
-    assert!(process::arguments(facts.victims[1]).iter().any(|word| word == "create"));
+    let parent = process::arguments(facts.victims[1]);
+    assert!(parent.iter().any(|word| word == "create"), "{parent:?}");
 }
 
 #[test]
@@ -277,7 +278,11 @@ fn a_node_full_of_faults_leaves_nothing() {
     let faults: Vec<Fault> = kinds.iter().map(|(kind, pod)| kind.inject(&node, pod).unwrap()).collect();
     let pids: Vec<u32> = faults.iter().flat_map(|fault| fault.facts().culprits.clone()).collect();
     let place = Place::of(&node);
-    assert!(scratch::leftovers(&place.dir, &place.id).len() > pids.len(), "the search sees a running node");
+    let seen = scratch::leftovers(&place.dir, &place.id);
+    for (what, count) in [(" pause", 8), (" lab-gate", 3), (" sleep", 1), (" kubelet", 1), ("cgroup ", 4)] {
+        let found = seen.iter().filter(|line| line.contains(what)).count();
+        assert!(found >= count, "the search sees {found} of {count}{what}: {seen:?}");
+    }
     drop(node);
     place.assert_nothing_left();
     assert!(pids.iter().all(|&pid| process::state(pid).is_none()), "culprits live on");

@@ -130,7 +130,6 @@ impl Extra {
         let seccomp = self.seccomp.as_ref().map(|path| format!("localhost/{}", path.display()));
         let security = m::LinuxContainerSecurityContext {
             namespace_options: Some(namespace_options),
-            no_new_privs: seccomp.is_some(),
             seccomp_profile_path: seccomp.unwrap_or_default(),
         };
         let config = m::ContainerConfig {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -64,7 +65,8 @@ impl Bundle {
     /// `runc create` or another command about the container; it carries the lab's mark.
     pub(super) fn command(&self, verb: &str) -> Command {
         let mut command = Command::new(&self.runc);
-        command.arg("--root").arg(&self.root).arg(verb);
+        // As containerd's shims call it; runc hands its name on to its init.
+        command.arg0("runc").arg("--root").arg(&self.root).arg(verb);
         if verb == "create" {
             command.arg("--bundle").arg(&self.dir);
         }

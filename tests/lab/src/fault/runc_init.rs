@@ -2,6 +2,7 @@
 //! exec.fifo for a `runc start` that never comes (U2).
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -13,6 +14,9 @@ use crate::cri::{Call, Pod};
 use crate::node::Node;
 use crate::process::{self, Process};
 use crate::{host, rc93};
+
+/// For the large filter to be computed: 4 s on an idle machine.
+const COMPUTE_LIMIT: Duration = Duration::from_secs(120);
 
 /// The `runc init` in the cgroup of a container.
 fn init_of(container: &str) -> Option<u32> {
@@ -32,7 +36,7 @@ fn own_pipe(pid: u32) -> Option<String> {
 }
 
 fn wait_for_own_pipe(container: &str) -> Result<(Process, String)> {
-    process::wait_for("a runc init that is blocked on its own pipe", EFFECT_LIMIT, || {
+    process::wait_for("a runc init that is blocked on its own pipe", COMPUTE_LIMIT, || {
         let Some(init) = init_of(container) else { return Ok(None) };
         Ok(own_pipe(init).zip(Process::of(init)).map(|(pipe, init)| (init, pipe)))
     })
@@ -70,7 +74,8 @@ pub fn rc93_hang(node: &Node, pod: &Pod) -> Result<Fault> {
 /// When rc93 cannot be built, or the init does not hang.
 pub fn rc93_standalone(node: &Node) -> Result<Fault> {
     let bundle = Bundle::new(node, rc93::program()?, "rc93", |spec| {
-        spec["process"]["noNewPrivileges"] = Value::Bool(true);
+        // Without it the filter is loaded before runc create ends; with it after, just before the container's program.
+        spec["process"]["noNewPrivileges"] = Value::Bool(false);
         spec["linux"]["seccomp"] = rc93::profile();
     })?;
     let mut create = bundle.command("create");

@@ -32,9 +32,6 @@ pub struct LinuxContainerSecurityContext {
     /// `localhost/` and the absolute path of a seccomp profile; empty is none.
     #[prost(string, tag = "10")]
     pub seccomp_profile_path: String,
-    /// Whether programs may gain no privileges.
-    #[prost(bool, tag = "11")]
-    pub no_new_privs: bool,
 }
 
 /// `LinuxContainerConfig`.
