@@ -28,6 +28,8 @@ pub(super) struct Order {
     pub(super) runtime: Option<u32>,
     /// Processes that are none of ours to report: plegtrace itself and its helpers.
     pub(super) skip: Vec<u32>,
+    /// Components that are not the node's: they and what they run are left out.
+    pub(super) foreign: Vec<u32>,
     /// Processes of which an earlier child of this round told everything.
     pub(super) finished: Vec<u32>,
     /// Questions that an earlier child did not come back from.

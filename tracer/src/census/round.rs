@@ -32,6 +32,8 @@ pub struct Request {
     pub kubelet: Option<u32>,
     /// The runtime, when told.
     pub runtime: Option<u32>,
+    /// Components that are not the node's: they and what they run are left out.
+    pub foreign: Vec<u32>,
     /// Processes whose goroutines are wanted, most important first.
     pub goroutines: Vec<u32>,
     /// How long it may take.
@@ -47,6 +49,7 @@ impl Request {
             program,
             kubelet: None,
             runtime: None,
+            foreign: Vec::new(),
             goroutines: Vec::new(),
             limits: Limits::default(),
         }
@@ -153,6 +156,7 @@ fn converse(request: &Request, what: &What, each: Duration, until: Instant, merg
             kubelet: request.kubelet,
             runtime: request.runtime,
             skip,
+            foreign: request.foreign.clone(),
             finished: merged.told(what),
             late: late.clone(),
             what: what.clone(),

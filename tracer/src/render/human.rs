@@ -38,10 +38,14 @@ pub fn count(n: u64) -> String {
     out
 }
 
-/// `1 call`, `3 calls`.
+/// `1 call`, `3 calls`, `2 processes`.
 #[must_use]
 pub fn plural(n: u64, one: &str) -> String {
-    let ending = if n == 1 { "" } else { "s" };
+    let ending = match n {
+        1 => "",
+        _ if one.ends_with('s') => "es",
+        _ => "s",
+    };
     format!("{} {one}{ending}", count(n))
 }
 

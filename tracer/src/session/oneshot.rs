@@ -160,6 +160,14 @@ impl Session {
         }
     }
 
+    /// Another round, on the processes of now.
+    fn census_again(&mut self, settings: &Settings) {
+        if let Ok(survey) = Survey::take(settings) {
+            self.survey = survey;
+        }
+        self.begin_census(settings);
+    }
+
     fn take_census(&mut self, wait: bool) {
         for fact in self.census.take(wait) {
             self.pipeline.fact(clock::monotonic_ns(), &fact);
@@ -212,7 +220,7 @@ impl Session {
                     let snapshot = self.pipeline.snapshot(clock::monotonic_ns());
                     let alone = !settings.needs_kernel();
                     if settings.census && self.census.is_due(&snapshot, alone) {
-                        self.begin_census(settings);
+                        self.census_again(settings);
                     }
                     if !settings.duration_given && self.is_enough(&snapshot, began.elapsed(), alone) {
                         return Ok(StopWhy::Enough);

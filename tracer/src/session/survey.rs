@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use plegtrace_common::role::Role;
+
 use super::arm::{Probes, Wanted};
 use crate::{
     census,
@@ -64,7 +66,22 @@ impl Survey {
     pub(crate) fn census(&self, settings: &Settings) -> Option<census::Request> {
         let goroutines = self.node.runtime().into_iter().chain(self.node.kubelet());
         let goroutines = goroutines.map(|process| process.pid).collect();
-        Some(census::Request { goroutines, ..census_request(settings)? })
+        let request = census_request(settings)?;
+        Some(census::Request { goroutines, foreign: self.foreign(settings), ..request })
+    }
+
+    /// Components that are not meant. All are, unless the operator named some.
+    fn foreign(&self, settings: &Settings) -> Vec<u32> {
+        if settings.follows_names() {
+            return Vec::new();
+        }
+        let ours: Vec<u32> = self.watched().into_iter().map(|(pid, _)| pid).collect();
+        let server = |process: &&Process| {
+            let role = process.role;
+            role == Role::Kubelet || role == Role::Shim || role.is_runtime()
+        };
+        let others = self.node.processes.iter().filter(server).map(|process| process.pid);
+        others.filter(|pid| !ours.contains(pid)).collect()
     }
 
     /// Why the choice of a runtime is open, when it is.

@@ -6,7 +6,7 @@ use plegtrace_common::role::Role;
 
 use super::{
     read,
-    scan::{Seen, Tree},
+    scan::{MAX_DEPTH, Seen, Tree},
 };
 use crate::input::Component;
 
@@ -14,8 +14,6 @@ use crate::input::Component;
 const MAX_INTERESTS: usize = 1024;
 /// Zombies that are told of.
 const MAX_ZOMBIES: usize = 256;
-/// A tree of processes that is deeper is not climbed further.
-const MAX_DEPTH: usize = 64;
 
 /// A process that is looked at.
 #[derive(Clone, Debug)]

@@ -12,6 +12,8 @@ use crate::{
 
 /// More processes than any node has.
 const MAX_PROCESSES: usize = 200_000;
+/// A tree of processes that is deeper is not climbed further.
+pub(super) const MAX_DEPTH: usize = 64;
 /// Parent of all threads of the kernel.
 const KTHREADD: u32 = 2;
 
@@ -49,7 +51,22 @@ pub(super) fn scan(tell: &mut Tell) -> io::Result<Tree> {
             tree.insert(pid, seen);
         }
     }
+    let foreign = &tell.order.foreign;
+    let kept: Vec<u32> = tree.keys().copied().filter(|pid| !is_below(&tree, *pid, foreign)).collect();
+    tree.retain(|pid, _| kept.binary_search(pid).is_ok());
     Ok(tree)
+}
+
+/// Is the process one of `roots`, or a descendant of one?
+fn is_below(tree: &Tree, mut pid: u32, roots: &[u32]) -> bool {
+    for _ in 0..MAX_DEPTH {
+        if roots.contains(&pid) {
+            return true;
+        }
+        let Some(seen) = tree.get(&pid) else { return false };
+        pid = seen.stat.parent;
+    }
+    false
 }
 
 fn look(tell: &mut Tell, pid: u32, stat: Stat) -> io::Result<Seen> {

@@ -20,9 +20,17 @@ pub(super) fn header(page: &mut Page<'_>) -> io::Result<()> {
         }
     }
     parts.extend(components(page));
-    parts.push(format!("observed {}", human::duration(snapshot.window.ns())));
+    parts.push(observed(page));
     flow(page, &parts)?;
     writeln!(page.out)
+}
+
+/// How long calls were seen; without probes nothing was seen between the looks of the census.
+fn observed(page: &Page<'_>) -> String {
+    match page.snapshot.window.from {
+        Some(_) => format!("observed {}", human::duration(page.snapshot.window.ns())),
+        None => "no probes".to_owned(),
+    }
 }
 
 /// Writes parts three blanks apart, on as many lines as it takes.
@@ -49,7 +57,9 @@ fn components(page: &Page<'_>) -> Vec<String> {
         let component = target.fact.component;
         if component == Component::Kubelet || component.role().is_runtime() {
             let built = target.fact.go_version.as_ref().map(|go| format!("built with {go}"));
-            let version = target.fact.version.clone().or(built).unwrap_or_else(|| "?".to_owned());
+            let read = page.snapshot.census.goroutines.iter().find(|fact| fact.pid == target.fact.pid);
+            let read = read.map(|fact| format!("built with {}", fact.go_version));
+            let version = target.fact.version.clone().or(built).or(read).unwrap_or_else(|| "?".to_owned());
             let list = versions.entry(component).or_default();
             let version = escape::text_to(&version, 24);
             if !list.contains(&version) {
@@ -83,7 +93,17 @@ pub(super) fn footer(page: &mut Page<'_>) -> io::Result<()> {
         let (cpu, memory) = (human::percent(cost.cpu_ns, cost.wall_ns), human::mebibytes(cost.rss_bytes));
         parts.push(format!("own cost {cpu} of one core, {memory}"));
     }
-    parts.push(format!("observed {}", human::duration(snapshot.window.ns())));
+    if let Some(round) = &snapshot.census.round {
+        let goroutines: u64 = snapshot.census.goroutines.iter().map(|fact| u64::from(fact.total)).sum();
+        let (processes, looks) = (round.processes.into(), snapshot.census.rounds);
+        parts.push(format!(
+            "census: {} at {}, {}",
+            human::plural(looks, "look"),
+            human::plural(processes, "process"),
+            human::plural(goroutines, "goroutine")
+        ));
+    }
+    parts.push(observed(page));
     writeln!(page.out)?;
     flow(page, &parts)
 }

@@ -5,7 +5,9 @@ use std::io;
 use super::page::{Page, fold};
 use crate::{
     correlate::{Age, Held, Request, Stuck, Waiter, WaitsFor, What},
-    input::{Command, ContainerFact, FdFact, FdTarget, Holder, Park, PipeFact, SocketFact, SyscallFact},
+    input::{
+        Command, Component, ContainerFact, FdFact, FdTarget, Holder, Park, PipeFact, SocketFact, SyscallFact,
+    },
     render::{
         escape,
         human::{count, duration, plural},
@@ -41,7 +43,9 @@ fn one(page: &mut Page<'_>, stuck: &Stuck) -> io::Result<()> {
     for (place, waiter) in stuck.waiters.iter().enumerate() {
         line(page, if place == 0 { "waits" } else { "" }, &waiter_line(waiter))?;
     }
-    for (place, park) in stuck.parks.iter().take(if verbose { 64 } else { 2 }).enumerate() {
+    // Where stopped threads were when they were stopped says little.
+    let worth = if matches!(stuck.what, What::Stopped { .. }) { 0 } else { 2 };
+    for (place, park) in stuck.parks.iter().take(if verbose { 64 } else { worth }).enumerate() {
         line(page, if place == 0 { "parked" } else { "" }, &park_line(park, verbose))?;
     }
     if !stuck.frames.is_empty() {
@@ -171,10 +175,10 @@ fn open_for(age: Age) -> String {
 
 fn waiter_line(waiter: &Waiter) -> String {
     match waiter {
-        Waiter::Process { component, command, pid } => match command {
-            Some(command) => format!("{} (pid {pid})", command_words(command, component.name())),
-            None => format!("{} {pid}", component.name()),
-        },
+        Waiter::Process { component: Component::Runc | Component::Helper, command: Some(command), pid } => {
+            format!("{} (pid {pid})", command_words(command, "?"))
+        }
+        Waiter::Process { component, pid, .. } => format!("{} {pid}", component.name()),
         Waiter::Requests(request) => {
             format!("{}, {}: {}", requests(request), age(request.since), waits_for(request))
         }
@@ -244,8 +248,8 @@ fn park_line(park: &Park, verbose: bool) -> String {
     }
     if !park.kernel_stack.is_empty() {
         let shown = if verbose { park.kernel_stack.len() } else { SHORT_STACK };
-        let stack: Vec<String> =
-            park.kernel_stack.iter().take(shown).map(|name| escape::text_to(name, 60)).collect();
+        let stack = park.kernel_stack.iter().filter(|name| verbose || !is_entry(name)).take(shown);
+        let stack: Vec<String> = stack.map(|name| escape::text_to(name, 60)).collect();
         parts.push(format!("kernel {}", stack.join(" < ")));
     }
     if parts.is_empty() {
@@ -256,6 +260,20 @@ fn park_line(park: &Park, verbose: bool) -> String {
         n => plural(n.into(), "thread"),
     };
     format!("{number} in state {}: {}", park.state, parts.join("; "))
+}
+
+/// The way from user space into the kernel, which is the same in every stack.
+fn is_entry(function: &str) -> bool {
+    let starts = [
+        "do_syscall_64",
+        "entry_SYSCALL",
+        "__x64_sys_",
+        "__se_sys_",
+        "__arm64_sys_",
+        "el0",
+        "invoke_syscall",
+    ];
+    starts.iter().any(|start| function.starts_with(start))
 }
 
 fn syscall_words(syscall: &SyscallFact) -> String {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io};
 use super::page::Page;
 use crate::{
     correlate::{Side, Snapshot, TargetState},
-    input::{Component, Layer, RefusedFact},
+    input::{Component, Layer, RefusedFact, Unanswered},
     render::{escape, human},
 };
 
@@ -19,6 +19,7 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
     lines.extend(silent(page.snapshot, verbose));
     lines.extend(losses(page.snapshot, verbose));
     lines.extend(unmatched(page.snapshot, verbose));
+    lines.extend(census(page.snapshot, verbose));
     lines.extend(targets(page.snapshot));
     if lines.is_empty() {
         return page.section("Not seen", "nothing is known to be missing");
@@ -124,6 +125,30 @@ fn unmatched(snapshot: &Snapshot, verbose: bool) -> Lines {
         lines.push(("open", "the calls open now were not read".into()));
     } else if !snapshot.open_complete {
         lines.push(("open", "the calls open now were read in part".into()));
+    }
+    lines
+}
+
+/// Who did not answer to the census.
+fn census(snapshot: &Snapshot, verbose: bool) -> Lines {
+    let Some(round) = &snapshot.census.round else { return Lines::new() };
+    let shown = if verbose { round.unanswered.len() } else { round.unanswered.len().min(NAMES) };
+    let line = |one: &Unanswered| {
+        let who = if one.pid == 0 {
+            String::new()
+        } else {
+            format!(" of {} {}", escape::text_to(&one.comm, 20), one.pid)
+        };
+        ("census", format!("{}{who}: {}", escape::text_to(&one.what, 40), escape::text(&one.why)))
+    };
+    let mut lines: Lines = round.unanswered[..shown].iter().map(line).collect();
+    let more = round.unanswered.len() - shown;
+    if more > 0 {
+        lines.push(("census", format!("{} more questions without an answer, -v", human::count(more as u64))));
+    }
+    if round.left_out > 0 {
+        let left = human::plural(round.left_out.into(), "process");
+        lines.push(("census", format!("{left} left out: too many, or the time was over")));
     }
     lines
 }
