@@ -2,9 +2,11 @@
 //! what merely takes its time is not accused.
 
 use plegtrace::correlate::{Age, Outcome, Snapshot, Stuck, Waiter, What};
-use plegtrace::input::{Command, Component, ContainerFact, Freezer, GoroutineGroup, ProcessFact, SocketFact};
+use plegtrace::input::{
+    CensusFact, Command, Component, ContainerFact, Fact, Freezer, GoroutineGroup, ProcessFact, SocketFact,
+};
 use plegtrace_tests::found::{group, lists, pipe_of, process, relist, stopped, update};
-use plegtrace_tests::story::{CONTAINERD, KUBELET, S, Story};
+use plegtrace_tests::story::{CONTAINERD, KUBELET, S, Story, at};
 
 const SHIM: u32 = 24_141;
 const RUNC: u32 = 24_200;
@@ -161,6 +163,19 @@ fn frozen_cgroups() {
         assert!(matches!(only(&snapshot).what, What::Frozen { .. }));
         assert_eq!(stalled(&snapshot), stall, "{component:?}");
     }
+}
+
+/// A round that did not look at goroutines leaves no requests of the round before: they may have ended.
+#[test]
+fn requests_are_of_the_last_round() {
+    let mut story = Story::node();
+    story.census(S, &[], &[update(), lists()], &[]);
+    assert_eq!(story.snapshot(S).census.requests.len(), 2);
+    let containerd = ProcessFact { at_ns: at(2 * S).0, ..process(Component::Containerd, CONTAINERD, 1, 0) };
+    story.fact(2 * S, &Fact::Process(containerd));
+    let round = CensusFact { began_ns: at(2 * S).0, ended_ns: at(2 * S).0, ..CensusFact::default() };
+    story.fact(2 * S, &Fact::Census(round));
+    assert_eq!(story.snapshot(20 * S).census.requests, []);
 }
 
 /// What a round does not tell any more is not there any more.

@@ -83,9 +83,11 @@ impl CensusState {
     /// A round is complete: what it did not tell is no longer there.
     pub(super) fn round(&mut self, round: CensusFact) {
         self.processes = std::mem::take(&mut self.coming);
+        // Goroutines that this round did not read may have gone on since.
         let alive = &self.processes;
-        self.goroutines.retain(|pid, _| alive.contains_key(pid));
-        self.inside.retain(|pid, _| alive.contains_key(pid));
+        self.goroutines.retain(|pid, fact| alive.contains_key(pid) && fact.at_ns >= round.began_ns);
+        let read = &self.goroutines;
+        self.inside.retain(|pid, _| read.contains_key(pid));
         self.rounds += 1;
         self.round = Some(round);
     }

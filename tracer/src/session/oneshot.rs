@@ -16,7 +16,7 @@ use super::{
     live::Live,
     pipeline::{Pipeline, Tap},
     progress::Progress,
-    rounds::Rounds,
+    rounds::{Depth, Rounds},
     stop::Interrupts,
     survey::Survey,
 };
@@ -65,7 +65,7 @@ pub(crate) async fn observe(
         progress.step("looking at processes, sockets, cgroups and goroutines");
     }
     let why = session.run(settings, &mut interrupts, &mut progress).await?;
-    Ok(session.end(why, &mut progress))
+    Ok(session.end(settings, why, &mut progress))
 }
 
 /// One observation.
@@ -108,7 +108,7 @@ impl Session {
         for presence in session.survey.node.presence.clone() {
             session.pipeline.fact(clock::monotonic_ns(), &Fact::Presence(presence));
         }
-        session.begin_census(settings);
+        session.begin_census(settings, Depth::Goroutines);
         Ok(session)
     }
 
@@ -148,11 +148,11 @@ impl Session {
     }
 
     /// Looks at what is stuck already, beside everything else.
-    fn begin_census(&mut self, settings: &Settings) {
+    fn begin_census(&mut self, settings: &Settings, depth: Depth) {
         if !settings.census {
             return self.refuse_source("census");
         }
-        let Some(request) = self.survey.census(settings) else {
+        let Some(request) = self.survey.census(settings, depth) else {
             return self.refuse("census", "the caller gave no program to take it with");
         };
         if let Err(error) = self.census.begin(request) {
@@ -160,12 +160,21 @@ impl Session {
         }
     }
 
-    /// Another round, on the processes of now.
-    fn census_again(&mut self, settings: &Settings) {
+    /// Another round, on the processes of now, when one is due.
+    fn census_again(&mut self, settings: &Settings, snapshot: &Snapshot, last: bool) {
+        let Some(depth) = self.census.due(snapshot, !settings.needs_kernel(), last) else { return };
         if let Ok(survey) = Survey::take(settings) {
             self.survey = survey;
         }
-        self.begin_census(settings);
+        self.begin_census(settings, depth);
+    }
+
+    /// The last look, so that the report is of now; it has its own deadlines.
+    fn last_census(&mut self, settings: &Settings) {
+        self.take_census(true);
+        let snapshot = self.pipeline.snapshot(clock::monotonic_ns());
+        self.census_again(settings, &snapshot, true);
+        self.take_census(true);
     }
 
     fn take_census(&mut self, wait: bool) {
@@ -219,9 +228,7 @@ impl Session {
                     self.look(settings)?;
                     let snapshot = self.pipeline.snapshot(clock::monotonic_ns());
                     let alone = !settings.needs_kernel();
-                    if settings.census && self.census.is_due(&snapshot, alone) {
-                        self.census_again(settings);
-                    }
+                    self.census_again(settings, &snapshot, false);
                     if !settings.duration_given && self.is_enough(&snapshot, began.elapsed(), alone) {
                         return Ok(StopWhy::Enough);
                     }
@@ -301,9 +308,8 @@ impl Session {
     }
 
     /// Takes a last look, takes the probes off, and draws the picture.
-    fn end(mut self, why: StopWhy, progress: &mut Progress) -> Snapshot {
-        // It has its own deadlines; only Ctrl-C does not wait for them.
-        self.take_census(why != StopWhy::Interrupt);
+    fn end(mut self, settings: &Settings, why: StopWhy, progress: &mut Progress) -> Snapshot {
+        self.last_census(settings);
         // What is seen ends here: taking perf events off can take longer than the observation.
         let mut now = clock::monotonic_ns();
         if let Some(mut live) = self.live.take() {

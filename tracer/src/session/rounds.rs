@@ -1,5 +1,6 @@
-//! [`Rounds`]: when the census is taken, and taken again. Once at the start; again while something looks stuck, because
-//! only a second look tells what stands still from what merely was in flight.
+//! [`Rounds`]: when the census is taken, and taken again. At the start, now and then, and at the end; more often and with
+//! goroutines while something looks stuck, because only a second look tells what stands still from what merely was in
+//! flight.
 
 use std::{
     io,
@@ -8,14 +9,28 @@ use std::{
 
 use crate::{
     census::{Census, Request},
-    correlate::{Outcome, Snapshot},
-    input::Fact,
+    correlate::{Outcome, Snapshot, thresholds::SECOND_NS},
+    input::{Fact, Layer},
 };
 
-/// From the end of a round to the begin of the next: a round reads the function tables of kubelet and runtime.
+/// From the end of a round to the begin of the next while something looks stuck: each reads the function tables of
+/// kubelet and runtime.
 const PAUSE: Duration = Duration::from_secs(3);
+/// The same while nothing does: then only processes are looked at.
+const CALM: Duration = Duration::from_secs(10);
+/// A handler that is open for so long is worth a look at its goroutine.
+const OPEN_NS: u64 = 3 * SECOND_NS;
 /// Rounds after which a census without probes has seen what it can.
 const ALONE: u64 = 3;
+
+/// What a round looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// Processes, sockets, cgroups.
+    Processes,
+    /// The goroutines of kubelet and runtime too.
+    Goroutines,
+}
 
 /// The rounds of a session.
 #[derive(Debug, Default)]
@@ -45,10 +60,16 @@ impl Rounds {
         census.finish()
     }
 
-    /// Is another round worth its price now?
-    pub(crate) fn is_due(&self, snapshot: &Snapshot, alone: bool) -> bool {
-        let rested = self.running.is_none() && self.ended.is_some_and(|ended| ended.elapsed() >= PAUSE);
-        rested && (alone || is_suspicious(snapshot))
+    /// Is another round worth its price now, and how deep shall it look? `last`: there will be no other.
+    pub(crate) fn due(&self, snapshot: &Snapshot, alone: bool, last: bool) -> Option<Depth> {
+        let rest = self.ended.filter(|_| self.running.is_none())?.elapsed();
+        if rest < PAUSE {
+            return None;
+        }
+        if alone || is_suspicious(snapshot) {
+            return Some(Depth::Goroutines);
+        }
+        (last || rest >= CALM).then_some(Depth::Processes)
     }
 
     /// Was something that looks stuck looked at twice?
@@ -68,5 +89,8 @@ fn is_suspicious(snapshot: &Snapshot) -> bool {
     let old = snapshot.census.requests.iter().any(|request| {
         request.component.role().is_runtime() && request.since.at_least && (first || request.stays)
     });
-    old || !snapshot.stuck.is_empty() || matches!(snapshot.outcome, Outcome::Stalled { .. })
+    let open = snapshot.open.iter().any(|call| {
+        call.span.layer() == Layer::Handler && call.age_ns >= OPEN_NS && !call.span.hook.long_lived
+    });
+    old || open || !snapshot.stuck.is_empty() || matches!(snapshot.outcome, Outcome::Stalled { .. })
 }

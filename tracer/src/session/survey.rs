@@ -4,7 +4,10 @@ use std::path::Path;
 
 use plegtrace_common::role::Role;
 
-use super::arm::{Probes, Wanted};
+use super::{
+    arm::{Probes, Wanted},
+    rounds::Depth,
+};
 use crate::{
     census,
     cli::Settings,
@@ -63,9 +66,10 @@ impl Survey {
 
     /// What the census shall look at: everything, and the goroutines of runtime and kubelet. `None` when there is no
     /// program to take it with.
-    pub(crate) fn census(&self, settings: &Settings) -> Option<census::Request> {
+    pub(crate) fn census(&self, settings: &Settings, depth: Depth) -> Option<census::Request> {
         let goroutines = self.node.runtime().into_iter().chain(self.node.kubelet());
-        let goroutines = goroutines.map(|process| process.pid).collect();
+        let goroutines =
+            goroutines.filter(|_| depth == Depth::Goroutines).map(|process| process.pid).collect();
         let request = census_request(settings)?;
         Some(census::Request { goroutines, foreign: self.foreign(settings), ..request })
     }
