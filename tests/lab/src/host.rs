@@ -134,6 +134,19 @@ pub fn run(command: &mut Command) -> Result<String> {
     bail!("{name} failed ({}): {}", output.status, tail(&String::from_utf8_lossy(&text), 12))
 }
 
+/// Runs a `command` that leaves a process behind, to its end. Nothing that it printed is told: the output is the heir's
+/// too, and has no end.
+///
+/// # Errors
+///
+/// When it cannot be started or does not exit with 0.
+pub fn run_detached(command: &mut Command) -> Result<()> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let status = command.status().with_context(|| format!("cannot run {name}"))?;
+    if status.success() { Ok(()) } else { bail!("{name} failed ({status})") }
+}
+
 /// The last `lines` lines of `text`, for error messages.
 #[must_use]
 pub fn tail(text: &str, lines: usize) -> String {

@@ -122,6 +122,11 @@ pub struct Knobs {
     pub cgroup_driver: CgroupDriver,
     /// What network pods get.
     pub network: Network,
+    /// The node's runc is the genuine 1.0.0-rc93, whose `runc init` hangs on a large seccomp profile, instead of `runc`.
+    pub rc93: bool,
+    /// A CNI plugin before the bridge and OCI hooks around each container, which let all pass until a fault says
+    /// otherwise (see [`crate::gate`]).
+    pub gates: bool,
 }
 
 impl Default for Knobs {
@@ -134,6 +139,8 @@ impl Default for Knobs {
             exec_probes: false,
             cgroup_driver: CgroupDriver::default(),
             network: Network::default(),
+            rc93: false,
+            gates: false,
         }
     }
 }

@@ -20,7 +20,9 @@
 pub mod cache;
 pub mod containerd;
 pub mod cri;
+pub mod daemon;
 pub mod fault;
+pub mod gate;
 pub mod host;
 pub mod http;
 pub mod image;
@@ -30,6 +32,7 @@ pub mod node;
 pub mod packages;
 pub mod process;
 pub mod promtext;
+pub mod rc93;
 pub mod scratch;
 
 pub use containerd::Containerd;

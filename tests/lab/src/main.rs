@@ -1,12 +1,16 @@
-//! `plegtrace-lab`: a real node in a temporary directory, for looking around by hand and for warming the cache.
+//! `plegtrace-lab`: a real node in a temporary directory, healthy or with a fault, for looking around by hand and for
+//! warming the cache.
 
 use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Parser, Subcommand};
+use plegtrace_lab::fault::{Facts, Kind};
 use plegtrace_lab::kubelet::{self, KubeletBuild};
-use plegtrace_lab::{Containerd, Generation, Knobs, Network, Node, host, image, packages, scratch};
+use plegtrace_lab::{
+    Containerd, Generation, Knobs, Network, Node, host, image, packages, process, rc93, scratch,
+};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// A real node on one machine: containerd, kubelet and pods from Debian packages.
@@ -21,12 +25,14 @@ struct Cli {
 enum Command {
     /// Keep a node until Ctrl-C.
     Up(Up),
+    /// Keep a node with a fault in it until Ctrl-C, then heal it.
+    Fault(Fault),
     /// Remove what killed labs left on this machine.
     #[command(alias = "down")]
     Sweep,
     /// Download and build everything into the cache.
     Fetch {
-        /// Also the kubelet of Go 1.15.
+        /// Also the kubelet of Go 1.15 and the genuine runc 1.0.0-rc93.
         #[arg(long)]
         all: bool,
     },
@@ -54,9 +60,25 @@ struct Up {
     churn: Option<u64>,
 }
 
+#[derive(Debug, Args)]
+struct Fault {
+    /// Which fault.
+    name: Kind,
+    /// Number of static pods; the fault hits the first one.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
+    pods: u16,
+    /// Generation of containerd: 1.4, 1.6 or 1.7.
+    #[arg(long, default_value_t = Generation::default())]
+    generation: Generation,
+    /// One exec probe per second and pod.
+    #[arg(long)]
+    exec_probes: bool,
+}
+
 fn main() -> Result<()> {
     match Cli::parse().command {
         Command::Up(up) => run(&up),
+        Command::Fault(fault) => keep_fault(&fault),
         Command::Sweep => {
             let swept = scratch::sweep()?;
             host::progress(&format!("{swept} labs removed"));
@@ -85,7 +107,9 @@ fn run(up: &Up) -> Result<()> {
             let shim = node.containerd().shim_of(&pod.sandbox)?;
             print(&format!("pod         {}  shim {shim}  container {}", pod.name, pod.container))?;
         }
-        return wait_for_the_end();
+        wait_for_the_end()?;
+        host::progress("tearing down");
+        return Ok(());
     }
     host::progress("no kubelet: kubelet 1.20 does not speak CRI v1; pods are run by our own client");
     let containerd = Containerd::start(&knobs)?;
@@ -93,7 +117,41 @@ fn run(up: &Up) -> Result<()> {
         containerd.run_pod(&format!("p{number}"))?;
     }
     show(&containerd)?;
-    wait_for_the_end()
+    wait_for_the_end()?;
+    host::progress("tearing down");
+    Ok(())
+}
+
+fn keep_fault(options: &Fault) -> Result<()> {
+    let knobs = Knobs {
+        generation: options.generation,
+        pods: options.pods.into(),
+        exec_probes: options.exec_probes,
+        ..options.name.knobs()
+    };
+    let node = Node::start(&knobs)?;
+    show(node.containerd())?;
+    print(&format!("kubelet     pid {}", node.kubelet().pid()))?;
+    let mut fault = options.name.inject(&node, "p1")?;
+    print(&format!("cause       {}", options.name.root_cause().unwrap_or("none: a decoy")))?;
+    let Facts { victims, culprits, pod, ids, path } = fault.facts().clone();
+    for (role, pids) in [("victim", victims), ("culprit", culprits)] {
+        for pid in pids {
+            print(&format!("{role:<12}pid {pid}  {}", process::arguments(pid).join(" ")))?;
+        }
+    }
+    let path = path.map(|path| path.display().to_string());
+    for (what, values) in [("pod", vec![pod]), ("id", ids), ("path", path.into_iter().collect())] {
+        for value in values.iter().filter(|value| !value.is_empty()) {
+            print(&format!("{what:<12}{value}"))?;
+        }
+    }
+    print(&format!("hanging     {}", fault.hanging().join(" ")))?;
+    wait_for_the_end()?;
+    host::progress("healing");
+    fault.heal()?;
+    host::progress("healed; tearing down");
+    Ok(())
 }
 
 fn show(containerd: &Containerd) -> Result<()> {
@@ -119,9 +177,7 @@ fn wait_for_the_end() -> Result<()> {
             _ = interrupt.recv() => Ok(()),
             _ = terminate.recv() => anyhow::Ok(()),
         }
-    })?;
-    host::progress("tearing down");
-    Ok(())
+    })
 }
 
 /// A generation that left the archive is reported and does not stop the others.
@@ -140,6 +196,9 @@ fn fetch(all: bool) -> Result<()> {
     builds.extend(all.then_some(KubeletBuild::Go115));
     for build in builds {
         host::progress(&format!("kubelet: {}", kubelet::program(build)?.display()));
+    }
+    if all {
+        host::progress(&format!("rc93: {}", rc93::program()?.display()));
     }
     Ok(())
 }

@@ -96,6 +96,121 @@ pub fn marked(dir: &Path) -> Vec<u32> {
     all().into_iter().filter(is_marked).collect()
 }
 
+/// The parent of a process; `None` when it is gone.
+#[must_use]
+pub fn parent(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat_field(&stat, 4)?.parse().ok()
+}
+
+/// The value of a variable in the environment a process was started with.
+#[must_use]
+pub fn variable(pid: u32, name: &str) -> Option<String> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mut words = environment.split(|&byte| byte == 0).map(String::from_utf8_lossy);
+    words.find_map(|word| Some(word.strip_prefix(name)?.strip_prefix('=')?.to_owned()))
+}
+
+/// The processes with `part` in the path of one of their cgroups: a container's carries its id there.
+#[must_use]
+pub fn in_cgroup(part: &str) -> Vec<u32> {
+    let is_member = |pid: &u32| {
+        fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|cgroups| cgroups.contains(part))
+    };
+    all().into_iter().filter(is_member).collect()
+}
+
+/// Where one thread waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// Number of the system call, as in `asm/unistd.h` of this machine.
+    pub syscall: i64,
+    /// Its first argument, which is a descriptor for those that take one.
+    pub argument: u64,
+    /// The kernel function it sleeps in; `0` where the kernel does not tell.
+    pub wchan: String,
+}
+
+/// The threads of a process that wait in a system call; those that run are left out.
+#[must_use]
+pub fn blocked_threads(pid: u32) -> Vec<Blocked> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let blocked = tasks.filter_map(|task| {
+        let text = |name| fs::read_to_string(task.path().join(name)).ok();
+        let wchan = text("wchan")?.trim().to_owned();
+        let (syscall, argument) = parse_syscall(&text("syscall")?)?;
+        Some(Blocked { syscall, argument, wchan })
+    });
+    blocked.collect()
+}
+
+/// Parses `/proc/PID/syscall` (see proc(5)): the number in decimal, then six arguments, stack pointer and counter.
+fn parse_syscall(text: &str) -> Option<(i64, u64)> {
+    let mut words = text.split_whitespace();
+    let number = words.next()?.parse().ok().filter(|&number| number >= 0)?;
+    Some((number, u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?))
+}
+
+/// What a descriptor of a process refers to (`pipe:[4711]`, a path …); `None` when it has no such descriptor.
+#[must_use]
+pub fn descriptor(pid: u32, number: u64) -> Option<String> {
+    let target = fs::read_link(format!("/proc/{pid}/fd/{number}")).ok()?;
+    Some(target.to_string_lossy().into_owned())
+}
+
+/// What all descriptors of a process refer to.
+#[must_use]
+pub fn descriptors(pid: u32) -> Vec<String> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| Some(fs::read_link(entry.path()).ok()?.to_string_lossy().into_owned()))
+        .collect()
+}
+
+/// A process that is never mistaken for a later one of the same number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    pid: u32,
+    identity: String,
+}
+
+impl Process {
+    /// The process that has the number now; `None` when there is none.
+    #[must_use]
+    pub fn of(pid: u32) -> Option<Process> {
+        Some(Process { pid, identity: identity(pid)? })
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Whether it runs still: a zombie does not.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        identity(self.pid).as_ref() == Some(&self.identity) && state(self.pid) != Some('Z')
+    }
+
+    /// Ends it (SIGKILL) and waits until it has gone, for at most `limit`. One that has gone already is fine.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be signalled or does not end.
+    pub fn kill(&self, limit: Duration) -> Result<()> {
+        if !self.is_alive() {
+            return Ok(());
+        }
+        if let Err(error) = signal(self.pid, libc::SIGKILL)
+            && self.is_alive()
+        {
+            return Err(error);
+        }
+        wait_for(&format!("the end of process {}", self.pid), limit, || Ok((!self.is_alive()).then_some(())))
+    }
+}
+
 /// Sends `signal` to a process.
 ///
 /// # Errors
@@ -121,6 +236,25 @@ mod tests {
         assert_eq!(stat_field(stat, 3), Some("S"));
         assert_eq!(stat_field(stat, 22), Some("4242"));
         assert_eq!(stat_field("7", 3), None);
+    }
+
+    #[test]
+    fn a_waiting_thread_is_told_from_a_running_one() {
+        let waiting = "1 0x9 0x7f00 0x8 0x0 0x0 0x0 0x7ffd0 0x472e03";
+        assert_eq!(parse_syscall(waiting), Some((1, 9)));
+        assert_eq!(parse_syscall("running\n"), None);
+        assert_eq!(parse_syscall("-1 0x7ffd0 0x472e03"), None, "blocked, but in no system call");
+    }
+
+    #[test]
+    fn a_killed_child_is_gone_before_it_is_reaped() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let process = Process::of(child.id()).unwrap();
+        assert!(process.is_alive() && parent(child.id()) == Some(std::process::id()));
+        process.kill(Duration::from_secs(10)).unwrap();
+        process.kill(Duration::from_secs(10)).unwrap();
+        child.wait().unwrap();
+        assert_eq!(Process::of(child.id()), None);
     }
 
     #[test]

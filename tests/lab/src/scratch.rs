@@ -175,12 +175,62 @@ fn is_orphan(dir: &Path) -> bool {
     pid.is_none_or(|pid| process::identity(pid).is_none_or(|now| now != owner))
 }
 
-/// What a lab must not leave: running processes with its mark, mounts, cgroups, its bridge, CNI results, logs of pods,
-/// its directory. For tests.
+/// Ids of the containers and sandboxes that the lab in `dir` has: with a kubelet their cgroups lie outside of the lab's,
+/// and the id is all that tells them from others. To be asked for before the lab ends.
+#[must_use]
+pub fn container_ids(dir: &Path) -> Vec<String> {
+    let bundles = fs::read_dir(dir.join("state/io.containerd.runtime.v2.task/k8s.io")).into_iter().flatten();
+    let names = bundles.flatten().map(|bundle| bundle.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit())).collect()
+}
+
+/// What is left of the containers `ids`: processes in their cgroups, and these cgroups. For tests.
+#[must_use]
+pub fn container_leftovers(ids: &[String]) -> Vec<String> {
+    let of_container = |path: &str| ids.iter().any(|id| path.contains(id.as_str()));
+    let mut left = Vec::new();
+    for pid in process::all() {
+        let cgroups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        if of_container(&cgroups) {
+            left.push(format!("process {pid} {} of a container", process::name(pid)));
+        }
+    }
+    let mut dirs = vec![PathBuf::from("/sys/fs/cgroup")];
+    while let Some(dir) = dirs.pop() {
+        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        // A link to a hierarchy under a second name is no directory.
+        let is_dir = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+        for path in entries.filter(is_dir).map(|entry| entry.path()) {
+            if of_container(&path.to_string_lossy()) {
+                left.push(format!("cgroup {}", path.display()));
+            } else {
+                dirs.push(path);
+            }
+        }
+    }
+    left
+}
+
+/// Whether a process without our mark runs in something of the lab: in a cgroup named after it, or on a root file system
+/// that lies in its directory, as every container does, also one in a cgroup of another name.
+fn is_inside(pid: u32, id: &str) -> bool {
+    let text = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let (name, slice) = (format!("{PREFIX}{id}/"), format!("plegtracelab{id}.slice"));
+    let is_root = |line: &&str| line.split(' ').nth(4) == Some("/");
+    let cgroups = text("cgroup");
+    cgroups.contains(&name)
+        || cgroups.contains(&slice)
+        || text("mountinfo").lines().filter(is_root).any(|line| line.contains(&name))
+}
+
+/// What a lab must not leave: running processes with its mark or in its containers, mounts, cgroups, its bridge, CNI
+/// results, logs of pods, its directory. For tests.
 #[must_use]
 pub fn leftovers(dir: &Path, id: &str) -> Vec<String> {
-    let mut left: Vec<String> =
-        process::marked(dir).iter().map(|pid| format!("process {pid} {}", process::name(*pid))).collect();
+    let describe = |pid: u32| format!("process {pid} {}", process::name(pid));
+    let mut left: Vec<String> = process::marked(dir).into_iter().map(describe).collect();
+    left.extend(process::all().into_iter().filter(|&pid| is_inside(pid, id)).map(describe));
+    left.extend(container_leftovers(&container_ids(dir)));
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let below = format!("{}/", dir.display());
     left.extend(mounts.lines().filter(|line| line.contains(&below)).map(|line| format!("mount {line}")));

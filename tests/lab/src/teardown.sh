@@ -31,8 +31,12 @@ mounts() {
     cut -d' ' -f5 /proc/self/mountinfo | grep -F "$dir/" | sort -r
 }
 
+# Also those that are named by our containers: in a frozen cgroup of version 1 even SIGKILL waits.
 thaw() {
-    cgroups | while read -r group; do
+    {
+        cgroups
+        for container in $ids; do find /sys/fs/cgroup -type d -path "*/$container*" -prune; done
+    } | while read -r group; do
         find "$group" -name freezer.state | while read -r file; do echo THAWED >"$file"; done
         find "$group" -name cgroup.freeze | while read -r file; do echo 0 >"$file"; done
     done 2>/dev/null

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::image;
 use crate::knobs::{CgroupDriver, Generation};
+use crate::{gate, image};
 
 /// What the configuration depends on.
 pub(super) struct Settings<'a> {
@@ -21,6 +21,8 @@ pub(super) struct Settings<'a> {
     /// Whether oom_score_adj must not be lowered: without CAP_SYS_RESOURCE every RunPodSandbox would fail.
     pub(super) restrict_oom_score_adj: bool,
     pub(super) snapshotter: &'a str,
+    /// Specification that each container's is made from; `None` is the built-in one.
+    pub(super) base_spec: Option<&'a Path>,
 }
 
 /// The configuration file. Version 2 is read by all generations; 2.1 migrates it as it starts.
@@ -69,6 +71,11 @@ oom_score = 0
         SystemdCgroup = {systemd}
 "#
     );
+    if let Some(base_spec) = settings.base_spec {
+        let table = "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]\n";
+        let line = format!("{table}      base_runtime_spec = \"{}\"\n", base_spec.display());
+        text = text.replacen(table, &line, 1);
+    }
     if settings.generation == Generation::V2_1 {
         // Its socket has a fixed path that two labs would fight for.
         text.push_str("[plugins.\"io.containerd.nri.v1.nri\"]\n  disable = true\n");
@@ -76,8 +83,9 @@ oom_score = 0
     text
 }
 
-/// The CNI network: a bridge without an address of its own, so that the machine's routing stays as it is.
-pub(super) fn conflist(dir: &Path, network: &str, bridge: &str) -> String {
+/// The CNI network: a bridge without an address of its own, so that the machine's routing stays as it is. With `gates`
+/// our own plugin stands before it.
+pub(super) fn conflist(dir: &Path, network: &str, bridge: &str, gates: bool) -> String {
     let ipam = json!({
         "type": "host-local",
         "ranges": [[{ "subnet": "10.219.0.0/24" }]],
@@ -85,7 +93,11 @@ pub(super) fn conflist(dir: &Path, network: &str, bridge: &str) -> String {
     });
     let plugin =
         json!({ "type": "bridge", "bridge": bridge, "isGateway": false, "ipMasq": false, "ipam": ipam });
-    json!({ "cniVersion": "0.4.0", "name": network, "plugins": [plugin] }).to_string()
+    let mut plugins = vec![plugin];
+    if gates {
+        plugins.insert(0, json!({ "type": gate::NAME }));
+    }
+    json!({ "cniVersion": "0.4.0", "name": network, "plugins": plugins }).to_string()
 }
 
 #[cfg(test)]
@@ -101,6 +113,7 @@ mod tests {
             metrics: SocketAddr::from(([127, 0, 0, 1], 20_000)),
             restrict_oom_score_adj: true,
             snapshotter: "overlayfs",
+            base_spec: (generation == Generation::V1_7).then_some(Path::new("/tmp/lab/base.json")),
         })
     }
 
@@ -123,8 +136,19 @@ mod tests {
     }
 
     #[test]
+    fn gates_are_there_only_when_asked_for() {
+        let base = "runtimes.runc]\n      base_runtime_spec = \"/tmp/lab/base.json\"\n";
+        assert!(settings(Generation::V1_7, CgroupDriver::Cgroupfs).contains(base));
+        assert!(!settings(Generation::V1_6, CgroupDriver::Cgroupfs).contains("base_runtime_spec"));
+        let text = conflist(Path::new("/tmp/lab"), "net", "br0", true);
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["plugins"][0]["type"], "lab-gate");
+        assert_eq!(value["plugins"][1]["type"], "bridge");
+    }
+
+    #[test]
     fn the_network_is_private() {
-        let text = conflist(Path::new("/tmp/lab"), "net", "br0");
+        let text = conflist(Path::new("/tmp/lab"), "net", "br0", false);
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["plugins"][0]["bridge"], "br0");
         assert_eq!(value["plugins"][0]["ipam"]["dataDir"], "/tmp/lab/ipam");

@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -11,11 +11,12 @@ use anyhow::{Context as _, Result, bail};
 use super::config::{Settings, conflist, toml};
 use super::shims::{self, Shim};
 use crate::cri::{self, Api, Client, Pod, PodSpec};
+use crate::daemon::Daemon;
 use crate::knobs::{Knobs, Network};
 use crate::packages::{self, Tree};
 use crate::promtext::Page;
 use crate::scratch::Scratch;
-use crate::{host, http, image, process};
+use crate::{gate, host, http, image, process, rc93};
 
 /// From start to an answer of the CRI; 13 ms on an idle machine.
 const READY_LIMIT: Duration = Duration::from_secs(30);
@@ -25,7 +26,7 @@ const CALL_LIMIT: Duration = Duration::from_secs(30);
 /// A running containerd with the lab's image. Drop removes it, its shims, pods, mounts, cgroups and files.
 #[derive(Debug)]
 pub struct Containerd {
-    child: Child,
+    daemon: Daemon,
     knobs: Knobs,
     tree: Tree,
     runc: PathBuf,
@@ -45,14 +46,15 @@ impl Containerd {
     pub fn start(knobs: &Knobs) -> Result<Containerd> {
         host::require_root()?;
         let tree = packages::containerd(knobs.generation.suite())?;
-        let runc = packages::runc(knobs.runc)?.path("usr/sbin/runc")?;
+        let runc =
+            if knobs.rc93 { rc93::program()? } else { packages::runc(knobs.runc)?.path("usr/sbin/runc")? };
         let archive = image::archive()?;
         let scratch = Scratch::new()?;
         let metrics = SocketAddr::from(([127, 0, 0, 1], http::free_port()?));
-        configure(&scratch, knobs, metrics)?;
-        let child = spawn(&scratch, &tree, &runc)?;
+        configure(&scratch, knobs, &tree, metrics)?;
+        let daemon = spawn(&scratch, &tree, &runc)?;
         let client = Client::new(&scratch.path().join("c.sock"), knobs.generation.api())?;
-        let mut containerd = Containerd { child, knobs: knobs.clone(), tree, runc, metrics, client, scratch };
+        let containerd = Containerd { daemon, knobs: knobs.clone(), tree, runc, metrics, client, scratch };
         containerd.wait_until_ready()?;
         containerd.import(&archive)?;
         Ok(containerd)
@@ -61,7 +63,13 @@ impl Containerd {
     /// The daemon's process.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.daemon.pid()
+    }
+
+    /// The daemon, to kill it and to start it again.
+    #[must_use]
+    pub fn daemon(&self) -> &Daemon {
+        &self.daemon
     }
 
     /// Its CRI socket.
@@ -158,26 +166,30 @@ impl Containerd {
     ///
     /// The CRI call that failed.
     pub fn run_pod(&self, name: &str) -> Result<Pod, cri::Error> {
-        let spec = PodSpec {
+        self.client.run_pod(&self.pod_spec(name), CALL_LIMIT)
+    }
+
+    /// What [`Containerd::run_pod`] runs.
+    #[must_use]
+    pub fn pod_spec(&self, name: &str) -> PodSpec {
+        PodSpec {
             name: name.to_owned(),
             image: image::REFERENCE.to_owned(),
             command: vec!["/pause".to_owned()],
             host_network: self.knobs.network == Network::Host,
             cgroup_parent: self.scratch.cgroup(self.knobs.cgroup_driver),
             log_directory: self.scratch.path().join("logs").join(name),
-        };
-        self.client.run_pod(&spec, CALL_LIMIT)
+        }
     }
 
-    fn wait_until_ready(&mut self) -> Result<()> {
+    fn wait_until_ready(&self) -> Result<()> {
         let log = self.log_path();
-        let (child, client) = (&mut self.child, &self.client);
         let asked = process::wait_for("an answer of containerd's CRI", READY_LIMIT, || {
-            if let Some(status) = child.try_wait().context("cannot wait for containerd")? {
+            if let Some(status) = self.daemon.ended()? {
                 bail!("containerd ended at start ({status})");
             }
             // Errors are the state before readiness: no socket yet, or the CRI plugin is still starting.
-            Ok(client.version(Duration::from_secs(2)).ok())
+            Ok(self.client.version(Duration::from_secs(2)).ok())
         });
         asked
             .map(drop)
@@ -201,25 +213,31 @@ impl Containerd {
 
 impl Drop for Containerd {
     fn drop(&mut self) {
-        // The kill comes first here so that the zombie is reaped; the scratch's teardown does all the rest.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.daemon.close();
     }
 }
 
-fn configure(scratch: &Scratch, knobs: &Knobs, metrics: SocketAddr) -> Result<()> {
+fn configure(scratch: &Scratch, knobs: &Knobs, tree: &Tree, metrics: SocketAddr) -> Result<()> {
     let dir = scratch.path();
+    let mut cni_plugins = packages::cni_plugins()?;
+    let base_spec = knobs.gates.then(|| dir.join("base-spec.json"));
+    if let Some(file) = &base_spec {
+        cni_plugins = gate::install(dir, &cni_plugins)?;
+        let spec = gate::base_spec(&tree.path("usr/bin/ctr")?, dir)?;
+        fs::write(file, spec.to_string()).context("cannot write the base specification")?;
+    }
     let settings = Settings {
         generation: knobs.generation,
         dir,
-        cni_plugins: &packages::cni_plugins()?,
+        cni_plugins: &cni_plugins,
         cgroup_driver: knobs.cgroup_driver,
         metrics,
         restrict_oom_score_adj: !host::has_cap_sys_resource(),
         snapshotter: snapshotter(dir),
+        base_spec: base_spec.as_deref(),
     };
     fs::create_dir(dir.join("net.d")).context("cannot make the CNI directory")?;
-    let network = conflist(dir, &scratch.network(), &scratch.bridge());
+    let network = conflist(dir, &scratch.network(), &scratch.bridge(), knobs.gates);
     fs::write(dir.join("net.d/10-lab.conflist"), network).context("cannot write the CNI network")?;
     fs::write(dir.join("config.toml"), toml(&settings)).context("cannot write containerd's configuration")
 }
@@ -229,7 +247,7 @@ fn snapshotter(dir: &Path) -> &'static str {
     if host::is_on_overlayfs(dir) { "native" } else { "overlayfs" }
 }
 
-fn spawn(scratch: &Scratch, tree: &Tree, runc: &Path) -> Result<Child> {
+fn spawn(scratch: &Scratch, tree: &Tree, runc: &Path) -> Result<Daemon> {
     let programs = tree.path("usr/bin")?;
     // Its own shim is found first, then the runc we chose.
     let runc = runc.parent().context("runc has no directory")?;
@@ -237,7 +255,7 @@ fn spawn(scratch: &Scratch, tree: &Tree, runc: &Path) -> Result<Child> {
     let path = format!("{}:{}:{inherited}:/usr/sbin:/usr/bin:/sbin:/bin", programs.display(), runc.display());
     let mut command = Command::new(programs.join("containerd"));
     command.arg("-c").arg(scratch.path().join("config.toml")).env("PATH", path).current_dir("/");
-    scratch.spawn(&mut command, &scratch.path().join("containerd.log"))
+    Daemon::start(scratch, command, &scratch.path().join("containerd.log"))
 }
 
 pub(crate) fn log_tail(log: &Path) -> String {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use http::uri::PathAndQuery;
 use hyper_util::rt::TokioIo;
+use tokio::sync::watch;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Code, Request};
 use tonic_prost::ProstCodec;
@@ -61,6 +62,12 @@ pub enum Error {
         /// The runtime's words.
         message: String,
     },
+    /// We gave it up ourselves: the stream was reset.
+    #[error("{method} was cancelled")]
+    Cancelled {
+        /// The CRI method.
+        method: &'static str,
+    },
     /// The client could not be set up.
     #[error("cannot make a CRI client of {socket}: {reason}")]
     Setup {
@@ -86,6 +93,7 @@ pub struct Client {
     api: Api,
     channel: Channel,
     driver: Arc<Driver>,
+    cancelled: watch::Receiver<bool>,
 }
 
 impl fmt::Debug for Client {
@@ -114,7 +122,14 @@ impl Client {
         // The address is never resolved; it becomes the `:authority` header.
         let endpoint = Endpoint::from_static("http://localhost");
         let channel = driver.enter(|| endpoint.connect_with_connector_lazy(connector));
-        Ok(Client { socket: socket.to_owned(), api, channel, driver: Arc::new(driver) })
+        // Without a sender nobody ever cancels.
+        let (_, cancelled) = watch::channel(false);
+        Ok(Client { socket: socket.to_owned(), api, channel, driver: Arc::new(driver), cancelled })
+    }
+
+    /// A twin on the same connection whose calls end when `cancelled` turns true.
+    pub(super) fn cancelled_by(&self, cancelled: watch::Receiver<bool>) -> Client {
+        Client { cancelled, ..self.clone() }
     }
 
     /// The version it speaks.
@@ -155,7 +170,20 @@ impl Client {
             grpc.ready().await.map_err(|error| tonic::Status::unavailable(error.to_string()))?;
             grpc.unary(request, path, ProstCodec::default()).await
         };
-        let answer = self.driver.wait(async { tokio::time::timeout(deadline, exchange).await });
+        let mut cancelled = self.cancelled.clone();
+        let cancelled = async {
+            // An error is the end of a sender that never cancelled.
+            if cancelled.wait_for(|&is_cancelled| is_cancelled).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        let answer = self.driver.wait(async {
+            tokio::select! {
+                answer = tokio::time::timeout(deadline, exchange) => Some(answer),
+                () = cancelled => None,
+            }
+        });
+        let Some(answer) = answer else { return Err(Error::Cancelled { method }) };
         match answer {
             Ok(Ok(response)) => Ok(response.into_inner()),
             Err(_) => Err(Error::Deadline { method, deadline }),

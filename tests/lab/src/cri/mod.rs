@@ -1,5 +1,6 @@
 //! Our own client of the Container Runtime Interface, in both versions, and a stand-in for the kubelet's relist loop.
 
+mod call;
 mod client;
 mod driver;
 mod messages;
@@ -7,6 +8,7 @@ mod methods;
 mod pods;
 pub mod relist;
 
+pub use call::Call;
 pub use client::{Api, Client, Error};
 pub use messages::{
     Container, ContainerConfig, ContainerMetadata, ContainerState, ContainerStatus, ContainerStatusResponse,
@@ -17,4 +19,4 @@ pub use messages::{
     PodSandboxStatusResponse, RunPodSandboxRequest, RuntimeCondition, RuntimeStatus, StatusRequest,
     StatusResponse, StopContainerRequest, UpdateContainerResourcesRequest, VersionRequest, VersionResponse,
 };
-pub use pods::{Pod, PodSpec};
+pub use pods::{Extra, Pod, PodSpec};

@@ -52,7 +52,9 @@ impl PodSpec {
         m::NamespaceOption { network: network.into(), pid: container.into(), ipc: pod.into() }
     }
 
-    fn sandbox(&self) -> m::PodSandboxConfig {
+    /// The configuration of its sandbox.
+    #[must_use]
+    pub fn sandbox(&self) -> m::PodSandboxConfig {
         let security_context = m::LinuxSandboxSecurityContext { namespace_options: Some(self.namespaces()) };
         let metadata = m::PodSandboxMetadata {
             name: self.name.clone(),
@@ -72,7 +74,10 @@ impl PodSpec {
     }
 
     fn container(&self) -> m::ContainerConfig {
-        let security = m::LinuxContainerSecurityContext { namespace_options: Some(self.namespaces()) };
+        let security = m::LinuxContainerSecurityContext {
+            namespace_options: Some(self.namespaces()),
+            ..m::LinuxContainerSecurityContext::default()
+        };
         m::ContainerConfig {
             metadata: Some(m::ContainerMetadata { name: "c".to_owned(), attempt: 0 }),
             image: Some(m::ImageSpec { image: self.image.clone() }),
@@ -87,7 +92,85 @@ impl PodSpec {
     }
 }
 
+/// One more container for a sandbox that runs, also for a kubelet's: it takes no notice of what it did not ask for in
+/// a pod that it did.
+#[derive(Clone, Debug, Default)]
+pub struct Extra {
+    /// Name of the container in its pod.
+    pub name: String,
+    /// Image of the container.
+    pub image: String,
+    /// What it runs.
+    pub command: Vec<String>,
+    /// Path of its seccomp profile.
+    pub seccomp: Option<PathBuf>,
+    /// Parent of its cgroup.
+    pub cgroup_parent: String,
+    /// Where its log goes.
+    pub log_directory: PathBuf,
+}
+
+impl Extra {
+    /// The request for `sandbox`. The labels are the pod's own: by others a kubelet would take it for a stray pod.
+    fn request(&self, sandbox: &m::PodSandbox) -> m::CreateContainerRequest {
+        let metadata = sandbox.metadata.clone().unwrap_or_default();
+        let labels = [
+            ("io.kubernetes.pod.name", metadata.name.clone()),
+            ("io.kubernetes.pod.namespace", metadata.namespace.clone()),
+            ("io.kubernetes.pod.uid", metadata.uid.clone()),
+            ("io.kubernetes.container.name", self.name.clone()),
+        ];
+        let labels: HashMap<String, String> =
+            labels.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let namespace_options = m::NamespaceOption {
+            network: m::NamespaceMode::Node.into(),
+            pid: m::NamespaceMode::Container.into(),
+            ipc: m::NamespaceMode::Pod.into(),
+        };
+        let seccomp = self.seccomp.as_ref().map(|path| format!("localhost/{}", path.display()));
+        let security = m::LinuxContainerSecurityContext {
+            namespace_options: Some(namespace_options),
+            seccomp_profile_path: seccomp.unwrap_or_default(),
+        };
+        let config = m::ContainerConfig {
+            metadata: Some(m::ContainerMetadata { name: self.name.clone(), attempt: 0 }),
+            image: Some(m::ImageSpec { image: self.image.clone() }),
+            command: self.command.clone(),
+            labels: labels.clone(),
+            log_path: format!("{}.log", self.name),
+            linux: Some(m::LinuxContainerConfig { resources: None, security_context: Some(security) }),
+        };
+        let linux =
+            m::LinuxPodSandboxConfig { cgroup_parent: self.cgroup_parent.clone(), security_context: None };
+        let sandbox_config = m::PodSandboxConfig {
+            metadata: Some(metadata),
+            log_directory: self.log_directory.display().to_string(),
+            labels,
+            linux: Some(linux),
+        };
+        m::CreateContainerRequest {
+            pod_sandbox_id: sandbox.id.clone(),
+            config: Some(config),
+            sandbox_config: Some(sandbox_config),
+        }
+    }
+}
+
 impl Client {
+    /// Makes one more container in `sandbox`, without starting it; gives its id.
+    ///
+    /// # Errors
+    ///
+    /// The call that failed; [`Error::Setup`] when there is no such sandbox.
+    pub fn create_extra(&self, sandbox: &str, extra: &Extra, deadline: Duration) -> Result<String, Error> {
+        let all = self.list_pod_sandbox(deadline)?;
+        let found = all.iter().find(|found| found.id == sandbox).ok_or_else(|| Error::Setup {
+            socket: self.socket().display().to_string(),
+            reason: format!("there is no sandbox {sandbox}"),
+        })?;
+        self.create_container(extra.request(found), deadline)
+    }
+
     /// Runs a pod: RunPodSandbox, CreateContainer, StartContainer, each within `deadline`.
     ///
     /// # Errors

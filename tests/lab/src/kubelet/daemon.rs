@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -13,6 +13,7 @@ use super::config::{Ports, Settings, arguments, file, manifests};
 use super::{build, manifest, sysctls};
 use crate::containerd::{Containerd, log_tail};
 use crate::cri::{Client, ContainerState, Pod, PodSandbox};
+use crate::daemon::Daemon;
 use crate::knobs::Knobs;
 use crate::promtext::Page;
 use crate::{http, process};
@@ -26,7 +27,7 @@ const CALL_LIMIT: Duration = Duration::from_secs(20);
 /// A running kubelet. Drop kills it; its pods are removed with their containerd.
 #[derive(Debug)]
 pub struct Kubelet {
-    child: Child,
+    daemon: Daemon,
     program: PathBuf,
     dir: PathBuf,
     ports: Ports,
@@ -63,9 +64,9 @@ impl Kubelet {
         command
             .args(arguments(&settings, containerd.socket(), &containerd.scratch().network()))
             .current_dir("/");
-        let child = containerd.scratch().spawn(&mut command, &dir.join("kubelet.log"))?;
+        let daemon = Daemon::start(containerd.scratch(), command, &dir.join("kubelet.log"))?;
         let client = containerd.client().clone();
-        let mut kubelet = Kubelet { child, program, dir, ports, knobs: knobs.clone(), client };
+        let kubelet = Kubelet { daemon, program, dir, ports, knobs: knobs.clone(), client };
         let ready = kubelet.wait_until_pods_run();
         ready.with_context(|| {
             format!("the kubelet is not ready; end of its log:\n{}", log_tail(&kubelet.log_path()))
@@ -76,7 +77,13 @@ impl Kubelet {
     /// Its process.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.daemon.pid()
+    }
+
+    /// The daemon, to kill it and to start it again.
+    #[must_use]
+    pub fn daemon(&self) -> &Daemon {
+        &self.daemon
     }
 
     /// Its program.
@@ -112,8 +119,13 @@ impl Kubelet {
     ///
     /// When it does not answer in time, or is not healthy.
     pub fn healthz(&self, deadline: Duration) -> Result<()> {
-        let address = SocketAddr::from(([127, 0, 0, 1], self.ports.healthz));
-        http::get(address, "/healthz", deadline).map(drop)
+        http::get(self.healthz_address(), "/healthz", deadline).map(drop)
+    }
+
+    /// The address of its health page.
+    #[must_use]
+    pub fn healthz_address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.ports.healthz))
     }
 
     /// The pods that run now: sandbox ready, container running.
@@ -160,12 +172,12 @@ impl Kubelet {
         Churn::start(manifests(&self.dir), self.knobs.clone(), period)
     }
 
-    fn wait_until_pods_run(&mut self) -> Result<()> {
+    fn wait_until_pods_run(&self) -> Result<()> {
         let wanted = self.knobs.pods;
         let pods = u32::try_from(wanted).context("too many pods")?;
         let limit = READY_LIMIT + READY_LIMIT_PER_POD * pods;
         process::wait_for(&format!("the start of {wanted} pods"), limit, || {
-            if let Some(status) = self.child.try_wait().context("cannot wait for the kubelet")? {
+            if let Some(status) = self.daemon.ended()? {
                 bail!("the kubelet ended at start ({status})");
             }
             let is_healthy = self.healthz(Duration::from_secs(2)).is_ok();
@@ -178,8 +190,7 @@ impl Kubelet {
 
 impl Drop for Kubelet {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.daemon.close();
     }
 }
 

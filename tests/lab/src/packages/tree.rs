@@ -55,7 +55,16 @@ impl Tree {
 ///
 /// [`apt::Error::Gone`] in the chain when the archive no longer has them; otherwise what failed.
 pub fn unpack(suite: Suite, packages: &[&str]) -> Result<Tree> {
-    let root = cache::entry(&format!("trees/{suite}-{}", packages.join("+")), |dir| {
+    unpack_as(&packages.join("+"), suite, packages)
+}
+
+/// As [`unpack`], for more packages than fit into the name of a file: the tree is called `name`.
+///
+/// # Errors
+///
+/// As for [`unpack`].
+pub fn unpack_as(name: &str, suite: Suite, packages: &[&str]) -> Result<Tree> {
+    let root = cache::entry(&format!("trees/{suite}-{name}"), |dir| {
         host::progress(&format!("unpacking {} of {suite}", packages.join(" ")));
         let debs = tempfile::tempdir_in(dir).context("cannot make a directory for downloads")?;
         apt::download(suite, packages, debs.path())?;

@@ -29,6 +29,9 @@ pub struct LinuxContainerSecurityContext {
     /// The container's namespaces.
     #[prost(message, optional, tag = "3")]
     pub namespace_options: Option<NamespaceOption>,
+    /// `localhost/` and the absolute path of a seccomp profile; empty is none.
+    #[prost(string, tag = "10")]
+    pub seccomp_profile_path: String,
 }
 
 /// `LinuxContainerConfig`.

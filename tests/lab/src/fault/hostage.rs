@@ -1,58 +1,15 @@
-//! Faults that are injected for real: processes are stopped, locks are held. Each ends when its guard is dropped.
+//! The lock hostage (R1): an update of a container's resources that waits for a stopped shim, under a lock that every
+//! list of containers needs.
 
 use std::sync::mpsc::{self, Receiver};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
+use super::guard::{BLOCKED_AFTER, EFFECT_LIMIT, HANGING};
+use super::stopped::{Stopped, stop_process};
 use crate::containerd::Containerd;
 use crate::cri::{self, Pod};
 use crate::process;
-
-/// The hostage's own deadline: longer than any test or demo, so that it ends by SIGCONT.
-const HOSTAGE_DEADLINE: Duration = Duration::from_secs(3600);
-/// For a signal or an RPC to take effect.
-const EFFECT_LIMIT: Duration = Duration::from_secs(30);
-/// A list that takes this long is taken for blocked; a healthy one takes 0.2 ms.
-const BLOCKED_AFTER: Duration = Duration::from_secs(1);
-
-/// A process under SIGSTOP; continues when dropped.
-#[derive(Debug)]
-pub struct Stopped {
-    pid: u32,
-    identity: Option<String>,
-}
-
-impl Stopped {
-    /// The stopped process.
-    #[must_use]
-    pub fn pid(&self) -> u32 {
-        self.pid
-    }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        // It may be gone, and its number may belong to another process by now.
-        if process::identity(self.pid) == self.identity {
-            let _ = process::signal(self.pid, libc::SIGCONT);
-        }
-    }
-}
-
-/// Stops a process (SIGSTOP) and waits until it has stopped.
-///
-/// # Errors
-///
-/// When it cannot be signalled or does not stop.
-pub fn stop_process(pid: u32) -> Result<Stopped> {
-    let stopped = Stopped { pid, identity: process::identity(pid) };
-    process::signal(pid, libc::SIGSTOP)?;
-    process::wait_for(&format!("the stop of process {pid}"), EFFECT_LIMIT, || {
-        Ok((process::state(pid) == Some('T')).then_some(()))
-    })?;
-    Ok(stopped)
-}
 
 /// A container's status lock inside containerd, held by an UpdateContainerResources that waits for a stopped shim:
 /// every ListContainers waits behind it, ListPodSandbox does not. Heals when dropped.
@@ -110,7 +67,7 @@ pub fn lock_hostage(containerd: &Containerd, pod: &Pod) -> Result<Hostage> {
     let (sender, result) = mpsc::channel();
     let container = pod.container.clone();
     std::thread::spawn(move || {
-        let answer = client.update_container_resources(&container, 512, HOSTAGE_DEADLINE);
+        let answer = client.update_container_resources(&container, 512, HANGING);
         // Nobody listens any more when the hostage was dropped.
         let _ = sender.send(answer);
     });

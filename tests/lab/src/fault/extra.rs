@@ -1,0 +1,34 @@
+//! A container of a fault's own in the sandbox of a pod that runs, so that the pod's own container is left alone.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use super::guard::CALL_LIMIT;
+use crate::cri::{Client, Extra, Pod};
+use crate::image;
+use crate::node::Node;
+
+/// Makes the container `name`, which waits for ever once it is started; gives its id.
+pub(super) fn create(node: &Node, pod: &Pod, name: &str, seccomp: Option<PathBuf>) -> Result<String> {
+    let containerd = node.containerd();
+    let scratch = containerd.scratch();
+    let extra = Extra {
+        name: name.to_owned(),
+        image: image::REFERENCE.to_owned(),
+        command: vec!["/pause".to_owned()],
+        seccomp,
+        cgroup_parent: scratch.cgroup(containerd.knobs().cgroup_driver),
+        log_directory: scratch.path().join("logs"),
+    };
+    Ok(containerd.client().create_extra(&pod.sandbox, &extra, CALL_LIMIT)?)
+}
+
+/// The step that removes it.
+pub(super) fn removal(client: &Client, container: &str) -> impl FnOnce() -> Result<()> + Send + 'static {
+    let (client, container) = (client.clone(), container.to_owned());
+    move || {
+        client.stop_container(&container, std::time::Duration::ZERO, CALL_LIMIT)?;
+        Ok(client.remove_container(&container, CALL_LIMIT)?)
+    }
+}

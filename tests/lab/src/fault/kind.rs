@@ -1,0 +1,121 @@
+//! All faults by name, for tables of tests and for the command line.
+
+use anyhow::Result;
+use clap::ValueEnum;
+
+use super::guard::{Facts, Fault};
+use super::{
+    cni_flock, exec_pipe_held, frozen_container, frozen_shim, kill_containerd, kill_kubelet, lock_hostage,
+    orphaned_init, rc93_hang, rc93_standalone, sleeping_cni, sleeping_hook, sleeping_poststop, slow_cni,
+    stop_containerd, stop_kubelet, stop_shim,
+};
+use crate::knobs::Knobs;
+use crate::node::Node;
+
+/// A fault's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum)]
+pub enum Kind {
+    /// The shim of a pod is stopped by a signal: ExecSync into it hangs.
+    ShimStopped,
+    /// The shim of a pod is in a frozen cgroup: ExecSync into it hangs.
+    ShimFrozen,
+    /// An update of a container waits for a stopped shim under a lock that every ListContainers needs.
+    LockHostage,
+    /// containerd is stopped by a signal: every call hangs.
+    ContainerdStopped,
+    /// containerd was killed and nobody started it again.
+    ContainerdKilled,
+    /// The kubelet is stopped by a signal: nobody lists.
+    KubeletStopped,
+    /// The kubelet was killed and nobody started it again.
+    KubeletKilled,
+    /// The genuine runc 1.0.0-rc93 hangs on a large seccomp profile: StartContainer hangs.
+    Rc93,
+    /// The same without containerd: `runc create` of a bundle hangs.
+    Rc93Standalone,
+    /// A `runc init` waits at exec.fifo, and nobody is left to start it.
+    OrphanedInit,
+    /// A createRuntime hook sleeps: StartContainer hangs in runc create.
+    Hook,
+    /// A poststop hook sleeps: StopContainer hangs in runc delete.
+    Poststop,
+    /// ExecSync whose command has ended but left a child that holds its output open.
+    ExecPipe,
+    /// A container is in a frozen cgroup: StopContainer hangs.
+    ContainerFrozen,
+    /// A CNI plugin never ends: RunPodSandbox hangs.
+    Cni,
+    /// No fault, a decoy: a CNI plugin takes three seconds.
+    CniSlow,
+    /// Two CNI plugins need one lock: two RunPodSandbox hang.
+    CniFlock,
+}
+
+impl Kind {
+    /// All of them.
+    #[must_use]
+    pub fn all() -> &'static [Kind] {
+        Kind::value_variants()
+    }
+
+    /// The id of the root cause, as in the rules of diagnosis; `None` for what is no fault.
+    #[must_use]
+    pub fn root_cause(self) -> Option<&'static str> {
+        match self {
+            Kind::ShimStopped | Kind::ShimFrozen => Some("S10"),
+            Kind::LockHostage => Some("R1"),
+            Kind::ContainerdStopped => Some("R14"),
+            Kind::ContainerdKilled => Some("R15"),
+            Kind::KubeletStopped | Kind::KubeletKilled => Some("K7"),
+            Kind::Rc93 | Kind::Rc93Standalone => Some("U1"),
+            Kind::OrphanedInit => Some("U2"),
+            Kind::Hook | Kind::Poststop => Some("U10"),
+            Kind::ExecPipe => Some("R8"),
+            Kind::ContainerFrozen => Some("U4"),
+            Kind::Cni => Some("N1"),
+            Kind::CniSlow => None,
+            Kind::CniFlock => Some("N2"),
+        }
+    }
+
+    /// What the node needs for it.
+    #[must_use]
+    pub fn knobs(self) -> Knobs {
+        let gates = matches!(self, Kind::Hook | Kind::Poststop | Kind::Cni | Kind::CniSlow | Kind::CniFlock);
+        Knobs { rc93: self == Kind::Rc93, gates, ..Knobs::default() }
+    }
+
+    /// Injects it into a node of [`Kind::knobs`]; where a pod is needed, into the pod `pod`.
+    ///
+    /// # Errors
+    ///
+    /// When the pod does not run, or the effect is not seen.
+    pub fn inject(self, node: &Node, pod: &str) -> Result<Fault> {
+        let pod = || node.pod(pod);
+        match self {
+            Kind::ShimStopped => stop_shim(node, &pod()?),
+            Kind::ShimFrozen => frozen_shim(node, &pod()?),
+            Kind::LockHostage => {
+                let hostage = lock_hostage(node.containerd(), &pod()?)?;
+                let ids = vec![hostage.pod().sandbox.clone(), hostage.pod().container.clone()];
+                let name = hostage.pod().name.clone();
+                let facts = Facts { culprits: vec![hostage.shim()], pod: name, ids, ..Facts::default() };
+                Ok(Fault::new(facts).healed_by(move || hostage.release()))
+            }
+            Kind::ContainerdStopped => stop_containerd(node),
+            Kind::ContainerdKilled => kill_containerd(node),
+            Kind::KubeletStopped => stop_kubelet(node),
+            Kind::KubeletKilled => kill_kubelet(node),
+            Kind::Rc93 => rc93_hang(node, &pod()?),
+            Kind::Rc93Standalone => rc93_standalone(node),
+            Kind::OrphanedInit => orphaned_init(node),
+            Kind::Hook => sleeping_hook(node, &pod()?),
+            Kind::Poststop => sleeping_poststop(node, &pod()?),
+            Kind::ExecPipe => exec_pipe_held(node, &pod()?),
+            Kind::ContainerFrozen => frozen_container(node, &pod()?),
+            Kind::Cni => sleeping_cni(node),
+            Kind::CniSlow => slow_cni(node),
+            Kind::CniFlock => cni_flock(node),
+        }
+    }
+}

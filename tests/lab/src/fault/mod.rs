@@ -1,0 +1,47 @@
+//! Faults that are injected for real into a running node, each with a guard that heals it when dropped (also by a
+//! panic). An injection returns when the effect is seen in /proc, on the CRI, or both.
+//!
+//! | [`Kind`] | root cause | what hangs | what heals |
+//! | --- | --- | --- | --- |
+//! | `shim-stopped` | S10 | ExecSync into one pod | SIGCONT to the shim |
+//! | `shim-frozen` | S10 | ExecSync into one pod | thaw of the shim's cgroup |
+//! | `lock-hostage` | R1 | UpdateContainerResources, and with it every ListContainers | SIGCONT to the shim |
+//! | `containerd-stopped` | R14 | every call | SIGCONT |
+//! | `containerd-killed` | R15 | nothing: the socket refuses | a new start |
+//! | `kubelet-stopped` | K7 | nothing: nobody asks | SIGCONT |
+//! | `kubelet-killed` | K7 | nothing: nobody asks | a new start |
+//! | `rc93` | U1 | StartContainer, in `runc create`, in `runc init` on its own pipe | SIGKILL of that init |
+//! | `rc93-standalone` | U1 | `runc create` of a bundle, as above | SIGKILL of that init |
+//! | `orphaned-init` | U2 | `runc init` in openat(2) of exec.fifo, without a parent | SIGKILL of that init |
+//! | `hook` | U10 | StartContainer, in `runc create`, in a hook | SIGKILL of the hook |
+//! | `poststop` | U10 | StopContainer, in `runc delete`, in a hook | SIGKILL of the hook |
+//! | `exec-pipe` | R8 | ExecSync after the end of its command | SIGKILL of the child that holds the pipe |
+//! | `container-frozen` | U4 | StopContainer: its SIGTERM is not delivered | thaw of the container's cgroup |
+//! | `cni` | N1 | RunPodSandbox, in a CNI plugin | SIGKILL of the plugin |
+//! | `cni-slow` | none | RunPodSandbox for three seconds: a decoy | it ends by itself |
+//! | `cni-flock` | N2 | two RunPodSandbox: one plugin waits in flock(2) for another | SIGKILL of both plugins |
+//!
+//! Root causes are named as in the rules of diagnosis. The faults of `rc93` and those of hooks and CNI plugins need a
+//! node that is prepared for them: [`Kind::knobs`].
+
+mod bundle;
+mod exec_pipe;
+mod extra;
+mod frozen;
+mod gated;
+mod guard;
+mod hostage;
+mod killed;
+mod kind;
+mod runc_init;
+mod stopped;
+
+pub use exec_pipe::exec_pipe_held;
+pub use frozen::{frozen_container, frozen_shim};
+pub use gated::{cni_flock, sleeping_cni, sleeping_hook, sleeping_poststop, slow_cni};
+pub use guard::{Facts, Fault};
+pub use hostage::{Hostage, lock_hostage};
+pub use killed::{kill_containerd, kill_kubelet};
+pub use kind::Kind;
+pub use runc_init::{orphaned_init, rc93_hang, rc93_standalone};
+pub use stopped::{Stopped, stop_containerd, stop_kubelet, stop_process, stop_shim};
