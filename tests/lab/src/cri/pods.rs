@@ -104,7 +104,7 @@ pub struct Extra {
     pub command: Vec<String>,
     /// Path of its seccomp profile.
     pub seccomp: Option<PathBuf>,
-    /// Parent of its cgroup.
+    /// Parent of its cgroup; empty is containerd's own.
     pub cgroup_parent: String,
     /// Where its log goes.
     pub log_directory: PathBuf,

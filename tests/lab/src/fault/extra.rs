@@ -7,18 +7,22 @@ use anyhow::Result;
 use super::guard::CALL_LIMIT;
 use crate::cri::{Client, Extra, Pod};
 use crate::image;
+use crate::knobs::CgroupDriver;
 use crate::node::Node;
 
 /// Makes the container `name`, which waits for ever once it is started; gives its id.
 pub(super) fn create(node: &Node, pod: &Pod, name: &str, seccomp: Option<PathBuf>) -> Result<String> {
     let containerd = node.containerd();
     let scratch = containerd.scratch();
+    let driver = containerd.knobs().cgroup_driver;
+    // Beside those of the kubelet's containers; systemd's need a slice.
+    let cgroup_parent = if driver == CgroupDriver::Systemd { scratch.cgroup(driver) } else { String::new() };
     let extra = Extra {
         name: name.to_owned(),
         image: image::REFERENCE.to_owned(),
         command: vec!["/pause".to_owned()],
         seccomp,
-        cgroup_parent: scratch.cgroup(containerd.knobs().cgroup_driver),
+        cgroup_parent,
         log_directory: scratch.path().join("logs"),
     };
     Ok(containerd.client().create_extra(&pod.sandbox, &extra, CALL_LIMIT)?)
