@@ -113,11 +113,20 @@ fn shims_and_containers_hang_and_heal() {
         assert_lists_answer(&node);
         client.exec_sync(&facts.ids[1], &["true"], CALL).unwrap();
     });
-    proven(&node, Kind::LockHostage, &[], |fault| {
+    proven(&node, Kind::LockHostage, &["UpdateContainerResources"], |fault| {
         assert_eq!(process::state(fault.facts().culprits[0]), Some('T'));
         assert!(client.list_containers(SHORT).unwrap_err().is_deadline());
         client.list_pod_sandbox(CALL).unwrap();
     });
+    // A panic heals as well.
+    let shim = node.containerd().shim_of(&other.sandbox).unwrap();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _fault = fault::stop_shim(&node, &other).unwrap();
+        assert_eq!(process::state(shim), Some('T'));
+        std::panic::resume_unwind(Box::new("as a failing test does"));
+    }));
+    assert!(panicked.is_err() && process::state(shim) != Some('T'));
+    client.exec_sync(&other.container, &["true"], CALL).unwrap();
     let place = Place::of(&node);
     drop(node);
     place.assert_nothing_left();

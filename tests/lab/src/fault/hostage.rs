@@ -1,14 +1,12 @@
 //! The lock hostage (R1): an update of a container's resources that waits for a stopped shim, under a lock that every
 //! list of containers needs.
 
-use std::sync::mpsc::{self, Receiver};
-
 use anyhow::{Context as _, Result};
 
 use super::guard::{BLOCKED_AFTER, EFFECT_LIMIT, HANGING};
 use super::stopped::{Stopped, stop_process};
 use crate::containerd::Containerd;
-use crate::cri::{self, Pod};
+use crate::cri::{Call, Pod};
 use crate::process;
 
 /// A container's status lock inside containerd, held by an UpdateContainerResources that waits for a stopped shim:
@@ -17,7 +15,7 @@ use crate::process;
 pub struct Hostage {
     stopped: Option<Stopped>,
     pod: Pod,
-    result: Receiver<Result<(), cri::Error>>,
+    update: Option<Call>,
 }
 
 impl Hostage {
@@ -40,9 +38,14 @@ impl Hostage {
     /// When the update failed or did not end.
     pub fn release(mut self) -> Result<()> {
         drop(self.stopped.take());
-        let answer =
-            self.result.recv_timeout(EFFECT_LIMIT).context("the update did not end after SIGCONT")?;
+        let update = self.update.as_mut().context("the hostage has no update")?;
+        let answer = update.wait(EFFECT_LIMIT).context("the update did not end after SIGCONT")?;
         answer.context("the update failed after SIGCONT")
+    }
+
+    /// The stopped shim and the update that waits for it.
+    pub(super) fn into_parts(mut self) -> Option<(Stopped, Call)> {
+        self.stopped.take().zip(self.update.take())
     }
 }
 
@@ -50,8 +53,10 @@ impl Drop for Hostage {
     fn drop(&mut self) {
         drop(self.stopped.take());
         // The answer comes within milliseconds; when containerd was killed, the broken connection is one too. When it
-        // was stopped, its caller is left alone: it must not hold up the teardown.
-        let _ = self.result.recv_timeout(EFFECT_LIMIT);
+        // was stopped, the update is given up: it must not hold up the teardown.
+        if let Some(update) = &mut self.update {
+            let _ = update.wait(EFFECT_LIMIT);
+        }
     }
 }
 
@@ -62,16 +67,14 @@ impl Drop for Hostage {
 /// When the shim cannot be found or stopped, or ListContainers goes on answering.
 pub fn lock_hostage(containerd: &Containerd, pod: &Pod) -> Result<Hostage> {
     let shim = containerd.shim_of(&pod.sandbox)?;
+    // A connection of its own, as that of another client of the node.
     let client = containerd.client_of(containerd.knobs().generation.api())?;
     let stopped = stop_process(shim)?;
-    let (sender, result) = mpsc::channel();
     let container = pod.container.clone();
-    std::thread::spawn(move || {
-        let answer = client.update_container_resources(&container, 512, HANGING);
-        // Nobody listens any more when the hostage was dropped.
-        let _ = sender.send(answer);
-    });
-    let hostage = Hostage { stopped: Some(stopped), pod: pod.clone(), result };
+    let update = Call::start(&client, "UpdateContainerResources", move |client| {
+        client.update_container_resources(&container, 512, HANGING)
+    })?;
+    let hostage = Hostage { stopped: Some(stopped), pod: pod.clone(), update: Some(update) };
     process::wait_for("a hanging ListContainers", EFFECT_LIMIT, || {
         match containerd.client().list_containers(BLOCKED_AFTER) {
             Err(error) if error.is_deadline() => Ok(Some(())),

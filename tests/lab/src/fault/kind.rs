@@ -1,9 +1,10 @@
 //! All faults by name, for tables of tests and for the command line.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 
 use super::guard::{Facts, Fault};
+use super::stopped::stopped_fault;
 use super::{
     cni_flock, exec_pipe_held, frozen_container, frozen_shim, kill_containerd, kill_kubelet, lock_hostage,
     orphaned_init, rc93_hang, rc93_standalone, sleeping_cni, sleeping_hook, sleeping_poststop, slow_cni,
@@ -98,9 +99,9 @@ impl Kind {
             Kind::LockHostage => {
                 let hostage = lock_hostage(node.containerd(), &pod()?)?;
                 let ids = vec![hostage.pod().sandbox.clone(), hostage.pod().container.clone()];
-                let name = hostage.pod().name.clone();
-                let facts = Facts { culprits: vec![hostage.shim()], pod: name, ids, ..Facts::default() };
-                Ok(Fault::new(facts).healed_by(move || hostage.release()))
+                let facts = Facts { pod: hostage.pod().name.clone(), ids, ..Facts::default() };
+                let (stopped, update) = hostage.into_parts().context("the hostage has ended")?;
+                Ok(stopped_fault(stopped, facts).holding(update))
             }
             Kind::ContainerdStopped => stop_containerd(node),
             Kind::ContainerdKilled => kill_containerd(node),

@@ -47,7 +47,8 @@ pub fn stop_process(pid: u32) -> Result<Stopped> {
     Ok(stopped)
 }
 
-fn fault(stopped: Stopped, facts: Facts) -> Fault {
+/// The fault of which a stopped process is the cause.
+pub(super) fn stopped_fault(stopped: Stopped, facts: Facts) -> Fault {
     let facts = Facts { culprits: vec![stopped.pid()], ..facts };
     Fault::new(facts).healed_by(move || {
         drop(stopped);
@@ -68,7 +69,7 @@ pub fn stop_shim(node: &Node, pod: &Pod) -> Result<Fault> {
         client.exec_sync(&container, &["true"], HANGING).map(drop)
     })?;
     let ids = vec![pod.sandbox.clone(), pod.container.clone()];
-    Ok(fault(stopped, Facts { pod: pod.name.clone(), ids, ..Facts::default() }).holding(call))
+    Ok(stopped_fault(stopped, Facts { pod: pod.name.clone(), ids, ..Facts::default() }).holding(call))
 }
 
 /// Stops containerd: no call is answered, requests queue in its socket.
@@ -78,7 +79,7 @@ pub fn stop_shim(node: &Node, pod: &Pod) -> Result<Fault> {
 /// When it cannot be stopped, or answers still.
 pub fn stop_containerd(node: &Node) -> Result<Fault> {
     let containerd = node.containerd();
-    let fault = fault(stop_process(containerd.pid())?, Facts::default());
+    let fault = stopped_fault(stop_process(containerd.pid())?, Facts::default());
     let call = Call::start(containerd.client(), "ListPodSandbox", |client| {
         client.list_pod_sandbox(HANGING).map(drop)
     })?;
@@ -96,7 +97,7 @@ pub fn stop_containerd(node: &Node) -> Result<Fault> {
 /// When it cannot be stopped, or answers still.
 pub fn stop_kubelet(node: &Node) -> Result<Fault> {
     let kubelet = node.kubelet();
-    let fault = fault(stop_process(kubelet.pid())?, Facts::default());
+    let fault = stopped_fault(stop_process(kubelet.pid())?, Facts::default());
     wait_for_silence(kubelet.healthz_address())?;
     Ok(fault)
 }
