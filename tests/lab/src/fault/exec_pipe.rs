@@ -27,10 +27,8 @@ pub fn exec_pipe_held(node: &Node, pod: &Pod) -> Result<Fault> {
     let sleeper = process::wait_for("a sleeper whose shell has ended", EFFECT_LIMIT, || {
         let inside = process::in_cgroup(&pod.container);
         let mut sleepers = inside.iter().filter(|&&pid| process::arguments(pid) == ["sleep", &seconds]);
-        let is_orphan = |pid: &&u32| {
-            let parent = process::parent(**pid).map(process::name);
-            parent.is_some_and(|name| name == "pause" || name.starts_with("containerd-shim"))
-        };
+        // The first process of the container inherits it. (The shim is the parent of the command itself.)
+        let is_orphan = |pid: &&u32| process::parent(**pid).map(process::name).as_deref() == Some("pause");
         Ok(sleepers.find(is_orphan).copied())
     })?;
     ensure!(call.is_pending(), "ExecSync was answered: {:?}", call.wait(EFFECT_LIMIT));
