@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use plegtrace_lab::fault::{self, Fault, Kind};
-use plegtrace_lab::{Knobs, Node, host, http, packages, process, scratch};
+use plegtrace_lab::{Knobs, Node, cri, host, http, packages, process, scratch};
 
 /// For one call on a healthy but busy machine.
 const CALL: Duration = Duration::from_secs(30);
@@ -38,6 +38,13 @@ fn assert_lists_answer(node: &Node) {
     let client = node.containerd().client();
     client.list_pod_sandbox(CALL).unwrap();
     client.list_containers(CALL).unwrap();
+}
+
+/// Whether a call was not answered in time. The runtime learns the deadline too: its own word of it may come first, with
+/// another code.
+fn is_unanswered<T: std::fmt::Debug>(answer: Result<T, cri::Error>) -> bool {
+    let error = answer.unwrap_err();
+    error.is_deadline() || error.to_string().contains("context deadline exceeded")
 }
 
 fn waits_in(pid: u32, syscall: i64) -> bool {
@@ -84,14 +91,14 @@ fn shims_and_containers_hang_and_heal() {
         assert_lists_answer(&node);
         client.exec_sync(&other.container, &["true"], CALL).unwrap();
         let own = &fault.facts().ids[1];
-        assert!(client.exec_sync(own, &["true"], SHORT).unwrap_err().is_deadline());
+        assert!(is_unanswered(client.exec_sync(own, &["true"], SHORT)));
     });
     proven(&node, Kind::ShimFrozen, &["ExecSync"], |fault| {
         let state = std::fs::read_to_string(fault.facts().path.as_ref().unwrap()).unwrap();
         assert!(["FROZEN", "1"].contains(&state.trim()), "{state}");
         assert!(fault.facts().path.as_ref().unwrap().to_str().unwrap().contains("frozen-shim"));
         assert_lists_answer(&node);
-        assert!(client.exec_sync(&fault.facts().ids[1], &["true"], SHORT).unwrap_err().is_deadline());
+        assert!(is_unanswered(client.exec_sync(&fault.facts().ids[1], &["true"], SHORT)));
     });
     proven(&node, Kind::ContainerFrozen, &["StopContainer"], |fault| {
         let facts = fault.facts();
@@ -115,7 +122,7 @@ fn shims_and_containers_hang_and_heal() {
     });
     proven(&node, Kind::LockHostage, &["UpdateContainerResources"], |fault| {
         assert_eq!(process::state(fault.facts().culprits[0]), Some('T'));
-        assert!(client.list_containers(SHORT).unwrap_err().is_deadline());
+        assert!(is_unanswered(client.list_containers(SHORT)));
         client.list_pod_sandbox(CALL).unwrap();
     });
     // A panic heals as well.
@@ -140,7 +147,7 @@ fn daemons_stop_and_die_and_come_back() {
     proven(&node, Kind::ContainerdStopped, &["ListPodSandbox"], |fault| {
         assert_eq!(fault.facts().culprits, [node.containerd().pid()]);
         assert_eq!(process::state(fault.facts().culprits[0]), Some('T'));
-        assert!(client.list_containers(SHORT).unwrap_err().is_deadline());
+        assert!(is_unanswered(client.list_containers(SHORT)));
     });
     proven(&node, Kind::KubeletStopped, &[], |fault| {
         assert_eq!(process::state(fault.facts().culprits[0]), Some('T'));
