@@ -5,7 +5,7 @@
 //! The census runs on the sickest node there is. Command lines, environments, mappings, stacks and memory of a process
 //! can make their reader wait for as long as the process is stuck, and a container can arrange that on purpose. So
 //! they are read by a child process ([`serve`]) that says what it asks of whom before it asks; its parent
-//! ([`round`]) kills it when it is late, writes down who did not answer, and starts another one for the rest.
+//! ([`fn@round`]) kills it when it is late, writes down who did not answer, and starts another one for the rest.
 
 mod child;
 mod clock;

@@ -73,11 +73,12 @@ pub(super) enum Step {
     Stacks,
     /// The cgroup and its freezer: behind `cgroup_mutex` before Linux 6.7.
     Cgroup,
-    /// The command line: a read of its memory.
+    /// The command line: a read of its memory, which waits for its memory lock, and before Linux 4.17 also for the
+    /// filesystem of whatever it mapped there (CVE-2018-1120).
     Arguments,
     /// The environment: the same.
     Environment,
-    /// The path that a system call was given: the same.
+    /// The path that a system call was given: any memory of it, also that of a file whose filesystem does not answer.
     Path,
     /// Names of functions in user space: its mappings, and the files behind them.
     Names,

@@ -264,3 +264,73 @@ fn listen(worker: &mut Worker, each: Duration, until: Instant, merged: &mut Merg
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        os::unix::fs::PermissionsExt as _,
+        sync::{Mutex, PoisonError},
+    };
+
+    use super::*;
+
+    /// A script that is open for writing cannot be run, and a child of another test has it open until it runs itself.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+    /// A child that follows a script: what it is told is in `$order`.
+    fn scripted(script: &str) -> (tempfile::TempDir, Request) {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("child");
+        let hello = r#"{"Hello":"plegtrace census 1"}"#;
+        fs::write(&program, format!("#!/bin/sh\norder=$(/bin/cat)\necho '{hello}'\n{script}")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let target = Duration::from_millis(200);
+        let limits = Limits { target, round: Duration::from_secs(5), restarts: 2, ..Limits::default() };
+        (dir, Request { limits, ..Request::new(program) })
+    }
+
+    const ASK_7: &str = r#"echo '{"Asking":{"pid":7,"comm":"runc","step":"Arguments"}}'"#;
+
+    /// Whoever does not answer is named; the next child knows whom not to ask, and what is told already.
+    #[test]
+    fn late_ones_are_skipped() {
+        let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = r#"echo '{"Arguments":{"pid":6,"arguments":["a"]}}'"#;
+        let (_dir, request) = scripted(&format!(
+            "case $order in\n *'\"finished\":[6],\"late\":[[7,\"Arguments\"]]'*) \
+             echo '{{\"Arguments\":{{\"pid\":8,\"arguments\":[\"b\"]}}}}'; echo '\"Done\"' ;;\n \
+             *) {told}; {ASK_7}; exec /bin/sleep 60 ;;\nesac\n"
+        ));
+        let began = Instant::now();
+        let (lines, unanswered) = command_lines(&request, &[6, 7, 8]);
+        assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+        assert_eq!(lines.keys().collect::<Vec<_>>(), [&6, &8], "{unanswered:?}");
+        let [late] = unanswered.as_slice() else { panic!("{unanswered:?}") };
+        assert_eq!((late.pid, late.comm.as_str(), late.what.as_str()), (7, "runc", "command line"));
+        assert!(late.why.starts_with("no answer within "), "{late:?}");
+    }
+
+    /// A child that dies at a question is no better than a late one; only so many are started.
+    #[test]
+    fn restarts_are_bounded() {
+        let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_dir, request) = scripted(&format!("{ASK_7}\nkill -ABRT $$\n"));
+        let (_, unanswered) = command_lines(&request, &[7]);
+        let why: Vec<&str> = unanswered.iter().map(|one| one.why.as_str()).collect();
+        assert_eq!(why, ["the reader was killed by signal 6", "given up after 3 late answers"]);
+    }
+
+    /// What makes no sense ends the conversation, and so does silence.
+    #[test]
+    fn nonsense() {
+        let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_dir, request) = scripted("echo '{\"Gone\":'\n");
+        let (_, unanswered) = command_lines(&request, &[7]);
+        assert_eq!(unanswered[0].why, "it does not speak our language");
+        let (_dir, mut request) = scripted("exec /bin/sleep 60\n");
+        request.limits.round = Duration::from_millis(300);
+        let (_, unanswered) = command_lines(&request, &[7]);
+        assert_eq!(unanswered[0].why, "the time for the whole census was over");
+    }
+}

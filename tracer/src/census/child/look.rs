@@ -89,7 +89,7 @@ impl Looker {
         let mut found = false;
         for seen in &mut threads.parks {
             let Some(call) = seen.park.syscall.as_mut() else { continue };
-            let Some(address) = path_address(call) else { continue };
+            let Some(address) = path_address(call).filter(|_| tell.is_here()) else { continue };
             if !tell.ask(interest.pid, &interest.seen.stat.comm, Step::Path)? {
                 break;
             }
@@ -109,9 +109,7 @@ impl Looker {
         let wanted = matches!(interest.component, Component::Helper | Component::Conmon | Component::Runc);
         let raw = threads.parks.iter().any(|seen| seen.park.kernel_stack.iter().any(|name| is_address(name)));
         let any = wanted && threads.parks.iter().any(stuck);
-        // Another machine's tree has other programs.
-        let own = tell.order.root.as_os_str() == "/";
-        if !own || !(any || raw) || self.named >= MAX_NAMES {
+        if !tell.is_here() || !(any || raw) || self.named >= MAX_NAMES {
             return Ok(());
         }
         if !tell.ask(interest.pid, &interest.seen.stat.comm, Step::Names)? {

@@ -73,6 +73,11 @@ impl Tell {
         self.order.root.join(absolute.trim_start_matches('/'))
     }
 
+    /// Is this the machine we run on? Memory and sockets can only be asked for there.
+    pub(super) fn is_here(&self) -> bool {
+        self.order.root.as_os_str() == "/"
+    }
+
     /// The directory of a process.
     pub(super) fn process(&self, pid: u32) -> PathBuf {
         self.path(&format!("/proc/{pid}"))

@@ -6,13 +6,13 @@ const MAX_LINK: usize = 4096;
 /// What the link of a descriptor says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Link {
-    /// "pipe:[INODE]".
+    /// `pipe:[INODE]`.
     Pipe(u64),
-    /// "socket:[INODE]".
+    /// `socket:[INODE]`.
     Socket(u64),
     /// A path.
     Path(String),
-    /// "anon_inode:[eventpoll]" and the like.
+    /// `anon_inode:[eventpoll]` and the like.
     Other(String),
 }
 

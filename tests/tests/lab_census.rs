@@ -1,0 +1,435 @@
+//! The census of real processes that wait in a certain way. Each runs under the name of a component; other components
+//! of this machine are in the census too and are not looked at here.
+
+use std::{
+    collections::BTreeMap,
+    ffi::CString,
+    fs,
+    io::{BufRead as _, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, Stdio},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+
+use plegtrace::{
+    census::{self, Limits, Request},
+    input::{
+        CensusFact, Command as Told, Component, Fact, FdFact, FdTarget, Park, PipeFact, ProcessFact,
+        Unanswered,
+    },
+};
+use plegtrace_lab::process::{self, wait_for};
+use plegtrace_tests::program;
+
+/// A program that waits as it is told.
+const HELPER: &str = env!("CARGO_BIN_EXE_census_target");
+/// For anything on a busy machine.
+const LIMIT: Duration = Duration::from_secs(30);
+/// What a round may take with everything in its way: twice its limit, because this machine is shared.
+const ROUND: Duration = Duration::from_secs(4);
+
+/// A program that waits; killed when dropped.
+struct Target {
+    child: Child,
+    out: BufReader<ChildStdout>,
+    dir: tempfile::TempDir,
+}
+
+impl Target {
+    /// Starts the helper under the name of a component.
+    fn start(name: &str, words: &[&str]) -> Target {
+        let dir = tempfile::tempdir().unwrap();
+        Target::start_in(dir, name, words)
+    }
+
+    fn start_in(dir: tempfile::TempDir, name: &str, words: &[&str]) -> Target {
+        let program = dir.path().join(name);
+        fs::copy(HELPER, &program).unwrap();
+        let mut child = spawn(&program, words);
+        let out = BufReader::new(child.stdout.take().unwrap());
+        Target { child, out, dir }
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.out.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    fn wait_until_ready(mut self) -> Target {
+        assert_eq!(self.line(), "ready");
+        self
+    }
+
+    /// Reads the pid of its child.
+    fn child(&mut self) -> u32 {
+        self.line().parse().unwrap()
+    }
+
+    /// Waits until the kernel function it sleeps in has this in its name.
+    fn wait_in(self, function: &str) -> Target {
+        let path = format!("/proc/{}/wchan", self.pid());
+        wait_for(function, LIMIT, || Ok(fs::read_to_string(&path)?.contains(function).then_some(())))
+            .unwrap();
+        self
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts a copy. While another test starts one, that child has our copy open for writing until it runs.
+fn spawn(program: &Path, words: &[&str]) -> Child {
+    wait_for("a program that can be run", LIMIT, || {
+        match Command::new(program).args(words).stdout(Stdio::piped()).spawn() {
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => Ok(None),
+            other => Ok(Some(other?)),
+        }
+    })
+    .unwrap()
+}
+
+/// One round, by pid.
+struct Round {
+    processes: BTreeMap<u32, ProcessFact>,
+    round: CensusFact,
+    took: Duration,
+}
+
+fn request() -> Request {
+    Request::new(program::path().unwrap())
+}
+
+fn census(request: &Request) -> Round {
+    let began = Instant::now();
+    let facts = census::round(request);
+    let took = began.elapsed();
+    let (mut processes, mut round) = (BTreeMap::new(), None);
+    for fact in facts {
+        match fact {
+            Fact::Process(process) => drop(processes.insert(process.pid, process)),
+            Fact::Census(fact) => round = Some(fact),
+            _ => {}
+        }
+    }
+    Round { processes, round: round.expect("a round is closed"), took }
+}
+
+impl Round {
+    fn of(&self, pid: u32) -> &ProcessFact {
+        self.processes.get(&pid).unwrap_or_else(|| panic!("{pid} is missing; {:?}", self.round))
+    }
+
+    fn refusals(&self, pid: u32) -> Vec<&Unanswered> {
+        self.round.unanswered.iter().filter(|one| one.pid == pid).collect()
+    }
+}
+
+/// The thread of a process that is in this call.
+fn park<'a>(process: &'a ProcessFact, call: &str) -> &'a Park {
+    let in_call =
+        |park: &&Park| park.syscall.as_ref().is_some_and(|syscall| syscall.name.as_deref() == Some(call));
+    process.parked.iter().find(in_call).unwrap_or_else(|| panic!("nobody is in {call}: {process:#?}"))
+}
+
+fn pipe(park: &Park) -> &PipeFact {
+    match park.syscall.as_ref().and_then(|syscall| syscall.fd.as_ref()) {
+        Some(FdFact { target: FdTarget::Pipe(pipe), .. }) => pipe,
+        other => panic!("no pipe: {other:?}"),
+    }
+}
+
+/// The rc93 hang: a write to a pipe that nobody else reads.
+#[test]
+fn pipe_with_both_ends() {
+    let target = Target::start("runc", &["pipe"]).wait_until_ready().wait_in("pipe");
+    let round = census(&request());
+    let fact = round.of(target.pid());
+    assert_eq!((fact.component, fact.state), (Component::Runc, 'S'));
+    let park = park(fact, "write");
+    assert!(park.kernel_stack.iter().any(|name| name.contains("pipe_write")), "{park:?}");
+    let pipe = pipe(park);
+    let pids = |holders: &[plegtrace::input::Holder]| holders.iter().map(|one| one.pid).collect::<Vec<_>>();
+    assert_eq!((pids(&pipe.readers), pids(&pipe.writers)), (vec![target.pid()], vec![target.pid()]));
+    assert!(!pipe.incomplete && round.refusals(target.pid()).is_empty());
+    let Some(Told::Runc { sub, .. }) = &fact.command else { panic!("{:?}", fact.command) };
+    assert_eq!(sub, "pipe");
+    // No Go program: the function that made the call has a name.
+    assert!(park.user_function.is_some(), "{park:?}");
+}
+
+/// What `runc init` does before `runc start`: the FIFO is named.
+#[test]
+fn fifo_without_a_partner() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("exec.fifo");
+    make_fifo(path.to_str().unwrap());
+    let target = Target::start_in(dir, "runc", &["fifo", path.to_str().unwrap()]);
+    let target = target.wait_until_ready().wait_in("wait_for_partner");
+    let round = census(&request());
+    let park = park(round.of(target.pid()), "openat");
+    assert_eq!(park.syscall.as_ref().unwrap().path.as_deref(), path.to_str());
+}
+
+/// Bytes that nobody reads, at the end where they wait, with whoever sent them.
+#[test]
+fn unread_bytes() {
+    let mut target = Target::start("runc", &["socket", HELPER]);
+    let reader = target.child();
+    let target = target.wait_until_ready();
+    let round = census(&request());
+    let fact = round.of(reader);
+    assert_eq!((fact.component, fact.parent), (Component::Helper, target.pid()));
+    let [socket] = fact.sockets.as_slice() else { panic!("{:?}", fact.sockets) };
+    assert_eq!(socket.unread, 17);
+    assert!(socket.peers.iter().any(|peer| peer.pid == target.pid()), "{socket:?}");
+}
+
+/// Stopped by a signal: every thread counts, and nothing else is lost.
+#[test]
+fn stopped() {
+    let target = Target::start("containerd-shim-runc-v2", &["rest"]).wait_until_ready();
+    stop(target.pid());
+    let round = census(&request());
+    let fact = round.of(target.pid());
+    assert_eq!((fact.state, fact.threads, fact.stopped), ('T', 1, 1));
+    assert!(matches!(fact.command, Some(Told::Shim { .. })), "{:?}", fact.command);
+}
+
+/// A child that ended and that its parent does not ask after.
+#[test]
+fn zombie() {
+    let mut target = Target::start("containerd-shim-runc-v2", &["zombie", HELPER]);
+    let child = target.child();
+    let target = target.wait_until_ready();
+    wait_for("a zombie", LIMIT, || Ok((process::state(child) == Some('Z')).then_some(()))).unwrap();
+    let round = census(&request());
+    let fact = round.of(child);
+    assert_eq!((fact.state, fact.parent, fact.component), ('Z', target.pid(), Component::Helper));
+}
+
+/// A cgroup of version 1 with a freezer; thawed and removed when dropped.
+struct Frozen(PathBuf);
+
+impl Frozen {
+    fn make(pid: u32) -> Frozen {
+        let hierarchy = Path::new("/sys/fs/cgroup/freezer");
+        let dir = hierarchy.join(format!("plegtrace-test-{}-{pid}", std::process::id()));
+        fs::create_dir(&dir).unwrap();
+        let frozen = Frozen(dir);
+        fs::write(frozen.0.join("cgroup.procs"), pid.to_string()).unwrap();
+        fs::write(frozen.0.join("freezer.state"), "FROZEN").unwrap();
+        wait_for("a frozen cgroup", LIMIT, || {
+            let state = fs::read_to_string(frozen.0.join("freezer.state"))?;
+            Ok((state.trim() == "FROZEN").then_some(()))
+        })
+        .unwrap();
+        frozen
+    }
+
+    fn path(&self) -> String {
+        format!("/{}", self.0.file_name().unwrap().to_string_lossy())
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        let _ = fs::write(self.0.join("freezer.state"), "THAWED");
+        let root = Path::new("/sys/fs/cgroup/freezer/cgroup.procs");
+        for pid in fs::read_to_string(self.0.join("cgroup.procs")).unwrap_or_default().lines() {
+            let _ = fs::write(root, pid);
+        }
+        let gone = wait_for("an empty cgroup", LIMIT, || Ok(fs::remove_dir(&self.0).ok()));
+        assert!(gone.is_ok() || std::thread::panicking(), "{} is left", self.0.display());
+    }
+}
+
+/// A frozen component, and a frozen container below a shim that is not frozen itself.
+#[test]
+fn frozen() {
+    if !Path::new("/sys/fs/cgroup/freezer/cgroup.procs").exists() {
+        println!("SKIP: no cgroup of version 1 with a freezer");
+        return;
+    }
+    let mut shim = Target::start("containerd-shim-runc-v2", &["child", HELPER]);
+    let workload = shim.child();
+    let shim = shim.wait_until_ready();
+    let runc = Target::start("runc", &["rest"]).wait_until_ready();
+    let (of_runc, of_workload) = (Frozen::make(runc.pid()), Frozen::make(workload));
+    let round = census(&request());
+    let freezer = round.of(runc.pid()).freezer.as_ref().expect("a freezer");
+    assert_eq!((freezer.version, freezer.state.as_str(), freezer.own), (1, "FROZEN", true));
+    assert_eq!(freezer.path, of_runc.path());
+    let inside = round.of(workload);
+    assert_eq!((inside.component, inside.parent), (Component::Helper, shim.pid()));
+    assert_eq!(inside.freezer.as_ref().map(|freezer| freezer.path.clone()), Some(of_workload.path()));
+    assert_eq!(round.of(shim.pid()).freezer, None);
+}
+
+/// A path in memory that is a file of a stopped FUSE server. The command line was told before.
+#[test]
+fn path_on_a_dead_filesystem() {
+    if !Path::new("/dev/fuse").exists() {
+        println!("SKIP: no /dev/fuse");
+        return;
+    }
+    let (_server, stuck) = stuck_path();
+    let witness = Target::start("runc", &["pipe"]).wait_until_ready().wait_in("pipe");
+    let round = census(&request());
+    assert!(round.took < ROUND, "{:?}", round.took);
+    let fact = late(&round, stuck, "path argument");
+    let open = park(fact, "openat").syscall.as_ref().unwrap();
+    assert_eq!(open.path, None);
+    assert!(fact.command.is_some());
+    park(round.of(witness.pid()), "write");
+    assert!(round.refusals(witness.pid()).is_empty(), "who comes later is asked too");
+    assert_eq!(round.round.left_out, 0);
+}
+
+/// A filesystem that does not answer, and a process that is in a system call with a path there.
+fn stuck_path() -> (Target, u32) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (mount, fifo, runc) = (path("fs"), path("fifo"), path("runc"));
+    fs::create_dir(&mount).unwrap();
+    fs::copy(HELPER, &runc).unwrap();
+    make_fifo(&fifo);
+    let words = ["fuse-server", &mount, &runc, &fifo];
+    let mut server = Target::start_in(dir, "fuse-server", &words);
+    let stuck = server.child();
+    let server = server.wait_until_ready();
+    stop(server.pid());
+    (server, stuck)
+}
+
+/// What is told of a process that did not answer one question, and only that one.
+fn late<'a>(round: &'a Round, pid: u32, what: &str) -> &'a ProcessFact {
+    let refusals = round.refusals(pid);
+    let [refused] = refusals.as_slice() else { panic!("{refusals:?}") };
+    assert_eq!((refused.what.as_str(), refused.comm.as_str()), (what, "runc"));
+    assert!(refused.why.starts_with("no answer within "), "{refused:?}");
+    round.of(pid)
+}
+
+fn stop(pid: u32) {
+    process::signal(pid, libc::SIGSTOP).unwrap();
+    wait_for("a stop", LIMIT, || Ok((process::state(pid) == Some('T')).then_some(()))).unwrap();
+}
+
+fn make_fifo(path: &str) {
+    let name = CString::new(path).unwrap();
+    // SAFETY: a text that ends with zero.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+}
+
+/// The reader does not outlive a plegtrace that is killed while it waits.
+#[test]
+fn no_orphans() {
+    if !Path::new("/dev/fuse").exists() {
+        println!("SKIP: no /dev/fuse");
+        return;
+    }
+    let (_server, _stuck) = stuck_path();
+    // There has to be something to trace.
+    let kubelet = Target::start("kubelet", &["rest"]).wait_until_ready();
+    let pid = kubelet.pid().to_string();
+    let arguments = ["--sources", "census", "--kubelet-pid", &pid];
+    let mut running = program::Running::start(&arguments).unwrap();
+    let reader = wait_for("a reader that waits", LIMIT, || {
+        assert!(!running.has_ended()?, "it ended early");
+        Ok(waiting_child(running.pid()))
+    })
+    .unwrap();
+    running.signal(libc::SIGKILL).unwrap();
+    wait_for("the end of the reader", LIMIT, || {
+        Ok(matches!(process::state(reader), None | Some('Z' | 'X')).then_some(()))
+    })
+    .unwrap();
+}
+
+/// The child of `parent` that waits for the memory of another process.
+fn waiting_child(parent: u32) -> Option<u32> {
+    let reads = |pid: &u32| {
+        let call = fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+        call.starts_with(&format!("{} ", libc::SYS_process_vm_readv))
+    };
+    children(parent).into_iter().find(reads)
+}
+
+/// Children of all threads of a process.
+fn children(parent: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten();
+    let texts = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok());
+    texts.flat_map(|text| text.split(' ').filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect()
+}
+
+/// A whole node of shims: in time, and small.
+#[test]
+fn two_hundred_shims() {
+    const SHIMS: usize = 200;
+    const NAME: &str = "containerd-shim-runc-v2";
+    let shims: Vec<Target> = {
+        let dir = tempfile::tempdir().unwrap();
+        fs::copy(HELPER, dir.path().join(NAME)).unwrap();
+        (0..SHIMS)
+            .map(|_| {
+                let own = tempfile::tempdir().unwrap();
+                fs::hard_link(dir.path().join(NAME), own.path().join(NAME)).unwrap();
+                let mut child = spawn(&own.path().join(NAME), &["rest"]);
+                let out = BufReader::new(child.stdout.take().unwrap());
+                Target { child, out, dir: own }.wait_until_ready()
+            })
+            .collect()
+    };
+    let limits = Limits { round: Duration::from_secs(10), ..Limits::default() };
+    let (round, peak) = peak_kib(|| census(&Request { limits, ..request() }));
+    let told = shims.iter().filter(|shim| round.processes.contains_key(&shim.pid())).count();
+    println!(
+        "{told} shims, {} processes in {:?}, reader at most {} KiB",
+        round.round.processes, round.took, peak
+    );
+    assert_eq!((told, round.round.left_out), (SHIMS, 0));
+    assert!(shims.iter().all(|shim| !round.of(shim.pid()).parked.is_empty() && shim.dir.path().exists()));
+    assert!(round.took < Duration::from_secs(10), "{:?}", round.took);
+    assert!((1..80 << 10).contains(&peak), "{peak} KiB");
+}
+
+/// The highest memory of the reader while something runs, KiB.
+fn peak_kib<T>(work: impl FnOnce() -> T) -> (T, u64) {
+    let (done, peak) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let highest = children(std::process::id()).into_iter().filter_map(reader_kib).max();
+                peak.fetch_max(highest.unwrap_or(0), Ordering::Relaxed);
+            }
+        });
+        let result = work();
+        done.store(true, Ordering::Relaxed);
+        (result, peak.load(Ordering::Relaxed))
+    })
+}
+
+fn reader_kib(pid: u32) -> Option<u64> {
+    let reads = process::arguments(pid).iter().any(|word| word == census::CHILD_COMMAND);
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok().filter(|_| reads)?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().trim_end_matches(" kB").parse().ok()
+}
+
+/// A program that is no plegtrace is not believed.
+#[test]
+fn strangers_are_not_believed() {
+    let round = census(&Request::new(PathBuf::from("/bin/echo")));
+    let [refused] = round.round.unanswered.as_slice() else { panic!("{:?}", round.round) };
+    assert_eq!((refused.pid, refused.what.as_str(), round.round.processes), (0, "census", 0));
+}
