@@ -2,6 +2,7 @@
 
 pub mod breakpoints;
 pub mod golden;
+pub mod goroutines;
 pub mod kernel_side;
 mod plot;
 pub mod program;
