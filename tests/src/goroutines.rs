@@ -27,6 +27,9 @@ pub struct DumpedFrame {
     pub inlined: bool,
 }
 
+/// Go dumps no more frames than that, those of the runtime included.
+const MAX_DUMPED: usize = 90;
+
 /// Reads a dump: `runtime.Stack`, SIGQUIT, or `/debug/pprof/goroutine?debug=2`.
 #[must_use]
 pub fn parse_dump(text: &str) -> BTreeMap<u64, Dumped> {
@@ -170,8 +173,10 @@ fn difference(goid: u64, seen: &Seen, dumped: &Dumped) -> Option<String> {
     let words = seen.wait_reason.as_ref().unwrap_or(&seen.state);
     let ours: Vec<String> = seen.frames.iter().filter(|name| is_shown(name)).map(|name| plain(name)).collect();
     let theirs: Vec<&DumpedFrame> = dumped.frames.iter().filter(|frame| is_shown(&frame.name)).collect();
+    // Go 1.15 ends after 100 frames without saying so.
+    let elided = dumped.elided || dumped.frames.len() >= MAX_DUMPED;
     let same = words == &dumped.state
-        && if dumped.elided {
+        && if elided {
             // The first 50 that Go shows, of which some are inlined.
             let first = theirs.iter().take(50).filter(|frame| !frame.inlined).count().saturating_sub(1);
             seen.broken.is_some() && same_frames(&ours, &theirs, first)
@@ -210,7 +215,9 @@ fn same_frames(ours: &[String], theirs: &[&DumpedFrame], limit: usize) -> bool {
                 let callees = [i.checked_sub(1).and_then(|before| ours.get(before))];
                 let inlined = theirs[..j].iter().rev().take_while(|frame| frame.inlined).map(|f| &f.name);
                 let wraps = |callee: &String| last_part(callee) == last_part(our);
-                if !is_wrapper(our) && !callees.into_iter().flatten().chain(inlined).any(wraps) {
+                // A wrapper of the arguments of a `go` statement (Go 1.17 to 1.20 name it like a closure).
+                let starts = i + 1 == ours.len() && j == theirs.len() && is_closure(our);
+                if !is_wrapper(our) && !starts && !callees.into_iter().flatten().chain(inlined).any(wraps) {
                     return false;
                 }
                 i += 1;
@@ -223,6 +230,12 @@ fn same_frames(ours: &[String], theirs: &[&DumpedFrame], limit: usize) -> bool {
 fn is_wrapper(name: &str) -> bool {
     let last = last_part(name);
     last.starts_with("gowrap") || last.starts_with("deferwrap") || last.ends_with("-fm") || last.contains("·dwrap·")
+}
+
+fn is_closure(name: &str) -> bool {
+    let last = last_part(name);
+    let digits = last.strip_prefix("func").unwrap_or(last);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn last_part(name: &str) -> &str {
