@@ -6,14 +6,19 @@ mod target_kit;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
+use std::os::unix::process::CommandExt as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
-use plegtrace::census::goroutines::{Limits, Reader};
+use plegtrace::census::goroutines::{GoroutineError, Limits, Reader};
 use plegtrace::input::{Component, GoroutinesFact};
 use plegtrace::session::clock::monotonic_ns;
 use plegtrace_lab::packages::{self, Suite};
 use plegtrace_lab::{cache, host};
 use plegtrace_tests::goroutines::{by_goid, compare};
+use plegtrace_tests::program;
+use serde_json::Value;
 use target_kit::available;
 
 const PARKED: &str = include_str!("goroutine_kit/parked.go");
@@ -21,9 +26,9 @@ const PLAIN: &str = include_str!("goroutine_kit/plain.go");
 const GENERIC: &str = include_str!("goroutine_kit/generic.go");
 const CGO: &str = include_str!("goroutine_kit/cgo.go");
 /// Raise it when a source changes: built programs are cached.
-const GENERATION: u32 = 1;
+const GENERATION: u32 = 2;
 /// Goroutines that the program parks, at least.
-const AT_LEAST: usize = 30;
+const AT_LEAST: usize = 36;
 /// No read here takes longer, even on a busy machine.
 const LIMIT_NS: u64 = 30_000_000_000;
 
@@ -169,4 +174,135 @@ toolchains! {
     go_1_26 => Sid "1.26" PIE,
     go_1_27 => Sid "1.27" STATIC,
     go_1_27_cgo => Sid "1.27" CGO_PIE,
+}
+
+/// How a run of plegtrace ended, and what it said.
+struct Said {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+/// Runs `plegtrace goroutines ARGUMENTS`.
+fn plegtrace(arguments: &[&str]) -> Said {
+    let mut command = Command::new(program::path().expect("plegtrace is built"));
+    let output = command.arg("goroutines").args(arguments).env_remove("NO_COLOR").stdin(Stdio::null()).output();
+    let output = output.expect("plegtrace starts");
+    let text = |bytes| String::from_utf8(bytes).expect("plegtrace writes UTF-8");
+    let code = output.status.code().expect("it ends by itself");
+    Said { code, out: text(output.stdout), err: text(output.stderr) }
+}
+
+/// The program as most tests take it.
+fn parked_program() -> Option<PathBuf> {
+    build(Suite::Trixie, "1.24", &PIE)
+}
+
+/// 20,000 goroutines more: all are there, quickly, in little memory.
+#[test]
+fn twenty_thousand() {
+    let Some(program) = parked_program() else { return };
+    let parked = Parked::start(&program, &["20000"]);
+    let began = Instant::now();
+    let said = plegtrace(&[&parked.pid().to_string(), "-o", "json"]);
+    let took = began.elapsed();
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    let document: Value = serde_json::from_str(&said.out).expect("JSON");
+    let groups = document["groups"].as_array().expect("a list");
+    let counted: u64 = groups.iter().map(|group| group["count"].as_u64().expect("a count")).sum();
+    let peak = document["rss_peak_bytes"].as_u64().expect("a size");
+    eprintln!(
+        "{counted} goroutines: {took:?}, of which reading {:?}; peak {} KiB",
+        Duration::from_nanos(document["took_ns"].as_u64().expect("a duration")),
+        peak >> 10
+    );
+    assert_eq!((&document["unread"], &document["total"]), (&0.into(), &counted.into()));
+    assert!(counted > 20_000, "{counted}");
+    let alike: Vec<u64> = groups.iter().filter_map(|group| group["count"].as_u64()).take(10).collect();
+    assert_eq!(alike, [2000; 10], "ten depths of recursion, each with its own stack");
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    assert!(0 < peak && peak < 80 << 20, "{} KiB", peak >> 10);
+}
+
+/// What people see: a header, sections, no colours in a file; and the program runs on as if nothing had been.
+#[test]
+fn as_text() {
+    let Some(program) = parked_program() else { return };
+    let mut parked = Parked::start(&program, &[]);
+    let said = plegtrace(&[&parked.pid().to_string()]);
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    let mut lines = said.out.lines();
+    let header = lines.next().expect("a header");
+    assert!(header.starts_with(&format!("process {}   ", parked.pid())) && header.contains("   go1.24"), "{header}");
+    assert!(lines.next().is_some_and(|line| line.contains(" goroutines in ")), "{}", said.out);
+    for part in ["[select]:\n  main.", "[sync.Cond.Wait]:\n  sync.", "main.recurse   × ", "[syscall]:\n  syscall."] {
+        assert!(said.out.contains(part), "{part}: {}", said.out);
+    }
+    assert!(!said.out.contains('\x1b'));
+    assert!(parked.dump().contains("main.park"), "it still answers");
+}
+
+/// Exit codes and one sentence each: no such process, a kernel thread or zombie, not Go, no permission.
+#[test]
+fn refusals() {
+    // Linux has no process ids beyond 2^22.
+    let said = plegtrace(&["4194305"]);
+    assert_eq!((said.code, said.err.as_str()), (2, "plegtrace: there is no process 4194305\n"));
+    assert_eq!(plegtrace(&["x"]).code, 2);
+    let mut sleep = Command::new("sleep").arg("600").spawn().expect("sleep starts");
+    let pid = sleep.id().to_string();
+    let said = plegtrace(&[&pid]);
+    assert_eq!((said.code, said.out.as_str()), (5, ""), "{}", said.err);
+    assert!(said.err.contains(&pid) && said.err.contains("not a Go binary"), "{}", said.err);
+    sleep.kill().expect("our child");
+    let zombie = plegtrace_lab::process::wait_for("its end", Duration::from_secs(10), || {
+        Ok((plegtrace_lab::process::state(sleep.id()) == Some('Z')).then_some(()))
+    });
+    zombie.expect("it ends");
+    assert_eq!(plegtrace(&[&pid]).code, 5);
+    sleep.wait().expect("our child");
+}
+
+/// A process of somebody else: refused, with what to do. Needs root to become somebody else.
+#[test]
+fn no_permission() {
+    if host::require_root().is_err() {
+        return host::declare_skip("no_permission", &anyhow::anyhow!("only root can become somebody else"));
+    }
+    let Some(program) = parked_program() else { return };
+    let parked = Parked::start(&program, &[]);
+    let dir = tempfile::tempdir().expect("scratch directory");
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let copy = dir.path().join("plegtrace");
+    host::run(Command::new("cp").arg(program::path().expect("plegtrace is built")).arg(&copy)).expect("a copy");
+    let mut command = Command::new(&copy);
+    command.arg("goroutines").arg(parked.pid().to_string()).uid(65534).gid(65534).current_dir("/");
+    let output = command.output().expect("plegtrace starts");
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(3), 0), "{err}");
+    assert!(err.contains("no permission") && err.contains("\nhint: "), "{err}");
+}
+
+/// The reader notices that a process has ended, and that another one has its place.
+#[test]
+fn ended_while_reading() {
+    let Some(program) = parked_program() else { return };
+    let parked = Parked::start(&program, &[]);
+    let reader = Reader::open(parked.pid(), Component::Helper).expect("a Go program");
+    let other = Parked::start(&program, &[]);
+    let again = Reader::with_program(other.pid(), Component::Helper, reader.program().clone());
+    assert!(read(&again.expect("it runs")).total > 30, "one analysis serves both");
+    drop(parked);
+    let fact = reader.read(&Limits::until(u64::MAX), &monotonic_ns);
+    assert!(matches!(fact, Err(GoroutineError::Gone(_))), "{fact:?}");
+}
+
+/// A deadline that is over: nothing is claimed, everything is counted as unread.
+#[test]
+fn no_time() {
+    let Some(program) = parked_program() else { return };
+    let parked = Parked::start(&program, &[]);
+    let reader = Reader::open(parked.pid(), Component::Helper).expect("a Go program");
+    let fact = reader.read(&Limits::until(0), &monotonic_ns).expect("it can be read");
+    assert!(fact.total > 30 && fact.unread == fact.total && fact.groups.is_empty(), "{fact:?}");
 }

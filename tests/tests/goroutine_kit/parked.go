@@ -105,9 +105,10 @@ func park() {
 	never := make(chan int)
 	other := make(chan string)
 	b := &box{ch: never, cond: sync.NewCond(&sync.Mutex{})}
+	full := &box{ch: make(chan int)}
 	go b.receive(1)
-	go b.send(1)
-	go func() { b.send(2) }()
+	go full.send(1)
+	go func() { full.send(2) }()
 	go func() {
 		select {
 		case <-never:

@@ -36,6 +36,7 @@ pub(super) fn view() -> GoroutinesView {
         exe: "/usr/bin/containerd".to_owned(),
         now_ns: 300_000_000_000,
         realtime_offset_ns: 1_767_268_631_000_000_000,
+        rss_peak_bytes: 30 << 20,
         fact: GoroutinesFact {
             at_ns: 300_000_000_000,
             took_ns: 3_500_000,
