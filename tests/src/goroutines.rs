@@ -171,7 +171,8 @@ pub fn compare(before: &GoroutinesFact, dump: &str, after: &GoroutinesFact) -> C
 
 fn difference(goid: u64, seen: &Seen, dumped: &Dumped) -> Option<String> {
     let words = seen.wait_reason.as_ref().unwrap_or(&seen.state);
-    let ours: Vec<String> = seen.frames.iter().filter(|name| is_shown(name)).map(|name| plain(name)).collect();
+    let ours: Vec<String> =
+        seen.frames.iter().filter(|name| is_shown(name)).map(|name| plain(name)).collect();
     let theirs: Vec<&DumpedFrame> = dumped.frames.iter().filter(|frame| is_shown(&frame.name)).collect();
     // Go 1.15 ends after 100 frames without saying so.
     let elided = dumped.elided || dumped.frames.len() >= MAX_DUMPED;
@@ -183,7 +184,8 @@ fn difference(goid: u64, seen: &Seen, dumped: &Dumped) -> Option<String> {
         } else {
             seen.broken.is_none() && same_frames(&ours, &theirs, usize::MAX)
         };
-    (!same).then(|| format!("goroutine {goid}\n  ours {words} {:?} {ours:#?}\n  Go's {dumped:#?}", seen.broken))
+    (!same)
+        .then(|| format!("goroutine {goid}\n  ours {words} {:?} {ours:#?}\n  Go's {dumped:#?}", seen.broken))
 }
 
 /// Go elides functions of the runtime and those without a package.
@@ -229,7 +231,10 @@ fn same_frames(ours: &[String], theirs: &[&DumpedFrame], limit: usize) -> bool {
 
 fn is_wrapper(name: &str) -> bool {
     let last = last_part(name);
-    last.starts_with("gowrap") || last.starts_with("deferwrap") || last.ends_with("-fm") || last.contains("·dwrap·")
+    last.starts_with("gowrap")
+        || last.starts_with("deferwrap")
+        || last.ends_with("-fm")
+        || last.contains("·dwrap·")
 }
 
 fn is_closure(name: &str) -> bool {
@@ -278,14 +283,18 @@ created by main.main in goroutine 1
         assert_eq!(dump[&17].state, "chan receive");
         let frames: Vec<(&str, bool)> =
             dump[&17].frames.iter().map(|frame| (frame.name.as_str(), frame.inlined)).collect();
-        assert_eq!(frames, [("main.inner", true), ("main.(*box).outer", false), ("main.generic[...]", false)]);
+        assert_eq!(
+            frames,
+            [("main.inner", true), ("main.(*box).outer", false), ("main.generic[...]", false)]
+        );
     }
 
     /// Equal but for what one side cannot have; anything else is a difference.
     #[test]
     fn differences() {
         let dumped = &parse_dump(DUMP)[&17];
-        let same = ["runtime.gopark", "main.(*box).outer", "main.(*wrapped).outer", "main.generic[go.shape.int]"];
+        let same =
+            ["runtime.gopark", "main.(*box).outer", "main.(*wrapped).outer", "main.generic[go.shape.int]"];
         assert_eq!(difference(17, &seen(&same), dumped), None);
         for wrong in [
             &["main.(*box).outer"][..],

@@ -5,9 +5,9 @@ mod target_kit;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::{Path, PathBuf};
-use std::os::unix::process::CommandExt as _;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -41,11 +41,8 @@ struct Mode {
 
 const STATIC: Mode = Mode { name: "static", cgo: false, args: &["-ldflags=-s -w"] };
 const PIE: Mode = Mode { name: "pie", cgo: false, args: &["-buildmode=pie"] };
-const CGO_PIE: Mode = Mode {
-    name: "cgo-pie",
-    cgo: true,
-    args: &["-buildmode=pie", "-ldflags=-s -w -linkmode=external"],
-};
+const CGO_PIE: Mode =
+    Mode { name: "cgo-pie", cgo: true, args: &["-buildmode=pie", "-ldflags=-s -w -linkmode=external"] };
 
 /// Builds the program once; results live in the cache. `None` when the toolchain has left the archive.
 fn build(suite: Suite, go: &str, mode: &Mode) -> Option<PathBuf> {
@@ -186,7 +183,8 @@ struct Said {
 /// Runs `plegtrace goroutines ARGUMENTS`.
 fn plegtrace(arguments: &[&str]) -> Said {
     let mut command = Command::new(program::path().expect("plegtrace is built"));
-    let output = command.arg("goroutines").args(arguments).env_remove("NO_COLOR").stdin(Stdio::null()).output();
+    let output =
+        command.arg("goroutines").args(arguments).env_remove("NO_COLOR").stdin(Stdio::null()).output();
     let output = output.expect("plegtrace starts");
     let text = |bytes| String::from_utf8(bytes).expect("plegtrace writes UTF-8");
     let code = output.status.code().expect("it ends by itself");
@@ -233,9 +231,14 @@ fn as_text() {
     assert_eq!((said.code, said.err.as_str()), (0, ""));
     let mut lines = said.out.lines();
     let header = lines.next().expect("a header");
-    assert!(header.starts_with(&format!("process {}   ", parked.pid())) && header.contains("   go1.24"), "{header}");
+    assert!(
+        header.starts_with(&format!("process {}   ", parked.pid())) && header.contains("   go1.24"),
+        "{header}"
+    );
     assert!(lines.next().is_some_and(|line| line.contains(" goroutines in ")), "{}", said.out);
-    for part in ["[select]:\n  main.", "[sync.Cond.Wait]:\n  sync.", "main.recurse   × ", "[syscall]:\n  syscall."] {
+    for part in
+        ["[select]:\n  main.", "[sync.Cond.Wait]:\n  sync.", "main.recurse   × ", "[syscall]:\n  syscall."]
+    {
         assert!(said.out.contains(part), "{part}: {}", said.out);
     }
     assert!(!said.out.contains('\x1b'));
@@ -274,7 +277,8 @@ fn no_permission() {
     let dir = tempfile::tempdir().expect("scratch directory");
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("it is ours");
     let copy = dir.path().join("plegtrace");
-    host::run(Command::new("cp").arg(program::path().expect("plegtrace is built")).arg(&copy)).expect("a copy");
+    host::run(Command::new("cp").arg(program::path().expect("plegtrace is built")).arg(&copy))
+        .expect("a copy");
     let mut command = Command::new(&copy);
     command.arg("goroutines").arg(parked.pid().to_string()).uid(65534).gid(65534).current_dir("/");
     let output = command.output().expect("plegtrace starts");

@@ -6,7 +6,9 @@
 
 use std::cell::{Cell, RefCell};
 
-use plegtrace::census::goroutines::{Code, Kind, Limits, MAX_FRAMES, Picture, Place, Return, TakeError, take};
+use plegtrace::census::goroutines::{
+    Code, Kind, Limits, MAX_FRAMES, Picture, Place, Return, TakeError, take,
+};
 use plegtrace::census::{Memory, MemoryError, Piece};
 use plegtrace::target::GOffsets;
 

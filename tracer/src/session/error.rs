@@ -43,7 +43,9 @@ pub enum SessionError {
     #[error(transparent)]
     Goroutines(#[from] GoroutineError),
     /// Reading them did not end.
-    #[error("process {pid} did not answer within {seconds} s: its memory lock is held, or its memory is on a dead filesystem")]
+    #[error(
+        "process {pid} did not answer within {seconds} s: its memory lock is held, or its memory is on a dead filesystem"
+    )]
     NoAnswer {
         /// The process.
         pid: u32,

@@ -112,11 +112,7 @@ impl Header {
     /// Where it goes on: address and stack pointer. In system calls and C the place where it left Go, as the runtime's
     /// own traceback has it.
     pub(super) fn resume(&self) -> (u64, u64) {
-        if self.syscall_sp != 0 {
-            (self.syscall_pc, self.syscall_sp)
-        } else {
-            (self.sched_pc, self.sched_sp)
-        }
+        if self.syscall_sp != 0 { (self.syscall_pc, self.syscall_sp) } else { (self.sched_pc, self.sched_sp) }
     }
 
     /// Return address of a function without a frame (arm64).

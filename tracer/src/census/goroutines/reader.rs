@@ -86,11 +86,7 @@ impl Reader {
     /// # Errors
     ///
     /// The process cannot be read, or its list of goroutines cannot be found.
-    pub fn read(
-        &self,
-        limits: &Limits,
-        clock: &dyn Fn() -> u64,
-    ) -> Result<GoroutinesFact, GoroutineError> {
+    pub fn read(&self, limits: &Limits, clock: &dyn Fn() -> u64) -> Result<GoroutinesFact, GoroutineError> {
         let at_ns = clock();
         let memory = ProcessMemory { pid: self.pid };
         let binary = &self.program.binary;
@@ -98,13 +94,11 @@ impl Reader {
         if started(self.pid).ok() != Some(self.started) {
             return Err(GoroutineError::Gone(self.pid));
         }
-        let biased =
-            |addrs: &[u64]| addrs.iter().map(|addr| addr.wrapping_add(bias)).collect::<Vec<u64>>();
+        let biased = |addrs: &[u64]| addrs.iter().map(|addr| addr.wrapping_add(bias)).collect::<Vec<u64>>();
         let lists: Vec<Vec<u64>> = self.program.lists.iter().map(|list| biased(list)).collect();
         let mut code = ProgramCode::new(binary, bias);
         let g = binary.abi().g;
-        let picture =
-            take(&memory, &mut code, &g, &lists, &biased(&self.program.reasons), limits, clock);
+        let picture = take(&memory, &mut code, &g, &lists, &biased(&self.program.reasons), limits, clock);
         let picture = picture.map_err(|why| match why {
             TakeError::Memory(why) => GoroutineError::memory(self.pid, why),
             TakeError::NoList(places) => GoroutineError::NoList(places),

@@ -29,7 +29,8 @@ pub(super) mod broken {
     pub(in super::super) const DEEP: &str = "it is deeper than 100 frames";
     pub(in super::super) const DEEP_BYTES: &str = "it has more than 1 MiB";
     pub(in super::super) const NOT_CODE: &str = "the next return address is not in the program's Go code";
-    pub(in super::super) const NO_DEPTH: &str = "the function table does not say how deep the last function's stack is";
+    pub(in super::super) const NO_DEPTH: &str =
+        "the function table does not say how deep the last function's stack is";
     pub(in super::super) const OUTSIDE: &str = "the next return address would be outside of the stack";
     pub(in super::super) const NO_LINK: &str = "the return address of the last function was in a register";
     pub(in super::super) const SWITCH: &str = "the last function switches to another stack";

@@ -78,7 +78,11 @@ fn broken_chains() {
     let broken = |why| Step::Broken(why);
     assert_eq!(walk(1, &[0, 0, 0]), (vec![1], broken(broken::NOT_CODE)), "a zero is no address");
     assert_eq!(walk(1, &[0, 0, u64::MAX]), (vec![1], broken(broken::NOT_CODE)));
-    assert_eq!(walk(1, &[0, 0]), (vec![1], broken(broken::OUTSIDE)), "the return address would be behind the end");
+    assert_eq!(
+        walk(1, &[0, 0]),
+        (vec![1], broken(broken::OUTSIDE)),
+        "the return address would be behind the end"
+    );
     assert_eq!(walk(4, &[at(9)]), (vec![4], broken(broken::NO_DEPTH)));
     assert_eq!(walk(1, &[0, 0, at(5), at(9)]), (vec![1, 5], broken(broken::SWITCH)));
     assert_eq!(walk(5, &[at(9)]), (vec![5], Step::Done), "innermost it is trusted");

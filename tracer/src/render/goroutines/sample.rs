@@ -20,7 +20,12 @@ fn group(count: u32, goids: Vec<u64>, state: &str, frames: &[&str]) -> Goroutine
 
 pub(super) fn view() -> GoroutinesView {
     let mut groups = vec![
-        group(1200, (1..=32).collect(), "waiting", &["runtime.gopark", "runtime.selectgo", "main.wait", "main.main"]),
+        group(
+            1200,
+            (1..=32).collect(),
+            "waiting",
+            &["runtime.gopark", "runtime.selectgo", "main.wait", "main.main"],
+        ),
         group(1, vec![12], "syscall", &[HOSTILE, "main.recurse", "main.recurse", "main.main"]),
         group(1, vec![14], "running", &[]),
         group(1, vec![2], "waiting", &["runtime.gopark", "runtime.forcegchelper"]),
