@@ -3,7 +3,7 @@
 //! Go leaves out of its dump what we show: functions of the runtime, wrappers that the compiler made. We leave out what
 //! Go shows: inlined functions, which have no place on the stack. Both are taken away before comparing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use plegtrace::input::GoroutinesFact;
 
@@ -122,7 +122,7 @@ pub struct Comparison {
     pub compared: usize,
     /// What differs, to be read by people.
     pub different: Vec<String>,
-    /// Goroutines that only one side has although they lived before and after.
+    /// Goroutines that one side does not have although the other has them before and after.
     pub missing: Vec<String>,
 }
 
@@ -145,10 +145,12 @@ impl Comparison {
     }
 }
 
-/// Compares a dump with what was read before and after it. Only goroutines count that stood still all the time.
+/// Compares two dumps with what was read before the first and between them. Stacks count that stood still from
+/// `before` to `after`.
 #[must_use]
-pub fn compare(before: &GoroutinesFact, dump: &str, after: &GoroutinesFact) -> Comparison {
-    let (before, dump, after) = (by_goid(before), parse_dump(dump), by_goid(after));
+pub fn compare(before: &GoroutinesFact, dump: &str, after: &GoroutinesFact, last: &str) -> Comparison {
+    let (before, dump) = (by_goid(before), parse_dump(dump));
+    let (after, last) = (by_goid(after), parse_dump(last));
     let mut result = Comparison::default();
     for (goid, seen) in before.iter().filter(|(goid, seen)| after.get(goid) == Some(seen)) {
         match dump.get(goid) {
@@ -161,9 +163,7 @@ pub fn compare(before: &GoroutinesFact, dump: &str, after: &GoroutinesFact) -> C
             Some(_) => {}
         }
     }
-    let known: BTreeSet<&u64> = before.keys().chain(after.keys()).collect();
-    let first_new = before.keys().next_back().map_or(0, |last| last + 1);
-    for goid in dump.keys().filter(|goid| !known.contains(goid) && **goid < first_new) {
+    for goid in dump.keys().filter(|goid| last.contains_key(goid) && !after.contains_key(goid)) {
         result.missing.push(format!("only Go has {goid}: {:?}", dump[goid]));
     }
     result

@@ -135,11 +135,12 @@ fn check(suite: Suite, go: &str, mode: &Mode) {
     let before = read(&reader);
     let dump = parked.dump();
     let after = read(&reader);
+    let last = parked.dump();
     for fact in [&before, &after] {
         assert_eq!(fact.unread, 0);
         assert_eq!(by_goid(fact).len(), fact.total as usize, "each goroutine is in one group");
     }
-    let comparison = compare(&before, &dump, &after);
+    let comparison = compare(&before, &dump, &after, &last);
     comparison.assert_equal(AT_LEAST);
     assert!(comparison.different.is_empty(), "{}", comparison.different.join("\n"));
     eprintln!("go{go} {}: {} of {} goroutines compared", mode.name, comparison.compared, before.total);

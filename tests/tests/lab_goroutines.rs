@@ -23,12 +23,12 @@ fn read(reader: &Reader) -> GoroutinesFact {
 }
 
 /// Ours, its own, ours. At least so many goroutines must have stood still.
-fn check(pid: u32, component: Component, at_least: usize, dump: impl FnOnce() -> String) {
+fn check(pid: u32, component: Component, at_least: usize, dump: impl Fn() -> String) {
     let reader = Reader::open(pid, component).unwrap();
     let before = read(&reader);
-    let dump = dump();
+    let first = dump();
     let after = read(&reader);
-    let comparison = compare(&before, &dump, &after);
+    let comparison = compare(&before, &first, &after, &dump());
     eprintln!(
         "{} of {}: {} goroutines, {} compared, {} differ, {} unread, read in {:?}",
         component.name(),

@@ -213,6 +213,6 @@ impl Code for Toy {
     }
 
     fn name(&self, function: u32) -> Option<&str> {
-        (function % 7 != 0).then_some("main.f")
+        (!function.is_multiple_of(7)).then_some("main.f")
     }
 }

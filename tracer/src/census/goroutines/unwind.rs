@@ -125,7 +125,7 @@ impl Unwinder {
 
     /// The word at an address of the stack.
     fn fetch(&self, at: Option<u64>, read: &dyn Fn(u64) -> Option<u64>) -> Result<u64, Step> {
-        let inside = |at: &u64| at % 8 == 0 && at.checked_add(8).is_some_and(|end| end <= self.hi);
+        let inside = |at: &u64| at.is_multiple_of(8) && at.checked_add(8).is_some_and(|end| end <= self.hi);
         let at = at.filter(inside).ok_or(Step::Broken(broken::OUTSIDE))?;
         read(at).ok_or(Step::Need(at))
     }
