@@ -3,6 +3,7 @@
 pub mod breakpoints;
 pub mod found;
 pub mod golden;
+pub mod goroutines;
 pub mod kernel_side;
 mod plot;
 pub mod program;

@@ -9,7 +9,10 @@ use std::{
 
 use super::{clock, error::SessionError, report};
 use crate::{
-    census::goroutines::{GoroutineError, Limits, Reader},
+    census::{
+        goroutines::{GoroutineError, Limits, Reader},
+        own_memory,
+    },
     cli::{Output, Settings},
     exit::Exit,
     input::{Component, GoroutinesFact},
@@ -40,6 +43,7 @@ pub(crate) fn run(pid: u32, settings: &Settings) -> Result<Exit, SessionError> {
         exe,
         now_ns: fact.at_ns,
         realtime_offset_ns: clock::realtime_offset_ns(),
+        rss_peak_bytes: own_memory().1,
         fact,
     };
     write(&view, settings).map_err(SessionError::Write)?;

@@ -104,6 +104,12 @@ impl Kubelet {
         SocketAddr::from(([127, 0, 0, 1], self.ports.read_only))
     }
 
+    /// The address of its API, which speaks TLS and lets everybody in (`/debug/pprof/…`).
+    #[must_use]
+    pub fn api_address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.ports.api))
+    }
+
     /// Its metrics page, within `deadline`: on a stalled node the page itself may hang.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ pub enum Kind {
     Ordinary,
     /// The end of every stack: what called the first function of a goroutine.
     Bottom,
-    /// Put there by a signal: the function below it was interrupted anywhere, not in a call.
+    /// Put there by a signal: its caller was interrupted anywhere, not in a call.
     Injected,
     /// Changes to another stack: only to be trusted as the innermost function.
     Switch,
@@ -34,8 +34,10 @@ pub struct Place {
 
 /// The functions of a program.
 pub trait Code {
-    /// What is at an address of the process. `exact`: this address; else the call right before it.
-    fn place(&mut self, pc: u64, exact: bool) -> Option<Place>;
+    /// What is at an address of the process. It may be one that a call returns to: like the runtime, this looks up the
+    /// address itself, because what a runtime function left behind can be the first address of another one, and the
+    /// compiler lets no function end with a call.
+    fn place(&mut self, pc: u64) -> Option<Place>;
     /// Where return addresses are.
     fn returns(&self) -> Return;
     /// Full name of a function.
@@ -47,7 +49,7 @@ pub trait Code {
 pub(super) struct ProgramCode<'a> {
     binary: &'a GoBinary,
     bias: u64,
-    places: HashMap<(u64, bool), Option<Place>>,
+    places: HashMap<u64, Option<Place>>,
 }
 
 impl<'a> ProgramCode<'a> {
@@ -56,8 +58,8 @@ impl<'a> ProgramCode<'a> {
         Self { binary, bias, places: HashMap::new() }
     }
 
-    fn look_up(&self, pc: u64, exact: bool) -> Option<Place> {
-        let vaddr = pc.checked_sub(self.bias)?.checked_sub(u64::from(!exact))?;
+    fn look_up(&self, pc: u64) -> Option<Place> {
+        let vaddr = pc.checked_sub(self.bias)?;
         let function = self.binary.function_index_at(vaddr)?;
         let kind = kind(self.binary.function_by_index(function)?.name);
         Some(Place { function, depth: self.binary.stack_depth_at(vaddr), kind })
@@ -65,15 +67,15 @@ impl<'a> ProgramCode<'a> {
 }
 
 impl Code for ProgramCode<'_> {
-    fn place(&mut self, pc: u64, exact: bool) -> Option<Place> {
-        if let Some(known) = self.places.get(&(pc, exact)) {
+    fn place(&mut self, pc: u64) -> Option<Place> {
+        if let Some(known) = self.places.get(&pc) {
             return *known;
         }
-        let place = self.look_up(pc, exact);
+        let place = self.look_up(pc);
         if self.places.len() >= MAX_REMEMBERED {
             self.places.clear();
         }
-        self.places.insert((pc, exact), place);
+        self.places.insert(pc, place);
         place
     }
 
@@ -90,13 +92,14 @@ impl Code for ProgramCode<'_> {
 }
 
 /// Source: `topofstack`, `sigpanic` and `asyncPreempt` in `gentraceback` and `unwinder.next` (runtime/traceback.go);
-/// functions that write the stack pointer: runtime/asm_amd64.s.
+/// `systemstack` and `gogo` write the stack
+/// pointer (runtime/asm_amd64.s). `asmcgocall` does so too, but arranges both stacks to be unwound through it.
 fn kind(name: &str) -> Kind {
     let Some(name) = name.strip_prefix("runtime.") else { return Kind::Ordinary };
     match name.strip_suffix(".abi0").unwrap_or(name) {
         "goexit" | "mstart" | "mcall" | "morestack" | "rt0_go" => Kind::Bottom,
         "sigpanic" | "asyncPreempt" | "debugCallV1" | "debugCallV2" => Kind::Injected,
-        "systemstack" | "asmcgocall" | "gogo" => Kind::Switch,
+        "systemstack" | "gogo" => Kind::Switch,
         _ => Kind::Ordinary,
     }
 }

@@ -93,7 +93,7 @@ impl Groups {
         let mut room = text_bytes;
         let mut groups = Vec::new();
         for (key, members) in all {
-            let group = named(key, members, code, reasons);
+            let group = named(&key, members, code, reasons);
             let size = group.frames.iter().map(|frame| frame.len() + size_of::<String>()).sum();
             let Some(left) = room.checked_sub(size) else { break };
             room = left;
@@ -104,10 +104,11 @@ impl Groups {
     }
 }
 
-fn named(key: Key, members: Members, code: &dyn Code, reasons: &Reasons) -> GoroutineGroup {
+fn named(key: &Key, members: Members, code: &dyn Code, reasons: &Reasons) -> GoroutineGroup {
     let name = |function: &u32| {
         let name = code.name(*function).unwrap_or("?");
-        name.get(..name.floor_char_boundary(MAX_NAME)).unwrap_or(name).to_owned()
+        let end = (0..=name.len().min(MAX_NAME)).rev().find(|at| name.is_char_boundary(*at));
+        name[..end.unwrap_or(0)].to_owned()
     };
     GoroutineGroup {
         count: members.count,

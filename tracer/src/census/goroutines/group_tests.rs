@@ -1,1 +1,67 @@
+//! Groups of made-up goroutines.
 
+use super::super::code::Place;
+use super::super::unwind::Return;
+use super::*;
+
+struct Named(Vec<String>);
+
+impl Code for Named {
+    fn place(&mut self, _pc: u64) -> Option<Place> {
+        None
+    }
+
+    fn returns(&self) -> Return {
+        Return::Pushed
+    }
+
+    fn name(&self, function: u32) -> Option<&str> {
+        self.0.get(function as usize).map(String::as_str)
+    }
+}
+
+fn key(frames: &[u32]) -> Key {
+    Key { state: state::WAITING, wait_reason: 0, frames: frames.to_vec(), broken: None }
+}
+
+fn names() -> Named {
+    Named(["main.f", "main.g"].map(str::to_owned).to_vec())
+}
+
+/// The largest first; ids ascending and bounded; the longest wait counts.
+#[test]
+fn grouped() {
+    let mut groups = Groups::new(10);
+    for goid in (1..=100).rev() {
+        groups.add(key(&[0, 1]), goid, if goid == 50 { 7 } else { 1000 * goid });
+    }
+    groups.add(key(&[1]), 500, 0);
+    let (groups, left_out) = groups.finish(&names(), &Reasons::default(), 1 << 20);
+    assert_eq!((groups.len(), left_out), (2, 0));
+    assert_eq!((groups[0].count, groups[0].waiting_since_ns), (100, Some(7)));
+    assert_eq!(groups[0].goids, (1..=32).collect::<Vec<u64>>());
+    assert_eq!(groups[0].frames, ["main.f", "main.g"]);
+    assert_eq!((groups[1].waiting_since_ns, groups[1].state.as_str()), (None, "waiting"));
+}
+
+/// More groups than wanted, or more text: left out and counted, distinct ones once.
+#[test]
+fn bounded() {
+    let mut groups = Groups::new(3);
+    for function in [0, 0, 1, 2, 3, 3, 4, 0] {
+        groups.add(key(&[function]), 1, 0);
+    }
+    let (kept, left_out) = groups.finish(&names(), &Reasons::default(), 1 << 20);
+    assert_eq!((kept.len(), left_out, kept[0].count), (3, 2, 3));
+    let mut groups = Groups::new(3);
+    (0..3).for_each(|function| groups.add(key(&[function]), 1, 0));
+    let room = 2 * (size_of::<String>() + "main.f".len());
+    let (kept, left_out) = groups.finish(&names(), &Reasons::default(), room);
+    assert_eq!((kept.len(), left_out), (2, 1));
+    // A name that never ends is cut.
+    let long = Named(vec!["ä".repeat(1000)]);
+    let mut groups = Groups::new(3);
+    groups.add(key(&[0, 77]), 1, 0);
+    let (kept, _) = groups.finish(&long, &Reasons::default(), 1 << 20);
+    assert_eq!((kept[0].frames[0].len(), kept[0].frames[1].as_str()), (MAX_NAME, "?"));
+}

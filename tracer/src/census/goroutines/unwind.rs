@@ -57,8 +57,6 @@ pub(super) struct Unwinder {
     sp: u64,
     hi: u64,
     link: Option<u64>,
-    /// The address is one that was interrupted, not one that a call returns to.
-    exact: bool,
     /// Functions by index, innermost first.
     pub(super) frames: Vec<u32>,
 }
@@ -66,13 +64,13 @@ pub(super) struct Unwinder {
 impl Unwinder {
     /// A walk that begins at `(pc, sp)` on a stack that ends at `hi`.
     pub(super) fn new((pc, sp): (u64, u64), link: Option<u64>, hi: u64) -> Self {
-        Self { pc, sp, hi, link, exact: true, frames: Vec::new() }
+        Self { pc, sp, hi, link, frames: Vec::new() }
     }
 
     /// Goes on as far as this block of the stack reaches.
     pub(super) fn advance(&mut self, code: &mut dyn Code, from: u64, block: &[u8]) -> Step {
         loop {
-            let Some(place) = code.place(self.pc, self.exact) else {
+            let Some(place) = code.place(self.pc) else {
                 return Step::Broken(if self.frames.is_empty() { broken::NOWHERE } else { broken::NOT_CODE });
             };
             if place.kind == Kind::Bottom {
@@ -92,7 +90,6 @@ impl Unwinder {
             };
             self.frames.push(place.function);
             (self.pc, self.sp, self.link) = next;
-            self.exact = place.kind == Kind::Injected;
         }
     }
 
@@ -128,7 +125,7 @@ impl Unwinder {
 
     /// The word at an address of the stack.
     fn fetch(&self, at: Option<u64>, read: &dyn Fn(u64) -> Option<u64>) -> Result<u64, Step> {
-        let inside = |at: &u64| at % 8 == 0 && at.checked_add(8).is_some_and(|end| end <= self.hi);
+        let inside = |at: &u64| at.is_multiple_of(8) && at.checked_add(8).is_some_and(|end| end <= self.hi);
         let at = at.filter(inside).ok_or(Step::Broken(broken::OUTSIDE))?;
         read(at).ok_or(Step::Need(at))
     }

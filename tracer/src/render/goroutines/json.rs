@@ -28,6 +28,7 @@ struct Document<'a> {
     unread: u32,
     groups: Vec<GroupDoc<'a>>,
     groups_left_out: u32,
+    rss_peak_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -83,6 +84,7 @@ pub fn json(view: &GoroutinesView, out: &mut dyn Write) -> io::Result<()> {
         unread: fact.unread,
         groups: fact.groups.iter().map(|group| GroupDoc::of(group, view)).collect(),
         groups_left_out: fact.groups_left_out,
+        rss_peak_bytes: view.rss_peak_bytes,
     };
     let json = serde_json::to_string_pretty(&document).map_err(io::Error::other)?;
     writeln!(out, "{}", disarm(&json))

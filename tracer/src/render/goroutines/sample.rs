@@ -26,7 +26,7 @@ pub(super) fn view() -> GoroutinesView {
             "waiting",
             &["runtime.gopark", "runtime.selectgo", "main.wait", "main.main"],
         ),
-        group(1, vec![12], "syscall", &[HOSTILE]),
+        group(1, vec![12], "syscall", &[HOSTILE, "main.recurse", "main.recurse", "main.main"]),
         group(1, vec![14], "running", &[]),
         group(1, vec![2], "waiting", &["runtime.gopark", "runtime.forcegchelper"]),
     ];
@@ -41,6 +41,7 @@ pub(super) fn view() -> GoroutinesView {
         exe: "/usr/bin/containerd".to_owned(),
         now_ns: 300_000_000_000,
         realtime_offset_ns: 1_767_268_631_000_000_000,
+        rss_peak_bytes: 30 << 20,
         fact: GoroutinesFact {
             at_ns: 300_000_000_000,
             took_ns: 3_500_000,

@@ -74,8 +74,10 @@ fn section(
     };
     let list = if group.count > 1 { format!(" {}{more}", ids.join(" ")) } else { String::new() };
     writeln!(out, "{}{}", paint.title(&title), paint.faint(&list))?;
-    for frame in shown(&group.frames) {
-        writeln!(out, "  {}", escape::text_to(frame, NAME))?;
+    for alike in shown(&group.frames).chunk_by(|a, b| a == b) {
+        // Recursion would fill the screen.
+        let times = if alike.len() > 1 { format!("   × {}", alike.len()) } else { String::new() };
+        writeln!(out, "  {}{}", escape::text_to(&alike[0], NAME), paint.faint(&times))?;
     }
     if let Some(why) = &group.broken {
         let begin = if group.frames.is_empty() { "no stack: " } else { "… not followed further: " };
@@ -117,6 +119,8 @@ containerd 77   /usr/bin/containerd   go1.19.8   node n1   plegtrace 0.1.0
 
 goroutine 12 [syscall]:
   a\\x1b[31mb\\u{202e}
+  main.recurse   × 2
+  main.main
   … not followed further: it is deeper than 100 frames
 
 goroutine 14 [running]:

@@ -15,6 +15,8 @@ pub struct GoroutinesView {
     pub now_ns: u64,
     /// CLOCK_REALTIME minus CLOCK_MONOTONIC.
     pub realtime_offset_ns: i64,
+    /// Highest resident memory of plegtrace until then, bytes.
+    pub rss_peak_bytes: u64,
     /// What was read.
     pub fact: GoroutinesFact,
 }

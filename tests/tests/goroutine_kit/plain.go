@@ -1,0 +1,3 @@
+package main
+
+func extra(ch chan int) {}

@@ -1,0 +1,133 @@
+//! The goroutines of real daemons, read from outside, are those in their own dumps; and in a stall they say who waits
+//! for whom.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+use std::time::Duration;
+
+use plegtrace::census::goroutines::{Limits, Reader};
+use plegtrace::input::{Component, GoroutinesFact};
+use plegtrace::session::clock::monotonic_ns;
+use plegtrace_lab::packages;
+use plegtrace_lab::{Containerd, Generation, Knobs, Node, fault, host, process};
+use plegtrace_tests::goroutines::compare;
+use plegtrace_tests::program::Running;
+
+const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT_NS: u64 = 60_000_000_000;
+const PAGE: &str = "/debug/pprof/goroutine?debug=2";
+
+fn read(reader: &Reader) -> GoroutinesFact {
+    reader.read(&Limits::until(monotonic_ns() + LIMIT_NS), &monotonic_ns).unwrap()
+}
+
+/// Ours, its own, ours. At least so many goroutines must have stood still.
+fn check(pid: u32, component: Component, at_least: usize, dump: impl Fn() -> String) {
+    let reader = Reader::open(pid, component).unwrap();
+    let before = read(&reader);
+    let first = dump();
+    let after = read(&reader);
+    let comparison = compare(&before, &first, &after, &dump());
+    eprintln!(
+        "{} of {}: {} goroutines, {} compared, {} differ, {} unread, read in {:?}",
+        component.name(),
+        before.go_version,
+        before.total,
+        comparison.compared,
+        comparison.different.len(),
+        before.unread + after.unread,
+        Duration::from_nanos(before.took_ns)
+    );
+    comparison.assert_equal(at_least);
+    assert!(before.unread + after.unread <= before.total / 100 + 1, "{} unread", before.unread);
+}
+
+/// What containerd itself says on its debug socket.
+fn dump_of(containerd: &Containerd) -> String {
+    let mut stream = UnixStream::connect(containerd.debug_socket()).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    write!(stream, "GET {PAGE} HTTP/1.0\r\nHost: containerd\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.0 200 ") || head.starts_with("HTTP/1.1 200 "), "{head}");
+    body.to_owned()
+}
+
+/// containerd of one generation and the shim of a pod.
+fn check_generation(generation: Generation) {
+    host::require_root().unwrap();
+    let containerd = match Containerd::start(&Knobs { generation, ..Knobs::default() }) {
+        Ok(containerd) => containerd,
+        Err(error) if packages::Error::is_gone(&error) => {
+            return host::declare_skip(&format!("containerd {generation}"), &error);
+        }
+        Err(error) => panic!("{error:#}"),
+    };
+    let pod = containerd.run_pod("p1").unwrap();
+    check(containerd.pid(), Component::Containerd, 20, || dump_of(&containerd));
+    let shim = containerd.shim_of(&pod.sandbox).unwrap();
+    let fact = read(&Reader::open(shim, Component::Shim).unwrap());
+    assert_eq!(fact.unread, 0);
+    let serves = |frame: &String| frame.contains("ttrpc.(*Server).Serve");
+    assert!(fact.groups.iter().any(|group| group.frames.iter().any(serves)), "{fact:#?}");
+    assert!(fact.groups.iter().all(|group| group.broken.is_none() || group.state == "running"), "{fact:#?}");
+}
+
+/// Go 1.15.
+#[test]
+fn containerd_1_4() {
+    check_generation(Generation::V1_4);
+}
+
+/// Go 1.24.
+#[test]
+fn containerd_1_7() {
+    check_generation(Generation::V1_7);
+}
+
+/// Go 1.26 or what sid builds with.
+#[test]
+fn containerd_2_1() {
+    check_generation(Generation::V2_1);
+}
+
+/// kubelet and containerd of a node with pods; then a stall, in which the dump names the lock, its holder, and who
+/// waits.
+#[test]
+fn a_node_before_and_in_a_stall() {
+    host::require_root().unwrap();
+    host::ensure(&["curl"]).unwrap();
+    let node = Node::start(&Knobs { pods: 2, ..Knobs::default() }).unwrap();
+    node.wait_for_relists(2, LIMIT).unwrap();
+    let (containerd, kubelet) = (node.containerd(), node.kubelet());
+    check(containerd.pid(), Component::Containerd, 20, || dump_of(containerd));
+    check(kubelet.pid(), Component::Kubelet, 60, || {
+        let page = format!("https://{}{PAGE}", kubelet.api_address());
+        host::run(Command::new("curl").args(["-sSfk", "--max-time", "60", &page])).unwrap()
+    });
+
+    let hostage = fault::lock_hostage(containerd, &node.pod("p1").unwrap()).unwrap();
+    let reader = Reader::open(containerd.pid(), Component::Containerd).unwrap();
+    let has = |fact: &GoroutinesFact, words: &str, names: [&str; 2]| {
+        fact.groups.iter().any(|group| {
+            let named = |name: &&str| group.frames.iter().any(|frame| frame.ends_with(name));
+            group.wait_reason.as_deref() == Some(words) && names.iter().all(named)
+        })
+    };
+    process::wait_for("a list that waits for the lock", LIMIT, || {
+        let waits =
+            has(&read(&reader), "semacquire", ["(*statusStorage).Get", "(*criService).ListContainers"]);
+        Ok(waits.then_some(()))
+    })
+    .unwrap();
+    let holds = ["(*statusStorage).UpdateSync", "(*criService).UpdateContainerResources"];
+    assert!(has(&read(&reader), "select", holds), "{:#?}", read(&reader));
+
+    let ended =
+        Running::start(&["goroutines", &containerd.pid().to_string()]).unwrap().finish(LIMIT).unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    assert!(ended.stdout.contains("(*criService).ListContainers"), "{}", ended.stdout);
+    hostage.release().unwrap();
+}
