@@ -1,6 +1,8 @@
 //! What the tests of plegtrace share.
 
 pub mod breakpoints;
+pub mod churn;
+pub mod connector;
 pub mod golden;
 pub mod kernel_side;
 mod plot;
