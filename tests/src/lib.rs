@@ -5,6 +5,7 @@ pub mod churn;
 pub mod connector;
 pub mod golden;
 pub mod kernel_side;
+pub mod life;
 mod plot;
 pub mod program;
 pub mod story;

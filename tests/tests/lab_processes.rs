@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use plegtrace::correlate::{Outcome, Reason, Snapshot};
 use plegtrace::decode::{Process, Step};
-use plegtrace::input::{Command, CommandFact};
+use plegtrace::input::{Command, CommandFact, ProcessesFact, WatchedFact};
 use plegtrace::session::clock;
 use plegtrace_common::role::Role;
 use plegtrace_lab::cri::Pod;
@@ -78,7 +78,10 @@ impl Churn {
     fn real_execs(&self) -> Vec<(&Event, &[String])> {
         let workloads: HashSet<(u32, u64)> =
             self.execs().filter(|p| p.role == Role::Workload).map(key).collect();
-        let mut tree: HashSet<u32> = self.roots.iter().copied().collect();
+        let (first, last) = self.seen.watched.as_ref().unwrap();
+        // A kubelet of another lab on this machine is watched too.
+        let kubelets = first.processes.iter().chain(&last.processes).filter(|p| is_kubelet(p)).map(|p| p.pid);
+        let mut tree: HashSet<u32> = self.roots.iter().copied().chain(kubelets).collect();
         let mut execs = Vec::new();
         for event in &self.events {
             match &event.what {
@@ -109,6 +112,10 @@ impl Churn {
             |fact: &&CommandFact| fact.pid == of.meta.tgid && Some(fact.since_ns) == of.since.map(|s| s.0);
         self.seen.commands.iter().find(own)
     }
+}
+
+fn is_kubelet(process: &WatchedFact) -> bool {
+    process.role == Role::Kubelet as u32
 }
 
 fn key(process: &Process) -> (u32, u64) {
@@ -253,8 +260,9 @@ fn nothing_is_left(churn: &Churn) {
         assert!(late.is_none(), "{late:?}");
     }
     let (first, last) = churn.seen.watched.as_ref().unwrap();
-    let pids =
-        |of: &plegtrace::input::ProcessesFact| of.processes.iter().map(|p| p.pid).collect::<HashSet<u32>>();
+    let pids = |of: &ProcessesFact| -> HashSet<u32> {
+        of.processes.iter().filter(|process| !is_kubelet(process)).map(|process| process.pid).collect()
+    };
     let alive = churn.containerd.shims();
     let lives = |pid: &u32| alive.iter().any(|shim| shim.pid == *pid) || *pid == churn.containerd.pid();
     let strange: Vec<u32> = pids(last).into_iter().filter(|pid| !lives(pid)).collect();
