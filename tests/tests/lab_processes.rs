@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::time::{Duration, Instant};
 
-use plegtrace::correlate::{Outcome, Reason, Snapshot};
+use plegtrace::correlate::{OpenProcess, Outcome, ProcessKind, Reason, Snapshot};
 use plegtrace::decode::{Process, Step};
-use plegtrace::input::{Command, CommandFact, ProcessesFact, WatchedFact};
+use plegtrace::input::{Command, CommandFact, Component, ProcessesFact, WatchedFact};
 use plegtrace::session::clock;
 use plegtrace_common::role::Role;
 use plegtrace_lab::cri::Pod;
@@ -51,7 +51,8 @@ impl Churn {
         let pods: Vec<Pod> = (0..PODS).map(|n| containerd.run_pod(&format!("p{n}")).unwrap()).collect();
         let (runtime, length) = (containerd.pid().to_string(), (duration + MARGIN).as_secs().to_string());
         let arguments = ["-d", &length, "--runtime-pid", &runtime];
-        let mut other = Running::start(&arguments).unwrap();
+        // For its memory: without the tables of whatever other programs run on this machine.
+        let mut other = Running::start(&[&arguments[..], &["--sources", "processes"]].concat()).unwrap();
         let watching = Watching::start(&arguments).unwrap();
         watching.wait_until_armed().unwrap();
         other.wait_until_armed(LIMIT).unwrap();
@@ -78,10 +79,7 @@ impl Churn {
     fn real_execs(&self) -> Vec<(&Event, &[String])> {
         let workloads: HashSet<(u32, u64)> =
             self.execs().filter(|p| p.role == Role::Workload).map(key).collect();
-        let (first, last) = self.seen.watched.as_ref().unwrap();
-        // A kubelet of another lab on this machine is watched too.
-        let kubelets = first.processes.iter().chain(&last.processes).filter(|p| is_kubelet(p)).map(|p| p.pid);
-        let mut tree: HashSet<u32> = self.roots.iter().copied().chain(kubelets).collect();
+        let mut tree: HashSet<u32> = self.roots.iter().copied().collect();
         let mut execs = Vec::new();
         for event in &self.events {
             match &event.what {
@@ -102,8 +100,20 @@ impl Churn {
         execs
     }
 
+    /// Ours, but for what kubelets of other labs on this machine run: those are watched too.
     fn execs(&self) -> impl Iterator<Item = &Process> {
-        self.seen.processes.iter().filter(|process| process.step == Step::Exec)
+        let mut foreign = HashSet::new();
+        self.seen.processes.iter().filter(move |process| {
+            let pid = process.meta.tgid;
+            let theirs = process.parent_role == Role::Kubelet
+                || process.creator.is_some_and(|it| foreign.contains(&it));
+            match process.step {
+                Step::Fork if theirs => drop(foreign.insert(pid)),
+                Step::Fork | Step::Exit(_) => drop(foreign.remove(&pid)),
+                Step::Exec => {}
+            }
+            process.step == Step::Exec && !foreign.contains(&pid)
+        })
     }
 
     fn command(&self, of: &Process) -> Option<&CommandFact> {
@@ -114,8 +124,9 @@ impl Churn {
     }
 }
 
-fn is_kubelet(process: &WatchedFact) -> bool {
-    process.role == Role::Kubelet as u32
+/// A kubelet of another lab on this machine, or what it runs.
+fn is_foreign(process: &WatchedFact) -> bool {
+    [process.role, process.parent_role].contains(&(Role::Kubelet as u32))
 }
 
 fn key(process: &Process) -> (u32, u64) {
@@ -251,7 +262,10 @@ fn compare_with_the_report(churn: &Churn) {
 /// Nothing of all this is left: no open span, no entry in the kernel's map, no memory; and nothing was called late.
 fn nothing_is_left(churn: &Churn) {
     let processes = &churn.snapshot.processes;
-    assert!(processes.open.is_empty(), "still open: {:?}", processes.open);
+    let kubelet = ProcessKind::Component(Component::Kubelet);
+    let ours = |process: &&OpenProcess| process.parents.iter().all(|(_, kind)| *kind != kubelet);
+    let open: Vec<&OpenProcess> = processes.open.iter().filter(ours).collect();
+    assert!(open.is_empty(), "still open: {open:?}");
     assert_eq!(processes.ended_unseen, 0);
     assert_eq!(churn.snapshot.real_losses().count(), 0, "{:?}", churn.snapshot.losses);
     assert_eq!(churn.seen.undecoded, 0);
@@ -261,7 +275,7 @@ fn nothing_is_left(churn: &Churn) {
     }
     let (first, last) = churn.seen.watched.as_ref().unwrap();
     let pids = |of: &ProcessesFact| -> HashSet<u32> {
-        of.processes.iter().filter(|process| !is_kubelet(process)).map(|process| process.pid).collect()
+        of.processes.iter().filter(|process| !is_foreign(process)).map(|process| process.pid).collect()
     };
     let alive = churn.containerd.shims();
     let lives = |pid: &u32| alive.iter().any(|shim| shim.pid == *pid) || *pid == churn.containerd.pid();
