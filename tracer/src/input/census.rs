@@ -177,7 +177,7 @@ pub enum FdTarget {
         /// Path as the process sees it.
         path: String,
     },
-    /// Something else: "anon_inode:[eventpoll]", "socket:[…]" of another family. Hostile text.
+    /// Something else: `anon_inode:[eventpoll]`, "socket:[…]" of another family. Hostile text.
     Other {
         /// Text of the link.
         link: String,
