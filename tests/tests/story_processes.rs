@@ -113,7 +113,7 @@ fn late_plugins_and_hooks() {
         Command::Cni { plugin: "bridge".into(), action: Some("ADD".into()), container: Some("s1".into()) };
     story.fork(CONTAINERD, 30, S).exec(30, Role::Helper, PROCESS_EXECED, S).told(30, &plugin);
     start_runc(&mut story, 31, "create", "c1", 2 * S);
-    story.fork(31, 32, 2 * S).exec(32, Role::Helper, PROCESS_EXECED, 2 * S);
+    story.fork(31, 32, 2 * S + 5 * MS).exec(32, Role::Helper, PROCESS_EXECED, 2 * S + 9 * MS);
     story.told(32, &Command::Other { program: "nvidia-hook".into() }).read_processes(14 * S);
     let at = |seconds: u64| -> Vec<String> {
         let snapshot = story.snapshot(seconds * S);
