@@ -1,10 +1,13 @@
 //! What the tests of plegtrace share.
 
 pub mod breakpoints;
+pub mod churn;
+pub mod connector;
 pub mod found;
 pub mod golden;
 pub mod goroutines;
 pub mod kernel_side;
+pub mod life;
 mod plot;
 pub mod program;
 pub mod story;

@@ -111,6 +111,10 @@ impl Story {
         let header = header(RecKind::Exit, size_of::<ProcessRec>(), ns, pid);
         let mut rec = ProcessRec::new_zeroed();
         (rec.header, rec.parent, rec.exit_code) = (header, 1, exit_code);
+        if let Some(watched) = self.watched.remove(&pid) {
+            (rec.role, rec.parent_role) = (watched.role, watched.parent_role);
+            (rec.since_ns, rec.flags, rec.parent) = (watched.since_ns, watched.flags, watched.parent);
+        }
         self.push(header, &rec)
     }
 }

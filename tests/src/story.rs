@@ -17,6 +17,7 @@ use plegtrace::{
 use plegtrace_common::{
     ABI_VERSION,
     header::RecHeader,
+    key::Watched,
     kind::RecKind,
     rec::{CALL_REPLIED, CallRec},
 };
@@ -55,6 +56,8 @@ pub struct Story {
     frames: Vec<Frame>,
     open: Vec<OpenCallFact>,
     hooks: BTreeMap<(Layer, String), u32>,
+    /// The kernel's map of watched processes.
+    pub(crate) watched: BTreeMap<u32, Watched>,
     pub(crate) handlers: u64,
 }
 

@@ -9,8 +9,8 @@ use anyhow::{Context as _, Result, bail};
 use clap::Parser as _;
 use plegtrace::cli::{Args, Settings};
 use plegtrace::correlate::Snapshot;
-use plegtrace::decode::{Call, Event, decode};
-use plegtrace::input::{Armed, Fact, Frame, HookFact, Layer};
+use plegtrace::decode::{Call, Event, Process, decode};
+use plegtrace::input::{Armed, CommandFact, Fact, Frame, HookFact, Layer, ProcessesFact};
 use plegtrace::session::{self, SessionError};
 use plegtrace_lab::process;
 
@@ -26,6 +26,12 @@ pub struct Seen {
     pub hooks: HashMap<u32, HookFact>,
     /// Finished calls, in the order of the stream.
     pub calls: Vec<Call>,
+    /// Steps of processes, in the order of the stream.
+    pub processes: Vec<Process>,
+    /// What processes were told to do.
+    pub commands: Vec<CommandFact>,
+    /// The first and the last reading of the watched processes.
+    pub watched: Option<(ProcessesFact, ProcessesFact)>,
     /// Set when the probes are on.
     pub armed: Option<Armed>,
     /// Records that could not be decoded.
@@ -41,9 +47,14 @@ impl Seen {
                     self.hooks.insert(hook.index, hook);
                 }
                 Fact::Armed(armed) => self.armed = Some(armed),
+                Fact::Command(command) => self.commands.push(command),
+                Fact::Processes(reading) => {
+                    let first = self.watched.take().map_or_else(|| reading.clone(), |(first, _)| first);
+                    self.watched = Some((first, reading));
+                }
                 _ => {}
             },
-            Ok(Event::Process(_)) => {}
+            Ok(Event::Process(process)) => self.processes.push(process),
             Err(_) => self.undecoded += 1,
         }
     }

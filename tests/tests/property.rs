@@ -2,15 +2,18 @@
 
 use plegtrace::{
     correlate::{Caller, Correlator, LastList, Limits, Side, Snapshot},
-    decode::{Call, Event, MonoNs, decode},
-    input::{Fact, Frame, InFlight, Layer, Liveness, OpenCallFact, next_frame},
+    decode::{Call, Event, Meta, MonoNs, Process, Step, decode},
+    input::{
+        Command, CommandFact, Fact, Frame, InFlight, Layer, Liveness, OpenCallFact, ProcessesFact,
+        WatchedFact, next_frame,
+    },
     render::{
         json,
         text::{self, TextOptions},
     },
     span::{self_time_ns, violation},
 };
-use plegtrace_common::{ABI_VERSION, kind::RecKind, rec::CALL_OK};
+use plegtrace_common::{ABI_VERSION, kind::RecKind, rec::CALL_OK, role::Role};
 use plegtrace_tests::story::{CONTAINERD, KUBELET, MS, PLEG, S, Story, at};
 use proptest::prelude::*;
 
@@ -49,6 +52,68 @@ fn event() -> impl Strategy<Value = Event> {
         },
     );
     prop_oneof![20 => call().prop_map(Event::Call), 1 => reading]
+}
+
+/// Steps of few processes, what they were told, and readings of the map, all without rhyme or reason.
+fn process_event() -> impl Strategy<Value = Event> {
+    let moment = || (0u64..6000).prop_map(|ms| at(ms * MS));
+    let role = || (0u32..12).prop_map(Role::from_u32);
+    let step = prop_oneof![Just(Step::Fork), Just(Step::Exec), (0u32..600).prop_map(Step::Exit)];
+    let pids = (900u32..912, proptest::option::of(900u32..912), proptest::option::of(900u32..912));
+    let process = (moment(), proptest::option::of(moment()), step, pids, role(), role(), 0u32..16).prop_map(
+        |(at, since, step, (pid, parent, creator), role, parent_role, flags)| {
+            let (meta, comm) = (Meta { at, tgid: pid, tid: pid }, "a\u{202e}b".to_owned());
+            let old_role = Role::None;
+            Event::Process(Process {
+                meta,
+                step,
+                parent,
+                creator,
+                role,
+                old_role,
+                parent_role,
+                since,
+                flags,
+                comm,
+            })
+        },
+    );
+    let text = || proptest::option::of("[a-z\u{0}-\u{ff}]{0,40}");
+    let told = prop_oneof![
+        ("[a-z]{0,3}", text(), text()).prop_map(|(sub, container, bundle)| Command::Runc {
+            sub,
+            container,
+            bundle
+        }),
+        (text(), text()).prop_map(|(action, id)| Command::Shim { action, namespace: None, id }),
+        ("[a-z]{1,2}", text(), text()).prop_map(|(plugin, action, container)| Command::Cni {
+            plugin,
+            action,
+            container
+        }),
+        "[a-z]{1,2}".prop_map(|program| Command::Other { program }),
+    ];
+    let command = (900u32..912, moment(), told).prop_map(|(pid, since, command)| {
+        let fact = CommandFact { pid, since_ns: since.0, unread: false, command };
+        Event::Fact { at: since, fact: Box::new(Fact::Command(fact)) }
+    });
+    let entry = (900u32..916, 0u32..12, 0u32..12, moment(), 895u32..912, 0u32..16).prop_map(
+        |(pid, role, parent_role, since, parent, flags)| WatchedFact {
+            pid,
+            role,
+            parent_role,
+            since_ns: since.0,
+            parent,
+            flags,
+        },
+    );
+    let reading = (proptest::collection::vec(entry, 0..12), moment(), any::<bool>()).prop_map(
+        |(processes, moment, complete)| {
+            let fact = Fact::Processes(ProcessesFact { at_ns: moment.0, processes, complete });
+            Event::Fact { at: moment, fact: Box::new(fact) }
+        },
+    );
+    prop_oneof![10 => process, 4 => command, 1 => reading]
 }
 
 /// A node as it is told, then events from nowhere.
@@ -132,7 +197,8 @@ proptest! {
     fn limits_hold(events in proptest::collection::vec(event(), 0..300)) {
         let limits = Limits {
             reorder_ns: 100 * MS, relists: 3, relist_calls: 20, loose_calls: 5, recent_calls: 7,
-            open_calls: 4, rows: 6, facts: 8, processes: 4, process_rows: 2, process_list: 2, census: 4,
+            open_calls: 4, rows: 6, facts: 8,
+            processes: 5, process_rows: 4, process_list: 3, census: 4,
         };
         let snapshot = pushed(limits, events).snapshot(at(7 * S));
         sound(&snapshot);
@@ -144,6 +210,29 @@ proptest! {
         prop_assert!(snapshot.open.len() <= limits.open_calls);
         // Bare calls that still wait for their partner may add rows of their own.
         prop_assert!(snapshot.rows.len() <= limits.rows + limits.recent_calls);
+    }
+
+    /// Whatever processes do: the reports can be written, looking changes nothing, and limits hold.
+    #[test]
+    fn any_processes(events in proptest::collection::vec(process_event(), 0..200), small: bool) {
+        let few = Limits { processes: 5, process_rows: 4, process_list: 3, ..Limits::default() };
+        let limits = if small { few } else { Limits::default() };
+        let mut correlator = pushed(limits, Vec::new());
+        for event in events.clone() {
+            correlator.push(event);
+            let _ = correlator.snapshot(at(7 * S));
+        }
+        let snapshot = correlator.snapshot(at(7 * S));
+        lines_fit(&snapshot);
+        prop_assert_eq!(json_of(&snapshot), json_of(&pushed(limits, events).snapshot(at(7 * S))));
+        let processes = &snapshot.processes;
+        prop_assert!(processes.open.len() + processes.workloads.len() <= limits.processes);
+        prop_assert!(processes.rows.len() <= limits.process_rows);
+        for list in [processes.slowest.len(), processes.failed.len(), processes.workloads_ended.len()] {
+            prop_assert!(list <= limits.process_list);
+        }
+        prop_assert!(processes.open.is_sorted_by_key(|process| (process.start, process.pid)));
+        prop_assert!(processes.slowest.is_sorted_by_key(|process| std::cmp::Reverse(process.duration_ns())));
     }
 
     /// The order in which the CPUs hand over records of the same moment does not matter.

@@ -12,11 +12,16 @@ use plegtrace::{
         text::{self, TextOptions},
     },
 };
-use plegtrace_common::reason::Reason;
+use plegtrace_common::{
+    reason::Reason,
+    rec::{PROCESS_EXECED, PROCESS_INIT},
+    role::Role,
+};
 use plegtrace_tests::{
     found::{self, process, stopped},
     golden,
-    story::{MS, S, Story},
+    life::Life as _,
+    story::{CONTAINERD, MS, S, Story},
 };
 
 fn text_of(snapshot: &Snapshot, options: TextOptions) -> String {
@@ -56,6 +61,29 @@ fn hanging() -> Snapshot {
     story.relist(0, 0).relist(1010 * MS, 2).relist_hangs(2020 * MS).list_times_out(122 * S);
     story.relist_hangs(123 * S).read_open(154 * S).cost(154 * S);
     story.snapshot(154_400 * MS)
+}
+
+fn processes() -> Snapshot {
+    const ID: &str = "51f2e49b8310aa0b51f2e49b8310aa0b51f2e49b8310aa0b51f2e49b8310aa0b";
+    let runc = |sub: &str| Command::Runc { sub: sub.into(), container: Some(ID.into()), bundle: None };
+    let mut story = Story::node();
+    story.found(CONTAINERD, Role::Containerd).found(900, Role::Shim);
+    for n in 0..40 {
+        let (pid, ns) = (1000 + n, u64::from(n) * 200 * MS);
+        story.fork(900, pid, ns).exec(pid, Role::Runc, PROCESS_EXECED, ns + MS).told(pid, &runc("exec"));
+        story.exit(ns + (20 + u64::from(n)) * MS, pid, if n == 7 { 9 } else { u32::from(n == 9) << 8 });
+    }
+    let bridge = Command::Cni {
+        plugin: "br\u{202e}idge".into(),
+        action: Some("ADD".into()),
+        container: Some(ID.into()),
+    };
+    story.fork(CONTAINERD, 2000, 3 * S).exec(2000, Role::Helper, PROCESS_EXECED, 3 * S).told(2000, &bridge);
+    story.fork(900, 2001, 4 * S).exec(2001, Role::Runc, PROCESS_EXECED, 4 * S).told(2001, &runc("create"));
+    let init = PROCESS_EXECED | PROCESS_INIT;
+    story.fork(2001, 2002, 5 * S).exec(2002, Role::Runc, init, 5 * S).fork(2002, 2003, 5 * S);
+    story.relist(14 * S, 0).relist(15 * S, 0).read_open(16 * S).read_processes(16 * S);
+    story.snapshot(16 * S)
 }
 
 fn lossy() -> Snapshot {
@@ -143,10 +171,16 @@ fn golden_lossy() {
     check("lossy", &lossy());
 }
 
+/// Processes that hang have a reason, an age, a container and a chain of parents; those that ended have figures.
+#[test]
+fn golden_processes() {
+    check("processes", &processes());
+}
+
 /// Colour changes nothing but colour, and every line fits.
 #[test]
 fn colour_and_width() {
-    for snapshot in [healthy(), hanging(), lossy(), stuck()] {
+    for snapshot in [healthy(), hanging(), lossy(), stuck(), processes()] {
         for width in [80, 100, 120] {
             let options = TextOptions { verbose: true, colour: false, width };
             let plain = text_of(&snapshot, options);

@@ -71,7 +71,7 @@ pub struct HookStats {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct Watched {
-    /// [`Role`](crate::role::Role).
+    /// [`Role`].
     pub role: u32,
     /// Role of the process that started it; 0 when that was not watched.
     pub parent_role: u32,

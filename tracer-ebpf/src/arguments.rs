@@ -66,7 +66,7 @@ impl Block {
         head: *mut u8,
         tail: *mut u8,
     ) -> Option<Copied> {
-        let len = if self.end > self.start { self.end - self.start } else { 0 };
+        let len = self.end.saturating_sub(self.start);
         let first = masked(len, HEAD as u64 - 1);
         let last = masked(len - u64::from(first), TAIL as u64 - 1);
         let tail_at = self.end.wrapping_sub(u64::from(last));

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{CensusFact, Command, GoroutinesFact, ProcessFact};
 
 /// One fact.
+#[allow(clippy::large_enum_variant, reason = "facts are few, and events keep them boxed")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "fact", rename_all = "snake_case")]
 #[expect(clippy::large_enum_variant, reason = "facts are few, and boxed where they are kept")]

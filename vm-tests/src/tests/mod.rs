@@ -6,6 +6,7 @@ pub mod btf_present;
 pub mod containerd_runs;
 pub mod features_match;
 pub mod process_follow;
+pub mod process_threads;
 pub mod programs_load;
 pub mod verifier_budget;
 pub mod wrong_offset_fails;

@@ -65,13 +65,14 @@ fn copy_as_runc() -> Result<PathBuf> {
     Ok(path)
 }
 
-struct Seen {
-    steps: Vec<Process>,
+/// What the kernel side handed over.
+pub(crate) struct Seen {
+    pub(crate) steps: Vec<Process>,
     commands: Vec<(u32, input::Command)>,
 }
 
 impl Seen {
-    fn take(kernel: &mut Kernel) -> Result<Self> {
+    pub(crate) fn take(kernel: &mut Kernel) -> Result<Self> {
         let mut frames = Vec::new();
         kernel.drain(&mut |bytes: Bytes| frames.push(bytes));
         let mut seen = Self { steps: Vec::new(), commands: Vec::new() };

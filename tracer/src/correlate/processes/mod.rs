@@ -79,7 +79,7 @@ impl Follower {
         let Some(span) = self.spans.get_mut(&process.meta.tgid) else {
             return self.insert(Span::of(process), limits);
         };
-        if process.flags & PROCESS_AGAIN != 0 || span.start == process.since {
+        if process.flags & PROCESS_AGAIN != 0 || span.runs(process) {
             return span.goes_on(process);
         }
         let before = span.clone();

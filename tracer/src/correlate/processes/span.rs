@@ -88,6 +88,11 @@ impl Span {
         self.start.map_or(0, |start| start.0) == fact.since_ns && self.role as u32 == fact.role
     }
 
+    /// Is this already the program that the record of an exec tells of? Then the map was read before the record.
+    pub(super) fn runs(&self, process: &Process) -> bool {
+        (self.start, self.role, self.flags) == (process.since, process.role, process.flags)
+    }
+
     /// It has become another program.
     pub(super) fn replace(&mut self, process: &Process) {
         let before = std::mem::replace(self, Self::of(process));
