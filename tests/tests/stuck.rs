@@ -3,7 +3,8 @@
 
 use plegtrace::correlate::{Age, Outcome, Snapshot, Stuck, Waiter, What};
 use plegtrace::input::{
-    CensusFact, Command, Component, ContainerFact, Fact, Freezer, GoroutineGroup, ProcessFact, SocketFact,
+    CensusFact, Command, Component, ContainerFact, Fact, FdFact, FdTarget, Freezer, GoroutineGroup, Park,
+    PipeFact, ProcessFact, SocketFact, SyscallFact,
 };
 use plegtrace_tests::found::{group, lists, pipe_of, process, relist, stopped, update};
 use plegtrace_tests::story::{CONTAINERD, KUBELET, S, Story, at};
@@ -101,6 +102,34 @@ fn the_innermost_process_is_named() {
     assert_eq!(waiters(stuck), [format!("runc {RUNC}"), format!("shim {SHIM}")]);
     let container = stuck.container.as_ref().unwrap();
     assert_eq!((container.id.as_str(), container.pod.as_deref()), ("c1", Some("p1")), "runc and shim told");
+}
+
+/// An init that nobody starts has no runc above it; the FIFO at which it waits tells the container.
+#[test]
+fn an_orphan_tells_its_container_by_its_fifo() {
+    let path = Some("/run/runc/k8s.io/c7/exec.fifo".to_owned());
+    let fifo = FdTarget::Pipe(PipeFact { path, ..PipeFact::default() });
+    let open = SyscallFact {
+        nr: 257,
+        name: Some("openat".into()),
+        args: [0; 6],
+        fd: Some(FdFact { fd: 5, target: fifo }),
+        path: Some("/proc/self/fd/5".into()),
+    };
+    let park = Park {
+        threads: 1,
+        tid: RUNC,
+        state: 'S',
+        syscall: Some(open),
+        kernel_stack: Vec::new(),
+        user_function: None,
+    };
+    let init = ProcessFact { parked: vec![park], ..runc("init", RUNC, 1, 0) };
+    let mut story = Story::node();
+    story.census(10 * S, &[init], &[], &[]);
+    let snapshot = story.snapshot(10 * S);
+    let container = only(&snapshot).container.as_ref().unwrap();
+    assert_eq!((container.id.as_str(), container.source.as_str()), ("c7", "exec.fifo"));
 }
 
 /// What is young is not accused: a runc of 4 s, a plugin of 3 s, an exec that runs, a child that has just ended.

@@ -4,6 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use plegtrace::census;
 use plegtrace_vm_tests::kernel::KernelVersion;
 use plegtrace_vm_tests::{runner, table};
 
@@ -29,6 +30,8 @@ fn run() -> Result<bool> {
                 return Ok(true);
             }
             ("--only", Some(part)) => only = Some(part),
+            // What the census of a test runs as its child.
+            (census::CHILD_COMMAND, None) => return Ok(census::serve().map(|()| true)?),
             _ => bail!("unknown argument {argument}: run with --list, or with --only PART"),
         }
     }

@@ -144,7 +144,8 @@ impl Drop for Observation {
     }
 }
 
-fn settings(attach: Attach) -> Settings {
+/// A one-shot of everything that the kernel side tells, until it is ended.
+pub(crate) fn settings(attach: Attach) -> Settings {
     Settings {
         duration: ENDLESS,
         duration_given: true,

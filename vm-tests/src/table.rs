@@ -25,6 +25,7 @@ pub const ALL: &[Test] = &[
     Test { name: "boots", requires: &[], run: tests::boots::run },
     Test { name: "btf_present", requires: &[Feature::Btf], run: tests::btf_present::run },
     Test { name: "containerd_runs", requires: &[], run: tests::containerd_runs::run },
+    Test { name: "census_without_bpf", requires: &[], run: tests::census_without_bpf::run },
     Test { name: "features_match", requires: &[], run: tests::features_match::run },
     Test { name: "programs_load_address", requires: &[], run: tests::programs_load::address },
     Test { name: "programs_load_cookie", requires: COOKIE, run: tests::programs_load::cookie },

@@ -3,6 +3,7 @@
 pub mod attach_fires;
 pub mod boots;
 pub mod btf_present;
+pub mod census_without_bpf;
 pub mod containerd_runs;
 pub mod features_match;
 pub mod process_follow;

@@ -8,7 +8,7 @@ use super::{
     names::{Names, is_go},
     node::{Node, cgroup},
     read,
-    syscall::{path_address, read_path},
+    syscall::{descriptor_of, own_descriptor, path_address, read_path},
     tell::Tell,
     threads::{self, MAX_THREADS, Threads},
 };
@@ -43,7 +43,7 @@ impl Looker {
         let mut threads = self.threads(tell, interest, node)?;
         let by_cgroup = cgroup(tell, interest, node)?;
         let told = command(tell, interest)?;
-        self.paths(tell, interest, &mut threads)?;
+        self.paths(tell, interest, node, &mut threads)?;
         self.functions(tell, interest, &mut threads)?;
         if !is_same(tell, interest) {
             return tell.say(&Answer::Gone { pid: interest.pid });
@@ -85,7 +85,13 @@ impl Looker {
     }
 
     /// The paths that stuck calls were given.
-    fn paths(&mut self, tell: &mut Tell, interest: &Interest, threads: &mut Threads) -> io::Result<()> {
+    fn paths(
+        &mut self,
+        tell: &mut Tell,
+        interest: &Interest,
+        node: &Node,
+        threads: &mut Threads,
+    ) -> io::Result<()> {
         let mut found = false;
         for seen in &mut threads.parks {
             let Some(call) = seen.park.syscall.as_mut() else { continue };
@@ -94,6 +100,9 @@ impl Looker {
                 break;
             }
             call.path = read_path(interest.pid, address);
+            if let Some(fd) = call.path.as_deref().and_then(own_descriptor).filter(|_| call.fd.is_none()) {
+                call.fd = descriptor_of(interest.pid, fd, &node.holders, &node.sockets);
+            }
             found |= call.path.is_some();
         }
         if found && is_same(tell, interest) {

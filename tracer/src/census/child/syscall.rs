@@ -123,8 +123,19 @@ pub(super) fn fact(pid: u32, at: &Position, holders: &Holders, sockets: &Sockets
     let Position::Inside { nr, args, .. } = *at else { return None };
     let name = name(nr);
     let fd = name.filter(|name| ON_FD.contains(name)).and_then(|_| descriptor(args[0]));
-    let fd = fd.and_then(|fd| holders.fd(pid, fd)).map(|open| descriptor_fact(open, holders, sockets));
+    let fd = fd.and_then(|fd| descriptor_of(pid, fd, holders, sockets));
     Some(SyscallFact { nr, name: name.map(str::to_owned), args, fd, path: None })
+}
+
+/// What a descriptor of `pid` refers to.
+pub(super) fn descriptor_of(pid: u32, fd: i32, holders: &Holders, sockets: &Sockets) -> Option<FdFact> {
+    holders.fd(pid, fd).map(|open| descriptor_fact(open, holders, sockets))
+}
+
+/// The descriptor behind a path that opens it once more, as `runc init` does with exec.fifo.
+pub(super) fn own_descriptor(path: &str) -> Option<i32> {
+    let own = ["/proc/self/fd/", "/proc/thread-self/fd/"];
+    own.iter().find_map(|start| path.strip_prefix(start))?.parse().ok()
 }
 
 /// A descriptor is the lower half of its argument; the upper one may be anything.
@@ -187,6 +198,14 @@ mod tests {
         }
         assert_eq!(name(-1), None);
         assert_eq!(name(i64::MAX), None);
+    }
+
+    /// Only a descriptor of the process itself is one.
+    #[test]
+    fn own_descriptors() {
+        assert_eq!(own_descriptor("/proc/self/fd/5"), Some(5));
+        assert_eq!(own_descriptor("/proc/self/fd/5/x"), None);
+        assert_eq!(own_descriptor("/proc/1/fd/5"), None);
     }
 
     /// A path that lies across two pages, one that has no end, and one that is nowhere.

@@ -8,7 +8,7 @@ use crate::{
         snapshot::Snapshot,
         thresholds::{EXEC_OUTPUT_NS, late_after_ns},
     },
-    input::{Command, Component, ContainerFact},
+    input::{Command, Component, ContainerFact, FdTarget, Park, PipeFact},
 };
 
 /// Processes that are late and wait for no other that is late, each with the processes that wait for it.
@@ -54,16 +54,26 @@ fn stuck(seen: &ProcessSeen, snapshot: &Snapshot) -> Stuck {
 fn container(seen: &ProcessSeen, ancestors: &[&ProcessSeen]) -> Option<ContainerFact> {
     let chain = || std::iter::once(seen).chain(ancestors.iter().copied());
     let known = chain().find_map(|process| process.fact.container.clone());
-    let Some(id) = chain().find_map(|process| process.fact.command.as_ref()?.container().map(str::to_owned))
-    else {
+    let by_fifo = || Some((seen.fact.parked.iter().find_map(waits_to_be_started)?, "exec.fifo"));
+    let command = |process: &ProcessSeen| process.fact.command.as_ref()?.container().map(str::to_owned);
+    let Some((id, source)) = by_fifo().or_else(|| Some((chain().find_map(command)?, "command line"))) else {
         return known;
     };
-    let source = "command line".to_owned();
+    let source = source.to_owned();
     Some(match known {
         None => ContainerFact { id, source, ..ContainerFact::default() },
         Some(known) if known.id == id => known,
         Some(known) => ContainerFact { sandbox: Some(known.id.clone()), id, name: None, source, ..known },
     })
+}
+
+/// `runc init` waits at the exec.fifo in the state directory of its container, whose name is the id.
+fn waits_to_be_started(park: &Park) -> Option<String> {
+    let FdTarget::Pipe(PipeFact { path: Some(path), .. }) = &park.syscall.as_ref()?.fd.as_ref()?.target
+    else {
+        return None;
+    };
+    path.strip_suffix("/exec.fifo")?.rsplit('/').next().map(str::to_owned)
 }
 
 /// The processes that wait for a process with this parent.
@@ -104,7 +114,7 @@ pub(super) fn outputs(snapshot: &Snapshot) -> Vec<Stuck> {
     let of_shim = |seen: &ProcessSeen| {
         let container = seen.fact.container.clone();
         let shim = seen.fact.pid;
-        let stuck = move |pipe: &crate::input::PipeFact| Stuck {
+        let stuck = move |pipe: &PipeFact| Stuck {
             what: What::OutputHeld { pipe: pipe.clone(), shim },
             since: oldest,
             container: container.clone(),
@@ -114,7 +124,7 @@ pub(super) fn outputs(snapshot: &Snapshot) -> Vec<Stuck> {
             waiters: Vec::new(),
         };
         // A command that still runs may write; what it left behind should not.
-        let left_behind = |pipe: &&crate::input::PipeFact| {
+        let left_behind = |pipe: &&PipeFact| {
             let mut others = pipe.writers.iter().filter(|writer| writer.pid != shim).peekable();
             others.peek().is_some() && others.all(|writer| writer.orphan)
         };
