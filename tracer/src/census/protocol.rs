@@ -143,3 +143,29 @@ pub(super) enum Answer {
     /// Last line.
     Done,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nobody is asked twice what it did not answer; what hangs for the whole node is asked of nobody again.
+    #[test]
+    fn late_questions() {
+        let order = Order {
+            root: PathBuf::from("/"),
+            parent: 1,
+            kubelet: None,
+            runtime: None,
+            skip: Vec::new(),
+            finished: Vec::new(),
+            late: vec![(7, Step::Arguments), (8, Step::Cgroup)],
+            what: What::Processes,
+        };
+        let line = serde_json::to_string(&order).unwrap();
+        assert_eq!(serde_json::from_str::<Order>(&line).unwrap(), order);
+        let late = [(7, Step::Arguments), (7, Step::Cgroup), (9, Step::Cgroup)];
+        assert!(late.iter().all(|(pid, step)| order.was_late(*pid, *step)));
+        let fine = [(8, Step::Arguments), (7, Step::Environment), (7, Step::Stacks)];
+        assert!(!fine.iter().any(|(pid, step)| order.was_late(*pid, *step)));
+    }
+}
