@@ -116,8 +116,8 @@ pub(super) enum Answer {
     Hello(String),
     /// The next read can block.
     Asking { pid: u32, comm: String, step: Step },
-    /// How many processes follow, and how many were too many.
-    Found { processes: u32, left_out: u32 },
+    /// The processes of interest follow at once; so many were too many.
+    Found { left_out: u32 },
     /// What is known without asking the process itself.
     Process(Box<ProcessFact>),
     /// Where its threads wait.
