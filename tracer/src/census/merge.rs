@@ -1,6 +1,9 @@
 //! Answers of one or several children → facts. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem::take,
+};
 
 use super::protocol::{Answer, What};
 use crate::{
@@ -21,8 +24,9 @@ pub(super) struct Merged {
     containers: Vec<ContainerFact>,
     pub(super) unanswered: Vec<Unanswered>,
     unanswered_more: usize,
-    found: u32,
     left_out: u32,
+    /// Told of by an earlier child and not to the end: those that a later one does not tell of again have ended.
+    before: BTreeMap<u32, ProcessFact>,
 }
 
 impl Merged {
@@ -30,7 +34,12 @@ impl Merged {
     pub(super) fn take(&mut self, answer: Answer) {
         match answer {
             Answer::Hello(_) | Answer::Asking { .. } | Answer::Done => {}
-            Answer::Found { processes, left_out } => (self.found, self.left_out) = (processes, left_out),
+            Answer::Found { left_out } => {
+                self.left_out = left_out;
+                let (finished, before) =
+                    take(&mut self.processes).into_iter().partition(|(pid, _)| self.finished.contains(pid));
+                (self.processes, self.before) = (finished, before);
+            }
             Answer::Process(fact) => self.process(*fact),
             Answer::Threads { pid, threads, stopped, parked } => {
                 if let Some(fact) = self.processes.get_mut(&pid) {
@@ -85,9 +94,9 @@ impl Merged {
         }
     }
 
-    /// A second child looks at everybody again; what the first one found out by asking stays.
+    /// A second child looks at everybody again who was not told of to the end; what the first one found out stays.
     fn process(&mut self, mut fact: ProcessFact) {
-        if let Some(old) = self.processes.remove(&fact.pid).filter(|old| old.started_ns == fact.started_ns) {
+        if let Some(old) = self.before.remove(&fact.pid).filter(|old| old.started_ns == fact.started_ns) {
             if fact.parked.is_empty() {
                 (fact.parked, fact.stopped) = (old.parked, old.stopped);
             }
@@ -106,13 +115,12 @@ impl Merged {
             self.unanswered.push(Unanswered { pid: 0, comm: String::new(), what, why });
         }
         let unfinished = self.processes.keys().filter(|pid| !self.finished.contains(pid)).count();
-        let unseen = (self.found as usize).saturating_sub(self.processes.len().max(self.finished.len()));
         let round = CensusFact {
             began_ns,
             ended_ns,
             processes: u32::try_from(self.processes.len()).unwrap_or(u32::MAX),
             unanswered: self.unanswered,
-            left_out: u32::try_from(unfinished + unseen).unwrap_or(u32::MAX).saturating_add(self.left_out),
+            left_out: u32::try_from(unfinished).unwrap_or(u32::MAX).saturating_add(self.left_out),
             containers: self.containers,
         };
         let processes = self.processes.into_values().map(Fact::Process);
@@ -146,7 +154,7 @@ mod tests {
         }
     }
 
-    fn take(answers: Vec<Answer>) -> Vec<Fact> {
+    fn merge(answers: Vec<Answer>) -> Vec<Fact> {
         let mut merged = Merged::default();
         answers.into_iter().for_each(|answer| merged.take(answer));
         merged.facts(5, 9)
@@ -168,10 +176,11 @@ mod tests {
     #[test]
     fn two_children() {
         let command = Answer::Command { pid: 7, command: Command::Other { program: "x".into() } };
-        let found = Answer::Found { processes: 2, left_out: 1 };
+        let found = || Answer::Found { left_out: 1 };
         let first = |pid| Answer::Process(Box::new(process(pid, 100)));
-        let facts =
-            take(vec![found.clone(), first(7), first(8), threads(7), first(7), first(8), command.clone()]);
+        // The ninth has ended before the second child came.
+        let told = [found(), first(7), first(8), first(9), threads(7)];
+        let facts = merge([&told[..], &[found(), first(7), first(8), command.clone()]].concat());
         let [Fact::Process(seven), Fact::Process(_), Fact::Census(round)] = facts.as_slice() else {
             panic!("{facts:?}")
         };
@@ -179,7 +188,7 @@ mod tests {
         // Nobody was told to its end, and one was too many from the start.
         assert_eq!((round.processes, round.left_out, round.began_ns, round.ended_ns), (2, 3, 5, 9));
         let reused = Answer::Process(Box::new(process(7, 200)));
-        let facts = take(vec![found, first(7), threads(7), command, reused]);
+        let facts = merge(vec![found(), first(7), threads(7), command, found(), reused]);
         let Fact::Process(seven) = &facts[0] else { panic!("{facts:?}") };
         assert_eq!((seven.parked.len(), seven.command.is_some()), (0, false));
     }
@@ -187,8 +196,8 @@ mod tests {
     /// Who ended in between is no fact, and nothing is missing.
     #[test]
     fn gone() {
-        let facts = take(vec![
-            Answer::Found { processes: 1, left_out: 0 },
+        let facts = merge(vec![
+            Answer::Found { left_out: 0 },
             Answer::Process(Box::new(process(7, 1))),
             Answer::Gone { pid: 7 },
             threads(7),
@@ -203,7 +212,7 @@ mod tests {
     fn refusals() {
         let refused =
             |pid| Answer::Refused(Unanswered { pid, comm: "x".into(), what: "y".into(), why: "z".into() });
-        let facts = take((0..300).chain(0..10).map(refused).collect());
+        let facts = merge((0..300).chain(0..10).map(refused).collect());
         let Some(Fact::Census(round)) = facts.last() else { panic!() };
         assert_eq!(round.unanswered.len(), MAX_UNANSWERED + 1);
         assert_eq!(round.unanswered[MAX_UNANSWERED].what, "44 more questions");

@@ -118,8 +118,8 @@ pub(super) enum Answer {
     Hello(String),
     /// The next read can block.
     Asking { pid: u32, comm: String, step: Step },
-    /// How many processes follow, and how many were too many.
-    Found { processes: u32, left_out: u32 },
+    /// The processes of interest follow at once; so many were too many.
+    Found { left_out: u32 },
     /// What is known without asking the process itself.
     Process(Box<ProcessFact>),
     /// Where its threads wait.
@@ -144,4 +144,30 @@ pub(super) enum Answer {
     Arguments { pid: u32, arguments: Vec<String> },
     /// Last line.
     Done,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nobody is asked twice what it did not answer; what hangs for the whole node is asked of nobody again.
+    #[test]
+    fn late_questions() {
+        let order = Order {
+            root: PathBuf::from("/"),
+            parent: 1,
+            kubelet: None,
+            runtime: None,
+            skip: Vec::new(),
+            finished: Vec::new(),
+            late: vec![(7, Step::Arguments), (8, Step::Cgroup)],
+            what: What::Processes,
+        };
+        let line = serde_json::to_string(&order).unwrap();
+        assert_eq!(serde_json::from_str::<Order>(&line).unwrap(), order);
+        let late = [(7, Step::Arguments), (7, Step::Cgroup), (9, Step::Cgroup)];
+        assert!(late.iter().all(|(pid, step)| order.was_late(*pid, *step)));
+        let fine = [(8, Step::Arguments), (7, Step::Environment), (7, Step::Stacks)];
+        assert!(!fine.iter().any(|(pid, step)| order.was_late(*pid, *step)));
+    }
 }

@@ -52,8 +52,7 @@ pub(super) fn processes(tell: &mut Tell) -> io::Result<()> {
         tree.iter().filter(|(pid, seen)| **pid == 1 || OTHER_HOLDERS.contains(&seen.stat.comm.as_str()));
     let others: Vec<(u32, String)> = others.map(|(pid, seen)| (*pid, seen.stat.comm.clone())).collect();
     let mut node = first_look(tell, &interests, &others)?;
-    let count = u32::try_from(interests.told.len()).unwrap_or(u32::MAX);
-    tell.say(&Answer::Found { processes: count, left_out: interests.left_out })?;
+    tell.say(&Answer::Found { left_out: interests.left_out })?;
     for interest in interests.told.iter().filter(|one| !tell.is_finished(one.pid)).collect::<Vec<_>>() {
         tell.say(&Answer::Process(Box::new(fact(interest, &node, clock::now_ns()))))?;
     }

@@ -190,6 +190,7 @@ mod tests {
     fn groups() {
         let futex = |at| park("futex", [at, 0, 0, 0, 0, 0], &["futex_wait"]);
         assert!(alike(&futex(1), &futex(2)));
+        assert!(!alike(&futex(1), &Park { state: 'D', ..futex(1) }));
         assert!(!alike(&futex(1), &park("futex", [1, 0, 0, 0, 0, 0], &["exit_robust_list"])));
         let open = |path| park("openat", [0, path, 0, 0, 0, 0], &["fifo_open"]);
         assert!(!alike(&open(1), &open(2)));
