@@ -170,7 +170,7 @@ fn help() {
     ] {
         assert!(codes.contains(code), "{code}: {codes}");
     }
-    assert!(said.stdout.contains("doctor"));
+    assert!(said.stdout.contains("doctor") && said.stdout.contains("goroutines"));
     assert_eq!(plegtrace(&["-h"]).code(), 0);
 }
 

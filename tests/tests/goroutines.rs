@@ -28,7 +28,7 @@ const CGO: &str = include_str!("goroutine_kit/cgo.go");
 /// Raise it when a source changes: built programs are cached.
 const GENERATION: u32 = 2;
 /// Goroutines that the program parks, at least.
-const AT_LEAST: usize = 36;
+const AT_LEAST: usize = 32;
 /// No read here takes longer, even on a busy machine.
 const LIMIT_NS: u64 = 30_000_000_000;
 
@@ -219,7 +219,8 @@ fn twenty_thousand() {
     assert!(counted > 20_000, "{counted}");
     let alike: Vec<u64> = groups.iter().filter_map(|group| group["count"].as_u64()).take(10).collect();
     assert_eq!(alike, [2000; 10], "ten depths of recursion, each with its own stack");
-    assert!(took < Duration::from_secs(10), "{took:?}");
+    // A release build on an idle machine takes a tenth of a second; a debug build among others seconds.
+    assert!(took < Duration::from_secs(30), "{took:?}");
     assert!(0 < peak && peak < 80 << 20, "{} KiB", peak >> 10);
 }
 

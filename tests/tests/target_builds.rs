@@ -189,6 +189,13 @@ fn check(dir: &Path, file: &str, truth: &BTreeMap<String, BTreeSet<u64>>) -> GoB
         }
     }
     assert!(compared * 10 >= binary.function_count() * 9, "{compared} of {}", binary.function_count());
+    // What the reader of goroutines looks for.
+    for (function, data) in
+        [("runtime.allgadd", "runtime.allgs"), ("runtime.waitReason.String", "runtime.waitReasonStrings")]
+    {
+        let found = binary.data_references(function);
+        assert!(symbol(data).is_some_and(|at| found.contains(&at)), "{data} in {}", path.display());
+    }
     binary
 }
 

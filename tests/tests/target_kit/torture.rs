@@ -26,6 +26,11 @@ pub(crate) fn run(input: &[u8]) -> bool {
         if function.size > 0 {
             let found = binary.function_at(function.entry_vaddr).expect("an entry is inside a function");
             assert_eq!(found.entry, function.entry_vaddr);
+            let last = function.entry_vaddr + function.size - 1;
+            for at in [function.entry_vaddr, last] {
+                assert!(binary.stack_depth_at(at).is_none_or(|depth| depth.is_multiple_of(8)));
+            }
+            assert!(binary.data_references(&function.name).len() <= 256);
         }
     }
     true

@@ -257,3 +257,7 @@ fn stack_len(header: &Header) -> usize {
 fn block_len(from: u64, hi: u64) -> usize {
     usize::try_from(hi.saturating_sub(from)).unwrap_or(usize::MAX).min(BLOCK)
 }
+
+#[cfg(test)]
+#[path = "collect_tests.rs"]
+mod tests;

@@ -81,7 +81,7 @@ impl Reader {
     /// Reads all goroutines. `clock` is CLOCK_MONOTONIC in nanoseconds, that of [`Limits::until_ns`].
     ///
     /// Reading memory can block for as long as somebody holds the memory lock of the process; see
-    /// [`Memory`](crate::census::Memory).
+    /// [`Memory`].
     ///
     /// # Errors
     ///

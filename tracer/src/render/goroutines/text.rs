@@ -65,7 +65,9 @@ fn section(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let what = escape::text(group.wait_reason.as_deref().unwrap_or(&group.state));
-    let since = view.waiting_ns(group).map(|ns| format!(", ≥ {}", human::duration(ns))).unwrap_or_default();
+    let longest = if group.count > 1 { "longest " } else { "" };
+    let since = view.waiting_ns(group).map(|ns| format!(", {longest}≥ {}", human::duration(ns)));
+    let since = since.unwrap_or_default();
     let ids: Vec<String> = group.goids.iter().take(GOIDS).map(u64::to_string).collect();
     let more = if group.count as usize > ids.len() { " …" } else { "" };
     let title = match group.count {
@@ -113,7 +115,7 @@ containerd 77   /usr/bin/containerd   go1.19.8   node n1   plegtrace 0.1.0
 1,236 goroutines in 6 groups, read at 12:02:11Z in 3.5 ms
 3 not read: too busy, or too many
 
-1,200 goroutines [select, ≥ 3 min 20 s]: 1 2 3 4 5 6 7 8 9 10 …
+1,200 goroutines [select, longest ≥ 3 min 20 s]: 1 2 3 4 5 6 7 8 9 10 …
   main.wait
   main.main
 
