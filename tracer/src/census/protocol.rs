@@ -159,6 +159,7 @@ mod tests {
             kubelet: None,
             runtime: None,
             skip: Vec::new(),
+            foreign: Vec::new(),
             finished: Vec::new(),
             late: vec![(7, Step::Arguments), (8, Step::Cgroup)],
             what: What::Processes,
