@@ -3,8 +3,8 @@
 
 use plegtrace::correlate::{Age, Outcome, Snapshot, Stuck, Waiter, What};
 use plegtrace::input::{
-    CensusFact, Command, Component, ContainerFact, Fact, FdFact, FdTarget, Freezer, GoroutineGroup, Park,
-    PipeFact, ProcessFact, SocketFact, SyscallFact,
+    CensusFact, Command, Component, ContainerFact, Fact, FdFact, FdTarget, Freezer, GoroutineGroup, Holder,
+    Park, PipeFact, ProcessFact, SocketFact, SyscallFact,
 };
 use plegtrace_tests::found::{group, lists, pipe_of, process, relist, stopped, update};
 use plegtrace_tests::story::{CONTAINERD, KUBELET, S, Story, at};
@@ -102,6 +102,55 @@ fn the_innermost_process_is_named() {
     assert_eq!(waiters(stuck), [format!("runc {RUNC}"), format!("shim {SHIM}")]);
     let container = stuck.container.as_ref().unwrap();
     assert_eq!((container.id.as_str(), container.pod.as_deref()), ("c1", Some("p1")), "runc and shim told");
+}
+
+/// `runc init` reads the word of its runc, which waits for its hook: only the hook is named, and init waits with the rest.
+#[test]
+fn who_waits_for_a_parent_that_waits_is_not_named() {
+    let read = |from: u32| SyscallFact {
+        nr: 0,
+        name: Some("read".into()),
+        args: [3, 0, 512, 0, 0, 0],
+        fd: Some(FdFact {
+            fd: 3,
+            target: FdTarget::Socket(SocketFact {
+                peers: vec![Holder { pid: from, comm: "runc".into(), fd: 9, orphan: false }],
+                ..SocketFact::default()
+            }),
+        }),
+        path: None,
+    };
+    let park = |from| Park {
+        threads: 1,
+        tid: 1,
+        state: 'S',
+        syscall: Some(read(from)),
+        kernel_stack: Vec::new(),
+        user_function: None,
+    };
+    let init = |from| ProcessFact { parked: vec![park(from)], ..runc("init", RUNC + 5, RUNC, 0) };
+    let hook = ProcessFact {
+        command: Some(Command::Other { program: "hook".into() }),
+        ..process(Component::Helper, HOOK, RUNC, 0)
+    };
+    let shim = process(Component::Shim, SHIM, 1, 0);
+    let create = runc("create", RUNC, SHIM, 0);
+    let told = |processes: &[ProcessFact]| {
+        let mut story = Story::node();
+        story.census(30 * S, processes, &[], &[]);
+        let snapshot = story.snapshot(30 * S);
+        let told = |stuck: &Stuck| (stuck.what.pid(), waiters(stuck));
+        snapshot.stuck.iter().map(told).collect::<Vec<_>>()
+    };
+    let (runc, init_waits) = (format!("runc {RUNC}"), format!("runc {}", RUNC + 5));
+    let chain = [runc, format!("shim {SHIM}")].to_vec();
+    let with_init = [chain.clone(), vec![init_waits]].concat();
+    let all = [create.clone(), init(RUNC), hook.clone(), shim.clone()];
+    assert_eq!(told(&all), [(HOOK, with_init)]);
+    // Without a hook, or when it waits for somebody else, init is named itself.
+    assert_eq!(told(&[create.clone(), init(RUNC), shim.clone()]), [(RUNC + 5, chain.clone())]);
+    let both = told(&[create, init(77), hook, shim]);
+    assert_eq!(both, [(HOOK, chain.clone()), (RUNC + 5, chain)]);
 }
 
 /// An init that nobody starts has no runc above it; the FIFO at which it waits tells the container.

@@ -15,8 +15,43 @@ use crate::{
 pub(super) fn processes(snapshot: &Snapshot) -> Vec<Stuck> {
     let all = &snapshot.census.processes;
     let late: Vec<&ProcessSeen> = all.iter().filter(|seen| is_late(seen, snapshot)).collect();
-    let waits = |seen: &ProcessSeen| late.iter().any(|other| other.fact.parent == seen.fact.pid);
-    late.iter().filter(|seen| !waits(seen)).map(|seen| stuck(seen, snapshot)).collect()
+    let child = |other: &ProcessSeen, of: &ProcessSeen| other.fact.parent == of.fact.pid;
+    let has_child = |seen: &ProcessSeen| {
+        let halted = all.iter().any(|other| child(other, seen) && halted::is_halted(other));
+        halted || late.iter().any(|other| child(other, seen))
+    };
+    // `runc init` waits for the word of its runc, which waits for a hook: the hook it is.
+    let parent_is_held = |seen: &ProcessSeen| {
+        let held = |other: &&ProcessSeen| {
+            other.fact.parent == seen.fact.parent
+                && other.fact.pid != seen.fact.pid
+                && !waits_for_parent(other)
+        };
+        waits_for_parent(seen) && late.iter().any(|other| held(&other))
+    };
+    let (behind, first): (Vec<&ProcessSeen>, Vec<&ProcessSeen>) =
+        late.iter().filter(|seen| !has_child(seen)).partition(|seen| parent_is_held(seen));
+    let with_siblings = |seen: &ProcessSeen| {
+        let mut stuck = stuck(seen, snapshot);
+        let siblings = behind.iter().filter(|other| other.fact.parent == seen.fact.parent);
+        stuck.waiters.extend(siblings.map(|sibling| waiter(sibling)));
+        stuck
+    };
+    first.into_iter().map(with_siblings).collect()
+}
+
+/// Is it blocked in a read of what only its parent can write?
+fn waits_for_parent(seen: &ProcessSeen) -> bool {
+    let from = |park: &Park| {
+        let fd = park.syscall.as_ref()?.fd.as_ref()?;
+        let writers = match &fd.target {
+            FdTarget::Socket(socket) => &socket.peers,
+            FdTarget::Pipe(pipe) => &pipe.writers,
+            FdTarget::File { .. } | FdTarget::Other { .. } => return None,
+        };
+        Some(writers.iter().any(|writer| writer.pid == seen.fact.parent))
+    };
+    seen.fact.parked.iter().any(|park| from(park) == Some(true))
 }
 
 fn is_late(seen: &ProcessSeen, snapshot: &Snapshot) -> bool {
