@@ -102,7 +102,12 @@ pub(in crate::render) fn what(stuck: &Stuck) -> String {
 /// The verdict about it: what, for how long, and how far it reaches.
 pub(in crate::render) fn sentence(stuck: &Stuck) -> String {
     let mut text = format!("{}, {}", what(stuck), age(stuck.since));
-    let operations: Vec<String> = stuck.waiters.iter().filter_map(victim).collect();
+    let mut operations: Vec<String> = Vec::new();
+    for victim in stuck.waiters.iter().filter_map(victim) {
+        if !operations.contains(&victim) {
+            operations.push(victim);
+        }
+    }
     if !operations.is_empty() {
         text.push_str("; held up: ");
         text.push_str(&operations.join(", "));
