@@ -93,7 +93,16 @@ impl Story {
     /// What plegtrace costs.
     pub fn cost(&mut self, ns: u64) -> &mut Self {
         let (cpu_ns, rss_bytes) = (ns * 3 / 1000, 21 << 20);
-        self.fact(ns, &Fact::Cost(Cost { cpu_ns, wall_ns: ns, rss_bytes, rss_peak_bytes: 2 * rss_bytes }))
+        self.fact(
+            ns,
+            &Fact::Cost(Cost {
+                cpu_ns,
+                wall_ns: ns,
+                rss_bytes,
+                rss_peak_bytes: 2 * rss_bytes,
+                child_peak_bytes: 0,
+            }),
+        )
     }
 
     /// User space notices that a target is gone.

@@ -36,6 +36,7 @@ fn document(running: Running, limit: Duration, code: i32) -> Value {
 fn assert_small(report: &Value) {
     let mebibytes = |field: &str| report["cost"][field].as_u64().unwrap() >> 20;
     assert!(mebibytes("rss_bytes") < 40 && mebibytes("rss_peak_bytes") < 80, "{}", report["cost"]);
+    assert!((1..80).contains(&mebibytes("child_peak_bytes")), "the census: {}", report["cost"]);
 }
 
 /// The open calls of a layer and operation, oldest first.

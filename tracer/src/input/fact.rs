@@ -352,7 +352,7 @@ pub struct LossCount {
 /// What plegtrace costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cost {
-    /// CPU time of plegtrace since it began to observe.
+    /// CPU time of plegtrace, the children of its census included, since it began to observe.
     pub cpu_ns: u64,
     /// Wall time of the same span.
     pub wall_ns: u64,
@@ -360,6 +360,9 @@ pub struct Cost {
     pub rss_bytes: u64,
     /// Highest resident memory so far, bytes.
     pub rss_peak_bytes: u64,
+    /// Highest resident memory of a child of the census, bytes; it lives for less than a second.
+    #[serde(default)]
+    pub child_peak_bytes: u64,
 }
 
 /// A target ended or was replaced.

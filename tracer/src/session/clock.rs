@@ -18,10 +18,27 @@ pub fn boottime_offset_ns() -> i64 {
     offset(libc::CLOCK_BOOTTIME)
 }
 
-/// CPU time of this process, nanoseconds.
+/// CPU time of this process and of its children that have ended, nanoseconds.
 #[must_use]
 pub fn cpu_ns() -> u64 {
-    u64::try_from(read(libc::CLOCK_PROCESS_CPUTIME_ID)).unwrap_or(0)
+    let children = children();
+    let nanoseconds = |time: libc::timeval| time.tv_sec * 1_000_000_000 + time.tv_usec * 1_000;
+    let children = nanoseconds(children.ru_utime) + nanoseconds(children.ru_stime);
+    u64::try_from(read(libc::CLOCK_PROCESS_CPUTIME_ID) + children).unwrap_or(0)
+}
+
+/// Resident memory of the largest child that has ended, bytes.
+#[must_use]
+pub fn largest_child_bytes() -> u64 {
+    u64::try_from(children().ru_maxrss).unwrap_or(0) * 1024
+}
+
+fn children() -> libc::rusage {
+    // SAFETY: plain numbers; all zero is valid.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: a valid place for the answer.
+    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
+    usage
 }
 
 fn offset(clock: libc::clockid_t) -> i64 {

@@ -204,6 +204,7 @@ impl Live {
             wall_ns: now.saturating_sub(self.began_ns),
             rss_bytes,
             rss_peak_bytes,
+            child_peak_bytes: clock::largest_child_bytes(),
         };
         sink(frame_fact(now, &Fact::Cost(cost)));
         Ok(())

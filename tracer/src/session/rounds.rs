@@ -13,9 +13,10 @@ use crate::{
     input::{Fact, Layer},
 };
 
-/// From the end of a round to the begin of the next while something looks stuck: each reads the function tables of
-/// kubelet and runtime.
+/// From the end of a round to the begin of the next while something looks stuck. Each reads the function tables of
+/// kubelet and runtime, so the pause doubles each time, up to [`LONG_PAUSE`].
 const PAUSE: Duration = Duration::from_secs(3);
+const LONG_PAUSE: Duration = Duration::from_secs(48);
 /// The same while nothing does: then only processes are looked at.
 const CALM: Duration = Duration::from_secs(10);
 /// A handler that is open for so long is worth a look at its goroutine.
@@ -38,6 +39,8 @@ pub(crate) struct Rounds {
     running: Option<Census>,
     ended: Option<Instant>,
     count: u64,
+    /// Rounds in a row since something looks stuck.
+    in_a_row: u32,
 }
 
 impl Rounds {
@@ -61,15 +64,21 @@ impl Rounds {
     }
 
     /// Is another round worth its price now, and how deep shall it look? `last`: there will be no other.
-    pub(crate) fn due(&self, snapshot: &Snapshot, alone: bool, last: bool) -> Option<Depth> {
+    pub(crate) fn due(&mut self, snapshot: &Snapshot, alone: bool, last: bool) -> Option<Depth> {
         let rest = self.ended.filter(|_| self.running.is_none())?.elapsed();
         if rest < PAUSE {
             return None;
         }
-        if alone || is_suspicious(snapshot) {
-            return Some(Depth::Goroutines);
+        if !alone && !is_suspicious(snapshot) {
+            self.in_a_row = 0;
+            return (last || rest >= CALM).then_some(Depth::Processes);
         }
-        (last || rest >= CALM).then_some(Depth::Processes)
+        let pause = LONG_PAUSE.min(PAUSE * 2_u32.pow(self.in_a_row.min(8) / 2));
+        if rest < pause && !last {
+            return None;
+        }
+        self.in_a_row += 1;
+        Some(Depth::Goroutines)
     }
 
     /// Was something that looks stuck looked at twice?

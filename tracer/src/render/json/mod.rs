@@ -35,7 +35,7 @@
 //! | `refused` | `source`, `component`, `what`, `why`, `matters` |
 //! | `losses` | `stage`, `reason`, `sentence`, `count`, `is_loss` |
 //! | `tally` | `events`, `calls`, `covered`, `marks`, `unwound`, `restarted`, `processes`, `facts` |
-//! | `cost` | `cpu_ns`, `wall_ns`, `rss_bytes`, `rss_peak_bytes` |
+//! | `cost` | `cpu_ns`, `wall_ns`, `rss_bytes`, `rss_peak_bytes`, `child_peak_bytes` (of the largest child of the census) |
 //! | `stopped` | why observing ended: `duration`, `interrupt`, `enough`, `targets_gone` |
 
 mod calls;
