@@ -309,7 +309,6 @@ impl Session {
 
     /// Takes a last look, takes the probes off, and draws the picture.
     fn end(mut self, settings: &Settings, why: StopWhy, progress: &mut Progress) -> Snapshot {
-        self.last_census(settings);
         // What is seen ends here: taking perf events off can take longer than the observation.
         let mut now = clock::monotonic_ns();
         if let Some(mut live) = self.live.take() {
@@ -324,6 +323,8 @@ impl Session {
             progress.step(&taking_off(self.probes.sites(), live.mode()));
             drop(live);
         }
+        // Only now: it takes its time, and the node shall not carry the probes meanwhile.
+        self.last_census(settings);
         self.pipeline.fact(now, &Fact::Stop(Stop { why }));
         progress.clear();
         self.pipeline.snapshot(now)
