@@ -310,7 +310,7 @@ impl Session {
     /// Takes a last look, takes the probes off, and draws the picture.
     fn end(mut self, settings: &Settings, why: StopWhy, progress: &mut Progress) -> Snapshot {
         // What is seen ends here: taking perf events off can take longer than the observation.
-        let mut now = clock::monotonic_ns();
+        let mut seen_until = None;
         if let Some(mut live) = self.live.take() {
             let pipeline = &mut self.pipeline;
             let last = live
@@ -319,12 +319,13 @@ impl Session {
             if let Err(error) = last {
                 tracing::warn!("{}", chain(&error));
             }
-            now = clock::monotonic_ns();
+            seen_until = Some(clock::monotonic_ns());
             progress.step(&taking_off(self.probes.sites(), live.mode()));
             drop(live);
         }
         // Only now: it takes its time, and the node shall not carry the probes meanwhile.
         self.last_census(settings);
+        let now = seen_until.unwrap_or_else(clock::monotonic_ns);
         self.pipeline.fact(now, &Fact::Stop(Stop { why }));
         progress.clear();
         self.pipeline.snapshot(now)
