@@ -94,6 +94,9 @@ fn check_json(kind: Kind, text: &str, facts: &Facts, code: i32) {
     if !facts.ids.is_empty() {
         assert!(known(&container["id"]) || known(&container["sandbox"]), "{kind:?}: {:?}\n{all}", facts.ids);
     }
+    if kind == Kind::ContainerdStopped {
+        assert_ne!(stuck["sockets"].as_array().unwrap().len(), 0, "requests wait in its sockets\n{all}");
+    }
     if said.stall {
         assert_eq!((report["outcome"]["state"].as_str(), code), (Some("stalled"), 1), "{kind:?}\n{all}");
     }
