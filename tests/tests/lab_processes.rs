@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::time::{Duration, Instant};
 
-use plegtrace::correlate::{OpenProcess, Outcome, ProcessKind, Reason, Snapshot};
+use plegtrace::correlate::{EndedProcess, OpenProcess, Outcome, ProcessEnd, ProcessKind, Reason, Snapshot};
 use plegtrace::decode::{Process, Step};
 use plegtrace::input::{Command, CommandFact, Component, ProcessesFact, WatchedFact};
 use plegtrace::session::clock;
@@ -266,7 +266,19 @@ fn compare_with_the_report(churn: &Churn) {
     let asked: u64 = churn.asked.execs.values().sum();
     assert_eq!(rows["runc exec"], (asked, 0));
     let made = churn.execs().filter(|exec| exec.role == Role::Workload).count() as u64;
-    assert_eq!(rows["runc init"], (made, 0), "each init became a workload");
+    let (inits, failed) = rows["runc init"];
+    let guests: Vec<&String> =
+        churn.asked.pods.iter().flat_map(|pod| [&pod.container, &pod.sandbox]).collect();
+    assert_eq!(inits, asked + guests.len() as u64, "each exec and each container has one init");
+    assert_eq!(inits, made + failed, "and each of these became a workload, or failed");
+    // A guest is stopped at once. Before its `execve` its first process is still Go, which answers SIGTERM in a pid
+    // namespace of its own with exit code 2 (runtime/signal_unix.go, `dieFromSignal`).
+    let ended = churn.snapshot.processes.failed.iter().filter(|ended| ended.kind == ProcessKind::RuncInit);
+    let early = |ended: &&EndedProcess| {
+        let of_guest = ended.container.as_ref().is_some_and(|id| guests.contains(&id));
+        of_guest && ended.how == ProcessEnd::Exited(2)
+    };
+    assert_eq!(ended.clone().filter(early).count() as u64, failed, "{:?}", ended.collect::<Vec<_>>());
     assert!(rows.contains_key("CNI bridge ADD") && rows.contains_key("shim delete"), "{rows:?}");
 }
 

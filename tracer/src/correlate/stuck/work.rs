@@ -27,7 +27,7 @@ pub(super) fn processes(snapshot: &Snapshot) -> Vec<Stuck> {
                 && other.fact.pid != seen.fact.pid
                 && !waits_for_parent(other)
         };
-        waits_for_parent(seen) && late.iter().any(|other| held(&other))
+        waits_for_parent(seen) && late.iter().any(held)
     };
     let (behind, first): (Vec<&ProcessSeen>, Vec<&ProcessSeen>) =
         late.iter().filter(|seen| !has_child(seen)).partition(|seen| parent_is_held(seen));
