@@ -9,7 +9,7 @@ Examples:
   sudo plegtrace                      what holds this node up, within 15 seconds
   sudo plegtrace -d 60                watch for a minute, then report
   sudo plegtrace -o json              the same for machines
-  sudo plegtrace --sources census     what is stuck already, without eBPF, on any kernel from 3.10 on
+  sudo plegtrace --sources census     what is stuck already, without eBPF
   sudo plegtrace --dry-run            which probes would be attached; attaches nothing
   sudo plegtrace goroutines PID       what every goroutine of a Go program does, without a signal
   plegtrace doctor                    what this kernel, these programs and these privileges allow

@@ -12,7 +12,6 @@ use super::{CensusFact, Command, GoroutinesFact, ProcessFact};
 #[allow(clippy::large_enum_variant, reason = "facts are few, and events keep them boxed")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "fact", rename_all = "snake_case")]
-#[expect(clippy::large_enum_variant, reason = "facts are few, and boxed where they are kept")]
 pub enum Fact {
     /// First record of every stream.
     Start(Start),
