@@ -97,6 +97,7 @@ impl Story {
             kernel: "6.1.0".into(),
             realtime_offset_ns: ARMED_WALL_NS - i64::try_from(ARMED_NS).expect("small"),
             boottime_offset_ns: 0,
+            cpus: 2,
         };
         self.fact(0, &Fact::Start(start))
     }

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use plegtrace::correlate::{Side, Snapshot};
+use plegtrace::diagnose::diagnose;
 use plegtrace::input::{Component, Layer};
 use plegtrace::render::text;
 use plegtrace_lab::promtext::Page;
@@ -190,7 +191,7 @@ impl Minute {
     fn keep_report(&self) {
         let options = text::TextOptions { verbose: false, colour: false, width: 100 };
         let mut page = Vec::new();
-        text::report(&self.snapshot, &options, &mut page).unwrap();
+        text::report(&self.snapshot, &diagnose(&self.snapshot), &options, &mut page).unwrap();
         std::fs::write(program::target_dir().join("lab-report.txt"), page).unwrap();
     }
 }

@@ -3,6 +3,7 @@
 use plegtrace::{
     correlate::{Caller, Correlator, LastList, Limits, Side, Snapshot},
     decode::{Call, Event, Meta, MonoNs, Process, Step, decode},
+    diagnose::diagnose,
     input::{
         Command, CommandFact, Fact, Frame, InFlight, Layer, Liveness, OpenCallFact, ProcessesFact,
         WatchedFact, next_frame,
@@ -130,7 +131,7 @@ fn frames(mut story: Story) -> Vec<Frame> {
 
 fn json_of(snapshot: &Snapshot) -> String {
     let mut out = Vec::new();
-    json::report(snapshot, &mut out).unwrap();
+    json::report(snapshot, &diagnose(snapshot), &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -159,7 +160,8 @@ fn sound(snapshot: &Snapshot) {
 fn lines_fit(snapshot: &Snapshot) {
     for (verbose, width) in [(false, 80), (true, 80), (true, 120)] {
         let mut out = Vec::new();
-        text::report(snapshot, &TextOptions { verbose, colour: false, width }, &mut out).unwrap();
+        text::report(snapshot, &diagnose(snapshot), &TextOptions { verbose, colour: false, width }, &mut out)
+            .unwrap();
         for line in String::from_utf8(out).unwrap().lines() {
             assert!(line.chars().count() <= width, "{width}: {line}");
         }

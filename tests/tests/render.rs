@@ -2,6 +2,7 @@
 
 use plegtrace::{
     correlate::Snapshot,
+    diagnose::diagnose,
     input::{
         Command, Component, ContainerFact, FdFact, FdTarget, Holder, Park, PipeFact, ProcessFact, SocketFact,
         SyscallFact,
@@ -26,13 +27,13 @@ use plegtrace_tests::{
 
 fn text_of(snapshot: &Snapshot, options: TextOptions) -> String {
     let mut out = Vec::new();
-    text::report(snapshot, &options, &mut out).unwrap();
+    text::report(snapshot, &diagnose(snapshot), &options, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
 fn json_of(snapshot: &Snapshot) -> String {
     let mut out = Vec::new();
-    json::report(snapshot, &mut out).unwrap();
+    json::report(snapshot, &diagnose(snapshot), &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -107,6 +108,7 @@ fn own_pipe(pid: u32) -> Park {
             args: [9, 0xc000_0000, 4096, 0, 0, 0],
             fd: Some(FdFact { fd: 9, target: FdTarget::Pipe(pipe) }),
             path: None,
+            lock_holder: None,
         }),
         kernel_stack: ["anon_pipe_write", "vfs_write", "ksys_write"].map(str::to_owned).to_vec(),
         user_function: None,

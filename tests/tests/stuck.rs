@@ -119,6 +119,7 @@ fn who_waits_for_a_parent_that_waits_is_not_named() {
             }),
         }),
         path: None,
+        lock_holder: None,
     };
     let park = |from| Park {
         threads: 1,
@@ -164,6 +165,7 @@ fn an_orphan_tells_its_container_by_its_fifo() {
         args: [0; 6],
         fd: Some(FdFact { fd: 5, target: fifo }),
         path: Some("/proc/self/fd/5".into()),
+        lock_holder: None,
     };
     let park = Park {
         threads: 1,

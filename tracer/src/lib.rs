@@ -17,7 +17,10 @@ pub mod decode;
 pub mod span;
 // After `span`, because its snapshots are made of spans.
 pub mod correlate;
+// Facts in words, for the two after it.
+pub mod diagnose;
 pub mod render;
+pub mod words;
 
 // What knows all of them.
 pub mod session;

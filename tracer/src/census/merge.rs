@@ -7,7 +7,7 @@ use std::{
 
 use super::protocol::{Answer, What};
 use crate::{
-    input::{CensusFact, ContainerFact, Fact, GoroutinesFact, ProcessFact, Unanswered},
+    input::{CensusFact, ContainerFact, Fact, GoroutinesFact, Pressure, ProcessFact, Unanswered},
     target::CommandLines,
 };
 
@@ -22,6 +22,7 @@ pub(super) struct Merged {
     pub(super) arguments: CommandLines,
     goroutines: BTreeMap<u32, GoroutinesFact>,
     containers: Vec<ContainerFact>,
+    pressure: Option<Pressure>,
     pub(super) unanswered: Vec<Unanswered>,
     unanswered_more: usize,
     left_out: u32,
@@ -64,6 +65,7 @@ impl Merged {
                 self.finished.insert(pid);
             }
             Answer::Containers(containers) => self.containers = containers,
+            Answer::Pressure(pressure) => self.pressure = Some(pressure),
             Answer::Goroutines(fact) => {
                 self.goroutines.insert(fact.pid, fact);
             }
@@ -122,6 +124,7 @@ impl Merged {
             unanswered: self.unanswered,
             left_out: u32::try_from(unfinished).unwrap_or(u32::MAX).saturating_add(self.left_out),
             containers: self.containers,
+            pressure: self.pressure,
         };
         let processes = self.processes.into_values().map(Fact::Process);
         let goroutines = self.goroutines.into_values().map(Fact::Goroutines);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::input::{
-    Command, Component, ContainerFact, Freezer, GoroutinesFact, Park, ProcessFact, Unanswered,
+    Command, Component, ContainerFact, Freezer, GoroutinesFact, Park, Pressure, ProcessFact, Unanswered,
 };
 
 /// Version of both; parent and child are the same file, unless somebody points the parent elsewhere.
@@ -138,6 +138,8 @@ pub(super) enum Answer {
     Finished { pid: u32 },
     /// Containers whose bundles were found.
     Containers(Vec<ContainerFact>),
+    /// How much is waited for processors and disks.
+    Pressure(Pressure),
     /// Goroutines.
     Goroutines(GoroutinesFact),
     /// A command line.

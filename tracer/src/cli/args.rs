@@ -11,12 +11,22 @@ Examples:
   sudo plegtrace -o json              the same for machines
   sudo plegtrace --sources census     what is stuck already, without eBPF
   sudo plegtrace --dry-run            which probes would be attached; attaches nothing
+  plegtrace explain R1                the page of a cause: mechanism, evidence, what to do
   sudo plegtrace goroutines PID       what every goroutine of a Go program does, without a signal
   plegtrace doctor                    what this kernel, these programs and these privileges allow
 
 Exit codes:
   0 healthy   1 stall found   2 usage   3 cannot run here   4 nothing to trace
   5 cannot tell   70 bug";
+
+const EXPLAIN: &str = "\
+Examples:
+  plegtrace explain R1
+  plegtrace explain --list
+  plegtrace explain --list -o json | jq -r '.[].id'
+
+Exit codes:
+  0 printed   2 no such id";
 
 const GOROUTINES: &str = "\
 Examples:
@@ -57,6 +67,18 @@ pub enum Command {
         /// The process.
         #[arg(value_name = "PID")]
         pid: u32,
+    },
+    /// Print what is known about a cause: how it comes about, how it is recognised, what to do.
+    ///
+    /// Ids are those of the report. Needs no privileges.
+    #[command(after_help = EXPLAIN)]
+    Explain {
+        /// Id of the cause, for example R1.
+        #[arg(value_name = "ID", required_unless_present = "list")]
+        id: Option<String>,
+        /// All causes that plegtrace knows, one per line.
+        #[arg(long)]
+        list: bool,
     },
     /// What plegtrace runs itself: the reader of the census, which can be killed when it is late.
     #[command(hide = true)]

@@ -25,6 +25,22 @@ pub struct CensusFact {
     /// command line. At most 4096.
     #[serde(default)]
     pub containers: Vec<ContainerFact>,
+    /// How much is waited for processors and disks; `None` where the kernel does not count it (before Linux 4.20).
+    #[serde(default)]
+    pub pressure: Option<Pressure>,
+}
+
+/// Shares of the last ten seconds in which somebody waited, hundredths of a percent (`/proc/pressure`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pressure {
+    /// At least one thread waited for a processor.
+    pub cpu_some_avg10: u32,
+    /// At least one thread waited for a disk.
+    pub io_some_avg10: u32,
+    /// All threads that wanted to run waited for a disk.
+    pub io_full_avg10: u32,
+    /// All threads that wanted to run waited for memory.
+    pub memory_full_avg10: u32,
 }
 
 /// A question that got no answer.
@@ -157,6 +173,9 @@ pub struct SyscallFact {
     pub fd: Option<FdFact>,
     /// The path it works on, when the call has one and it could be read. Hostile text.
     pub path: Option<String>,
+    /// Who holds the file lock that it waits for; its `fd` is -1.
+    #[serde(default)]
+    pub lock_holder: Option<Holder>,
 }
 
 /// What a descriptor refers to.

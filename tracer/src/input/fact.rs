@@ -68,6 +68,9 @@ pub struct Start {
     pub realtime_offset_ns: i64,
     /// CLOCK_BOOTTIME minus CLOCK_MONOTONIC.
     pub boottime_offset_ns: i64,
+    /// Processors that are online; 0 when not known.
+    #[serde(default)]
+    pub cpus: u32,
 }
 
 /// A process found on the node.

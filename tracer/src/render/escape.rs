@@ -4,6 +4,15 @@
 /// Longest text shown, in characters of the original.
 pub const MAX_CHARS: usize = 120;
 
+/// Longest sentence shown, in characters of the original.
+const MAX_LINE: usize = 4000;
+
+/// Makes a sentence of [`crate::words`] harmless, in which each text of the node is bounded already.
+#[must_use]
+pub fn line(raw: &str) -> String {
+    text_to(raw, MAX_LINE)
+}
+
 /// Makes a text harmless; longer ones are cut and end in "…".
 #[must_use]
 pub fn text(raw: &str) -> String {

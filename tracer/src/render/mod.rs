@@ -6,9 +6,11 @@
 
 pub mod doctor;
 pub mod escape;
+pub mod explain;
 pub mod goroutines;
-pub mod human;
 pub mod json;
 mod paint;
 mod table;
 pub mod text;
+
+pub use crate::words::human;

@@ -7,11 +7,14 @@ use std::{
 
 use clap::Parser;
 
-use super::{arm::chain, checks, doctor, error::SessionError, goroutines, oneshot, pipeline::Tap, report};
+use super::{
+    arm::chain, checks, doctor, error::SessionError, explain, goroutines, oneshot, pipeline::Tap, report,
+};
 use crate::{
     census,
     cli::{Args, Command, Settings},
-    correlate::{Outcome, Snapshot},
+    correlate::Snapshot,
+    diagnose::{Verdict, diagnose},
     exit::Exit,
     kernel::AttachMode,
 };
@@ -62,15 +65,19 @@ fn run(args: &Args) -> Result<Exit, SessionError> {
     if let Some(Command::Goroutines { pid }) = args.command {
         return goroutines::run(pid, &settings);
     }
+    if let Some(Command::Explain { id, list }) = &args.command {
+        return explain::run(id.as_deref().filter(|_| !list), &settings);
+    }
     if settings.dry_run || matches!(args.command, Some(Command::Doctor)) {
         return doctor::run(&settings);
     }
     let snapshot = observe(&settings, None)?;
-    report::write(&snapshot, &settings).map_err(SessionError::Write)?;
-    Ok(match snapshot.outcome {
-        Outcome::Healthy { .. } => Exit::Healthy,
-        Outcome::Stalled { .. } => Exit::Stall,
-        Outcome::CannotTell { .. } => Exit::CannotTell,
+    let diagnosis = diagnose(&snapshot);
+    report::write(&snapshot, &diagnosis, &settings).map_err(SessionError::Write)?;
+    Ok(match diagnosis.verdict {
+        Verdict::Healthy => Exit::Healthy,
+        Verdict::Stall => Exit::Stall,
+        Verdict::CannotTell => Exit::CannotTell,
     })
 }
 

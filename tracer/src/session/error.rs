@@ -27,6 +27,9 @@ pub enum SessionError {
     /// No component of a node on this machine.
     #[error("no kubelet and no container runtime here: no process, unit, socket or directory of one")]
     NothingToTrace,
+    /// Not a cause that we know.
+    #[error("there is no cause {0}")]
+    NoSuchCause(String),
     /// Several runtimes could be meant.
     #[error("{0}")]
     Ambiguous(String),
@@ -68,9 +71,10 @@ impl SessionError {
     #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Settings(_) | Self::Ambiguous(_) | Self::Discover(DiscoverError::NoSuchProcess { .. }) => {
-                Exit::Usage
-            }
+            Self::Settings(_)
+            | Self::Ambiguous(_)
+            | Self::NoSuchCause(_)
+            | Self::Discover(DiscoverError::NoSuchProcess { .. }) => Exit::Usage,
             Self::Goroutines(GoroutineError::NoSuchProcess(_)) => Exit::Usage,
             Self::Goroutines(GoroutineError::Denied(_)) => Exit::CannotRun,
             Self::Goroutines(_) | Self::NoAnswer { .. } => Exit::CannotTell,
@@ -84,6 +88,7 @@ impl SessionError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Blocked { hint, .. } => hint.clone(),
+            Self::NoSuchCause(_) => Some("see all of them: plegtrace explain --list".to_owned()),
             Self::NothingToTrace => {
                 Some("is this a Kubernetes node? In a container, plegtrace needs hostPID: true".to_owned())
             }

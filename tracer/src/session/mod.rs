@@ -6,6 +6,7 @@ pub mod clock;
 mod doctor;
 mod entry;
 mod error;
+mod explain;
 mod goroutines;
 mod inspect;
 mod live;

@@ -22,7 +22,8 @@ use super::{
 };
 use crate::{
     cli::Settings,
-    correlate::{Outcome, Snapshot},
+    correlate::Snapshot,
+    diagnose::diagnose,
     input::{Component, Fact, Frame, Start, Stop, StopWhy, TargetGone},
     kernel::{AttachMode, Kernel, LoadOptions},
     target::KernelOffsets,
@@ -34,7 +35,7 @@ const DRAIN: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_secs(1);
 /// New processes are looked for this often even when no exec was seen.
 const RESCAN: Duration = Duration::from_secs(15);
-/// A stall must have been watched this long before an early end.
+/// A cause must have been watched this long before an early end.
 const ENOUGH: Duration = Duration::from_secs(4);
 
 /// Observes and returns the picture of the node at the end.
@@ -238,11 +239,10 @@ impl Session {
         }
     }
 
-    /// A stall that was looked at twice needs no more time; nor does a census that has nobody to wait for.
+    /// A cause that is certain, and was looked at twice, needs no more time; nor does a census that has nobody to wait for.
     fn is_enough(&self, snapshot: &Snapshot, elapsed: Duration, alone: bool) -> bool {
-        let stalled = matches!(snapshot.outcome, Outcome::Stalled { .. });
-        let stalled = stalled && elapsed >= ENOUGH && self.census.are_enough();
-        stalled || alone && self.census.are_all()
+        let watched = elapsed >= ENOUGH && self.census.are_enough();
+        watched && diagnose(snapshot).is_certain() || alone && self.census.are_all()
     }
 
     fn drain(&mut self) {
@@ -371,5 +371,6 @@ fn start() -> Start {
         kernel,
         realtime_offset_ns: clock::realtime_offset_ns(),
         boottime_offset_ns: clock::boottime_offset_ns(),
+        cpus: std::thread::available_parallelism().map_or(0, |n| u32::try_from(n.get()).unwrap_or(0)),
     }
 }

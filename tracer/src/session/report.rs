@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use crate::{
     cli::{Color, Output, Settings},
     correlate::Snapshot,
+    diagnose::Diagnosis,
     render::{json, text},
 };
 
@@ -13,22 +14,26 @@ use crate::{
 /// # Errors
 ///
 /// stdout cannot be written, for example because the reader went away.
-pub(crate) fn write(snapshot: &Snapshot, settings: &Settings) -> io::Result<()> {
+pub(crate) fn write(snapshot: &Snapshot, diagnosis: &Diagnosis, settings: &Settings) -> io::Result<()> {
     let stdout = io::stdout();
     let terminal = stdout.is_terminal();
     let mut out = BufWriter::new(stdout.lock());
     match settings.output {
-        Output::Json => json::report(snapshot, &mut out)?,
+        Output::Json => json::report(snapshot, diagnosis, &mut out)?,
         Output::Text => {
-            let options = text::TextOptions {
-                verbose: settings.verbose > 0,
-                colour: colour(settings.color, terminal),
-                width: width(terminal),
-            };
-            text::report(snapshot, &options, &mut out)?;
+            text::report(snapshot, diagnosis, &options(settings, terminal), &mut out)?;
         }
     }
     out.flush()
+}
+
+/// How a text is to look.
+pub(crate) fn options(settings: &Settings, terminal: bool) -> text::TextOptions {
+    text::TextOptions {
+        verbose: settings.verbose > 0,
+        colour: colour(settings.color, terminal),
+        width: width(terminal),
+    }
 }
 
 /// On terminals, unless NO_COLOR says no (no-color.org).

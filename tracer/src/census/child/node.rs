@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     io,
+    path::Path,
 };
 
 use super::{
@@ -20,9 +21,9 @@ use crate::{
     census::{
         clock,
         protocol::{Answer, Step},
-        text::{container_id, memberships},
+        text::{container_id, memberships, pressure},
     },
-    input::{Component, ContainerFact, Freezer, ProcessFact, SocketFact},
+    input::{Component, ContainerFact, Freezer, Pressure, ProcessFact, SocketFact},
 };
 
 /// Sockets and pipes that are told, per process.
@@ -65,6 +66,9 @@ pub(super) fn processes(tell: &mut Tell) -> io::Result<()> {
         }
     }
     frozen_workloads(tell, &interests, &node)?;
+    if let Some(pressure) = pressures(&tell.path("/proc/pressure")) {
+        tell.say(&Answer::Pressure(pressure))?;
+    }
     tell.say(&Answer::Containers(node.containers.all()))
 }
 
@@ -89,6 +93,16 @@ fn first_look(tell: &mut Tell, interests: &Interests, others: &[(u32, String)]) 
         }
     };
     Ok(Node { holders, sockets, containers: Containers::default(), hierarchies, works_for: HashMap::new() })
+}
+
+fn pressures(dir: &Path) -> Option<Pressure> {
+    let of = |name: &str, kind| pressure(&read::text(&dir.join(name)).ok()?, kind);
+    Some(Pressure {
+        cpu_some_avg10: of("cpu", "some")?,
+        io_some_avg10: of("io", "some")?,
+        io_full_avg10: of("io", "full")?,
+        memory_full_avg10: of("memory", "full")?,
+    })
 }
 
 /// The bundles of all shims.

@@ -11,6 +11,7 @@ use crate::target::{MAX_CMDLINE, Stat, parse_stat, split_args};
 
 /// The texts of /proc that are read whole are far below this.
 const MAX_TEXT: u64 = 64 << 10;
+const MAX_LOCKS: u64 = 4 << 20;
 const MAX_MOUNTINFO: u64 = 16 << 20;
 const MAX_ENVIRONMENT: u64 = 128 << 10;
 
@@ -41,6 +42,11 @@ pub(super) fn file(path: &Path, max: u64) -> io::Result<Vec<u8>> {
 /// Mounts of a process.
 pub(super) fn mountinfo(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes(path, MAX_MOUNTINFO)?).into_owned())
+}
+
+/// File locks of the node.
+pub(super) fn locks(path: &Path) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&bytes(path, MAX_LOCKS)?).into_owned())
 }
 
 /// `stat` of a process or thread.

@@ -124,7 +124,7 @@ pub(super) fn fact(pid: u32, at: &Position, holders: &Holders, sockets: &Sockets
     let name = name(nr);
     let fd = name.filter(|name| ON_FD.contains(name)).and_then(|_| descriptor(args[0]));
     let fd = fd.and_then(|fd| descriptor_of(pid, fd, holders, sockets));
-    Some(SyscallFact { nr, name: name.map(str::to_owned), args, fd, path: None })
+    Some(SyscallFact { nr, name: name.map(str::to_owned), args, fd, path: None, lock_holder: None })
 }
 
 /// What a descriptor of `pid` refers to.

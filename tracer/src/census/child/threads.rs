@@ -179,7 +179,14 @@ mod tests {
             threads: 1,
             tid: 1,
             state: 'S',
-            syscall: Some(SyscallFact { nr, name: Some(name.into()), args, fd: None, path: None }),
+            syscall: Some(SyscallFact {
+                nr,
+                name: Some(name.into()),
+                args,
+                fd: None,
+                path: None,
+                lock_holder: None,
+            }),
             kernel_stack: stack.iter().map(|name| (*name).to_owned()).collect(),
             user_function: None,
         }

@@ -5,14 +5,18 @@
 
 mod cgroup;
 mod fd;
+mod locks;
 mod mountinfo;
+mod pressure;
 mod stack;
 mod syscall;
 mod unix;
 
 pub use cgroup::{Membership, container_id, memberships};
 pub use fd::{Access, Link, access, link};
+pub(in crate::census) use locks::holder_of_lock;
 pub use mountinfo::{Mount, mounts};
+pub(in crate::census) use pressure::pressure;
 pub use stack::{function, functions};
 pub use syscall::{Position, position};
 pub use unix::{UnixSocket, unix_sockets};
@@ -23,6 +27,7 @@ pub fn all(text: &str) {
     for path in memberships(text).iter().map(|membership| membership.path) {
         let _ = container_id(path);
     }
+    let _ = (holder_of_lock(text, 1), pressure(text, "some"));
     let _ = (access(text), link(text), mounts(text), functions(text), position(text), unix_sockets(text));
 }
 

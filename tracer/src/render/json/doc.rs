@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::{
     calls::{Open, Operation},
+    finding::DiagnosisDoc,
     outcome::{LastSuccessfulList, Verdict},
     processes::ProcessesDoc,
     relist::RelistDoc,
@@ -12,6 +13,7 @@ use super::{
 use crate::{
     correlate::{Joins, Snapshot, Tally, TargetState},
     decode::MonoNs,
+    diagnose::Diagnosis,
     input::{Component, Cost, Layer, LossCount, RefusedFact, StopWhy},
     render::human,
 };
@@ -41,6 +43,7 @@ pub(super) struct Document<'a> {
     kernel: &'a str,
     taken_at: At,
     observed: Observed,
+    diagnosis: DiagnosisDoc<'a>,
     outcome: Verdict<'a>,
     last_successful_list: LastSuccessfulList,
     targets: Vec<TargetDoc<'a>>,
@@ -60,7 +63,7 @@ pub(super) struct Document<'a> {
 }
 
 impl<'a> Document<'a> {
-    pub(super) fn of(snapshot: &'a Snapshot) -> Self {
+    pub(super) fn of(snapshot: &'a Snapshot, diagnosis: &'a Diagnosis) -> Self {
         Self {
             schema_version: SCHEMA_VERSION,
             tool_version: &snapshot.start.tool_version,
@@ -71,6 +74,7 @@ impl<'a> Document<'a> {
                 from_at: snapshot.window.from.map(|from| At::of(snapshot, from)),
                 window_ns: snapshot.window.ns(),
             },
+            diagnosis: DiagnosisDoc::of(diagnosis),
             outcome: Verdict::of(snapshot),
             last_successful_list: LastSuccessfulList::of(snapshot),
             targets: TargetDoc::list(snapshot),

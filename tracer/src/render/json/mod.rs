@@ -14,6 +14,8 @@
 //! | `taken_at` | moment of the report |
 //! | `observed` | `from_at` (probes on; `null`: never), `window_ns` |
 //! | `outcome` | `state`: `healthy`, `stalled` or `cannot_tell`; `reasons`: what is held up, weightiest first, each with `kind` (`down`, `stuck`, `relist_open`, `list_stale`, `abandoned_handlers`, `calls_open`, `processes_open`), `sentence`, and as they apply `component`, `process`, `pid`, `container`, `operation`, `count`, `age_ns`, `at_least`, `waiting_in`; `doubts`: each with `kind` and `sentence` |
+//! | `diagnosis` | `verdict`: `stall`, `healthy` or `cannot_tell` (the exit code 1, 0 or 5); `findings`: known causes, what explains most first; `excluded`: what was looked at and is not the cause, each `what` and `why`; `predictions`: what the kubelet will do next |
+//! | `diagnosis.findings[]` | `id` (see `plegtrace explain`; never changes its meaning), `title`, `area`, `proof` (`real`, `rebuilt`, `story`: how tests prove the rule), `severity` (`stall`: holds something up; `notice`), `confidence` (`low`, `medium`, `high`), `doubts`, `headline`, `culprit` (`component`, `pid`, `container`, `sentence`), `age_ns`, `at_least`, `reach` (3 the relist, 2 requests, 1 processes, 0 nobody known), `victims`, `evidence` (each `source` and `sentence`), `next`, `trap`, `also` (ids of other causes with the same culprit) |
 //! | `last_successful_list` | `state`: `seen`, `not_seen` or `untraced`; `start_at` (of its relist, as the kubelet reckons), `age_ns`, `at_least` (it may be older) |
 //! | `targets` | `component`, `pid`, `exe`, `version`, `go_version`, `socket`, `unproved`, `gone_at`, `gone_how` |
 //! | `stuck` | what does not move, what holds others up first: `kind` (`stopped`, `frozen`, `process`, `unreaped`, `output_held`, `request`), `sentence`, `pid`, as they apply `component`, `command`, `freezer`, `pipe`, `request`; `age_ns`, `at_least` (it may be older), `container` (`id`, `sandbox`, `name`, `pod`, `namespace`, `source`), `parks` (where its threads wait: `threads`, `tid`, `state`, `syscall`, `kernel_stack`, `user_function`), `frames` (Go functions, innermost first), `sockets` with unread bytes, `waiters`: the nearest first, each with `kind` (`process`, `requests`, `relist`) and `pid` |
@@ -40,6 +42,7 @@
 
 mod calls;
 mod doc;
+mod finding;
 mod outcome;
 mod processes;
 mod relist;

@@ -3,15 +3,15 @@
 use std::io::{self, Write};
 
 use super::doc::Document;
-use crate::{correlate::Snapshot, render::escape::is_treacherous};
+use crate::{correlate::Snapshot, diagnose::Diagnosis, render::escape::is_treacherous};
 
-/// Writes the document of a snapshot, indented, with a newline at its end.
+/// Writes the document of a snapshot and what it means, indented, with a newline at its end.
 ///
 /// # Errors
 ///
 /// Writing fails.
-pub fn report(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
-    let json = serde_json::to_string_pretty(&Document::of(snapshot)).map_err(io::Error::other)?;
+pub fn report(snapshot: &Snapshot, diagnosis: &Diagnosis, out: &mut dyn Write) -> io::Result<()> {
+    let json = serde_json::to_string_pretty(&Document::of(snapshot, diagnosis)).map_err(io::Error::other)?;
     writeln!(out, "{}", disarm(&json))
 }
 

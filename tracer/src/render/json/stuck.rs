@@ -8,7 +8,8 @@ use crate::{
         CensusFact, Command, Component, ContainerFact, Freezer, GoroutinesFact, Park, PipeFact, ProcessFact,
         SocketFact,
     },
-    render::text,
+    render::escape,
+    words,
 };
 
 /// One thing that does not move.
@@ -77,7 +78,7 @@ impl<'a> StuckDoc<'a> {
         let Age { ns: age_ns, at_least } = stuck.since;
         let blank = Self {
             kind: stuck.what.name(),
-            sentence: text::stuck_sentence(stuck),
+            sentence: escape::line(&words::sentence(stuck)),
             pid: stuck.what.pid(),
             component: None,
             command: None,

@@ -3,6 +3,7 @@
 //! Made to be read at three in the morning on a narrow terminal: at most 120 columns, readable at 80; long lists are cut
 //! and say by how much. One file per section, in the order of the page.
 
+mod finding;
 mod frame;
 mod open;
 mod page;
@@ -14,6 +15,6 @@ mod tree;
 mod unseen;
 mod verdict;
 
+pub(in crate::render) use page::fold;
 pub use page::{TextOptions, report};
-pub(in crate::render) use stuck::sentence as stuck_sentence;
 pub use verdict::{doubt, headline, sentence};

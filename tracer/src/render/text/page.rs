@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 
-use super::{frame, open, processes, relists, rpc, stuck, tree, unseen, verdict};
+use super::{finding, frame, open, processes, relists, rpc, stuck, tree, unseen, verdict};
 use crate::{
     correlate::Snapshot,
+    diagnose::{Diagnosis, Verdict},
     render::{human, paint::Paint},
 };
 
@@ -28,23 +29,34 @@ impl Default for TextOptions {
     }
 }
 
-/// Writes the report of a snapshot.
+/// Writes the report of a snapshot and what it means.
+///
+/// A stall that is explained fits one screen: the tables are for whoever asks for more, or has to find out what no rule
+/// knows.
 ///
 /// # Errors
 ///
 /// Writing fails.
-pub fn report(snapshot: &Snapshot, options: &TextOptions, out: &mut dyn Write) -> io::Result<()> {
+pub fn report(
+    snapshot: &Snapshot,
+    diagnosis: &Diagnosis,
+    options: &TextOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let paint = Paint { colour: options.colour };
     let width = options.width.clamp(80, 120);
-    let mut page = Page { out, paint, verbose: options.verbose, width, snapshot };
+    let mut page = Page { out, paint, verbose: options.verbose, width, snapshot, diagnosis };
     frame::header(&mut page)?;
     verdict::write(&mut page)?;
-    stuck::write(&mut page)?;
-    open::write(&mut page)?;
-    processes::write(&mut page)?;
-    relists::write(&mut page)?;
-    rpc::write(&mut page)?;
-    tree::write(&mut page)?;
+    finding::write(&mut page)?;
+    if page.is_whole() {
+        stuck::write(&mut page)?;
+        open::write(&mut page)?;
+        processes::write(&mut page)?;
+        relists::write(&mut page)?;
+        rpc::write(&mut page)?;
+        tree::write(&mut page)?;
+    }
     unseen::write(&mut page)?;
     frame::footer(&mut page)
 }
@@ -56,6 +68,7 @@ pub(super) struct Page<'a> {
     pub(super) verbose: bool,
     pub(super) width: usize,
     pub(super) snapshot: &'a Snapshot,
+    pub(super) diagnosis: &'a Diagnosis,
 }
 
 impl Page<'_> {
@@ -66,9 +79,20 @@ impl Page<'_> {
         writeln!(self.out, "\n{title}{gap}{rest}")
     }
 
+    /// Are the tables shown? Not when the verdict explains the stall without them.
+    pub(super) fn is_whole(&self) -> bool {
+        let explained = self.diagnosis.verdict == Verdict::Stall && self.diagnosis.first().is_some();
+        self.verbose || !explained
+    }
+
+    /// How many of `len` are shown when `most` are enough; one more is shown rather than left out.
+    pub(super) fn short(&self, len: usize, most: usize) -> usize {
+        if self.verbose || len <= most + 1 { len } else { most }
+    }
+
     /// How many rows of a list of `len` are shown.
     pub(super) fn rows(&self, len: usize) -> usize {
-        if self.verbose || len <= SHORT + 1 { len } else { SHORT }
+        self.short(len, SHORT)
     }
 
     /// Says how many rows were left out.
@@ -79,6 +103,17 @@ impl Page<'_> {
         let text = format!("… {} more, -v", human::count(hidden as u64));
         let text = self.paint.faint(&text);
         writeln!(self.out, "  {text}")
+    }
+
+    /// `  1  text`, the text folded under itself.
+    pub(super) fn indented(&mut self, mark: &str, text: &str) -> io::Result<()> {
+        let gap = if mark.is_empty() { "" } else { "  " };
+        let margin = mark.chars().count() + gap.len();
+        for (line, text) in fold(text, self.width - margin - 2).iter().enumerate() {
+            let mark = if line == 0 { self.paint.faint(mark) } else { " ".repeat(mark.chars().count()) };
+            writeln!(self.out, "  {mark}{gap}{text}")?;
+        }
+        Ok(())
     }
 
     /// `label  text`, the text folded under itself.
@@ -94,7 +129,7 @@ impl Page<'_> {
 }
 
 /// Breaks a text at spaces into lines of at most `width` columns; a longer word is broken where it must.
-pub(super) fn fold(text: &str, width: usize) -> Vec<String> {
+pub(in crate::render) fn fold(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let line = lines.last_mut().expect("never empty");

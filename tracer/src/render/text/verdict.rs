@@ -3,8 +3,9 @@
 use std::io;
 
 use super::{
+    finding,
     page::{Page, fold},
-    processes, stuck,
+    processes,
 };
 use crate::{
     correlate::{
@@ -12,52 +13,148 @@ use crate::{
         thresholds::{CRI_DEADLINE_NS, LAST_LIST_NS, PLEG_THRESHOLD_NS},
     },
     decode::MonoNs,
+    diagnose::{Diagnosis, Finding, Verdict},
     render::{
         escape,
         human::{self, duration},
     },
+    words,
 };
+
+/// Further reasons that are listed when the report is not verbose.
+const OTHERS: usize = 3;
 
 /// The verdict in one line, without colour: for progress lines and logs.
 #[must_use]
-pub fn headline(snapshot: &Snapshot) -> String {
-    let (word, text) = verdict(snapshot);
+pub fn headline(snapshot: &Snapshot, diagnosis: &Diagnosis) -> String {
+    let (word, text) = verdict(snapshot, diagnosis);
     format!("{word}  {text}")
 }
 
-fn verdict(snapshot: &Snapshot) -> (&'static str, String) {
-    match &snapshot.outcome {
-        Outcome::Healthy { window_ns } => {
+fn verdict(snapshot: &Snapshot, diagnosis: &Diagnosis) -> (String, String) {
+    match diagnosis.verdict {
+        Verdict::Healthy => {
             let relists = human::plural(snapshot.relists.len() as u64, "relist");
-            ("HEALTHY", format!("{relists} in {}, nothing held up", duration(*window_ns)))
+            let window = duration(snapshot.window.ns());
+            ("HEALTHY".into(), format!("{relists} in {window}, nothing held up"))
         }
-        Outcome::Stalled { reasons } => ("STALL", reasons.first().map_or_else(String::new, sentence)),
-        Outcome::CannotTell { why } => ("CANNOT TELL", why.first().map_or_else(String::new, doubt)),
+        Verdict::Stall => match (accused(diagnosis).first(), reasons(snapshot).first()) {
+            (Some(finding), _) => (format!("STALL {}", finding.rule.id), escape::line(&finding.headline)),
+            (None, reason) => ("STALL".into(), reason.map_or_else(String::new, sentence)),
+        },
+        Verdict::CannotTell => {
+            ("CANNOT TELL".into(), doubts(snapshot).first().map_or_else(String::new, doubt))
+        }
+    }
+}
+
+/// Findings that explain a stall: none when there is no stall.
+pub(super) fn accused(diagnosis: &Diagnosis) -> &[Finding] {
+    if diagnosis.verdict == Verdict::Stall { &diagnosis.findings } else { &[] }
+}
+
+fn reasons(snapshot: &Snapshot) -> &[Reason] {
+    match &snapshot.outcome {
+        Outcome::Stalled { reasons } => reasons,
+        Outcome::Healthy { .. } | Outcome::CannotTell { .. } => &[],
+    }
+}
+
+fn doubts(snapshot: &Snapshot) -> &[Doubt] {
+    match &snapshot.outcome {
+        Outcome::CannotTell { why } => why,
+        Outcome::Healthy { .. } | Outcome::Stalled { .. } => &[],
     }
 }
 
 /// Writes verdict and what belongs to it.
 pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
-    let snapshot = page.snapshot;
-    let (word, text) = verdict(snapshot);
-    let (word, others): (String, Vec<String>) = match &snapshot.outcome {
-        Outcome::Healthy { .. } => (page.paint.good(word), Vec::new()),
-        Outcome::Stalled { reasons } => {
-            (page.paint.bad(word), reasons.iter().skip(1).map(sentence).collect())
-        }
-        Outcome::CannotTell { why } => (page.paint.doubt(word), why.iter().skip(1).map(doubt).collect()),
+    let (snapshot, diagnosis) = (page.snapshot, page.diagnosis);
+    let (word, text) = verdict(snapshot, diagnosis);
+    let word = match diagnosis.verdict {
+        Verdict::Healthy => page.paint.good(&word),
+        Verdict::Stall => page.paint.bad(&word),
+        Verdict::CannotTell => page.paint.doubt(&word),
     };
     for (line, text) in fold(&text, page.width - 13).iter().enumerate() {
         let word = if line == 0 { word.as_str() } else { "" };
         writeln!(page.out, "{word}  {text}")?;
     }
-    if let Some(text) = since(snapshot) {
+    if let Some(text) = since(snapshot, diagnosis) {
         page.labelled("since", &text)?;
     }
-    for (place, text) in others.iter().enumerate() {
+    let accused = accused(diagnosis);
+    match accused.split_first() {
+        Some((first, rest)) => {
+            finding::summary(page, first)?;
+            finding::others(page, "besides", rest)?;
+        }
+        None => finding::others(page, "notice", &diagnosis.findings)?,
+    }
+    others(page)?;
+    if diagnosis.verdict == Verdict::Stall && accused.is_empty() {
+        page.labelled("cause", &untold(snapshot))?;
+    }
+    for text in &diagnosis.predictions {
+        page.labelled("coming", &escape::line(text))?;
+    }
+    page.labelled("last list", &last_list(snapshot))?;
+    if diagnosis.verdict == Verdict::Healthy {
+        page.labelled(
+            "NotReady?",
+            "then not because of the runtime: look at the way to the API server, plegtrace explain L1",
+        )?;
+    }
+    Ok(())
+}
+
+/// Reasons and doubts that the first line has not said and no finding explains.
+fn others(page: &mut Page<'_>) -> io::Result<()> {
+    let (snapshot, diagnosis) = (page.snapshot, page.diagnosis);
+    let explained = accused(diagnosis);
+    let skip = usize::from(explained.is_empty());
+    let left =
+        reasons(snapshot).iter().skip(skip).filter(|reason| !explains(explained, reason)).map(sentence);
+    let mut texts: Vec<String> = left.collect();
+    if diagnosis.verdict == Verdict::CannotTell {
+        texts.extend(doubts(snapshot).iter().skip(1).map(doubt));
+    }
+    let shown = page.short(texts.len(), OTHERS);
+    for (place, text) in texts.iter().take(shown).enumerate() {
         page.labelled(if place == 0 { "also" } else { "" }, text)?;
     }
-    page.labelled("last list", &last_list(snapshot))
+    if texts.len() > shown {
+        page.labelled("", &format!("… {} more, -v", human::count((texts.len() - shown) as u64)))?;
+    }
+    Ok(())
+}
+
+/// Is a reason a consequence of what was found?
+fn explains(findings: &[Finding], reason: &Reason) -> bool {
+    let culprit = |pid: u32| {
+        findings
+            .iter()
+            .any(|finding| finding.culprit.as_ref().is_some_and(|culprit| culprit.pid == Some(pid)))
+    };
+    let reach = findings.iter().map(|finding| finding.reach).max().unwrap_or(0);
+    match reason {
+        Reason::Stuck(stuck) => culprit(stuck.what.pid()),
+        Reason::RelistOpen { .. } | Reason::ListStale { .. } => reach == 3,
+        Reason::Down { .. } => reach == 3,
+        Reason::CallsOpen { .. } => reach >= 2,
+        Reason::Abandoned { .. } | Reason::ProcessesOpen { .. } => false,
+    }
+}
+
+/// Why no cause is named.
+fn untold(snapshot: &Snapshot) -> String {
+    if snapshot.census.round.is_none() {
+        return "cannot tell: nobody looked at what waits for what (no census)".to_owned();
+    }
+    match snapshot.real_losses().next() {
+        Some(_) => "cannot tell: no known cause fits what was seen, and events were lost".to_owned(),
+        None => "cannot tell: no known cause fits what was seen; below is all of it".to_owned(),
+    }
 }
 
 /// A reason in words.
@@ -67,7 +164,7 @@ pub fn sentence(reason: &Reason) -> String {
         Reason::Down { component, evidence } => {
             format!("{} does not run: {}", component.name(), escape::text(evidence))
         }
-        Reason::Stuck(stuck) => stuck::sentence(stuck),
+        Reason::Stuck(stuck) => escape::line(&words::sentence(stuck)),
         Reason::RelistOpen { age_ns, waiting_in: Some(operation) } => {
             format!("relist open {}, waiting in {}", duration(*age_ns), escape::text(operation))
         }
@@ -139,7 +236,7 @@ fn age_of(age: Age) -> String {
 }
 
 /// When the trouble began: with the first relist after the last good one, or with the oldest stuck call.
-fn since(snapshot: &Snapshot) -> Option<String> {
+fn since(snapshot: &Snapshot, diagnosis: &Diagnosis) -> Option<String> {
     let good = match snapshot.last_list {
         LastList::At(at) => Some(at),
         LastList::NotSince(_) | LastList::Untraced => None,
@@ -148,8 +245,10 @@ fn since(snapshot: &Snapshot) -> Option<String> {
         matches!(relist.list, ListOutcome::Failed | ListOutcome::Pending)
             && good.is_none_or(|good| relist.root().start() > good)
     });
-    let Outcome::Stalled { reasons } = &snapshot.outcome else { return None };
-    let oldest = reasons.iter().filter_map(|reason| match reason {
+    if diagnosis.verdict != Verdict::Stall {
+        return None;
+    }
+    let oldest = reasons(snapshot).iter().filter_map(|reason| match reason {
         Reason::RelistOpen { age_ns, .. } => Some(*age_ns),
         Reason::Stuck(stuck) => Some(stuck.since.ns),
         Reason::Abandoned { oldest_ns, .. }
@@ -157,7 +256,8 @@ fn since(snapshot: &Snapshot) -> Option<String> {
         | Reason::ProcessesOpen { oldest_ns, .. } => Some(*oldest_ns),
         Reason::Down { .. } | Reason::ListStale { .. } => None,
     });
-    let calls = oldest.max().map(|age| snapshot.now.minus(age));
+    let found = accused(diagnosis).first().and_then(|finding| finding.since).map(|since| since.ns);
+    let calls = oldest.chain(found).max().map(|age| snapshot.now.minus(age));
     let began = bad.map(|relist| relist.root().start()).into_iter().chain(calls).min()?;
     let before = if bad.is_some() && good.is_none() { " or before" } else { "" };
     Some(format!("{}{before}", when(snapshot, began)))

@@ -1,0 +1,91 @@
+//! A [`Snapshot`] → a [`Diagnosis`]: which known cause holds the node up, by what evidence, and what to do next.
+//!
+//! Each cause is one file in `rules`, with an id that never changes. A rule looks at the snapshot and returns findings
+//! only when the evidence it requires is there; what a rule cannot prove, it says as a doubt, which lowers its confidence.
+//! Findings are ranked by how far they reach (the relist, requests, one pod), then by age: the oldest thing that holds
+//! others up wins over the one that alarms. Overload is said only when nothing else is. When nothing fits, the diagnosis
+//! says so, and the facts stand for themselves.
+
+mod evidence;
+mod excluded;
+mod finding;
+mod prediction;
+mod rule;
+pub mod rules;
+mod scene;
+
+use crate::correlate::{Outcome, Snapshot};
+
+pub use evidence::{Evidence, Source};
+pub use excluded::Excluded;
+pub use finding::{Confidence, Culprit, Finding, Severity};
+pub use rule::{Area, Page, Proof, Rule};
+pub use scene::Scene;
+
+/// What the snapshot means.
+#[derive(Clone, Debug)]
+pub struct Diagnosis {
+    /// In one word.
+    pub verdict: Verdict,
+    /// Known causes, the one that explains most first.
+    pub findings: Vec<Finding>,
+    /// What was looked at and is not the cause.
+    pub excluded: Vec<Excluded>,
+    /// What the kubelet will do next, and when.
+    pub predictions: Vec<String>,
+}
+
+/// Is the node held up?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Yes.
+    Stall,
+    /// No.
+    Healthy,
+    /// The evidence does not allow an answer.
+    CannotTell,
+}
+
+impl Diagnosis {
+    /// The finding that explains the stall.
+    #[must_use]
+    pub fn first(&self) -> Option<&Finding> {
+        self.findings.first()
+    }
+
+    /// Nothing more needs to be seen: the first cause is certain, and it holds something up.
+    #[must_use]
+    pub fn is_certain(&self) -> bool {
+        let certain =
+            |finding: &Finding| finding.confidence == Confidence::High && finding.severity == Severity::Stall;
+        self.first().is_some_and(certain)
+    }
+}
+
+/// Asks every rule.
+#[must_use]
+pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
+    let scene = Scene::new(snapshot);
+    let single = rules::ALL.iter().filter(|rule| rule.area != Area::Overload);
+    let mut findings: Vec<Finding> = single.flat_map(|rule| (rule.examine)(&scene)).collect();
+    // Overload is the excuse that hides one stuck process.
+    if findings.iter().all(|finding| finding.severity == Severity::Notice) && scene.oldest_changes() {
+        let overload = rules::ALL.iter().filter(|rule| rule.area == Area::Overload);
+        findings.extend(overload.flat_map(|rule| (rule.examine)(&scene)));
+    }
+    findings.sort_by_key(Finding::rank);
+    finding::fold(&mut findings);
+    let stall = findings.iter().any(|finding| finding.severity == Severity::Stall);
+    let verdict = match &snapshot.outcome {
+        Outcome::Stalled { .. } => Verdict::Stall,
+        _ if stall => Verdict::Stall,
+        Outcome::Healthy { .. } => Verdict::Healthy,
+        Outcome::CannotTell { .. } => Verdict::CannotTell,
+    };
+    Diagnosis {
+        verdict,
+        excluded: excluded::find(&scene, &findings),
+        predictions: prediction::find(snapshot),
+        findings,
+    }
+}

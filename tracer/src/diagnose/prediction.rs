@@ -1,0 +1,36 @@
+//! What the kubelet will do next: it says nothing before a deadline is over, and we know its deadlines.
+
+use super::evidence::innermost_call;
+use crate::{
+    correlate::{
+        LastList, Snapshot,
+        thresholds::{CRI_DEADLINE_NS, PLEG_THRESHOLD_NS, RELIST_OPEN_NS},
+    },
+    words::human::{clock, duration},
+};
+
+/// Sentences about what comes, the nearest first; empty as long as relists end.
+pub(super) fn find(snapshot: &Snapshot) -> Vec<String> {
+    let open = snapshot.relists.iter().find(|relist| relist.root().is_open());
+    let late = open.filter(|relist| relist.root().duration_ns(snapshot.now) > RELIST_OPEN_NS);
+    let mut all = Vec::new();
+    if let Some(call) = late.and_then(innermost_call) {
+        let age = call.duration_ns(snapshot.now);
+        if age < CRI_DEADLINE_NS {
+            let left = duration(CRI_DEADLINE_NS - age);
+            let operation = call.operation();
+            all.push(format!(
+                "{operation} fails at the kubelet's deadline of 2 min, in {left}; the next relist tries again"
+            ));
+        }
+    }
+    if let (Some(_), LastList::At(at)) = (late, snapshot.last_list) {
+        let age = snapshot.now.since(at);
+        if age < PLEG_THRESHOLD_NS {
+            let when = clock(snapshot.wall_ns(at.plus(PLEG_THRESHOLD_NS)));
+            let left = duration(PLEG_THRESHOLD_NS - age);
+            all.push(format!("\"PLEG is not healthy\" at {when}, in {left}, unless a list succeeds"));
+        }
+    }
+    all
+}

@@ -1,0 +1,83 @@
+//! K1: the relist waits to hand over an event that nobody takes.
+
+use crate::{
+    correlate::{Age, Request, WaitsFor, thresholds::SECOND_NS},
+    diagnose::{Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source, evidence},
+    input::{Component, Layer},
+    words,
+};
+
+pub(super) static RULE: Rule = Rule {
+    id: "K1",
+    title: "the relist waits to hand over an event that the kubelet's own sync loop does not take",
+    area: Area::Kubelet,
+    min_age_ns: 3 * SECOND_NS,
+    proof: Proof::Rebuilt,
+    page: Page {
+        mechanism: "The relist sends one event per changed container into a channel with room for 1000. The sync loop \
+            takes none while the kubelet counts as unhealthy. Once the channel is full the relist waits, becomes \
+            unhealthy itself after 3 min, and from then on each waits for the other for ever.",
+        versions: "Kubernetes before 1.14; since then the event is dropped (PR 72709)",
+        symptoms: &[
+            "PLEG is not healthy, while the runtime answers everything at once",
+            "after the fix instead: Event channel is full, discard this relist() cycle event",
+        ],
+        evidence: &[
+            "a goroutine of the kubelet in relist that waits in a channel send",
+            "no CRI call open in it; other calls of the kubelet answered quickly",
+        ],
+        excluded_by: &["a CRI call of the relist is open: then that is what it waits for"],
+        next: &["restart the kubelet: containers are not touched", "upgrade it"],
+        trap: "The runtime is innocent: restarting it adds the trouble of a thousand more events.",
+        sources: &["kubernetes#72482", "kubernetes PR 72709"],
+    },
+    examine,
+};
+
+fn examine(scene: &Scene<'_>) -> Vec<Finding> {
+    let sends = |request: &&Request| {
+        let in_send = request.wait_reason.as_deref() == Some("chan send");
+        request.operation == "relist" && in_send && !matches!(request.waits_for, WaitsFor::Runtime { .. })
+    };
+    scene.requests(Component::Kubelet).filter(sends).filter_map(|request| of(request, scene)).collect()
+}
+
+fn of(request: &Request, scene: &Scene<'_>) -> Option<Finding> {
+    // The probes know the age; one look at a goroutine does not.
+    let open = scene
+        .snapshot
+        .open
+        .iter()
+        .find(|call| call.span.layer() == Layer::Relist && call.span.id.tgid == request.pid);
+    let since = open.map_or(request.since, |call| Age { ns: call.age_ns, at_least: false });
+    if since.ns < RULE.min_age_ns {
+        return None;
+    }
+    let stack = words::go_stack(&request.frames, false);
+    let finding =
+        Finding::new(&RULE, "the relist waits for the kubelet's own sync loop, not for the runtime");
+    let finding = match evidence::of_relist(scene) {
+        Some(relist) => finding.seen(relist),
+        None => finding.doubted("the relist itself is not traced: that no call is open in it was not seen"),
+    };
+    let finding = finding.seen(Evidence::new(
+        Source::Goroutines,
+        format!("goroutine of relist in kubelet {}: chan send, {stack}", request.pid),
+    ));
+    let finding = Finding {
+        since: Some(since),
+        culprit: Some(Culprit {
+            component: Component::Kubelet,
+            pid: Some(request.pid),
+            container: None,
+            words: format!("kubelet {}: its sync loop takes no events", request.pid),
+        }),
+        victims: vec![format!("relist of kubelet {}", request.pid)],
+        reach: 3,
+        ..finding
+    };
+    Some(finding.advise([
+        "systemctl restart kubelet (containers are not touched)",
+        "upgrade it: 1.14 drops the event",
+    ]))
+}

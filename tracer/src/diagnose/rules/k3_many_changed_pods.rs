@@ -1,0 +1,107 @@
+//! K3: one relist asks for the status of very many pods, each quickly.
+
+use crate::{
+    correlate::{
+        Age, Relist,
+        thresholds::{RELIST_PERIOD_NS, SECOND_NS},
+    },
+    decode::MonoNs,
+    diagnose::{Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source},
+    input::{Component, Layer},
+    words::human::{count, duration},
+};
+
+/// Changed pods from which a relist is long because of their number.
+const PODS: u64 = 20;
+/// No status call is slow: below this each is quick.
+const QUICK_NS: u64 = SECOND_NS;
+
+pub(super) static RULE: Rule = Rule {
+    id: "K3",
+    title: "a relist asks for the status of many changed pods, one after the other",
+    area: Area::Kubelet,
+    min_age_ns: RELIST_PERIOD_NS,
+    proof: Proof::Real,
+    page: Page {
+        mechanism: "After the list the relist asks for the status of every pod that has changed, and of every container \
+            of it, dead ones too, one call after the other. The first relist after a start of the kubelet sees every \
+            pod as changed; so does a mass exit.",
+        versions: "all: the loop is serial by design",
+        symptoms: &["PLEG is not healthy for minutes after a start of the kubelet, then it heals by itself"],
+        evidence: &[
+            "a relist longer than its period, most of it in the status phase, for at least 20 pods",
+            "none of its calls longer than a second",
+        ],
+        excluded_by: &["one of its calls is slow: then that one is the cause"],
+        next: &[
+            "wait: it ends by itself; the time per pod times the pods is how long",
+            "remove dead containers and finished pods (Job TTL, terminated-pod-gc-threshold); fewer pods per node",
+        ],
+        trap: "Restarting the kubelet, the usual reflex, begins it anew.",
+        sources: &["kubernetes#45419", "pkg/kubelet/pleg/generic.go"],
+    },
+    examine,
+};
+
+fn examine(scene: &Scene<'_>) -> Vec<Finding> {
+    let longest = scene.snapshot.relists.iter().filter_map(|relist| Some((relist, status(relist, scene)?)));
+    let longest = longest.max_by_key(|(relist, _)| relist.root().duration_ns(scene.snapshot.now));
+    longest.map(|(relist, status)| of(relist, &status, scene)).into_iter().collect()
+}
+
+/// The status phase of a relist that is long because of it.
+struct Status {
+    pods: u64,
+    ns: u64,
+    calls: u64,
+    longest_ns: u64,
+}
+
+fn status(relist: &Relist, scene: &Scene<'_>) -> Option<Status> {
+    let now: MonoNs = scene.snapshot.now;
+    let whole = relist.root().duration_ns(now);
+    let calls = || relist.root().walk().filter(|span| span.layer() == Layer::KubeletCall);
+    let longest_ns = calls().map(|span| span.duration_ns(now)).max()?;
+    let status =
+        Status { pods: relist.status_pods, ns: relist.status_ns, calls: calls().count() as u64, longest_ns };
+    let long = whole > RULE.min_age_ns && status.pods >= PODS && status.ns > whole / 2;
+    (long && longest_ns < QUICK_NS).then_some(status)
+}
+
+fn of(relist: &Relist, status: &Status, scene: &Scene<'_>) -> Finding {
+    let now = scene.snapshot.now;
+    let whole = relist.root().duration_ns(now);
+    let pods = count(status.pods);
+    let (state, open) = if relist.root().is_open() { ("open", true) } else { ("that took", false) };
+    let headline = format!(
+        "a relist {state} {} asks for the status of {pods} changed pods, each quickly",
+        duration(whole)
+    );
+    let finding = Finding::new(&RULE, headline)
+        .seen(Evidence::new(
+            Source::Uprobes,
+            format!("status phase {} of {}, for {pods} pods", duration(status.ns), duration(whole)),
+        ))
+        .seen(Evidence::new(
+            Source::Uprobes,
+            format!("{} calls, the longest {}", count(status.calls), duration(status.longest_ns)),
+        ));
+    let pid = relist.root().id.tgid;
+    let finding = Finding {
+        since: Some(Age { ns: now.since(relist.root().start()), at_least: false }),
+        culprit: Some(Culprit {
+            component: Component::Kubelet,
+            pid: Some(pid),
+            container: None,
+            words: format!("kubelet {pid}: {pods} changed pods in one relist"),
+        }),
+        victims: vec![format!("relist of kubelet {pid}")],
+        reach: 3,
+        ..finding
+    };
+    let finding = finding.advise([
+        "wait: it ends by itself; do not restart the kubelet, that begins it anew",
+        "fewer dead containers and finished pods make it shorter (crictl ps -a, Job TTL)",
+    ]);
+    if open { finding } else { finding.as_notice() }
+}

@@ -1,0 +1,103 @@
+//! K7: the kubelet is stopped, frozen or gone.
+
+use crate::{
+    correlate::{Reason, TargetState, What},
+    diagnose::{Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source},
+    input::Component,
+};
+
+pub(super) static RULE: Rule = Rule {
+    id: "K7",
+    title: "the kubelet does not run: nobody lists, nobody reports the node",
+    area: Area::Kubelet,
+    min_age_ns: 0,
+    proof: Proof::Real,
+    page: Page {
+        mechanism: "Without a kubelet nothing asks the runtime and nothing renews the node's lease. After 40 s the \
+            control plane marks the node NotReady (Unknown), after 5 min it marks its pods for deletion. Nobody on the \
+            node carries that out, so they stay Terminating, and volumes that only one node may mount stay attached: \
+            their pods do not start elsewhere.",
+        versions: "all",
+        symptoms: &[
+            "Kubelet stopped posting node status",
+            "pods Terminating for ever, Multi-Attach error for volume",
+        ],
+        evidence: &[
+            "no kubelet process, but its unit, socket or directory; or its end was seen",
+            "or: all its threads in state T, or its cgroup FROZEN",
+        ],
+        excluded_by: &["a relist began within the observation"],
+        next: &[
+            "start or continue the kubelet; the runtime and the containers need nothing",
+            "when it does not stay: journalctl -u kubelet (certificates, swap, full disk, cgroup driver)",
+            "when the machine is lost: kubectl taint node NAME node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
+        ],
+        trap: "Deleting the node object moves nothing faster: volumes of kind ReadWriteOnce are detached only when it \
+            is certain that the node is off (out-of-service taint), else after a timeout, at the risk of damage.",
+        sources: &["kubernetes.io/docs/concepts/cluster-administration/node-shutdown (non-graceful)"],
+    },
+    examine,
+};
+
+fn examine(scene: &Scene<'_>) -> Vec<Finding> {
+    let halted = scene.stuck().filter_map(|stuck| {
+        let (how, next) = match &stuck.what {
+            What::Stopped { component: Component::Kubelet, pid, .. } => {
+                ("stopped by a signal", format!("kill -CONT {pid}"))
+            }
+            What::Frozen { component: Component::Kubelet, freezer, .. } => {
+                ("in a frozen cgroup", super::u4_container_left_frozen::thaw(freezer))
+            }
+            _ => return None,
+        };
+        let headline = format!("the kubelet is {how}: nobody lists, nobody reports the node");
+        let finding = Finding::of_stuck(&RULE, headline, Component::Kubelet, stuck, scene);
+        let finding = Finding { reach: 3, ..finding };
+        Some(finding.advise([next, "then ask who did it".to_owned()]))
+    });
+    let down = scene.reasons().find_map(|reason| match reason {
+        Reason::Down { component: Component::Kubelet, evidence } => Some(is_down(evidence, scene)),
+        _ => None,
+    });
+    halted.chain(down).collect()
+}
+
+fn is_down(left: &str, scene: &Scene<'_>) -> Finding {
+    let headline = "no kubelet runs on this node: nobody lists, nobody reports the node";
+    let gone = scene.snapshot.targets.iter().filter_map(|target| match &target.state {
+        TargetState::Gone { at, .. } if target.fact.component == Component::Kubelet => Some(*at),
+        _ => None,
+    });
+    let since =
+        gone.max().map(|at| crate::correlate::Age { ns: scene.snapshot.now.since(at), at_least: false });
+    let finding =
+        Finding::new(&RULE, headline).seen(Evidence::new(Source::Census, format!("kubelet: {left}")));
+    let finding = match runtime(scene) {
+        Some(evidence) => finding.seen(evidence),
+        None => finding,
+    };
+    Finding {
+        since,
+        culprit: Some(Culprit {
+            component: Component::Kubelet,
+            pid: None,
+            container: None,
+            words: format!("kubelet: {left}"),
+        }),
+        victims: vec!["the node's lease, and every change of its pods".to_owned()],
+        reach: 3,
+        ..finding
+    }
+    .advise(["journalctl -u kubelet -e: why it left", "systemctl start kubelet; containers are not touched"])
+}
+
+/// The runtime is well: it is the kubelet alone.
+fn runtime(scene: &Scene<'_>) -> Option<Evidence> {
+    let live = scene
+        .snapshot
+        .targets
+        .iter()
+        .find(|target| target.fact.component.role().is_runtime() && target.state == TargetState::Live)?;
+    let (name, pid) = (live.fact.component.name(), live.fact.pid);
+    Some(Evidence::new(Source::Census, format!("{name} {pid} runs")))
+}

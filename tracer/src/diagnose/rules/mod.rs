@@ -1,0 +1,73 @@
+//! Known causes, one file per cause. Ids are never reused; a cause that nobody has any more keeps its file.
+
+mod k1_full_event_channel;
+mod k3_many_changed_pods;
+mod k7_kubelet_does_not_run;
+mod l1_api_path;
+mod l2_status_only;
+mod l3_pod_stays_terminating;
+mod n1_cni_plugin_hangs;
+mod n2_cni_plugins_queue_for_a_lock;
+mod o2_exec_storm;
+mod r14_runtime_frozen;
+mod r15_runtime_down;
+mod r1_update_holds_status_lock;
+mod r8_exec_output_held;
+mod s10_shim_frozen;
+mod u10_hook_hangs;
+mod u1_rc93_seccomp_pipe;
+mod u2_init_waits_for_start;
+mod u4_container_left_frozen;
+
+use super::Rule;
+
+/// All rules, by id.
+pub static ALL: &[&Rule] = &[
+    &k1_full_event_channel::RULE,
+    &k3_many_changed_pods::RULE,
+    &k7_kubelet_does_not_run::RULE,
+    &l1_api_path::RULE,
+    &l2_status_only::RULE,
+    &l3_pod_stays_terminating::RULE,
+    &n1_cni_plugin_hangs::RULE,
+    &n2_cni_plugins_queue_for_a_lock::RULE,
+    &o2_exec_storm::RULE,
+    &r1_update_holds_status_lock::RULE,
+    &r8_exec_output_held::RULE,
+    &r14_runtime_frozen::RULE,
+    &r15_runtime_down::RULE,
+    &s10_shim_frozen::RULE,
+    &u1_rc93_seccomp_pipe::RULE,
+    &u2_init_waits_for_start::RULE,
+    &u4_container_left_frozen::RULE,
+    &u10_hook_hangs::RULE,
+];
+
+/// The rule with this id, in whatever case it was typed.
+#[must_use]
+pub fn by_id(id: &str) -> Option<&'static Rule> {
+    ALL.iter().copied().find(|rule| rule.id.eq_ignore_ascii_case(id))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    /// Ids are unique and found; every page says something everywhere.
+    #[test]
+    fn the_catalogue_is_whole() {
+        let ids: HashSet<&str> = ALL.iter().map(|rule| rule.id).collect();
+        assert_eq!(ids.len(), ALL.len());
+        for rule in ALL {
+            let page = &rule.page;
+            assert!(std::ptr::eq(by_id(&rule.id.to_lowercase()).unwrap(), *rule));
+            let texts = [rule.title, page.mechanism, page.versions, page.trap];
+            assert!(texts.iter().all(|text| !text.is_empty()), "{}", rule.id);
+            let lists = [page.symptoms, page.evidence, page.next, page.sources];
+            assert!(lists.iter().all(|list| !list.is_empty()), "{}", rule.id);
+        }
+        assert!(by_id("Z9").is_none());
+    }
+}

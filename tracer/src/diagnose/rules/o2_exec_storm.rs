@@ -1,0 +1,100 @@
+//! O2: so many exec probes that the node is busy with nothing else.
+
+use crate::{
+    correlate::{Age, ProcessKind, Relist, thresholds::SECOND_NS},
+    diagnose::{
+        Area, Confidence, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source,
+        excluded::{CPU_PRESSURE, percent},
+    },
+    input::Component,
+    words::human::{count, duration},
+};
+
+/// Execs per second and processor from which they are a storm.
+const PER_CORE: f64 = 5.0;
+/// What is watched for less tells no rate.
+const WINDOW_NS: u64 = 3 * SECOND_NS;
+
+pub(super) static RULE: Rule = Rule {
+    id: "O2",
+    title: "a storm of exec probes keeps the node busy",
+    area: Area::Overload,
+    min_age_ns: WINDOW_NS,
+    proof: Proof::Real,
+    page: Page {
+        mechanism: "Each exec probe starts runc, runc init and the command in the container: several processes, a cgroup \
+            change, a mount or two, perhaps calls to systemd. A hundred pods with two probes each took a third of the \
+            processors. Each exec is quick by itself; together they delay everything, PID 1 and the cgroup locks \
+            first (D2, X8).",
+        versions: "all; runc 1.1.15 and 1.2 are cheaper for systemd",
+        symptoms: &[
+            "probes time out now here, now there",
+            "systemd and containerd use much CPU",
+            "PLEG flaps",
+        ],
+        evidence: &[
+            "more than 5 runc exec per second and processor, each short",
+            "no call and no process that stays: the oldest changes all the time",
+        ],
+        excluded_by: &["any single culprit: one call, lock or process that stays"],
+        next: &[
+            "httpGet, tcpSocket or grpc probes instead of exec; longer periods",
+            "reserve CPU for the system (kube-reserved)",
+        ],
+        trap: "Overload is the excuse that hides one stuck process: it is said only when none was found.",
+        sources: &["kubernetes#82440", "moby#45595", "kubernetes/website#41084"],
+    },
+    examine,
+};
+
+fn examine(scene: &Scene<'_>) -> Vec<Finding> {
+    let snapshot = scene.snapshot;
+    let (window, cpus) = (snapshot.window.ns(), snapshot.start.cpus);
+    let kind = ProcessKind::Runc { sub: "exec".to_owned() };
+    let Some(row) = scene.ended(&kind).filter(|_| window >= WINDOW_NS && cpus > 0) else { return Vec::new() };
+    #[allow(clippy::cast_precision_loss, reason = "a rate with two figures")]
+    let rate = row.latency.count() as f64 / (window as f64 / SECOND_NS as f64);
+    if rate < PER_CORE * f64::from(cpus) {
+        return Vec::new();
+    }
+    let p50 = row.latency.quantile_ns(0.5).unwrap_or_default();
+    let text = format!(
+        "{} runc exec in {}: {rate:.0} per second on {} processors, p50 {}, max {}",
+        count(row.latency.count()),
+        duration(window),
+        cpus,
+        duration(p50),
+        duration(row.latency.max_ns())
+    );
+    let mut finding =
+        Finding::new(&RULE, format!("exec probes start {rate:.0} commands per second on {cpus} processors"))
+            .seen(Evidence::new(Source::Processes, text));
+    let pressure = snapshot.census.round.as_ref().and_then(|round| round.pressure);
+    finding = match pressure {
+        Some(pressure) => finding.seen(Evidence::new(
+            Source::Census,
+            format!(
+                "somebody waited for a processor {} % of the last 10 s",
+                percent(pressure.cpu_some_avg10)
+            ),
+        )),
+        None => finding,
+    };
+    if pressure.is_none_or(|pressure| pressure.cpu_some_avg10 < CPU_PRESSURE) {
+        finding = finding.doubted("nobody is seen to wait long for a processor");
+    }
+    finding.culprit = Some(Culprit {
+        component: Component::Kubelet,
+        pid: None,
+        container: None,
+        words: "no single one: the exec probes of this node together".to_owned(),
+    });
+    finding.since = Some(Age { ns: window, at_least: true });
+    let late = |relist: &Relist| relist.root().duration_ns(snapshot.now) > SECOND_NS;
+    let suffers = snapshot.relists.iter().any(late);
+    finding = finding.advise(RULE.page.next.iter().copied());
+    // That it is busy is no stall.
+    let finding =
+        if suffers && finding.confidence == Confidence::High { finding } else { finding.as_notice() };
+    vec![finding]
+}

@@ -1,0 +1,60 @@
+//! R14: the container runtime itself does not run.
+
+use crate::{
+    correlate::What,
+    diagnose::{Area, Finding, Page, Proof, Rule, Scene},
+};
+
+pub(super) static RULE: Rule = Rule {
+    id: "R14",
+    title: "the container runtime is stopped by a signal, or in a frozen cgroup",
+    area: Area::Runtime,
+    min_age_ns: 0,
+    proof: Proof::Real,
+    page: Page {
+        mechanism: "The runtime is there and its socket accepts connections, because the kernel does that; but none of \
+            its threads runs. Requests pile up unread, and each call of the kubelet ends at its deadline.",
+        versions: "all",
+        symptoms: &[
+            "every CRI call: DeadlineExceeded",
+            "PLEG is not healthy",
+            "`crictl` hangs with every command",
+        ],
+        evidence: &[
+            "all threads of the runtime in state T, or its cgroup FROZEN",
+            "unread bytes in its sockets, or connections that it has not accepted",
+        ],
+        excluded_by: &["a CRI handler has answered since"],
+        next: &[
+            "continue it (kill -CONT PID) or thaw its cgroup",
+            "restart its service when it does not go on; containers keep running",
+            "ask who stopped it: a debugger, a signal to the wrong process, a full freezer of a batch system",
+        ],
+        trap: "Restarting the kubelet does not help: its calls hang in the same way.",
+        sources: &["reproduced with containerd 1.4 to 2.1"],
+    },
+    examine,
+};
+
+fn examine(scene: &Scene<'_>) -> Vec<Finding> {
+    let of = |stuck: &crate::correlate::Stuck| {
+        let (component, how, next) = match &stuck.what {
+            What::Stopped { component, pid, .. } => {
+                (*component, "stopped by a signal", format!("kill -CONT {pid}"))
+            }
+            What::Frozen { component, freezer, .. } => {
+                (*component, "in a frozen cgroup", super::u4_container_left_frozen::thaw(freezer))
+            }
+            _ => return None,
+        };
+        if !component.role().is_runtime() {
+            return None;
+        }
+        let headline = format!("{} is {how}: no CRI call is answered", component.name());
+        let finding = Finding::of_stuck(&RULE, headline, component, stuck, scene);
+        let restart =
+            format!("if it does not go on: systemctl restart {} (containers keep running)", component.name());
+        Some(finding.advise([next, restart, "then ask who did it".to_owned()]))
+    };
+    scene.stuck().filter_map(of).collect()
+}

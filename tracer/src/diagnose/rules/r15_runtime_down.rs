@@ -1,0 +1,108 @@
+//! R15: the container runtime is gone.
+
+use crate::{
+    correlate::{Age, Reason, Target, TargetState},
+    diagnose::{Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source, evidence},
+    input::Component,
+    words::human::duration,
+};
+
+pub(super) static RULE: Rule = Rule {
+    id: "R15",
+    title: "the container runtime does not run: nobody listens on its socket",
+    area: Area::Runtime,
+    min_age_ns: 0,
+    proof: Proof::Real,
+    page: Page {
+        mechanism: "The process is gone: it crashed, was killed for its memory, was stopped by an upgrade, or does not \
+            come up. Every call of the kubelet fails at once, so no relist gets its list. Running containers go on, \
+            their shims wait for the next start.",
+        versions: "all",
+        symptoms: &[
+            "connection refused, or no such file or directory, on the socket of the runtime",
+            "container runtime is down, PLEG is not healthy",
+        ],
+        evidence: &["no process of the runtime, but its unit, socket or directory", "or: its end was seen"],
+        excluded_by: &["another runtime runs and serves the kubelet"],
+        next: &[
+            "journalctl -u containerd (or crio, docker): why it left; dmesg: the OOM killer",
+            "start it",
+            "when it does not come up: a shim that does not answer can hold it back (R9)",
+        ],
+        trap: "Deleting its state directory to \"start fresh\" orphans every running container.",
+        sources: &["reproduced with containerd 1.4 to 2.1"],
+    },
+    examine,
+};
+
+fn examine(scene: &Scene<'_>) -> Vec<Finding> {
+    let down = scene.reasons().find_map(|reason| match reason {
+        Reason::Down { component, evidence } if component.role().is_runtime() => Some((*component, evidence)),
+        _ => None,
+    });
+    match down {
+        Some((component, evidence)) => vec![is_down(component, evidence, scene)],
+        None => came_back(scene).into_iter().collect(),
+    }
+}
+
+/// The youngest end of a runtime that was watched.
+fn gone<'a>(scene: &Scene<'a>) -> Option<(&'a Target, Age, &'a str)> {
+    let now = scene.snapshot.now;
+    let gone = scene.snapshot.targets.iter().filter_map(|target| match &target.state {
+        TargetState::Gone { at, how } if target.fact.component.role().is_runtime() => {
+            Some((target, Age { ns: now.since(*at), at_least: false }, how.as_str()))
+        }
+        _ => None,
+    });
+    gone.min_by_key(|(_, age, _)| age.ns)
+}
+
+fn culprit(component: Component, words: String) -> Culprit {
+    Culprit { component, pid: None, container: None, words }
+}
+
+fn is_down(component: Component, left: &str, scene: &Scene<'_>) -> Finding {
+    let name = component.name();
+    let finding = Finding::new(&RULE, format!("{name} does not run: every CRI call fails at once"))
+        .seen(Evidence::new(Source::Census, format!("{name}: {left}")));
+    let finding = match evidence::of_relist(scene) {
+        Some(relist) => finding.seen(relist),
+        None => finding,
+    };
+    Finding {
+        since: gone(scene).map(|(_, age, _)| age),
+        culprit: Some(culprit(component, format!("{name}: {left}"))),
+        victims: vec!["every relist, every probe by exec, every start and stop of a container".to_owned()],
+        reach: 3,
+        ..finding
+    }
+    .advise([
+        format!("journalctl -u {name} -e: why it left (OOM kill: dmesg)"),
+        format!("systemctl start {name}; running containers are not touched"),
+    ])
+}
+
+/// It went and came back while we looked: the node was down for that time.
+fn came_back(scene: &Scene<'_>) -> Option<Finding> {
+    let (target, age, how) = gone(scene)?;
+    let component = target.fact.component;
+    let name = component.name();
+    let next = scene.snapshot.targets.iter().find(|other| {
+        other.fact.component == component && other.state == TargetState::Live && other.seen > target.seen
+    })?;
+    let (old, new) = (target.fact.pid, next.fact.pid);
+    let ago = duration(age.ns);
+    let headline = format!("{name} {old} {how} {ago} ago and runs again as {new}");
+    let finding = Finding::new(&RULE, headline)
+        .seen(Evidence::new(Source::Processes, format!("{name} {old} {how}, {ago} ago")));
+    let finding = Finding {
+        since: Some(age),
+        culprit: Some(Culprit { pid: Some(new), ..culprit(component, format!("{name} {old}: {how}")) }),
+        ..finding
+    };
+    Some(finding.as_notice().advise([
+        format!("journalctl -u {name} -e: why it left (OOM kill: dmesg)"),
+        "calls that were in flight then have failed; the next relist sees the node again".to_owned(),
+    ]))
+}

@@ -1,0 +1,96 @@
+//! R1: an update of a container's resources holds the lock of its status, and every list waits for that.
+
+use crate::{
+    correlate::{Held, Stuck, WaitsFor, What},
+    diagnose::{Area, Evidence, Finding, Page, Proof, Rule, Scene, Source, scene::hostage},
+    input::Component,
+    words,
+};
+
+pub(super) static RULE: Rule = Rule {
+    id: "R1",
+    title: "every ListContainers waits behind one UpdateContainerResources in the runtime",
+    area: Area::Runtime,
+    min_age_ns: 0,
+    proof: Proof::Real,
+    page: Page {
+        mechanism: "containerd holds the write lock of a container's status while UpdateContainerResources goes through \
+            the shim and runc. ListContainers takes the read lock of every container in turn, so one update that does \
+            not come back stops every list, and with it every relist. The update itself waits for something else: a \
+            stopped shim, a runc update in the freezer, or systemd that does not answer.",
+        versions: "containerd 1.4 to 2.1 as tested here, and its development branch (PR 11558 is open)",
+        symptoms: &[
+            "PLEG is not healthy",
+            "get state for …: context deadline exceeded",
+            "`crictl ps` hangs while `crictl pods` answers",
+        ],
+        evidence: &[
+            "a goroutine of containerd inside UpdateContainerResources that holds a status lock (UpdateSync, Update)",
+            "goroutines inside ListContainers that wait for a status lock",
+            "what the update waits for: a shim that is stopped or frozen, or a runc that does not end",
+        ],
+        excluded_by: &[
+            "ListPodSandbox hangs as well: then the runtime as a whole does not answer (R14, R15)",
+        ],
+        next: &[
+            "set free what the update waits for: continue or kill the shim, end the runc update",
+            "the list answers at once when the update returns, with success or with an error",
+            "the static CPU manager policy updates every container again and again: without it this is rare",
+        ],
+        trap: "Restarting the kubelet heals nothing: its next list waits for the same lock, and its first relist \
+            after the start is a long one (K3).",
+        sources: &["containerd#10583", "containerd#12680", "containerd#9770", "containerd PR 11300, 11558"],
+    },
+    examine,
+};
+
+fn examine(scene: &Scene<'_>) -> Vec<Finding> {
+    scene.stuck().filter_map(|stuck| behind_a_process(stuck, scene).or_else(|| alone(stuck, scene))).collect()
+}
+
+/// What the update waits for is known.
+fn behind_a_process(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
+    let (holder, _) = hostage(stuck, Held::ContainerStatus)?;
+    let component = match &stuck.what {
+        What::Stopped { component, .. } | What::Frozen { component, .. } => *component,
+        _ => Component::Runc,
+    };
+    let headline =
+        format!("every ListContainers waits behind one {} in {}", holder.operation, holder.component.name());
+    let finding = Finding::of_stuck(&RULE, headline, component, stuck, scene);
+    let pid = stuck.what.pid();
+    Some(match &stuck.what {
+        What::Stopped { .. } => finding.advise([
+            format!("kill -CONT {pid}"),
+            format!("if it stays stopped: kill -9 {pid}, which restarts the containers of its pod"),
+            "then ask who stopped it".to_owned(),
+        ]),
+        What::Frozen { freezer, .. } => finding
+            .advise([super::u4_container_left_frozen::thaw(freezer), "then ask who froze it".to_owned()]),
+        _ => finding.advise([
+            format!("kill -9 {pid}: the update fails, and the lists answer"),
+            "then look at what it waited for".to_owned(),
+        ]),
+    })
+}
+
+/// The update does not end, and what it waits for is not seen.
+fn alone(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
+    let What::Request(holder) = &stuck.what else { return None };
+    if holder.holds != Some(Held::ContainerStatus) {
+        return None;
+    }
+    let waits = |other: &crate::correlate::Request| other.waits_for == WaitsFor::Lock(Held::ContainerStatus);
+    if !scene.requests(holder.component).any(waits) {
+        return None;
+    }
+    let headline =
+        format!("every ListContainers waits behind one {} in {}", holder.operation, holder.component.name());
+    let stack = words::go_stack(&holder.frames, false);
+    let finding = Finding::of_stuck(&RULE, headline, holder.component, stuck, scene)
+        .seen(Evidence::new(Source::Goroutines, format!("its stack: {stack}")));
+    Some(finding.doubted("what the update waits for was not seen").advise([
+        "find its runc update: pgrep -af 'runc.* update'",
+        "killing that runc lets the update fail, and the lists answer",
+    ]))
+}

@@ -1,0 +1,71 @@
+//! U10: an OCI hook does not end.
+
+use crate::{
+    correlate::{Stuck, Waiter, What, thresholds::HOOK_NS},
+    diagnose::{Area, Finding, Page, Proof, Rule, Scene},
+    input::{Command, Component},
+    words::{command_words, of_pod},
+};
+
+pub(super) static RULE: Rule = Rule {
+    id: "U10",
+    title: "an OCI hook does not end, and runc waits for it",
+    area: Area::Runc,
+    min_age_ns: HOOK_NS,
+    proof: Proof::Real,
+    page: Page {
+        mechanism: "runc runs the hooks of a container (GPU set-up, security agents, poststop clean-up) and waits for each \
+            without a deadline, unless the hook has one. A hook that waits for a driver or a service holds up create, \
+            start or delete of that container.",
+        versions: "all",
+        symptoms: &[
+            "ContainerCreating",
+            "StartContainer or RemoveContainer: DeadlineExceeded",
+            "one core at 100 % (a hook that spins)",
+        ],
+        evidence: &[
+            "a process older than 10 s whose parent is a runc",
+            "that runc waits for it, and a shim for the runc",
+        ],
+        excluded_by: &["it is runc's own init"],
+        next: &[
+            "look at what the hook is blocked in",
+            "kill the hook: runc fails, and the kubelet tries again",
+        ],
+        trap: "Killing runc instead leaves the hook running.",
+        sources: &["k8s-device-plugin#77", "k8s-device-plugin#301"],
+    },
+    examine,
+};
+
+fn examine(scene: &Scene<'_>) -> Vec<Finding> {
+    scene.stuck().filter_map(|stuck| of(stuck, scene)).collect()
+}
+
+fn of(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
+    let What::Process { command: command @ Command::Other { .. }, comm, pid, .. } = &stuck.what else {
+        return None;
+    };
+    let Some(Waiter::Process { component: Component::Runc, command: Some(runc), .. }) = parent(stuck) else {
+        return None;
+    };
+    if stuck.since.ns < RULE.min_age_ns {
+        return None;
+    }
+    let (hook, pod) = (command_words(command, comm), of_pod(stuck.container.as_ref()));
+    let headline =
+        format!("hook {hook} (pid {pid}){pod} does not end; {} waits for it", command_words(runc, "?"));
+    let finding = Finding::of_stuck(&RULE, headline, Component::Helper, stuck, scene);
+    Some(finding.advise([
+        format!("look at what {hook} waits for, above; then kill {pid}: runc fails, and the kubelet tries again"),
+        "find who configured it: hooks of the container's config.json, or of /etc/containers/oci/hooks.d".to_owned(),
+    ]))
+}
+
+/// The nearest process that waits: the parent, unless that is another part of the hook.
+fn parent(stuck: &Stuck) -> Option<&Waiter> {
+    stuck
+        .waiters
+        .iter()
+        .find(|waiter| matches!(waiter, Waiter::Process { component, .. } if *component != Component::Helper))
+}

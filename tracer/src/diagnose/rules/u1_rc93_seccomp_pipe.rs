@@ -1,0 +1,70 @@
+//! U1: runc 1.0.0-rc93 writes its seccomp filter into a pipe that only itself reads.
+
+use crate::{
+    correlate::{Stuck, What, thresholds::RUNC_NS},
+    diagnose::{Area, Finding, Page, Proof, Rule, Scene},
+    input::{Command, Component, FdTarget, Park},
+    words::of_pod,
+};
+
+pub(super) static RULE: Rule = Rule {
+    id: "U1",
+    title: "runc init waits for itself: it writes its seccomp filter into a pipe that only itself reads",
+    area: Area::Runc,
+    min_age_ns: RUNC_NS,
+    proof: Proof::Rebuilt,
+    page: Page {
+        mechanism: "runc 1.0.0-rc93 exports each seccomp filter into a pipe and reads it only after the export has \
+            returned. A filter larger than the pipe never gets there. Pipes have 64 KiB, but new ones only a page or \
+            two once the user is past pipe-user-pages-soft: hence some nodes, some pods, dense nodes first.",
+        versions: "runc 1.0.0-rc93 only; mended in rc94. The packaged containerd.io 1.4.4 carried it",
+        symptoms: &[
+            "runc init processes pile up",
+            "loading seccomp filter: invalid argument (once disturbed)",
+        ],
+        evidence: &[
+            "runc init older than 5 s, blocked in write to a pipe whose reading end it holds itself",
+            "no other process holds that reading end",
+        ],
+        excluded_by: &["somebody else reads the pipe: then that one is slow (U7)"],
+        next: &["kill the init: the container fails to start, and is tried again", "install any other runc"],
+        trap: "strace or gdb on it makes the write return early: the hang is gone, and so is the proof.",
+        sources: &[
+            "runc PR 2871",
+            "runc#2865",
+            "runc#2828",
+            "containerd#5274",
+            "runc commit 7b3e0bcf2 (rc94)",
+        ],
+    },
+    examine,
+};
+
+fn examine(scene: &Scene<'_>) -> Vec<Finding> {
+    scene.stuck().filter_map(|stuck| of(stuck, scene)).collect()
+}
+
+fn of(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
+    let What::Process { command: Command::Runc { sub, .. }, pid, .. } = &stuck.what else { return None };
+    let own = stuck.parks.iter().any(|park| writes_to_itself(park, *pid));
+    if sub != "init" || !own || stuck.since.ns < RULE.min_age_ns {
+        return None;
+    }
+    let pod = of_pod(stuck.container.as_ref());
+    let headline =
+        format!("runc init {pid}{pod} waits for itself: it writes into a pipe that only itself reads");
+    let finding = Finding::of_stuck(&RULE, headline, Component::Runc, stuck, scene);
+    Some(finding.advise([
+        "install another runc than 1.0.0-rc93 (runc --version)".to_owned(),
+        format!("kill -9 {pid}: this container fails to start, and is tried again"),
+    ]))
+}
+
+/// Is it blocked in a write to a pipe whose only reader is the process itself?
+fn writes_to_itself(park: &Park, pid: u32) -> bool {
+    let Some(syscall) = &park.syscall else { return false };
+    let write = matches!(syscall.name.as_deref(), Some("write" | "writev"));
+    let Some(FdTarget::Pipe(pipe)) = syscall.fd.as_ref().map(|fd| &fd.target) else { return false };
+    let only = !pipe.readers.is_empty() && pipe.readers.iter().all(|reader| reader.pid == pid);
+    write && only && !pipe.incomplete
+}

@@ -1,0 +1,72 @@
+//! U2: a created container whose creator is gone.
+
+use crate::{
+    correlate::{Stuck, Waiter, What, thresholds::SECOND_NS},
+    diagnose::{Area, Finding, Page, Proof, Rule, Scene},
+    input::{Command, Component, FdTarget, Park},
+    words::of_pod,
+};
+
+pub(super) static RULE: Rule = Rule {
+    id: "U2",
+    title: "runc init waits at exec.fifo to be started, and nobody will",
+    area: Area::Runc,
+    min_age_ns: 10 * SECOND_NS,
+    proof: Proof::Real,
+    page: Page {
+        mechanism: "Between runc create and runc start the init of a container waits in open() of exec.fifo. That is how \
+            it is meant to be; but when runc, its shim or the runtime died in between, nobody ever starts it, and it \
+            waits for ever.",
+        versions: "all, by design; a race was mended in runc 1.0.0-rc5 (PR 1698)",
+        symptoms: &["container stays in state created", "runc init processes with parent 1"],
+        evidence: &[
+            "runc init older than 10 s, blocked in open of an exec.fifo",
+            "no runc works for it any more: its parent is neither a runc nor waited for by a request",
+        ],
+        excluded_by: &[
+            "a runc create or start of the container still runs",
+            "a request of the runtime waits for it",
+        ],
+        next: &["kill the init", "runc delete --force ID, or crictl rm ID"],
+        trap: "The FIFO alone proves nothing: every container passes through it for some milliseconds.",
+        sources: &["runc#1432", "runc#2586", "runc#3448", "runc PR 2587, 3590"],
+    },
+    examine,
+};
+
+fn examine(scene: &Scene<'_>) -> Vec<Finding> {
+    scene.stuck().filter_map(|stuck| of(stuck, scene)).collect()
+}
+
+fn of(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
+    let What::Process { command: Command::Runc { sub, .. }, pid, .. } = &stuck.what else { return None };
+    let waits_for_it = |waiter: &Waiter| match waiter {
+        Waiter::Process { component, .. } => *component == Component::Runc,
+        Waiter::Requests(_) | Waiter::Relist { .. } => true,
+    };
+    let fifo = stuck.parks.iter().any(at_exec_fifo);
+    let alone = !stuck.waiters.iter().any(waits_for_it);
+    if sub != "init" || !fifo || !alone || stuck.since.ns < RULE.min_age_ns {
+        return None;
+    }
+    let pod = of_pod(stuck.container.as_ref());
+    let headline = format!("runc init {pid}{pod} waits to be started, and nobody is left to do it");
+    let finding = Finding::of_stuck(&RULE, headline, Component::Runc, stuck, scene);
+    let id = stuck.container.as_ref().map_or("ID", |container| container.id.as_str());
+    Some(finding.advise([
+        format!("kill -9 {pid}"),
+        format!("crictl rm {id}, or runc delete --force {id}: what is left of it on disk"),
+        "look for what ended its creator: OOM kills, a killed shim (dmesg, journalctl)".to_owned(),
+    ]))
+}
+
+fn at_exec_fifo(park: &Park) -> bool {
+    let Some(syscall) = &park.syscall else { return false };
+    let opens = matches!(syscall.name.as_deref(), Some("open" | "openat" | "openat2"));
+    let by_fd = match syscall.fd.as_ref().map(|fd| &fd.target) {
+        Some(FdTarget::Pipe(pipe)) => pipe.path.as_deref(),
+        _ => None,
+    };
+    let is_fifo = |path: Option<&str>| path.is_some_and(|path| path.ends_with("/exec.fifo"));
+    opens && (is_fifo(by_fd) || is_fifo(syscall.path.as_deref()))
+}

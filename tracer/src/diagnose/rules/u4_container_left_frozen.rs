@@ -1,0 +1,65 @@
+//! U4: the cgroup of a container is frozen, and nobody thaws it.
+
+use crate::{
+    correlate::{What, thresholds::SECOND_NS},
+    diagnose::{Area, Finding, Page, Proof, Rule, Scene},
+    input::{Component, Freezer},
+    words::of_pod,
+};
+
+pub(super) static RULE: Rule = Rule {
+    id: "U4",
+    title: "a container's cgroup was frozen and left frozen",
+    area: Area::Runc,
+    min_age_ns: 5 * SECOND_NS,
+    proof: Proof::Real,
+    page: Page {
+        mechanism: "runc freezes a container for a moment while it changes device rules. A runc that is killed in \
+            between, or one with the defect below, leaves it frozen: no process in it runs, a signal to it is not \
+            delivered, so StopContainer waits for its whole grace period and then for ever.",
+        versions: "runc 1.0.0 and Kubernetes 1.22.0; mended in runc 1.0.2 and 1.1.0. A pause on purpose looks the same",
+        symptoms: &["no logs at all", "FROZEN below kubepods", "pod stays Terminating"],
+        evidence: &["freezer.state FROZEN (cgroup v1) or cgroup.freeze 1 (v2) of a container, at every look"],
+        excluded_by: &["the runtime was told to pause the container: nobody can tell from outside"],
+        next: &[
+            "thaw it",
+            "upgrade runc",
+            "look for a runc that was killed while it waited for systemd (D-Bus)",
+        ],
+        trap: "Deleting the pod by force leaves the frozen processes on the node.",
+        sources: &["kubernetes#104280", "kubernetes#102508", "runc PR 3080, 3082, 3166"],
+    },
+    examine,
+};
+
+fn examine(scene: &Scene<'_>) -> Vec<Finding> {
+    let of = |stuck: &crate::correlate::Stuck| {
+        let What::Frozen { component, freezer, .. } = &stuck.what else { return None };
+        if *component != Component::Helper || stuck.since.ns < RULE.min_age_ns {
+            return None;
+        }
+        let pod = of_pod(stuck.container.as_ref());
+        let headline = format!("a container{pod} is frozen: it does not run, and cannot be stopped");
+        let finding = Finding::of_stuck(&RULE, headline, *component, stuck, scene).advise([thaw(freezer)]);
+        let waits = stuck.waiters.iter().any(|waiter| {
+            matches!(waiter, crate::correlate::Waiter::Requests(_) | crate::correlate::Waiter::Relist { .. })
+        });
+        Some(if waits {
+            finding
+        } else {
+            finding.as_notice().doubted("it may be paused on purpose: nobody is seen to wait for it")
+        })
+    };
+    scene.stuck().filter_map(of).collect()
+}
+
+/// What to type to let a cgroup run again.
+pub(super) fn thaw(freezer: &Freezer) -> String {
+    let path = freezer.path.trim_start_matches('/');
+    match freezer.version {
+        1 => format!(
+            "echo THAWED > /…/freezer/{path}/freezer.state (findmnt -t cgroup shows where freezer is)"
+        ),
+        _ => format!("echo 0 > /…/{path}/cgroup.freeze (findmnt -t cgroup2 shows where)"),
+    }
+}

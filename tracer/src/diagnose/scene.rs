@@ -1,0 +1,105 @@
+//! [`Scene`]: a snapshot with the questions that rules ask of it.
+
+use crate::{
+    correlate::{
+        Held, OpenCall, ProcessKind, ProcessRow, Reason, Relist, Request, Snapshot, Stuck, TargetState,
+        Waiter, WaitsFor,
+        thresholds::{CALL_OPEN_NS, RELIST_OPEN_NS},
+    },
+    input::{Component, Layer},
+};
+
+/// What rules look at.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene<'a> {
+    /// The node at one moment.
+    pub snapshot: &'a Snapshot,
+}
+
+impl<'a> Scene<'a> {
+    /// Of a snapshot.
+    #[must_use]
+    pub fn new(snapshot: &'a Snapshot) -> Self {
+        Self { snapshot }
+    }
+
+    /// Things that do not move.
+    pub fn stuck(self) -> impl Iterator<Item = &'a Stuck> {
+        self.snapshot.stuck.iter()
+    }
+
+    /// The oldest relist that has not ended.
+    #[must_use]
+    pub fn open_relist(self) -> Option<&'a Relist> {
+        self.snapshot.relists.iter().find(|relist| relist.root().is_open())
+    }
+
+    /// Is a process of this component alive?
+    #[must_use]
+    pub fn is_live(self, component: Component) -> bool {
+        let mut targets = self.snapshot.targets.iter();
+        targets.any(|target| target.fact.component == component && target.state == TargetState::Live)
+    }
+
+    /// Why the node is held up.
+    pub fn reasons(self) -> impl Iterator<Item = &'a Reason> {
+        let reasons: &[Reason] = match &self.snapshot.outcome {
+            crate::correlate::Outcome::Stalled { reasons } => reasons,
+            _ => &[],
+        };
+        reasons.iter()
+    }
+
+    /// Relists come to their end, with a list.
+    #[must_use]
+    pub fn relists_end(self) -> bool {
+        let snapshot = self.snapshot;
+        let late = |relist: &Relist| {
+            relist.root().is_open() && relist.root().duration_ns(snapshot.now) > RELIST_OPEN_NS
+        };
+        let stale = self.reasons().any(|reason| matches!(reason, Reason::ListStale { .. }));
+        !snapshot.relists.is_empty() && !stale && !snapshot.relists.iter().any(late)
+    }
+
+    /// Open calls of this operation, oldest first: handlers that have not answered, and calls of the kubelet.
+    pub fn open(self, operation: &str) -> impl Iterator<Item = &'a OpenCall> {
+        self.snapshot.open.iter().filter(move |call| {
+            let counts = matches!(call.span.layer(), Layer::Handler | Layer::KubeletCall);
+            counts && !call.replied && call.span.operation() == operation
+        })
+    }
+
+    /// The longest-open calls change: nothing that answers calls is open for long.
+    #[must_use]
+    pub fn oldest_changes(self) -> bool {
+        let old = |call: &OpenCall| {
+            let counts = matches!(call.span.layer(), Layer::Handler | Layer::KubeletCall);
+            counts && !call.span.hook.long_lived && !call.replied && call.age_ns > CALL_OPEN_NS
+        };
+        !self.snapshot.open.iter().any(old) && self.snapshot.stuck.is_empty()
+    }
+
+    /// Figures of the processes of one kind that have ended.
+    #[must_use]
+    pub fn ended(self, kind: &ProcessKind) -> Option<&'a ProcessRow> {
+        self.snapshot.processes.rows.iter().find(|row| row.kind == *kind)
+    }
+
+    /// Requests that the goroutines of a component show, the longest first.
+    pub fn requests(self, component: Component) -> impl Iterator<Item = &'a Request> {
+        self.snapshot.census.requests.iter().filter(move |request| request.component == component)
+    }
+}
+
+/// The request that waits for a stuck thing while it holds a lock that others of the waiters want.
+pub(super) fn hostage(stuck: &Stuck, held: Held) -> Option<(&Request, &Request)> {
+    let requests = || {
+        stuck.waiters.iter().filter_map(|waiter| match waiter {
+            Waiter::Requests(request) => Some(request),
+            Waiter::Process { .. } | Waiter::Relist { .. } => None,
+        })
+    };
+    let holder = requests().find(|request| request.holds == Some(held))?;
+    let waiter = requests().find(|request| request.waits_for == WaitsFor::Lock(held))?;
+    Some((holder, waiter))
+}

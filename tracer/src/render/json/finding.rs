@@ -1,0 +1,119 @@
+//! The verdict with its causes.
+
+use serde::Serialize;
+
+use crate::{
+    diagnose::{Culprit, Diagnosis, Evidence, Excluded, Finding, Severity, Verdict},
+    input::{Component, ContainerFact},
+    render::escape,
+};
+
+/// What the snapshot means.
+#[derive(Debug, Serialize)]
+pub(super) struct DiagnosisDoc<'a> {
+    verdict: &'static str,
+    findings: Vec<FindingDoc<'a>>,
+    excluded: Vec<ExcludedDoc<'a>>,
+    predictions: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct FindingDoc<'a> {
+    id: &'static str,
+    title: &'static str,
+    area: &'static str,
+    proof: &'static str,
+    severity: &'static str,
+    confidence: &'static str,
+    doubts: Vec<String>,
+    headline: String,
+    culprit: Option<CulpritDoc<'a>>,
+    age_ns: Option<u64>,
+    at_least: Option<bool>,
+    reach: u8,
+    victims: Vec<String>,
+    evidence: Vec<EvidenceDoc>,
+    next: Vec<String>,
+    trap: &'static str,
+    also: &'a [&'static str],
+}
+
+#[derive(Debug, Serialize)]
+struct CulpritDoc<'a> {
+    component: Component,
+    pid: Option<u32>,
+    container: Option<&'a ContainerFact>,
+    sentence: String,
+}
+
+#[derive(Debug, Serialize)]
+struct EvidenceDoc {
+    source: &'static str,
+    sentence: String,
+}
+
+#[derive(Debug, Serialize)]
+struct ExcludedDoc<'a> {
+    what: &'static str,
+    why: &'a str,
+}
+
+impl<'a> DiagnosisDoc<'a> {
+    pub(super) fn of(diagnosis: &'a Diagnosis) -> Self {
+        let verdict = match diagnosis.verdict {
+            Verdict::Stall => "stall",
+            Verdict::Healthy => "healthy",
+            Verdict::CannotTell => "cannot_tell",
+        };
+        let excluded = |excluded: &'a Excluded| ExcludedDoc { what: excluded.what, why: &excluded.why };
+        Self {
+            verdict,
+            findings: diagnosis.findings.iter().map(finding).collect(),
+            excluded: diagnosis.excluded.iter().map(excluded).collect(),
+            predictions: lines(&diagnosis.predictions),
+        }
+    }
+}
+
+fn lines(texts: &[String]) -> Vec<String> {
+    texts.iter().map(|text| escape::line(text)).collect()
+}
+
+fn finding(finding: &Finding) -> FindingDoc<'_> {
+    let rule = finding.rule;
+    FindingDoc {
+        id: rule.id,
+        title: rule.title,
+        area: rule.area.name(),
+        proof: rule.proof.name(),
+        severity: match finding.severity {
+            Severity::Stall => "stall",
+            Severity::Notice => "notice",
+        },
+        confidence: finding.confidence.name(),
+        doubts: lines(&finding.doubts),
+        headline: escape::line(&finding.headline),
+        culprit: finding.culprit.as_ref().map(culprit),
+        age_ns: finding.since.map(|since| since.ns),
+        at_least: finding.since.map(|since| since.at_least),
+        reach: finding.reach,
+        victims: lines(&finding.victims),
+        evidence: finding.evidence.iter().map(evidence).collect(),
+        next: lines(&finding.next),
+        trap: rule.page.trap,
+        also: &finding.also,
+    }
+}
+
+fn culprit(culprit: &Culprit) -> CulpritDoc<'_> {
+    CulpritDoc {
+        component: culprit.component,
+        pid: culprit.pid,
+        container: culprit.container.as_ref(),
+        sentence: escape::line(&culprit.words),
+    }
+}
+
+fn evidence(evidence: &Evidence) -> EvidenceDoc {
+    EvidenceDoc { source: evidence.source.name(), sentence: escape::line(&evidence.text) }
+}

@@ -1,0 +1,94 @@
+//! Findings: who is to blame, why we think so, what it is not, what to do next.
+
+use std::io;
+
+use super::page::Page;
+use crate::{
+    diagnose::Finding,
+    render::{escape, human},
+    words,
+};
+
+/// Victims and further findings that are listed when the report is not verbose.
+const SHORT: usize = 4;
+/// Pieces of evidence that are listed then.
+const SHORT_EVIDENCE: usize = 8;
+
+/// The lines below the verdict: since when, who is to blame, who is held up.
+pub(super) fn summary(page: &mut Page<'_>, finding: &Finding) -> io::Result<()> {
+    if let Some(culprit) = &finding.culprit {
+        page.labelled("culprit", &escape::line(&culprit.words))?;
+        if let Some(container) = &culprit.container {
+            page.labelled("pod", &escape::line(&words::container_line(container)))?;
+        }
+    }
+    let shown = page.short(finding.victims.len(), SHORT);
+    for (place, victim) in finding.victims.iter().take(shown).enumerate() {
+        page.labelled(if place == 0 { "victims" } else { "" }, &escape::line(victim))?;
+    }
+    if finding.victims.len() > shown {
+        page.labelled("", &format!("… {} more, -v", human::count((finding.victims.len() - shown) as u64)))?;
+    }
+    if !finding.also.is_empty() {
+        page.labelled("same", &format!("the culprit is also a case of {}", finding.also.join(", ")))?;
+    }
+    Ok(())
+}
+
+/// Findings after the first, one line each.
+pub(super) fn others(page: &mut Page<'_>, label: &str, findings: &[Finding]) -> io::Result<()> {
+    let shown = page.short(findings.len(), SHORT);
+    for (place, finding) in findings.iter().take(shown).enumerate() {
+        let age = finding.since.map(|since| format!(", {}", words::age(since))).unwrap_or_default();
+        let text = format!(
+            "{}  {}{age} (confidence {})",
+            finding.rule.id,
+            finding.headline,
+            finding.confidence.name()
+        );
+        page.labelled(if place == 0 { label } else { "" }, &escape::line(&text))?;
+    }
+    if findings.len() > shown {
+        page.labelled("", &format!("… {} more, -v", human::count((findings.len() - shown) as u64)))?;
+    }
+    Ok(())
+}
+
+/// Evidence, exclusions, advice and confidence of the first finding.
+pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
+    let diagnosis = page.diagnosis;
+    let Some(finding) = diagnosis.first() else { return Ok(()) };
+    page.section("Why we think so", "")?;
+    let shown = page.short(finding.evidence.len(), SHORT_EVIDENCE);
+    for (place, evidence) in finding.evidence.iter().take(shown).enumerate() {
+        page.indented(&(place + 1).to_string(), &escape::line(&evidence.text))?;
+    }
+    page.more(finding.evidence.len() - shown)?;
+    excluded(page)?;
+    next(page, finding)?;
+    confidence(page, finding)
+}
+
+fn excluded(page: &mut Page<'_>) -> io::Result<()> {
+    let part = |excluded: &crate::diagnose::Excluded| format!("{} ({})", excluded.what, excluded.why);
+    let parts: Vec<String> = page.diagnosis.excluded.iter().map(part).collect();
+    if parts.is_empty() {
+        return Ok(());
+    }
+    page.section("It is not", "")?;
+    page.indented("", &parts.join(", "))
+}
+
+fn next(page: &mut Page<'_>, finding: &Finding) -> io::Result<()> {
+    page.section("Next", &format!("plegtrace explain {}", finding.rule.id))?;
+    for (place, step) in finding.next.iter().enumerate() {
+        page.indented(&(place + 1).to_string(), &escape::line(step))?;
+    }
+    page.indented("!", finding.rule.page.trap)
+}
+
+fn confidence(page: &mut Page<'_>, finding: &Finding) -> io::Result<()> {
+    let doubts = finding.doubts.iter().map(|doubt| format!(": {}", escape::line(doubt)));
+    let why: String = doubts.collect();
+    page.section("Confidence", &format!("{}{why}", finding.confidence.name()))
+}

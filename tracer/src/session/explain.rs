@@ -1,0 +1,35 @@
+//! `plegtrace explain`: the page of a cause, and the list of all.
+
+use std::io::{self, BufWriter, IsTerminal, Write};
+
+use super::{error::SessionError, report};
+use crate::{
+    cli::{Output, Settings},
+    diagnose::rules,
+    exit::Exit,
+    render::explain,
+};
+
+/// Prints one page, or the list when no id is given.
+///
+/// # Errors
+///
+/// There is no such id, or the page cannot be written.
+pub(crate) fn run(id: Option<&str>, settings: &Settings) -> Result<Exit, SessionError> {
+    let chosen = match id {
+        Some(id) => {
+            vec![rules::by_id(id).ok_or_else(|| SessionError::NoSuchCause(id.to_owned()))?]
+        }
+        None => rules::ALL.to_vec(),
+    };
+    let stdout = io::stdout();
+    let options = report::options(settings, stdout.is_terminal());
+    let mut out = BufWriter::new(stdout.lock());
+    let written = match (settings.output, id) {
+        (Output::Json, _) => explain::json(&chosen, &mut out),
+        (Output::Text, Some(_)) => explain::page(chosen[0], &options, &mut out),
+        (Output::Text, None) => explain::list(&chosen, &options, &mut out),
+    };
+    written.and_then(|()| out.flush()).map_err(SessionError::Write)?;
+    Ok(Exit::Healthy)
+}

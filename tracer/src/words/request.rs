@@ -1,0 +1,63 @@
+//! CRI requests, and what they wait for.
+
+use super::{cut, park::short_function};
+use crate::{
+    correlate::{Held, Request, WaitsFor},
+    words::human::count,
+};
+
+/// `3 ListContainers in containerd 812 (goroutine 88123)`.
+#[must_use]
+pub fn requests(request: &Request) -> String {
+    let operation = cut(&request.operation, 40);
+    let number = if request.count == 1 { String::new() } else { format!("{} ", count(request.count.into())) };
+    let goroutine = match request.goids.as_slice() {
+        [only] if request.count == 1 => format!(", goroutine {only}"),
+        _ => String::new(),
+    };
+    format!("{number}{operation} in {} {}{goroutine}", request.component.name(), request.pid)
+}
+
+/// What requests wait for, and what they hold meanwhile.
+#[must_use]
+pub fn waits_for(request: &Request) -> String {
+    let mut text = match &request.waits_for {
+        WaitsFor::Shim { method: Some(method) } => {
+            format!("waits for the answer of a shim to {}", cut(method, 40))
+        }
+        WaitsFor::Shim { method: None } => "waits for the answer of a shim".to_owned(),
+        WaitsFor::Lock(held) => format!("waits for {}", lock(*held)),
+        WaitsFor::Cni => "waits for a network plugin".to_owned(),
+        WaitsFor::ExecOutput => "waits for the end of the command's output".to_owned(),
+        WaitsFor::Child => "waits for a child process".to_owned(),
+        WaitsFor::Runtime { operation: Some(operation) } => {
+            format!("waits for {} of the runtime", cut(operation, 40))
+        }
+        WaitsFor::Runtime { operation: None } => "waits for the runtime".to_owned(),
+        WaitsFor::Unknown => {
+            let why = request.wait_reason.as_deref().map(|why| cut(why, 40));
+            let inner = request.frames.first().map(|frame| short_function(frame));
+            match (why, inner) {
+                (Some(why), Some(inner)) => format!("in {inner} ({why})"),
+                (Some(why), None) => why,
+                (None, Some(inner)) => format!("in {inner}"),
+                (None, None) => "where, cannot be seen".to_owned(),
+            }
+        }
+    };
+    if let Some(held) = request.holds {
+        text = format!("{text}; holds {}", lock(held));
+    }
+    text
+}
+
+/// A lock in words.
+#[must_use]
+pub fn lock(held: Held) -> &'static str {
+    match held {
+        Held::ContainerStatus => "a container's status lock",
+        Held::SandboxStatus => "a sandbox's status lock",
+        Held::Metadata => "the write transaction of the metadata",
+        Held::Networks => "the lock of the network configuration",
+    }
+}

@@ -1,0 +1,95 @@
+//! What does not move, and who waits for it.
+
+use super::{
+    LONG, cut,
+    owner::{command_words, of_pod},
+    park::holders,
+    request::{requests, waits_for},
+};
+use crate::{
+    correlate::{Age, Stuck, Waiter, What},
+    input::Component,
+    words::human::duration,
+};
+
+/// What does not move, in words.
+#[must_use]
+pub fn what(stuck: &Stuck) -> String {
+    match &stuck.what {
+        What::Stopped { component, pid, threads } => {
+            let of = of_pod(stuck.container.as_ref());
+            format!("{} {pid}{of}: {} of {threads} threads stopped", component.name(), threads)
+        }
+        What::Frozen { component, pid, freezer } => {
+            let of = of_pod(stuck.container.as_ref());
+            let path = cut(&freezer.path, LONG);
+            format!("{} {pid}{of}: {} in cgroup {path}", component.name(), cut(&freezer.state, LONG))
+        }
+        What::Process { command, comm, pid, state } => {
+            let of = of_pod(stuck.container.as_ref());
+            format!("{} (pid {pid}){of} does not end, state {state}", command_words(command, comm))
+        }
+        What::Unreaped { comm, pid, parent } => {
+            format!("{} {pid} has ended, and its parent {parent} has not asked how", cut(comm, 40))
+        }
+        What::OutputHeld { pipe, shim } => {
+            let of = of_pod(stuck.container.as_ref());
+            format!(
+                "the output of a command{of} is held open by {}; shim {shim} waits",
+                holders(&pipe.writers)
+            )
+        }
+        What::Request(request) => format!("{}: {}", requests(request), waits_for(request)),
+    }
+}
+
+/// The verdict about it: what, for how long, and how far it reaches.
+#[must_use]
+pub fn sentence(stuck: &Stuck) -> String {
+    let mut text = format!("{}, {}", what(stuck), age(stuck.since));
+    let mut operations: Vec<String> = Vec::new();
+    for victim in stuck.waiters.iter().filter_map(victim) {
+        if !operations.contains(&victim) {
+            operations.push(victim);
+        }
+    }
+    if !operations.is_empty() {
+        text.push_str("; held up: ");
+        text.push_str(&operations.join(", "));
+    }
+    text
+}
+
+fn victim(waiter: &Waiter) -> Option<String> {
+    match waiter {
+        Waiter::Process { .. } => None,
+        Waiter::Requests(request) => Some(cut(&request.operation, 40)),
+        Waiter::Relist { age, .. } => Some(format!("the relist, {}", open_for(*age))),
+    }
+}
+
+/// `3 min 50 s`; a lower bound is marked as one.
+#[must_use]
+pub fn age(age: Age) -> String {
+    format!("{}{}", if age.at_least { "≥ " } else { "" }, duration(age.ns))
+}
+
+/// One who waits.
+#[must_use]
+pub fn waiter_line(waiter: &Waiter) -> String {
+    match waiter {
+        Waiter::Process { component: Component::Runc | Component::Helper, command: Some(command), pid } => {
+            format!("{} (pid {pid})", command_words(command, "?"))
+        }
+        Waiter::Process { component, pid, .. } => format!("{} {pid}", component.name()),
+        Waiter::Requests(request) => {
+            format!("{}, {}: {}", requests(request), age(request.since), waits_for(request))
+        }
+        Waiter::Relist { pid, age } => format!("relist of kubelet {pid}, {}", open_for(*age)),
+    }
+}
+
+/// One look at a relist says that it is open, and nothing about its age.
+fn open_for(age: Age) -> String {
+    if age.at_least && age.ns == 0 { "in flight".to_owned() } else { format!("open {}", self::age(age)) }
+}
