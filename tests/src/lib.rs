@@ -3,11 +3,13 @@
 pub mod breakpoints;
 pub mod churn;
 pub mod connector;
+pub mod draw;
 pub mod found;
 pub mod golden;
 pub mod goroutines;
 pub mod kernel_side;
 pub mod life;
+pub mod matrix;
 mod plot;
 pub mod program;
 pub mod story;

@@ -30,6 +30,11 @@ impl Story {
 
     /// A relist as a healthy node has it: 3 ms of lists, then 4 ms for each pod whose status is asked for.
     pub fn relist(&mut self, from: u64, pods: u64) -> &mut Self {
+        self.relist_of(from, pods, MS)
+    }
+
+    /// A relist whose status calls take so long each; the second of a pod twice that.
+    pub fn relist_of(&mut self, from: u64, pods: u64, call: u64) -> &mut Self {
         self.begin(Layer::Relist, "Relist", PLEG, 100, from).begin(
             Layer::ListPhase,
             "GetPods",
@@ -45,13 +50,22 @@ impl Story {
         );
         self.end(Layer::ListPhase, "GetPods", PLEG, from + 3 * MS, CALL_OK);
         for pod in 0..pods {
-            let from = from + (3 + 4 * pod) * MS + 1;
+            let from = from + 3 * MS + 4 * pod * call + 1;
             self.begin(Layer::StatusPhase, "updateCache", PLEG, 300, from);
-            self.rpc("PodSandboxStatus", PLEG, from + 10_000, from + MS);
-            self.rpc("ContainerStatus", PLEG, from + MS, from + 3 * MS);
-            self.end(Layer::StatusPhase, "updateCache", PLEG, from + 4 * MS - 10_000, CALL_OK);
+            self.rpc("PodSandboxStatus", PLEG, from + 10_000, from + call);
+            self.rpc("ContainerStatus", PLEG, from + call, from + 3 * call);
+            self.end(Layer::StatusPhase, "updateCache", PLEG, from + 4 * call - 10_000, CALL_OK);
         }
-        self.end(Layer::Relist, "Relist", PLEG, from + (3 + 4 * pods) * MS + 50_000, 0)
+        self.end(Layer::Relist, "Relist", PLEG, from + 3 * MS + 4 * pods * call + 50_000, 0)
+    }
+
+    /// A relist gets its lists, and does not come to its end.
+    pub fn relist_sends(&mut self, from: u64) -> &mut Self {
+        self.begin(Layer::Relist, "Relist", PLEG, 100, from);
+        self.begin(Layer::ListPhase, "GetPods", PLEG, 300, from + 10_000);
+        self.rpc("ListPodSandbox", PLEG, from + 20_000, from + MS);
+        self.rpc("ListContainers", PLEG, from + MS, from + 3 * MS);
+        self.end(Layer::ListPhase, "GetPods", PLEG, from + 3 * MS, CALL_OK)
     }
 
     /// A relist begins, lists pods, and then waits in ListContainers.

@@ -104,6 +104,11 @@ impl Story {
 
     /// A process is found.
     pub fn target(&mut self, component: Component, pid: u32, version: &str) -> &mut Self {
+        self.target_at(0, component, pid, version)
+    }
+
+    /// A process is found later.
+    pub fn target_at(&mut self, ns: u64, component: Component, pid: u32, version: &str) -> &mut Self {
         let target = TargetFact {
             component,
             pid,
@@ -114,7 +119,7 @@ impl Story {
             socket: None,
             unproved: false,
         };
-        self.fact(0, &Fact::Target(target))
+        self.fact(ns, &Fact::Target(target))
     }
 
     /// Every hook of kubelet and containerd.

@@ -148,7 +148,7 @@ impl Drop for Observation {
 pub(crate) fn settings(attach: Attach) -> Settings {
     Settings {
         duration: ENDLESS,
-        duration_given: true,
+        to_the_end: true,
         output: Output::Text,
         uprobes: true,
         processes: true,

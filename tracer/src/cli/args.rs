@@ -8,6 +8,7 @@ const EXAMPLES: &str = "\
 Examples:
   sudo plegtrace                      what holds this node up, within 15 seconds
   sudo plegtrace -d 60                watch for a minute, then report
+  sudo plegtrace -d 3600 --until-found   wait for the next stall, then report
   sudo plegtrace -o json              the same for machines
   sudo plegtrace --sources census     what is stuck already, without eBPF
   sudo plegtrace --dry-run            which probes would be attached; attaches nothing
@@ -91,6 +92,9 @@ pub struct Common {
     /// Observe for this many seconds.
     #[arg(short, long, value_name = "SECONDS", global = true)]
     pub duration: Option<f64>,
+    /// End as soon as a cause is certain, also when --duration is given: to wait for the next stall.
+    #[arg(long, global = true)]
+    pub until_found: bool,
     /// Form of the report on stdout.
     #[arg(short, long, value_enum, default_value_t = Output::Text, global = true)]
     pub output: Output,

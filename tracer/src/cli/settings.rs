@@ -14,8 +14,8 @@ const MAX_DURATION: Duration = Duration::from_secs(24 * 3600);
 pub struct Settings {
     /// How long to observe.
     pub duration: Duration,
-    /// Asked for by the operator: observe for the whole time, even when enough was seen.
-    pub duration_given: bool,
+    /// Observe for the whole time, even when enough was seen: the operator gave a time, and no --until-found.
+    pub to_the_end: bool,
     /// Form of the report.
     pub output: Output,
     /// Use uprobes.
@@ -95,7 +95,7 @@ impl TryFrom<&Common> for Settings {
         let wanted = |source| args.sources.is_empty() || args.sources.contains(&source);
         Ok(Self {
             duration,
-            duration_given: args.duration.is_some(),
+            to_the_end: args.duration.is_some() && !args.until_found,
             output: args.output,
             uprobes: wanted(Source::Uprobes),
             processes: wanted(Source::Processes),
@@ -137,7 +137,9 @@ mod tests {
     fn defaults() {
         let s = settings(&[]).unwrap();
         assert_eq!((s.duration, s.uprobes, s.processes, s.census), (DEFAULT_DURATION, true, true, true));
-        assert!(!s.duration_given);
+        assert!(!s.to_the_end);
+        assert!(settings(&["-d", "5"]).unwrap().to_the_end);
+        assert!(!settings(&["-d", "5", "--until-found"]).unwrap().to_the_end);
     }
 
     /// Nonsense is refused with the words the operator typed.

@@ -3,7 +3,7 @@
 use super::Scene;
 use crate::{
     correlate::{OpenCall, Relist, Stuck, Waiter, What},
-    input::{Layer, Park},
+    input::{Component, Layer, Park},
     span::Span,
     words::{self, human::duration},
 };
@@ -57,7 +57,7 @@ const PARKS: usize = 2;
 pub(super) fn of_stuck(stuck: &Stuck, scene: &Scene<'_>) -> Vec<Evidence> {
     let mut all = Vec::new();
     if stuck.waiters.iter().any(|waiter| matches!(waiter, Waiter::Relist { .. })) {
-        all.extend(of_relist(scene));
+        all.extend(of_relist(scene).or_else(|| of_relist_goroutine(scene)));
     }
     for waiter in &stuck.waiters {
         if let Waiter::Requests(_) = waiter {
@@ -102,6 +102,15 @@ pub(super) fn of_relist(scene: &Scene<'_>) -> Option<Evidence> {
         text.push_str(&format!("; {} before it took {took}", last.operation()));
     }
     Some(Evidence::new(Source::Uprobes, text))
+}
+
+/// A relist that began before the probes.
+fn of_relist_goroutine(scene: &Scene<'_>) -> Option<Evidence> {
+    let relist = scene.requests(Component::Kubelet).find(|request| request.operation == "relist")?;
+    Some(Evidence::new(
+        Source::Goroutines,
+        format!("{}: {}", words::requests(relist), words::waits_for(relist)),
+    ))
 }
 
 /// The client call in which a relist waits.

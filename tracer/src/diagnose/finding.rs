@@ -1,6 +1,6 @@
 //! [`Finding`]: a cause recognised on this node.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use super::{Area, Evidence, Proof, Rule, Scene, evidence};
 use crate::{
@@ -124,7 +124,7 @@ impl Finding {
         Self {
             culprit: Some(culprit),
             since: Some(stuck.since),
-            victims: stuck.waiters.iter().map(victim).collect(),
+            victims: victims(&stuck.waiters),
             reach: stuck.reach(),
             evidence: evidence::of_stuck(stuck, scene),
             ..finding
@@ -181,24 +181,46 @@ impl Finding {
     }
 }
 
-fn victim(waiter: &Waiter) -> String {
-    match waiter {
-        Waiter::Requests(request) => format!("{}, {}", words::requests(request), words::age(request.since)),
-        Waiter::Process { .. } | Waiter::Relist { .. } => words::waiter_line(waiter),
+/// Who is held up: what the node feels first, then how many of which request, then processes.
+fn victims(waiters: &[Waiter]) -> Vec<String> {
+    let of =
+        |kind: fn(&Waiter) -> bool| waiters.iter().filter(move |waiter| kind(waiter)).map(words::waiter_line);
+    let mut all: Vec<String> = of(|waiter| matches!(waiter, Waiter::Relist { .. })).collect();
+    let mut counts: BTreeMap<(Component, u32), Vec<(&str, u32)>> = BTreeMap::new();
+    for waiter in waiters {
+        let Waiter::Requests(request) = waiter else { continue };
+        let operations = counts.entry((request.component, request.pid)).or_default();
+        match operations.iter_mut().find(|(operation, _)| *operation == request.operation) {
+            Some((_, count)) => *count += request.count,
+            None => operations.push((&request.operation, request.count)),
+        }
     }
+    all.extend(counts.iter().map(|((component, pid), operations)| {
+        let one = |(operation, count): &(&str, u32)| format!("{count} {}", words::cut(operation, 40));
+        let operations: Vec<String> = operations.iter().map(one).collect();
+        format!("{} in {} {pid}", operations.join(", "), component.name())
+    }));
+    all.extend(of(|waiter| matches!(waiter, Waiter::Process { .. })));
+    all
 }
 
-/// One culprit, one finding: what other rules say of it stands behind the one that reaches farthest.
+/// One culprit, one finding: the one that explains more of those who wait; what other rules say of it stands behind.
 pub(super) fn fold(findings: &mut Vec<Finding>) {
     let mut kept: Vec<Finding> = Vec::new();
-    for finding in findings.drain(..) {
+    for mut finding in findings.drain(..) {
         let pid = |finding: &Finding| finding.culprit.as_ref().and_then(|culprit| culprit.pid);
         let same = kept.iter_mut().find(|other| pid(other).is_some() && pid(other) == pid(&finding));
-        match same {
-            Some(first) if first.rule.id != finding.rule.id => first.also.push(finding.rule.id),
-            Some(_) => {}
-            None => kept.push(finding),
+        let Some(first) = same else {
+            kept.push(finding);
+            continue;
+        };
+        if finding.reach == first.reach && finding.victims.len() > first.victims.len() {
+            std::mem::swap(first, &mut finding);
         }
+        let ids = [finding.rule.id].into_iter().chain(finding.also);
+        let new: Vec<&'static str> =
+            ids.filter(|id| *id != first.rule.id && !first.also.contains(id)).collect();
+        first.also.extend(new);
     }
     *findings = kept;
 }

@@ -230,7 +230,7 @@ impl Session {
                     let snapshot = self.pipeline.snapshot(clock::monotonic_ns());
                     let alone = !settings.needs_kernel();
                     self.census_again(settings, &snapshot, false);
-                    if !settings.duration_given && self.is_enough(&snapshot, began.elapsed(), alone) {
+                    if !settings.to_the_end && self.is_enough(&snapshot, began.elapsed(), alone) {
                         return Ok(StopWhy::Enough);
                     }
                     progress.tick(&line(&snapshot, began.elapsed(), settings.duration));

@@ -44,7 +44,7 @@ fn look() -> Result<Snapshot> {
         census: true,
         census_program: Some(census::this_program()),
         duration: Duration::from_secs(60),
-        duration_given: false,
+        to_the_end: false,
         ..observation::settings(Attach::Auto)
     };
     Ok(session::observe(&settings, None)?)

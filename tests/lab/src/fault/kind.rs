@@ -59,6 +59,16 @@ impl Kind {
         Kind::value_variants()
     }
 
+    /// Its name on the command line.
+    ///
+    /// # Panics
+    ///
+    /// Never: no fault is hidden.
+    #[must_use]
+    pub fn name(self) -> String {
+        self.to_possible_value().expect("no fault is hidden").get_name().to_owned()
+    }
+
     /// The id of the root cause, as in the rules of diagnosis; `None` for what is no fault.
     #[must_use]
     pub fn root_cause(self) -> Option<&'static str> {

@@ -16,9 +16,12 @@ const NAMES: usize = 4;
 pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
     let verbose = page.verbose;
     let mut lines = refused(page.snapshot, verbose);
-    lines.extend(silent(page.snapshot, verbose));
     lines.extend(losses(page.snapshot, verbose));
-    lines.extend(unmatched(page.snapshot, verbose));
+    // What a hung call never called, and calls that fit more than one other, change nothing about an explained stall.
+    if page.is_whole() {
+        lines.extend(silent(page.snapshot, verbose));
+        lines.extend(unmatched(page.snapshot, verbose));
+    }
     lines.extend(census(page.snapshot, verbose));
     lines.extend(targets(page.snapshot));
     if lines.is_empty() {
@@ -113,7 +116,7 @@ fn unmatched(snapshot: &Snapshot, verbose: bool) -> Lines {
     say(closed.ended_unseen, "call", "looked open, but the goroutine is gone: the end was not seen");
     say(closed.unwound + snapshot.tally.unwound, "call", "left without its end (panic): in no table");
     say(closed.process_exited, "call", "ended with its process");
-    say(snapshot.joins.ambiguous, "handler", "fits more than one client call: not joined to any");
+    say(snapshot.joins.ambiguous, "handler", "with more than one fitting client call: not joined to any");
     if verbose {
         say(snapshot.joins.foreign, "handler", "had a caller that is not traced");
         let ends =

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     correlate::{
         Age, Doubt, LastList, ListOutcome, Outcome, Reason, Snapshot,
-        thresholds::{CRI_DEADLINE_NS, LAST_LIST_NS, PLEG_THRESHOLD_NS},
+        thresholds::{CRI_DEADLINE_NS, PLEG_THRESHOLD_NS},
     },
     decode::MonoNs,
     diagnose::{Diagnosis, Finding, Verdict},
@@ -95,8 +95,8 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
     if diagnosis.verdict == Verdict::Stall && accused.is_empty() {
         page.labelled("cause", &untold(snapshot))?;
     }
-    for text in &diagnosis.predictions {
-        page.labelled("coming", &escape::line(text))?;
+    for (place, text) in diagnosis.predictions.iter().enumerate() {
+        page.labelled(if place == 0 { "coming" } else { "" }, &escape::line(text))?;
     }
     page.labelled("last list", &last_list(snapshot))?;
     if diagnosis.verdict == Verdict::Healthy {
@@ -259,7 +259,9 @@ fn since(snapshot: &Snapshot, diagnosis: &Diagnosis) -> Option<String> {
     let found = accused(diagnosis).first().and_then(|finding| finding.since).map(|since| since.ns);
     let calls = oldest.chain(found).max().map(|age| snapshot.now.minus(age));
     let began = bad.map(|relist| relist.root().start()).into_iter().chain(calls).min()?;
-    let before = if bad.is_some() && good.is_none() { " or before" } else { "" };
+    let at_least =
+        accused(diagnosis).first().and_then(|finding| finding.since).is_some_and(|since| since.at_least);
+    let before = if at_least || bad.is_some() && good.is_none() { " or before" } else { "" };
     Some(format!("{}{before}", when(snapshot, began)))
 }
 
@@ -274,16 +276,11 @@ fn last_list(snapshot: &Snapshot) -> String {
         Some(age) if age.ns > PLEG_THRESHOLD_NS => {
             "the kubelet reports \"PLEG is not healthy\" (limit 3 min)".to_owned()
         }
-        Some(Age { at_least: false, ns }) if ns > LAST_LIST_NS => {
-            format!(
-                "the kubelet reports \"PLEG is not healthy\" in {} unless one succeeds",
-                duration(PLEG_THRESHOLD_NS - ns)
-            )
-        }
         _ => "the kubelet reports \"PLEG is not healthy\" after 3 min".to_owned(),
     };
     match snapshot.last_list {
-        LastList::At(at) if snapshot.now.since(at) <= LAST_LIST_NS => {
+        // Before the limit it is a prediction of its own.
+        LastList::At(at) if snapshot.now.since(at) <= PLEG_THRESHOLD_NS => {
             format!("successful {}", when(snapshot, at))
         }
         LastList::At(at) => format!("successful {}; {limit}", when(snapshot, at)),

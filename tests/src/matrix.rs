@@ -1,0 +1,66 @@
+//! The table of faults in the README: written from the results of the fault matrix, never by hand.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The lines of the README between which the table lies.
+const BEGIN: &str = "<!-- matrix: begin -->";
+const END: &str = "<!-- matrix: end -->";
+
+/// One fault that was named.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Its name in the lab.
+    pub fault: String,
+    /// The id of the rule that named it.
+    pub id: &'static str,
+    /// How tests prove that rule.
+    pub proof: &'static str,
+    /// From the moment at which it could be named to the report.
+    pub after: Duration,
+}
+
+fn readme() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../README.md")
+}
+
+/// The table without the measured times, which differ from run to run.
+fn rows_of(table: &str) -> Vec<String> {
+    let rows = table.lines().filter(|line| line.starts_with("| `"));
+    rows.map(|line| line.rsplitn(3, '|').last().unwrap_or_default().trim_end().to_owned()).collect()
+}
+
+fn table(rows: &[Row]) -> String {
+    let mut text = String::from(
+        "| fault of the lab (`plegtrace-lab fault NAME`) | named first | proof | after it could be named |\n|---|---|---|---|\n",
+    );
+    for row in rows {
+        let Row { fault, id, proof, after } = row;
+        text.push_str(&format!("| `{fault}` | {id} | {proof} | {:.1} s |\n", after.as_secs_f64()));
+    }
+    text
+}
+
+/// Compares the results with the table in the README; with `PLEGTRACE_BLESS=1` writes it.
+///
+/// # Panics
+///
+/// The README says something else, or has no place for the table.
+pub fn publish(rows: &mut [Row]) {
+    rows.sort_by(|a, b| a.fault.cmp(&b.fault));
+    let text = fs::read_to_string(readme()).expect("the README can be read");
+    let (before, rest) = text.split_once(BEGIN).expect("the README has a place for the matrix");
+    let (old, after) = rest.split_once(END).expect("that place has an end");
+    let new = table(rows);
+    if std::env::var("PLEGTRACE_BLESS").is_ok_and(|value| value == "1") {
+        fs::write(readme(), format!("{before}{BEGIN}\n{new}{END}{after}"))
+            .expect("the README can be written");
+        return;
+    }
+    assert_eq!(
+        rows_of(old),
+        rows_of(&new),
+        "the README is not what was found; PLEGTRACE_BLESS=1 writes it:\n{new}"
+    );
+}

@@ -1,0 +1,349 @@
+//! Each cause is named when its evidence is there, and only then; the one that explains most comes first.
+
+use plegtrace::correlate::Snapshot;
+use plegtrace::diagnose::{Confidence, Diagnosis, Finding, Severity, Verdict, diagnose};
+use plegtrace::input::{
+    CensusFact, Command, Component, Fact, FdFact, FdTarget, Freezer, GoroutineGroup, Holder, Park, PipeFact,
+    Pressure, ProcessFact, SocketFact, SyscallFact,
+};
+use plegtrace_common::rec::PROCESS_EXECED;
+use plegtrace_common::role::Role;
+use plegtrace_tests::found::{group, lists, pipe_of, process, relist, stopped, update};
+use plegtrace_tests::life::Life as _;
+use plegtrace_tests::story::{CONTAINERD, KUBELET, MS, S, Story, at};
+
+const SHIM: u32 = 24_141;
+const RUNC: u32 = 24_200;
+const CHILD: u32 = 24_201;
+
+fn ids(diagnosis: &Diagnosis) -> Vec<&'static str> {
+    diagnosis.findings.iter().map(|finding| finding.rule.id).collect()
+}
+
+/// The only finding, which must be of this rule.
+fn only(snapshot: &Snapshot, id: &str) -> Finding {
+    let diagnosis = diagnose(snapshot);
+    assert_eq!(ids(&diagnosis), [id], "{diagnosis:#?}");
+    diagnosis.findings[0].clone()
+}
+
+fn none(snapshot: &Snapshot) {
+    let diagnosis = diagnose(snapshot);
+    assert_eq!(ids(&diagnosis), [] as [&str; 0], "{diagnosis:#?}");
+}
+
+fn culprit(finding: &Finding) -> Option<u32> {
+    finding.culprit.as_ref().and_then(|culprit| culprit.pid)
+}
+
+/// Two looks, the second at `ns`, at the same.
+fn seen_twice(
+    ns: u64,
+    processes: &[ProcessFact],
+    containerd: &[GoroutineGroup],
+    kubelet: &[GoroutineGroup],
+) -> Snapshot {
+    let mut story = Story::node();
+    for round in [ns - 3 * S, ns] {
+        story.census(round, processes, containerd, kubelet);
+    }
+    story.snapshot(ns)
+}
+
+fn syscall(name: &str, fd: Option<FdTarget>) -> SyscallFact {
+    let fd = fd.map(|target| FdFact { fd: 9, target });
+    SyscallFact { nr: 1, name: Some(name.into()), args: [0; 6], fd, path: None, lock_holder: None }
+}
+
+fn park(syscall: SyscallFact) -> Park {
+    Park {
+        threads: 1,
+        tid: 1,
+        state: 'S',
+        syscall: Some(syscall),
+        kernel_stack: Vec::new(),
+        user_function: None,
+    }
+}
+
+fn holder(pid: u32) -> Holder {
+    Holder { pid, comm: "x".into(), fd: 9, orphan: false }
+}
+
+fn runc(sub: &str, pid: u32, parent: u32) -> ProcessFact {
+    let command = Command::Runc { sub: sub.into(), container: Some("c1".into()), bundle: None };
+    ProcessFact { command: Some(command), ..process(Component::Runc, pid, parent, 0) }
+}
+
+fn cni(pid: u32, park: Park) -> ProcessFact {
+    let command =
+        Command::Cni { plugin: "bridge".into(), action: Some("ADD".into()), container: Some("s1".into()) };
+    ProcessFact {
+        command: Some(command),
+        parked: vec![park],
+        ..process(Component::Helper, pid, CONTAINERD, 0)
+    }
+}
+
+/// The lock hostage: R1 with the shim as culprit, of which S10 is the nearer half.
+#[test]
+fn r1_names_the_shim_behind_the_lock() {
+    let shim = stopped(process(Component::Shim, SHIM, 1, 0));
+    let snapshot = seen_twice(6 * S, &[shim], &[update(), lists()], &[relist()]);
+    let finding = only(&snapshot, "R1");
+    assert_eq!((culprit(&finding), finding.reach, finding.confidence), (Some(SHIM), 3, Confidence::High));
+    assert_eq!(finding.also, ["S10"]);
+    assert!(finding.next[0].contains(&format!("kill -CONT {SHIM}")), "{:?}", finding.next);
+    assert!(finding.victims[0].contains("relist"), "{:?}", finding.victims);
+    assert_eq!(diagnose(&snapshot).verdict, Verdict::Stall);
+}
+
+/// An update behind which nobody waits is no R1: the shim is stopped, and the lists answer.
+#[test]
+fn s10_without_anybody_at_the_lock() {
+    let shim = stopped(process(Component::Shim, SHIM, 1, 0));
+    let finding = only(&seen_twice(6 * S, std::slice::from_ref(&shim), &[update()], &[]), "S10");
+    assert_eq!((culprit(&finding), finding.reach), (Some(SHIM), 2));
+    only(&seen_twice(6 * S, &[shim], &[], &[]), "S10");
+    none(&seen_twice(6 * S, &[process(Component::Shim, SHIM, 1, 0)], &[], &[]));
+}
+
+/// What the update waits for is not seen: R1 all the same, less sure.
+#[test]
+fn r1_alone_is_doubted() {
+    let mut story = Story::node();
+    for round in [S, 15 * S] {
+        story.census(round, &[], &[update(), lists()], &[relist()]);
+    }
+    let finding = only(&story.snapshot(15 * S), "R1");
+    assert_eq!(finding.confidence, Confidence::Medium);
+    assert!(!finding.doubts.is_empty());
+}
+
+/// Stopped daemons.
+#[test]
+fn r14_and_k7_are_the_daemons_themselves() {
+    let containerd = stopped(process(Component::Containerd, CONTAINERD, 1, 0));
+    let finding = only(&seen_twice(6 * S, &[containerd], &[], &[relist()]), "R14");
+    assert_eq!((culprit(&finding), finding.reach), (Some(CONTAINERD), 3));
+    let kubelet = stopped(process(Component::Kubelet, KUBELET, 1, 0));
+    let finding = only(&seen_twice(6 * S, &[kubelet], &[], &[]), "K7");
+    assert_eq!((culprit(&finding), finding.reach), (Some(KUBELET), 3));
+}
+
+/// A runtime that is gone, and one that came back.
+#[test]
+fn r15_gone_and_back() {
+    let mut story = Story::node();
+    story.found(CONTAINERD, Role::Containerd).relist(S, 0).exit(2 * S, CONTAINERD, 9);
+    story.census(3 * S, &[], &[], &[]);
+    let finding = only(&story.snapshot(4 * S), "R15");
+    assert_eq!(finding.severity, Severity::Stall);
+    assert!(finding.evidence[0].text.contains("signal 9"), "{:?}", finding.evidence);
+    story.target_at(5 * S, Component::Containerd, CONTAINERD + 1, "1.6.20").relist(6 * S, 0).read_open(7 * S);
+    let snapshot = story.snapshot(7 * S);
+    let finding = only(&snapshot, "R15");
+    assert_eq!((finding.severity, culprit(&finding)), (Severity::Notice, Some(CONTAINERD + 1)));
+    assert_ne!(diagnose(&snapshot).verdict, Verdict::Stall);
+}
+
+/// A relist in a channel send is the kubelet's own affair; in a call it is not.
+#[test]
+fn k1_needs_the_channel() {
+    let frames = ["runtime.chansend", "k8s.io/kubernetes/pkg/kubelet/pleg.(*GenericPLEG).relist"];
+    let sends = group(&[142], "chan send", &frames);
+    let mut story = Story::node();
+    story.relist(S, 0).relist_sends(3 * S).read_open(12 * S);
+    story.census(8 * S, &[], &[], std::slice::from_ref(&sends)).census(12 * S, &[], &[], &[sends]);
+    let finding = only(&story.snapshot(12 * S), "K1");
+    assert_eq!((culprit(&finding), finding.confidence), (Some(KUBELET), Confidence::High));
+    let in_call = seen_twice(12 * S, &[], &[], &[relist()]);
+    none(&in_call);
+}
+
+/// Many quick status calls, or one slow one.
+#[test]
+fn k3_needs_many_and_quick() {
+    let long = |pods: u64, call: u64| {
+        let mut story = Story::node();
+        story.relist(S, 0).relist_of(3 * S, pods, call).read_open(20 * S).census(20 * S, &[], &[], &[]);
+        story.snapshot(20 * S)
+    };
+    let finding = only(&long(60, 40 * MS), "K3");
+    assert_eq!(finding.severity, Severity::Notice, "it is over");
+    none(&long(60, 2 * MS));
+    none(&long(3, 900 * MS));
+    none(&long(21, 1_100 * MS));
+}
+
+/// rc93 holds both ends of its pipe; a pipe that somebody else reads is another matter.
+#[test]
+fn u1_needs_its_own_pipe() {
+    let init = |readers: Vec<Holder>| {
+        let pipe = PipeFact { inode: 4, readers, writers: vec![holder(CHILD)], ..PipeFact::default() };
+        ProcessFact {
+            parked: vec![park(syscall("write", Some(FdTarget::Pipe(pipe))))],
+            ..runc("init", CHILD, RUNC)
+        }
+    };
+    let create = runc("create", RUNC, SHIM);
+    let shim = process(Component::Shim, SHIM, 1, 0);
+    let of = |readers| seen_twice(10 * S, &[init(readers), create.clone(), shim.clone()], &[], &[]);
+    let finding = only(&of(vec![holder(CHILD)]), "U1");
+    assert_eq!(culprit(&finding), Some(CHILD));
+    none(&of(vec![holder(CHILD), holder(SHIM)]));
+    none(&of(Vec::new()));
+}
+
+/// An init at its FIFO is U2 only when nobody is left.
+#[test]
+fn u2_needs_an_orphan() {
+    let fifo = PipeFact { path: Some("/run/runc/c1/exec.fifo".into()), ..PipeFact::default() };
+    let init = |parent| ProcessFact {
+        parked: vec![park(syscall("openat", Some(FdTarget::Pipe(fifo.clone()))))],
+        ..runc("init", CHILD, parent)
+    };
+    let finding = only(&seen_twice(12 * S, &[init(1)], &[], &[]), "U2");
+    assert_eq!(culprit(&finding), Some(CHILD));
+    none(&seen_twice(12 * S, &[init(RUNC), runc("create", RUNC, SHIM)], &[], &[]));
+    none(&seen_twice(8 * S, &[init(1)], &[], &[]));
+}
+
+/// A hook is a child of runc.
+#[test]
+fn u10_needs_runc_as_its_parent() {
+    let hook = |parent| ProcessFact {
+        command: Some(Command::Other { program: "nvidia-hook".into() }),
+        ..process(Component::Helper, CHILD, parent, 0)
+    };
+    let node = |parent| [hook(parent), runc("create", RUNC, SHIM), process(Component::Shim, SHIM, 1, 0)];
+    let finding = only(&seen_twice(12 * S, &node(RUNC), &[], &[]), "U10");
+    assert!(finding.headline.contains("nvidia-hook"), "{}", finding.headline);
+    let diagnosis = diagnose(&seen_twice(12 * S, &node(SHIM), &[], &[]));
+    assert!(!ids(&diagnosis).contains(&"U10"), "a child of the shim is no hook: {diagnosis:#?}");
+}
+
+/// A frozen container is a notice; one that a request waits for is a stall.
+#[test]
+fn u4_holds_up_only_who_waits() {
+    let freezer = Freezer { path: "/kubepods/c1".into(), version: 2, state: "FROZEN".into(), own: true };
+    let frozen = ProcessFact { freezer: Some(freezer), ..process(Component::Helper, CHILD, SHIM, 0) };
+    let snapshot = seen_twice(20 * S, &[frozen], &[], &[]);
+    let finding = diagnose(&snapshot).findings.first().cloned();
+    // Two looks three seconds apart do not make five.
+    assert!(finding.is_none(), "{finding:?}");
+    let mut story = Story::node();
+    let freezer = Freezer { path: "/kubepods/c1".into(), version: 2, state: "FROZEN".into(), own: true };
+    let frozen = ProcessFact { freezer: Some(freezer), ..process(Component::Helper, CHILD, SHIM, 0) };
+    story.census(S, std::slice::from_ref(&frozen), &[], &[]).census(9 * S, &[frozen], &[], &[]);
+    let finding = only(&story.snapshot(9 * S), "U4");
+    assert_eq!((finding.severity, finding.confidence), (Severity::Notice, Confidence::Medium));
+    assert!(finding.next[0].contains("cgroup.freeze"), "{:?}", finding.next);
+}
+
+/// A plugin that waits for its agent, and one that queues for a lock: then the holder is to blame.
+#[test]
+fn n1_or_n2_by_what_it_waits_for() {
+    let agent = SocketFact { peers: vec![holder(777)], ..SocketFact::default() };
+    let waits = cni(CHILD, park(syscall("read", Some(FdTarget::Socket(agent)))));
+    let finding = only(&seen_twice(12 * S, &[waits], &[], &[]), "N1");
+    assert_eq!(culprit(&finding), Some(CHILD));
+    assert!(finding.next[0].contains("777"), "{:?}", finding.next);
+    let lock = SyscallFact { lock_holder: Some(holder(888)), ..syscall("flock", None) };
+    let queued = [cni(CHILD, park(lock.clone())), cni(CHILD + 1, park(lock))];
+    let finding = only(&seen_twice(12 * S, &queued, &[], &[]), "N2");
+    assert_eq!((culprit(&finding), finding.confidence), (Some(888), Confidence::High));
+    let unknown = cni(CHILD, park(syscall("flock", None)));
+    assert_eq!(only(&seen_twice(12 * S, &[unknown], &[], &[]), "N2").confidence, Confidence::Medium);
+    let young = seen_twice(8 * S, &[cni(CHILD, park(syscall("read", None)))], &[], &[]);
+    none(&young);
+}
+
+/// The holder of a lock that itself is late is blamed once.
+#[test]
+fn n2_blames_a_holder_that_is_late_itself_once() {
+    let lock = SyscallFact { lock_holder: Some(holder(CHILD)), ..syscall("flock", None) };
+    let processes = [cni(CHILD, park(syscall("nanosleep", None))), cni(CHILD + 1, park(lock))];
+    let diagnosis = diagnose(&seen_twice(12 * S, &processes, &[], &[]));
+    assert_eq!(ids(&diagnosis), ["N2"], "{diagnosis:#?}");
+    assert_eq!(
+        (culprit(&diagnosis.findings[0]), diagnosis.findings[0].also.as_slice()),
+        (Some(CHILD), &["N1"][..])
+    );
+}
+
+/// What a command left behind, while an ExecSync waits.
+#[test]
+fn r8_needs_an_orphan_and_a_request() {
+    let exec = group(
+        &[90_100],
+        "select",
+        &[
+            "github.com/containerd/containerd/pkg/cri/server.(*criService).execInContainer",
+            "k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_ExecSync_Handler",
+        ],
+    );
+    let shim =
+        |orphan| ProcessFact { pipes: vec![pipe_of(CHILD, orphan)], ..process(Component::Shim, SHIM, 1, 0) };
+    let of = |orphan, requests: &[GoroutineGroup]| {
+        let mut story = Story::node();
+        story.census(S, &[shim(orphan)], requests, &[]).census(13 * S, &[shim(orphan)], requests, &[]);
+        story.snapshot(14 * S)
+    };
+    let finding = only(&of(true, std::slice::from_ref(&exec)), "R8");
+    assert_eq!(culprit(&finding), Some(CHILD));
+    none(&of(false, &[exec]));
+    none(&of(true, &[]));
+}
+
+/// A storm is said when nothing stays, and not while one thing does.
+#[test]
+fn o2_only_when_nothing_else_is() {
+    let storm = |processes: &[ProcessFact]| {
+        let mut story = Story::node();
+        story.found(CONTAINERD, Role::Containerd).found(SHIM, Role::Shim);
+        for n in 0..400_u32 {
+            let (pid, ns) = (30_000 + n, u64::from(n) * 25 * MS);
+            let exec = Command::Runc { sub: "exec".into(), container: Some("c1".into()), bundle: None };
+            story.fork(SHIM, pid, ns).exec(pid, Role::Runc, PROCESS_EXECED, ns + MS).told(pid, &exec);
+            story.exit(ns + 30 * MS, pid, 0);
+        }
+        story.relist(9 * S, 0).read_open(10 * S).census(6 * S, processes, &[], &[]);
+        let pressure = Some(Pressure { cpu_some_avg10: 8_000, ..Pressure::default() });
+        let round =
+            CensusFact { began_ns: at(10 * S).0, ended_ns: at(10 * S).0, pressure, ..CensusFact::default() };
+        for process in processes {
+            story.fact(10 * S, &Fact::Process(ProcessFact { at_ns: at(10 * S).0, ..process.clone() }));
+        }
+        story.fact(10 * S, &Fact::Census(round));
+        story.snapshot(10 * S)
+    };
+    let finding = only(&storm(&[]), "O2");
+    assert_eq!((finding.severity, finding.confidence), (Severity::Notice, Confidence::High));
+    only(&storm(&[stopped(process(Component::Shim, SHIM, 1, 0))]), "S10");
+}
+
+/// Without any look at processes nothing is blamed, and that is said.
+#[test]
+fn without_evidence_no_cause() {
+    let mut story = Story::node();
+    story.relist(0, 0).relist_hangs(2 * S).read_open(30 * S);
+    let diagnosis = diagnose(&story.snapshot(30 * S));
+    assert_eq!((diagnosis.verdict, ids(&diagnosis)), (Verdict::Stall, Vec::new()));
+    assert!(diagnosis.excluded.is_empty(), "nobody looked: {:?}", diagnosis.excluded);
+    let deadline = diagnosis.predictions.iter().any(|text| text.contains("deadline"));
+    assert!(deadline && diagnosis.predictions.iter().any(|text| text.contains("PLEG is not healthy")));
+}
+
+/// What holds up the relist comes before what holds up one pod, however old that is.
+#[test]
+fn what_reaches_farthest_comes_first() {
+    let hook = ProcessFact {
+        command: Some(Command::Other { program: "hook".into() }),
+        ..process(Component::Helper, CHILD, RUNC, 0)
+    };
+    let containerd = stopped(process(Component::Containerd, CONTAINERD, 1, 0));
+    let processes = [hook, runc("create", RUNC, SHIM), process(Component::Shim, SHIM, 1, 0), containerd];
+    let diagnosis = diagnose(&seen_twice(60 * S, &processes, &[], &[]));
+    assert_eq!(ids(&diagnosis), ["R14", "U10"]);
+}
