@@ -86,6 +86,12 @@ impl Running {
         self.child.id()
     }
 
+    /// What it has said on stderr so far.
+    #[must_use]
+    pub fn said(&self) -> String {
+        text(&self.said)
+    }
+
     /// Sends it a signal.
     ///
     /// # Errors

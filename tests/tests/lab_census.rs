@@ -340,12 +340,13 @@ fn no_orphans() {
     }
     let (_server, _stuck) = stuck_path();
     // There has to be something to trace.
-    let kubelet = Target::start("kubelet", &["rest"]).wait_until_ready();
-    let pid = kubelet.pid().to_string();
-    let arguments = ["--sources", "census", "--kubelet-pid", &pid];
+    let [kubelet, runtime] =
+        ["kubelet", "containerd"].map(|name| Target::start(name, &["rest"]).wait_until_ready());
+    let pids = [&kubelet, &runtime].map(|target| target.pid().to_string());
+    let arguments = ["--sources", "census", "--kubelet-pid", &pids[0], "--runtime-pid", &pids[1]];
     let mut running = program::Running::start(&arguments).unwrap();
     let reader = wait_for("a reader that waits", LIMIT, || {
-        assert!(!running.has_ended()?, "it ended early");
+        assert!(!running.has_ended()?, "it ended early: {}", running.said());
         Ok(waiting_child(running.pid()))
     })
     .unwrap();

@@ -49,8 +49,8 @@ fn check_culprit(kind: Kind, finding: &Value, facts: &Facts) {
     match kind {
         // There is no process any more.
         Kind::ContainerdKilled | Kind::KubeletKilled => assert_eq!(pid, None, "{kind:?}: {culprit}"),
-        // The init that hangs, or waits, is the victim of its own.
-        Kind::Rc93 | Kind::Rc93Standalone | Kind::OrphanedInit => {
+        // What hangs, waits or is frozen is the victim itself.
+        Kind::Rc93 | Kind::Rc93Standalone | Kind::OrphanedInit | Kind::ContainerFrozen => {
             assert!(facts.victims.contains(&pid.unwrap()), "{kind:?}: {facts:?}\n{finding}");
         }
         _ => {

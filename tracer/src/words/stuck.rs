@@ -23,7 +23,8 @@ pub fn what(stuck: &Stuck) -> String {
         What::Frozen { component, pid, freezer } => {
             let of = of_pod(stuck.container.as_ref());
             let path = cut(&freezer.path, LONG);
-            format!("{} {pid}{of}: {} in cgroup {path}", component.name(), cut(&freezer.state, LONG))
+            let name = if *component == Component::Helper { "process" } else { component.name() };
+            format!("{name} {pid}{of}: {} in cgroup {path}", cut(&freezer.state, LONG))
         }
         What::Process { command, comm, pid, state } => {
             let of = of_pod(stuck.container.as_ref());
