@@ -5,20 +5,16 @@
 //! waits too, the kubelet's relist hangs, and its metrics freeze, because they are written when a call returns.
 
 use std::{
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader},
     os::unix::process::CommandExt,
     path::PathBuf,
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStderr, Command, Stdio},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
 use plegtrace_lab::{Knobs, Node, fault, process};
 
-/// While the calls are open.
-const FIRST: Duration = Duration::from_secs(20);
-/// Past the kubelet's deadline of 120 s.
-const SECOND: Duration = Duration::from_secs(140);
 const SCRAPE: Duration = Duration::from_secs(5);
 /// The metrics page itself asks for a list, so in a stall it answers only when that list has failed.
 const PATIENT_SCRAPE: Duration = Duration::from_secs(135);
@@ -30,35 +26,30 @@ fn main() -> Result<()> {
     );
     let node = Node::start(&Knobs { pods: 3, exec_probes: true, ..Knobs::default() })?;
     node.wait_for_relists(3, Duration::from_secs(60))?;
-    say(
-        "the node is healthy; arming plegtrace twice: one report after 20 s, one past the kubelet's deadline of 2 min",
-    );
-    let first = Armed::start(FIRST)?;
-    let second = if short { None } else { Some(Armed::start(SECOND)?) };
+    say("the node is healthy; plegtrace waits for a stall: -d 60 --until-found");
+    let mut first = Plegtrace::start(&["-d", "60", "--until-found"])?;
+    first.wait_until_armed()?;
     let before = relists(&node, SCRAPE)?;
     let pod = node.pod("p1")?;
     let hostage = fault::lock_hostage(node.containerd(), &pod)?;
     let began = Instant::now();
+    let told = Told::of(&hostage);
     say(&format!(
-        "injected: shim {} of pod {} stopped, UpdateContainerResources called on its container {:.12}",
-        hostage.shim(),
-        hostage.pod().name,
-        hostage.pod().container
+        "injected: shim {} of pod {} stopped, UpdateContainerResources called on its container {}",
+        told.shim, told.pod, told.container
     ));
-    println!("{}", first.report()?);
-    if let Some(second) = second {
-        say(
-            "now for the kubelet's deadline: its list fails after 120 s, the handlers stay behind in containerd",
-        );
-        std::thread::scope(|scope| -> Result<()> {
-            let scrape = scope.spawn(|| relists(&node, PATIENT_SCRAPE));
-            println!("{}", second.report()?);
-            let scraped = scrape.join().map_err(|_| anyhow::anyhow!("the scrape panicked"))?;
-            say_frozen(scraped, before, began);
-            Ok(())
-        })?;
-    } else {
+    println!("{}", first.report(&told)?);
+    say(&format!("named {:.1} s after it began", began.elapsed().as_secs_f64()));
+    if short {
         say_frozen(relists(&node, SCRAPE), before, began);
+    } else {
+        say(
+            "now past the kubelet's deadline of 2 min: its list fails, the handlers stay behind in containerd",
+        );
+        let scraped = relists(&node, PATIENT_SCRAPE);
+        say_frozen(scraped, before, began);
+        say("a plegtrace that comes only now, as an operator would: the stall is older than its probes");
+        println!("{}", Plegtrace::start(&[])?.report(&told)?);
     }
     say("continuing the shim");
     hostage.release()?;
@@ -66,7 +57,30 @@ fn main() -> Result<()> {
     say("healed: relists count again; taking the node down");
     drop(node);
     say("nothing is left behind");
+    say(&format!("verdict R1: shim {}, pod {}, container {}", told.shim, told.pod, told.container));
     Ok(())
+}
+
+/// What a report has to name.
+struct Told {
+    shim: u32,
+    pod: String,
+    container: String,
+}
+
+impl Told {
+    fn of(hostage: &fault::Hostage) -> Self {
+        let pod = hostage.pod();
+        let container = pod.container.chars().take(12).collect();
+        Self { shim: hostage.shim(), pod: pod.name.clone(), container }
+    }
+
+    /// What of it a report does not name.
+    fn missing_in(&self, report: &str) -> Option<String> {
+        let wanted =
+            ["STALL R1".to_owned(), format!("shim {}", self.shim), self.pod.clone(), self.container.clone()];
+        wanted.into_iter().find(|word| !report.contains(word))
+    }
 }
 
 fn say(text: &str) {
@@ -92,49 +106,57 @@ fn say_frozen(now: Result<f64>, before: f64, began: Instant) {
 }
 
 /// A plegtrace that is observing.
-struct Armed {
+struct Plegtrace {
     child: Child,
+    said: BufReader<ChildStderr>,
 }
 
-impl Armed {
-    fn start(duration: Duration) -> Result<Self> {
+impl Plegtrace {
+    fn start(arguments: &[&str]) -> Result<Self> {
         let binary =
             std::env::var_os("PLEGTRACE_BIN").map_or_else(|| PathBuf::from("plegtrace"), PathBuf::from);
         let mut command = Command::new(&binary);
-        command.args(["--duration", &duration.as_secs().to_string()]);
+        command.args(arguments);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // SAFETY: prctl with constants is async-signal-safe. The main thread spawns, so its end is the demo's end.
         unsafe { command.pre_exec(die_with_parent) };
         let mut child = command.spawn().with_context(|| format!("start {}", binary.display()))?;
-        let mut stderr = BufReader::new(child.stderr.take().context("stderr is piped")?);
+        let said = BufReader::new(child.stderr.take().context("stderr is piped")?);
+        Ok(Self { child, said })
+    }
+
+    fn wait_until_armed(&mut self) -> Result<()> {
         let mut line = String::new();
         while !line.contains("armed") {
             line.clear();
-            if stderr.read_line(&mut line)? == 0 {
-                let status = child.wait()?;
+            if self.said.read_line(&mut line)? == 0 {
+                let status = self.child.wait()?;
                 bail!("plegtrace ended before it was armed: {status}");
             }
             eprint!("      {line}");
         }
-        std::thread::spawn(move || {
-            let _ = std::io::copy(&mut stderr, &mut std::io::stderr());
-        });
-        Ok(Self { child })
+        Ok(())
     }
 
-    /// Waits for its report.
-    fn report(mut self) -> Result<String> {
-        let mut text = String::new();
-        self.child.stdout.take().context("stdout is piped")?.read_to_string(&mut text)?;
+    /// Waits for its report, which must name everything.
+    fn report(mut self, told: &Told) -> Result<String> {
+        let (said, out) = (&mut self.said, self.child.stdout.take().context("stdout is piped")?);
+        let text = std::thread::scope(|scope| {
+            scope.spawn(|| std::io::copy(said, &mut std::io::stderr()));
+            std::io::read_to_string(out)
+        })?;
         let status = self.child.wait()?;
         if status.code() != Some(1) {
             bail!("plegtrace was to find a stall (exit code 1), but ended with {status}:\n{text}");
+        }
+        if let Some(missing) = told.missing_in(&text) {
+            bail!("the report does not name {missing:?}:\n{text}");
         }
         Ok(text)
     }
 }
 
-impl Drop for Armed {
+impl Drop for Plegtrace {
     fn drop(&mut self) {
         let _ = process::signal(self.child.id(), libc::SIGINT);
         let _ = self.child.wait();
