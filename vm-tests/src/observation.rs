@@ -162,6 +162,7 @@ pub(crate) fn settings(attach: Attach) -> Settings {
         color: Color::Never,
         quiet: true,
         verbose: 0,
+        without: Vec::new(),
         ring_bytes: None,
     }
 }

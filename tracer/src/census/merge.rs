@@ -7,7 +7,9 @@ use std::{
 
 use super::protocol::{Answer, What};
 use crate::{
-    input::{CensusFact, ContainerFact, Fact, GoroutinesFact, Pressure, ProcessFact, Unanswered},
+    input::{
+        CensusFact, ContainerFact, Fact, GoroutinesFact, Pressure, ProcessFact, Unanswered, VersionFact,
+    },
     target::CommandLines,
 };
 
@@ -23,6 +25,7 @@ pub(super) struct Merged {
     goroutines: BTreeMap<u32, GoroutinesFact>,
     containers: Vec<ContainerFact>,
     pressure: Option<Pressure>,
+    versions: BTreeMap<u32, Option<VersionFact>>,
     pub(super) unanswered: Vec<Unanswered>,
     unanswered_more: usize,
     left_out: u32,
@@ -65,6 +68,9 @@ impl Merged {
                 self.finished.insert(pid);
             }
             Answer::Containers(containers) => self.containers = containers,
+            Answer::Version { pid, fact } => {
+                self.versions.insert(pid, fact);
+            }
             Answer::Pressure(pressure) => self.pressure = Some(pressure),
             Answer::Goroutines(fact) => {
                 self.goroutines.insert(fact.pid, fact);
@@ -80,6 +86,7 @@ impl Merged {
         match what {
             What::Processes => self.finished.iter().copied().collect(),
             What::Goroutines(_) => self.goroutines.keys().copied().collect(),
+            What::Versions(_) => self.versions.keys().copied().collect(),
             What::Arguments(_) => self.arguments.keys().copied().collect(),
         }
     }
@@ -125,6 +132,7 @@ impl Merged {
             left_out: u32::try_from(unfinished).unwrap_or(u32::MAX).saturating_add(self.left_out),
             containers: self.containers,
             pressure: self.pressure,
+            versions: self.versions.into_values().flatten().collect(),
         };
         let processes = self.processes.into_values().map(Fact::Process);
         let goroutines = self.goroutines.into_values().map(Fact::Goroutines);

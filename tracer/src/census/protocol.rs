@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::input::{
     Command, Component, ContainerFact, Freezer, GoroutinesFact, Park, Pressure, ProcessFact, Unanswered,
+    VersionFact,
 };
 
 /// Version of both; parent and child are the same file, unless somebody points the parent elsewhere.
@@ -44,6 +45,8 @@ pub(super) enum What {
     Processes,
     /// Goroutines of these.
     Goroutines(Vec<(u32, Component)>),
+    /// Versions of the programs that these run.
+    Versions(Vec<(u32, Component)>),
     /// Command lines of these.
     Arguments(Vec<u32>),
 }
@@ -84,6 +87,8 @@ pub(super) enum Step {
     Names,
     /// Goroutines: its memory.
     Goroutines,
+    /// The version of its program, by running that.
+    Version,
 }
 
 impl Step {
@@ -102,6 +107,7 @@ impl Step {
             Self::Path => "path argument",
             Self::Names => "function names",
             Self::Goroutines => "goroutines",
+            Self::Version => "version",
         }
     }
 
@@ -142,6 +148,8 @@ pub(super) enum Answer {
     Pressure(Pressure),
     /// Goroutines.
     Goroutines(GoroutinesFact),
+    /// The version of the program of a process, when it tells.
+    Version { pid: u32, fact: Option<VersionFact> },
     /// A command line.
     Arguments { pid: u32, arguments: Vec<String> },
     /// Last line.

@@ -14,7 +14,7 @@ use super::{
     worker::{self, Heard, Worker},
 };
 use crate::{
-    input::{Component, Fact, Unanswered},
+    input::{Component, Fact, ProcessFact, Unanswered},
     target::CommandLines,
 };
 
@@ -36,6 +36,8 @@ pub struct Request {
     pub foreign: Vec<u32>,
     /// Processes whose goroutines are wanted, most important first.
     pub goroutines: Vec<u32>,
+    /// The versions of the programs are wanted too.
+    pub versions: bool,
     /// How long it may take.
     pub limits: Limits,
 }
@@ -51,6 +53,7 @@ impl Request {
             runtime: None,
             foreign: Vec::new(),
             goroutines: Vec::new(),
+            versions: false,
             limits: Limits::default(),
         }
     }
@@ -129,7 +132,26 @@ pub fn round(request: &Request) -> Vec<Fact> {
         let until = Instant::now() + request.limits.all_goroutines;
         converse(request, &What::Goroutines(wanted), request.limits.goroutines, until, &mut merged);
     }
+    if request.versions {
+        let until = Instant::now() + request.limits.all_goroutines;
+        let wanted = What::Versions(programs(merged.processes.values()));
+        converse(request, &wanted, request.limits.goroutines, until, &mut merged);
+    }
     merged.facts(began_ns, clock::now_ns())
+}
+
+/// One process of each program whose version matters.
+fn programs<'a>(processes: impl Iterator<Item = &'a ProcessFact>) -> Vec<(u32, Component)> {
+    let mut wanted: Vec<(u32, Component)> = Vec::new();
+    for fact in processes {
+        let component = fact.component;
+        let matters =
+            component.role().is_runtime() || matches!(component, Component::Kubelet | Component::Runc);
+        if matters && wanted.iter().all(|(_, known)| *known != component) {
+            wanted.push((fact.pid, component));
+        }
+    }
+    wanted
 }
 
 /// Command lines of processes, without waiting for those that do not answer, and who that was.

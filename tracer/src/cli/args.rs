@@ -125,6 +125,9 @@ pub struct Common {
     /// Longer report, and what plegtrace does on stderr (twice: in detail).
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     pub verbose: u8,
+    /// Leave out the probes of these layers. For tests of what is said without them.
+    #[arg(long, hide = true, value_enum, value_delimiter = ',', value_name = "LIST", global = true)]
+    pub without: Vec<Family>,
     /// Size of the ring buffer in bytes, a power of two of pages. For tests of event loss.
     #[arg(long, hide = true, global = true)]
     pub ring_bytes: Option<u32>,
@@ -148,6 +151,23 @@ pub enum Source {
     Processes,
     /// What was already stuck at the start: processes, sockets, cgroups. Needs no eBPF.
     Census,
+}
+
+/// Probes that belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Family {
+    /// The relist.
+    Relist,
+    /// Its list phase.
+    ListPhase,
+    /// Its status phase.
+    StatusPhase,
+    /// Counted calls of the kubelet.
+    KubeletCall,
+    /// The bare client.
+    KubeletClient,
+    /// Handlers of the runtime.
+    Handler,
 }
 
 /// How probes are attached.

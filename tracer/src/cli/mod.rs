@@ -3,5 +3,5 @@
 mod args;
 mod settings;
 
-pub use args::{Args, Attach, Color, Command, Common, Output, Source};
+pub use args::{Args, Attach, Color, Command, Common, Family, Output, Source};
 pub use settings::{Settings, SettingsError};

@@ -2,7 +2,8 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::args::{Attach, Color, Common, Output, Source};
+use super::args::{Attach, Color, Common, Family, Output, Source};
+use crate::input::Layer;
 
 /// How long a one-shot observes unless told otherwise.
 const DEFAULT_DURATION: Duration = Duration::from_secs(15);
@@ -43,6 +44,8 @@ pub struct Settings {
     pub quiet: bool,
     /// 0, 1 or 2.
     pub verbose: u8,
+    /// Layers whose probes are left out.
+    pub without: Vec<Layer>,
     /// Size of the ring buffer.
     pub ring_bytes: Option<u32>,
 }
@@ -109,8 +112,20 @@ impl TryFrom<&Common> for Settings {
             color: args.color,
             quiet: args.quiet,
             verbose: args.verbose,
+            without: args.without.iter().map(|family| layer(*family)).collect(),
             ring_bytes: args.ring_bytes,
         })
+    }
+}
+
+fn layer(family: Family) -> Layer {
+    match family {
+        Family::Relist => Layer::Relist,
+        Family::ListPhase => Layer::ListPhase,
+        Family::StatusPhase => Layer::StatusPhase,
+        Family::KubeletCall => Layer::KubeletCall,
+        Family::KubeletClient => Layer::KubeletClient,
+        Family::Handler => Layer::Handler,
     }
 }
 

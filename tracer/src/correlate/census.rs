@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     decode::MonoNs,
-    input::{CensusFact, Component, GoroutinesFact, ProcessFact},
+    input::{CensusFact, Component, GoroutinesFact, ProcessFact, VersionFact},
 };
 
 /// A process as it was found last.
@@ -28,6 +28,8 @@ pub struct Census {
     pub round: Option<CensusFact>,
     /// Complete rounds so far.
     pub rounds: u64,
+    /// What versions the programs of the node say they have.
+    pub versions: Vec<VersionFact>,
     /// Processes of the last round, by pid.
     pub processes: Vec<ProcessSeen>,
     /// Goroutines of Go programs as they were read last, by pid.
@@ -41,6 +43,7 @@ pub struct Census {
 pub(super) struct CensusState {
     round: Option<CensusFact>,
     rounds: u64,
+    versions: BTreeMap<String, VersionFact>,
     processes: BTreeMap<u32, ProcessSeen>,
     /// Of the round that is not complete yet.
     coming: BTreeMap<u32, ProcessSeen>,
@@ -89,6 +92,7 @@ impl CensusState {
         let read = &self.goroutines;
         self.inside.retain(|pid, _| read.contains_key(pid));
         self.rounds += 1;
+        self.versions.extend(round.versions.iter().map(|fact| (fact.program.clone(), fact.clone())));
         self.round = Some(round);
     }
 
@@ -104,6 +108,7 @@ impl CensusState {
         Census {
             round: self.round.clone(),
             rounds: self.rounds,
+            versions: self.versions.values().cloned().collect(),
             processes: self.processes.values().cloned().collect(),
             goroutines: self.goroutines.values().cloned().collect(),
             requests,

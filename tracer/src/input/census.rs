@@ -28,6 +28,18 @@ pub struct CensusFact {
     /// How much is waited for processors and disks; `None` where the kernel does not count it (before Linux 4.20).
     #[serde(default)]
     pub pressure: Option<Pressure>,
+    /// Versions of the node's programs; only in the round in which they were asked.
+    #[serde(default)]
+    pub versions: Vec<VersionFact>,
+}
+
+/// What version a program of the node says it has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VersionFact {
+    /// "kubelet", "containerd", "runc", "systemd", …
+    pub program: String,
+    /// "1.6.20~ds1"
+    pub version: String,
 }
 
 /// Shares of the last ten seconds in which somebody waited, hundredths of a percent (`/proc/pressure`).

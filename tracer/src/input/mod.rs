@@ -10,7 +10,7 @@ mod fact;
 
 pub use census::{
     CensusFact, Command, ContainerFact, FdFact, FdTarget, Freezer, GoroutineGroup, GoroutinesFact, Holder,
-    Park, PipeFact, Pressure, ProcessFact, SocketFact, SyscallFact, Unanswered,
+    Park, PipeFact, Pressure, ProcessFact, SocketFact, SyscallFact, Unanswered, VersionFact,
 };
 pub use envelope::{Frame, FrameError, frame_fact, next_frame};
 pub use exec::admit;

@@ -82,6 +82,7 @@ pub struct Planner {
     plan: Plan,
     next_site: u32,
     budget: Budget,
+    without: Vec<Layer>,
 }
 
 impl Planner {
@@ -89,6 +90,13 @@ impl Planner {
     #[must_use]
     pub fn new(budget: Budget) -> Self {
         Self { budget, ..Self::default() }
+    }
+
+    /// Refuses every function of these layers, as an executable that has none of them would be.
+    #[must_use]
+    pub fn without(mut self, layers: &[Layer]) -> Self {
+        self.without = layers.to_vec();
+        self
     }
 
     /// The plan so far.
@@ -127,7 +135,9 @@ impl Planner {
         };
         self.report_missing(facts);
         for function in &facts.functions {
-            if self.budget == Budget::Few && !is_essential(&function.wanted) {
+            if self.without.contains(&layer(&function.wanted)) {
+                self.refuse(facts.component, &function.symbol, "left out by --without", true);
+            } else if self.budget == Budget::Few && !is_essential(&function.wanted) {
                 let why = "left out: on this kernel each probe takes 0.1 s to take off";
                 self.refuse(facts.component, &function.symbol, why, false);
             } else if binary.sites() >= MAX_SITES_PER_BINARY {
@@ -247,6 +257,13 @@ struct Base<'a> {
     facts: &'a BinaryFacts,
     hook: u32,
     class: Class,
+}
+
+fn layer(wanted: &Wanted) -> Layer {
+    match wanted.row.what {
+        What::Calls { layer, .. } => layer,
+        What::Mark(_) => Layer::Mark,
+    }
 }
 
 /// Does a stall of the node show in it?

@@ -7,7 +7,7 @@ use std::{
 
 use super::{clock, inspect::Inspected, live::Live, pipeline::Pipeline};
 use crate::{
-    input::{Armed, Component, Fact, RefusedFact},
+    input::{Armed, Component, Fact, Layer, RefusedFact},
     kernel::AttachMode,
     plan::{Budget, Plan, PlannedBinary, Planner},
     target::RefuseReason,
@@ -39,11 +39,11 @@ pub(crate) struct Probes {
 }
 
 impl Probes {
-    /// Nothing yet; `mode` decides how many sites are worth their price.
-    pub(crate) fn new(mode: AttachMode) -> Self {
+    /// Nothing yet; `mode` decides how many sites are worth their price, `without` names layers that are left out.
+    pub(crate) fn new(mode: AttachMode, without: &[Layer]) -> Self {
         let budget = if mode == AttachMode::Multi { Budget::All } else { Budget::Few };
         Self {
-            planner: Planner::new(budget),
+            planner: Planner::new(budget).without(without),
             inspected: HashMap::new(),
             unreadable: HashSet::new(),
             attached: 0,

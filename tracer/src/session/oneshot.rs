@@ -98,7 +98,7 @@ impl Session {
         }
         let mut session = Self {
             pipeline: Pipeline::new(tap),
-            probes: Probes::new(mode),
+            probes: Probes::new(mode, &settings.without),
             survey,
             live: None,
             alive: HashMap::new(),
@@ -153,7 +153,7 @@ impl Session {
         if !settings.census {
             return self.refuse_source("census");
         }
-        let Some(request) = self.survey.census(settings, depth) else {
+        let Some(request) = self.survey.census(settings, depth, self.census.is_first()) else {
             return self.refuse("census", "the caller gave no program to take it with");
         };
         if let Err(error) = self.census.begin(request) {

@@ -54,6 +54,11 @@ impl Rounds {
         Ok(())
     }
 
+    /// Was there no round before?
+    pub(crate) fn is_first(&self) -> bool {
+        self.running.is_none() && self.count == 0
+    }
+
     /// The facts of a round that has ended; waits for its end when told to.
     pub(crate) fn take(&mut self, wait: bool) -> Vec<Fact> {
         let Some(census) = self.running.take_if(|census| wait || census.is_finished()) else {

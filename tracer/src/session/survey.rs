@@ -66,12 +66,12 @@ impl Survey {
 
     /// What the census shall look at: everything, and the goroutines of runtime and kubelet. `None` when there is no
     /// program to take it with.
-    pub(crate) fn census(&self, settings: &Settings, depth: Depth) -> Option<census::Request> {
+    pub(crate) fn census(&self, settings: &Settings, depth: Depth, first: bool) -> Option<census::Request> {
         let goroutines = self.node.runtime().into_iter().chain(self.node.kubelet());
         let goroutines =
             goroutines.filter(|_| depth == Depth::Goroutines).map(|process| process.pid).collect();
         let request = census_request(settings)?;
-        Some(census::Request { goroutines, foreign: self.foreign(settings), ..request })
+        Some(census::Request { goroutines, versions: first, foreign: self.foreign(settings), ..request })
     }
 
     /// Components that are not meant. All are, unless the operator named some.

@@ -20,6 +20,7 @@ mod syscall;
 mod tell;
 mod threads;
 mod unix_diag;
+mod versions;
 
 use std::io::{self, Read as _};
 
@@ -44,6 +45,7 @@ pub fn serve() -> io::Result<()> {
     match tell.order.what.clone() {
         What::Processes => node::processes(&mut tell)?,
         What::Goroutines(wanted) => goroutines::all(&mut tell, &wanted)?,
+        What::Versions(wanted) => versions::all(&mut tell, &wanted)?,
         What::Arguments(pids) => arguments(&mut tell, &pids)?,
     }
     tell.done()

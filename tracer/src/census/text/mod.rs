@@ -11,6 +11,7 @@ mod pressure;
 mod stack;
 mod syscall;
 mod unix;
+mod version;
 
 pub use cgroup::{Membership, container_id, memberships};
 pub use fd::{Access, Link, access, link};
@@ -20,6 +21,7 @@ pub(in crate::census) use pressure::pressure;
 pub use stack::{function, functions};
 pub use syscall::{Position, position};
 pub use unix::{UnixSocket, unix_sockets};
+pub(in crate::census) use version::version;
 
 /// Everything that is read from `/proc` through every parser: for fuzzing.
 pub fn all(text: &str) {
@@ -27,7 +29,7 @@ pub fn all(text: &str) {
     for path in memberships(text).iter().map(|membership| membership.path) {
         let _ = container_id(path);
     }
-    let _ = (holder_of_lock(text, 1), pressure(text, "some"));
+    let _ = (holder_of_lock(text, 1), pressure(text, "some"), version(text));
     let _ = (access(text), link(text), mounts(text), functions(text), position(text), unix_sockets(text));
 }
 

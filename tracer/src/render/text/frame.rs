@@ -59,7 +59,10 @@ fn components(page: &Page<'_>) -> Vec<String> {
             let built = target.fact.go_version.as_ref().map(|go| format!("built with {go}"));
             let read = page.snapshot.census.goroutines.iter().find(|fact| fact.pid == target.fact.pid);
             let read = read.map(|fact| format!("built with {}", fact.go_version));
-            let version = target.fact.version.clone().or(built).or(read).unwrap_or_else(|| "?".to_owned());
+            let told = page.snapshot.census.versions.iter().find(|fact| fact.program == component.name());
+            let told = told.map(|fact| fact.version.clone());
+            let version =
+                told.or(target.fact.version.clone()).or(built).or(read).unwrap_or_else(|| "?".to_owned());
             let list = versions.entry(component).or_default();
             let version = escape::text_to(&version, 24);
             if !list.contains(&version) {
@@ -72,7 +75,12 @@ fn components(page: &Page<'_>) -> Vec<String> {
     let main =
         versions.into_iter().map(|(component, list)| format!("{} {}", component.name(), list.join(" and ")));
     let helpers = helpers.into_iter().map(|(component, n)| human::plural(n, component.name()));
-    main.chain(helpers).collect()
+    let others = page.snapshot.census.versions.iter().filter(|fact| {
+        !page.snapshot.targets.iter().any(|target| target.fact.component.name() == fact.program)
+    });
+    let others = others
+        .map(|fact| format!("{} {}", escape::text_to(&fact.program, 24), escape::text_to(&fact.version, 24)));
+    main.chain(others).chain(helpers).collect()
 }
 
 /// `probes 61 live, 2 refused (plegtrace doctor)   events 48,211, lost 0   own cost 0.3 % of one core, 21 MiB   …`.
