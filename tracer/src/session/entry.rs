@@ -3,17 +3,22 @@
 use std::{
     io::{self, IsTerminal},
     process::ExitCode,
+    sync::Arc,
 };
 
 use clap::Parser;
 
-use super::{arm::chain, checks, doctor, error::SessionError, goroutines, oneshot, pipeline::Tap, report};
+use super::{
+    arm::chain, checks, doctor, error::SessionError, goroutines, oneshot, pipeline::Tap, record, replay,
+    report,
+};
 use crate::{
     census,
     cli::{Args, Command, Settings},
     correlate::{Outcome, Snapshot},
     exit::Exit,
     kernel::AttachMode,
+    recording::Recorder,
 };
 
 /// Runs plegtrace: parses, runs, prints an error once.
@@ -62,16 +67,35 @@ fn run(args: &Args) -> Result<Exit, SessionError> {
     if let Some(Command::Goroutines { pid }) = args.command {
         return goroutines::run(pid, &settings);
     }
+    if let Some(Command::Report { file }) = &args.command {
+        return replay::run(file, &settings).map(told);
+    }
     if settings.dry_run || matches!(args.command, Some(Command::Doctor)) {
         return doctor::run(&settings);
     }
+    if let Some(Command::Record(options)) = &args.command {
+        return record::run(options, &settings).map(told);
+    }
     let snapshot = observe(&settings, None)?;
     report::write(&snapshot, &settings).map_err(SessionError::Write)?;
-    Ok(match snapshot.outcome {
+    Ok(exit_of(&snapshot))
+}
+
+/// The exit code that goes with a report.
+pub(super) fn exit_of(snapshot: &Snapshot) -> Exit {
+    match snapshot.outcome {
         Outcome::Healthy { .. } => Exit::Healthy,
         Outcome::Stalled { .. } => Exit::Stall,
         Outcome::CannotTell { .. } => Exit::CannotTell,
-    })
+    }
+}
+
+/// Prints what there is to say beside the report.
+fn told((exit, remarks): (Exit, Vec<String>)) -> Exit {
+    for remark in remarks {
+        eprintln!("plegtrace: {remark}");
+    }
+    exit
 }
 
 /// Observes this machine as the one-shot does; `tap` sees every record of the input stream.
@@ -80,11 +104,33 @@ fn run(args: &Args) -> Result<Exit, SessionError> {
 ///
 /// plegtrace cannot run here, or there is nothing to trace.
 pub fn observe(settings: &Settings, tap: Option<Tap>) -> Result<Snapshot, SessionError> {
+    observe_in(settings, ready(settings)?, tap, None)
+}
+
+/// How probes will be attached here.
+///
+/// # Errors
+///
+/// plegtrace cannot run here.
+pub(super) fn ready(settings: &Settings) -> Result<AttachMode, SessionError> {
     // The census works where nothing can be loaded; no mode is used then.
-    let mode = if settings.needs_kernel() { checks::ready(settings)? } else { AttachMode::Multi };
+    if settings.needs_kernel() { checks::ready(settings) } else { Ok(AttachMode::Multi) }
+}
+
+/// Observes; ends early when the recorder has no use for more.
+///
+/// # Errors
+///
+/// Something that is needed cannot be done.
+pub(super) fn observe_in(
+    settings: &Settings,
+    mode: AttachMode,
+    tap: Option<Tap>,
+    recorder: Option<Arc<Recorder>>,
+) -> Result<Snapshot, SessionError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(SessionError::EventLoop)?;
-    runtime.block_on(oneshot::observe(settings, mode, tap))
+    runtime.block_on(oneshot::observe(settings, mode, tap, recorder))
 }
