@@ -10,6 +10,7 @@ pub mod kernel_side;
 pub mod life;
 mod plot;
 pub mod program;
+pub mod recordings;
 pub mod story;
 pub mod truth;
 pub mod watching;
