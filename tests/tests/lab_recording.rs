@@ -10,7 +10,7 @@ use std::{
 };
 
 use plegtrace::{recording::Recording, session};
-use plegtrace_lab::{Knobs, Node, fault::Kind, host, http, kubelet::SECRETS, process};
+use plegtrace_lab::{Knobs, Node, fault::Kind, host, kubelet::SECRETS, process};
 use plegtrace_tests::{
     program::{self, Ended, Running},
     recordings::wait_until_late,
@@ -123,8 +123,13 @@ fn what_pods_keep_to_themselves_is_not_in_it() {
     assert_eq!(variable.as_deref(), Some(SECRETS[0]), "it is really there: {inside:?}");
     let command = ["/bin/true", SECRETS[1]];
     node.containerd().client().exec_sync(&pod.container, &command, LIMIT).unwrap();
-    let pods = http::get(node.kubelet().read_only_address(), "/pods", LIMIT).unwrap();
-    assert!(pods.contains(SECRETS[2]), "the kubelet has the annotation: {pods}");
+    // Where containerd keeps what it was sent.
+    let find = Command::new("grep")
+        .args(["-rlaF", "--include=meta.db", SECRETS[2]])
+        .arg(node.containerd().scratch().path())
+        .output()
+        .unwrap();
+    assert!(contains(&find.stdout, "meta.db"), "the annotation was in a payload: {find:?}");
     node.wait_for_relists(3, LIMIT).unwrap();
     node.kubelet().remove_pod("p9").unwrap();
     process::wait_for("the end of the pod", LIMIT, || Ok(node.pod("p9").is_err().then_some(()))).unwrap();
