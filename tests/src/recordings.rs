@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum as _;
 use plegtrace::{
     correlate::Snapshot,
+    recording::Recording,
     render::{
         json,
         text::{self, TextOptions},
@@ -124,7 +125,24 @@ fn record(node: &Node, file: &Path) -> Result<()> {
     ensure!(ended.status.code() == Some(1), "a stall was to be found: {ended:?}");
     let length = fs::metadata(file).context("there is no recording")?.len();
     ensure!(length <= MOST, "the recording has {length} bytes, {MOST} are allowed");
+    ensure!(
+        !unpacked(file)?.contains("/home/"),
+        "paths of a home are in it: set PLEGTRACE_CACHE to another place"
+    );
     Ok(())
+}
+
+/// The records of a whole recording, one after the other, what is no text in them made harmless.
+///
+/// # Errors
+///
+/// It cannot be read, or is damaged.
+pub fn unpacked(file: &Path) -> Result<String> {
+    let file = fs::File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
+    let (mut recording, mut all) = (Recording::open(file)?, Vec::new());
+    while recording.next_block(&mut |frame| all.extend_from_slice(&frame.bytes)) {}
+    ensure!(recording.damage().sentences().is_empty(), "damaged: {:?}", recording.damage());
+    Ok(String::from_utf8_lossy(&all).into_owned())
 }
 
 /// Gives this process a host name of its own.

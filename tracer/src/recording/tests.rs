@@ -4,6 +4,8 @@ use std::{
     fs::{self, File, OpenOptions},
     io,
     sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::Duration,
 };
 
 use plegtrace_common::{header::RecHeader, kind::RecKind};
@@ -97,7 +99,7 @@ fn cut_anywhere() {
                 assert!(length < FILE_HEADER, "at {length}");
             }
             Ok((numbers, damage)) => {
-                assert!(damage.cut && numbers.len() as u64 % each == 0, "at {length}: {damage:?}");
+                assert!(damage.cut && (numbers.len() as u64).is_multiple_of(each), "at {length}: {damage:?}");
                 assert_eq!(numbers, upto(numbers.len() as u64), "at {length}");
                 assert_eq!(damage.beheaded, numbers.is_empty());
                 assert!(!damage.losses().is_empty() && !damage.sentences().is_empty());
@@ -304,23 +306,24 @@ fn recorders_that_are_given_up() {
     assert_eq!(recorded(&[], 1 << 20, false).0, None);
 }
 
-/// A file never gets longer than it may; what is missing is known, to the writer and to the reader.
-#[test]
-fn recorders_stop_at_the_limit() {
-    // Nothing that can be packed: 60 KiB each.
+/// Records that cannot be packed well, 60 KiB each.
+fn noise(count: usize) -> Vec<Frame> {
     let mut state = 1_u64;
-    let mut noise = || {
+    let mut letter = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         char::from(b' ' + (state >> 58) as u8)
     };
-    let frames: Vec<Frame> = (0..60)
-        .map(|_| {
-            frame_fact(
-                1,
-                &Fact::Start(Start { node: (0..60_000).map(|_| noise()).collect(), ..Start::default() }),
-            )
-        })
-        .collect();
+    let mut record = || {
+        let node = (0..60_000).map(|_| letter()).collect();
+        frame_fact(1, &Fact::Start(Start { node, ..Start::default() }))
+    };
+    (0..count).map(|_| record()).collect()
+}
+
+/// A file never gets longer than it may; what is missing is known, to the writer and to the reader.
+#[test]
+fn recorders_stop_at_the_limit() {
+    let frames = noise(60);
     let (bytes, result) = recorded(&frames, 1 << 20, true);
     let (bytes, result) = (bytes.unwrap(), result.unwrap());
     assert!(bytes.len() <= 1 << 20 && bytes.len() > 1 << 19, "{}", bytes.len());
@@ -351,6 +354,33 @@ fn broken_pipes() {
     recorder.push(&frame_fact(0, &Fact::Stop(Stop { why: StopWhy::Enough })));
     assert!(matches!(recorder.finish(), Err(RecordError::Write(_))));
     assert!(recorder.is_over());
+}
+
+/// A disk that hangs holds up nobody, and what waits for it is bounded. When it goes on, what did not fit is counted.
+#[test]
+fn disks_that_hang() {
+    let (mut reader, writer) = io::pipe().unwrap();
+    let target = Target::Stdout(File::from(std::os::fd::OwnedFd::from(writer)));
+    let recorder = Recorder::start(target, 1 << 30).unwrap();
+    let some = noise(20);
+    let pushed = 400;
+    // Nobody reads: 24 MB, of which a pipe takes 64 KiB.
+    some.iter().cycle().take(pushed).for_each(|frame| recorder.push(frame));
+    let hangs = recorder.wait(true, Duration::from_millis(50));
+    assert!(matches!(hangs, Err(RecordError::Hangs(0))), "{hangs:?}");
+    let rest = thread::spawn(move || {
+        let mut bytes = Vec::new();
+        io::Read::read_to_end(&mut reader, &mut bytes).map(|_| bytes)
+    });
+    let recorded = recorder.wait(true, Duration::from_secs(60)).unwrap();
+    drop(recorder);
+    let bytes = rest.join().unwrap().unwrap();
+    assert!(recorded.left_out > 100 && recorded.records > 50, "{recorded:?}");
+    let mut recording = Recording::open(bytes.as_slice()).unwrap();
+    let mut count = 0;
+    while recording.next_block(&mut |_| count += 1) {}
+    assert_eq!((count, recording.damage().left_out), (recorded.records, recorded.left_out));
+    assert_eq!((count + recorded.left_out, recording.damage().missing), (pushed as u64, 0));
 }
 
 /// Headers say which version wrote them.

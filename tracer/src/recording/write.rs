@@ -140,26 +140,29 @@ impl Recorder {
     ///
     /// Something could not be written, or the disk does not answer.
     pub fn finish(&self) -> Result<Recorded, RecordError> {
-        self.wait(true)
+        self.wait(true, PATIENCE)
     }
 
     /// Ends without a mark of a whole stream; a file without any record is taken away.
     pub fn abandon(&self) {
-        if let (Ok(Recorded { records: 0, left_out: 0, .. }), Some(path)) = (self.wait(false), &self.path) {
+        if let (Ok(Recorded { records: 0, left_out: 0, .. }), Some(path)) =
+            (self.wait(false, PATIENCE), &self.path)
+        {
             // It is ours: nothing was there when it was made.
             let _ = fs::remove_file(path);
         }
     }
 
-    fn wait(&self, whole: bool) -> Result<Recorded, RecordError> {
+    /// Waits for the end of the thread.
+    pub(super) fn wait(&self, whole: bool, patience: Duration) -> Result<Recorded, RecordError> {
         let mut state = self.shared.lock();
         state.finish = Some(whole);
         self.shared.change.notify_all();
-        let ended = self.shared.change.wait_timeout_while(state, PATIENCE, |state| state.result.is_none());
+        let ended = self.shared.change.wait_timeout_while(state, patience, |state| state.result.is_none());
         let (mut state, _) = ended.unwrap_or_else(PoisonError::into_inner);
         match state.result.take() {
             Some(result) => result.map_err(RecordError::Write),
-            None => Err(RecordError::Hangs(PATIENCE.as_secs())),
+            None => Err(RecordError::Hangs(patience.as_secs())),
         }
     }
 }
