@@ -17,7 +17,7 @@ fn sound(input: &[u8]) -> Vec<u8> {
     let mut rest = input;
     while !rest.is_empty() {
         let length = rest.get(8..12).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes);
-        let (record, behind) = rest.split_at((length as usize).clamp(24, 4096).min(rest.len()));
+        let (record, behind) = rest.split_at((length as usize).clamp(24, 1 << 16).min(rest.len()));
         file.extend(encoder.push(record).unwrap_or_default());
         rest = behind;
     }

@@ -71,3 +71,54 @@ pub(crate) fn run(file: &Path, settings: &Settings) -> Result<(Exit, Vec<String>
     let remark = (!remarks.is_empty()).then(|| format!("{}: {}", file.display(), remarks.join("; ")));
     Ok((exit_of(&snapshot), remark.into_iter().collect()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        correlate::{Doubt, Outcome},
+        input::{Start, Stop, StopWhy, frame_fact},
+        recording::Encoder,
+    };
+
+    fn file(facts: &[(u64, Fact)], end: bool) -> Vec<u8> {
+        let mut encoder = Encoder::new();
+        let mut bytes = Encoder::header();
+        for (at, fact) in facts {
+            assert_eq!(encoder.push(&frame_fact(*at, fact).bytes), None);
+        }
+        bytes.extend(encoder.block().unwrap_or_default());
+        if end {
+            bytes.extend(encoder.end());
+        }
+        bytes
+    }
+
+    fn stream() -> [(u64, Fact); 3] {
+        let late = Fact::Census(crate::input::CensusFact::default());
+        [(5, Fact::Start(Start::default())), (9, late), (7, Fact::Stop(Stop { why: StopWhy::Enough }))]
+    }
+
+    /// The report is of the moment when observing ended, though the last look at the node came after it.
+    #[test]
+    fn the_moment_is_that_of_the_end() {
+        let replayed = replay(file(&stream(), true).as_slice()).unwrap();
+        assert_eq!((replayed.snapshot.now.0, replayed.snapshot.tally.facts), (7, 3));
+        assert_eq!(replayed.snapshot.losses, []);
+    }
+
+    /// Without an end it is the last moment there is, and the cut is a loss that forbids "healthy".
+    #[test]
+    fn a_cut_is_a_loss() {
+        let replayed = replay(file(&stream()[..2], false).as_slice()).unwrap();
+        assert_eq!(replayed.snapshot.now.0, 9);
+        assert_eq!(
+            replayed.snapshot.real_losses().map(|loss| loss.reason.as_str()).collect::<Vec<_>>(),
+            ["cut"]
+        );
+        let Outcome::CannotTell { why } = replayed.snapshot.outcome else {
+            panic!("{:?}", replayed.snapshot.outcome)
+        };
+        assert!(why.iter().any(|doubt| matches!(doubt, Doubt::Lost { count: 1, .. })), "{why:?}");
+    }
+}
