@@ -12,6 +12,7 @@ pub mod life;
 pub mod matrix;
 mod plot;
 pub mod program;
+pub mod recordings;
 pub mod story;
 pub mod truth;
 pub mod watching;

@@ -170,7 +170,9 @@ fn help() {
     ] {
         assert!(codes.contains(code), "{code}: {codes}");
     }
-    assert!(said.stdout.contains("doctor") && said.stdout.contains("goroutines"));
+    for command in ["doctor", "goroutines", "record", "report"] {
+        assert!(said.stdout.contains(&format!("\n  {command} ")), "{command}: {said:?}");
+    }
     assert_eq!(plegtrace(&["-h"]).code(), 0);
 }
 

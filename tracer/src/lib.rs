@@ -4,6 +4,7 @@ pub mod checks;
 pub mod cli;
 pub mod exit;
 pub mod input;
+pub mod recording;
 
 // What looks at the machine.
 pub mod census;

@@ -1,14 +1,16 @@
 //! `cargo xtask bless`: lets the tests write their golden files, then shows which of them changed. Nothing else ever
-//! writes them.
+//! writes them. `--record` also makes the recordings anew of which some of them are the reports.
 
+use std::ffi::OsString;
 use std::process::Command;
 
 use anyhow::Result;
 use clap::Args;
 
-use crate::build::host_cargo;
+use crate::build::{Profile, build, host_cargo};
 use crate::ebpf::{Object, Want};
-use crate::{cmd, paths};
+use crate::progress::step;
+use crate::{cmd, demo, paths};
 
 /// Options of `cargo xtask bless`.
 #[derive(Debug, Args)]
@@ -16,13 +18,22 @@ pub(crate) struct Options {
     /// Only the tests whose name contains this
     #[arg(value_name = "NAME")]
     filter: Option<String>,
+    /// Before that, record the faults of the lab anew, on real nodes: needs root and takes some minutes
+    #[arg(long)]
+    record: bool,
+    /// Record only this fault; repeatable
+    #[arg(long, value_name = "NAME", requires = "record")]
+    fault: Vec<OsString>,
 }
 
 /// Runs the tests that need no root with `PLEGTRACE_BLESS=1`.
 ///
 /// # Errors
-/// When a test fails for another reason than its golden file.
+/// When a test fails for another reason than its golden file, or a fault cannot be recorded.
 pub(crate) fn run(options: &Options) -> Result<()> {
+    if options.record {
+        record(&options.fault)?;
+    }
     let object = Object::build(Want::Shipped)?;
     let mut command = host_cargo();
     command.args(["test", "--workspace", "--exclude", "plegtrace-lab", "--no-fail-fast"]);
@@ -32,4 +43,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut git = Command::new("git");
     cmd::run(git.current_dir(paths::workspace()).args(["status", "--short"]))?;
     cmd::run(Command::new("git").current_dir(paths::workspace()).args(["diff", "--stat"]))
+}
+
+/// Has the faults recorded by a program of the tests that knows the lab.
+fn record(faults: &[OsString]) -> Result<()> {
+    let built = build(Profile::Release, Want::Shipped)?;
+    step("bless", "building the lab");
+    let mut cargo = host_cargo();
+    cargo.args(["build", "--release", "-p", "plegtrace-tests", "--bin", "record-faults"]);
+    cmd::run(cargo.envs(built.object.envs()))?;
+    let mut command = demo::lab_command(&paths::target().join("release/record-faults"), &built.binary)?;
+    cmd::run(command.args(faults))
 }

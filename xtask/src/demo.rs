@@ -31,20 +31,23 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     cargo.args(["build", "--release", "-p", "plegtrace-tests", "--bin", "demo"]);
     cmd::run(cargo.envs(built.object.envs()))?;
     let demo = paths::target().join("release/demo");
-    let mut command = demo_command(&demo, &built.binary)?;
+    let mut command = lab_command(&demo, &built.binary)?;
     command.args(&options.arguments);
     let error = command.exec();
     Err(error).with_context(|| format!("cannot start `{}`", cmd::shown(&command)))
 }
 
-/// The lab needs root; sudo drops the environment, so `env` puts back what the demo needs.
-fn demo_command(demo: &std::path::Path, binary: &std::path::Path) -> Result<Command> {
+/// A program that uses the lab, which needs root; sudo drops the environment, so `env` puts back what the lab needs.
+///
+/// # Errors
+/// When nobody is root, or there is no place for a cache.
+pub(crate) fn lab_command(program: &std::path::Path, binary: &std::path::Path) -> Result<Command> {
     let mut command = cmd::as_root("env")?;
     for (key, value) in [("PLEGTRACE_BIN", binary), ("PLEGTRACE_CACHE", paths::cache()?.as_path())] {
         let mut word = std::ffi::OsString::from(format!("{key}="));
         word.push(value);
         command.arg(word);
     }
-    command.arg(demo);
+    command.arg(program);
     Ok(command)
 }

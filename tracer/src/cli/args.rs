@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+use super::size;
+
 const EXAMPLES: &str = "\
 Examples:
   sudo plegtrace                      what holds this node up, within 15 seconds
@@ -14,6 +16,8 @@ Examples:
   sudo plegtrace --dry-run            which probes would be attached; attaches nothing
   plegtrace explain R1                the page of a cause: mechanism, evidence, what to do
   sudo plegtrace goroutines PID       what every goroutine of a Go program does, without a signal
+  sudo plegtrace record FILE          the same, and keep all that was seen
+  plegtrace report FILE               the report of a recording, anywhere, without root
   plegtrace doctor                    what this kernel, these programs and these privileges allow
 
 Exit codes:
@@ -36,6 +40,23 @@ Examples:
 
 Exit codes:
   0 read   2 no such process   3 no permission   5 cannot be read: not Go, or not a Go we know";
+
+const RECORD: &str = "\
+Examples:
+  sudo plegtrace record node.plegtrace            observe, report, and keep what was seen
+  sudo plegtrace record -d 60 node.plegtrace      for a minute
+  sudo plegtrace record - | plegtrace report -    observe here, report there
+
+Exit codes:
+  as without a command; 2 also when FILE exists, 3 also when it cannot be written";
+
+const REPORT: &str = "\
+Examples:
+  plegtrace report node.plegtrace
+  plegtrace report node.plegtrace -o json -v
+
+Exit codes:
+  0 healthy   1 stall found   2 no recording   3 cannot be opened   5 cannot tell, or cannot be read";
 
 /// Names the component that makes a Kubernetes node report `PLEG is not healthy`.
 ///
@@ -81,9 +102,39 @@ pub enum Command {
         #[arg(long)]
         list: bool,
     },
+    /// Observe and report as without a command, and write all that was seen to a file.
+    ///
+    /// The report is printed too, unless the recording goes to stdout. FILE is readable by its owner alone, and holds no
+    /// environments, no payloads and of command lines only what names runtime components; it does hold names of pods,
+    /// images and paths. It is written once a second, so whatever ends plegtrace leaves a recording that can be read.
+    #[command(after_help = RECORD)]
+    Record(RecordOptions),
+    /// Print the report of a recording: the same that was printed when it was made.
+    ///
+    /// Needs no root, no kubelet and no eBPF. Of a damaged recording what can be read is reported, and what is missing.
+    #[command(after_help = REPORT)]
+    Report {
+        /// The recording; `-` is stdin.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
     /// What plegtrace runs itself: the reader of the census, which can be killed when it is late.
     #[command(hide = true)]
     CensusChild,
+}
+
+/// Where and how to record.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RecordOptions {
+    /// The recording, which must not exist; `-` is stdout, and then no report is printed.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Replace FILE if it exists.
+    #[arg(long)]
+    pub force: bool,
+    /// Greatest length of the recording, at least 1M; the observation ends when it is almost reached.
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size::parse)]
+    pub max_size: u64,
 }
 
 /// Options of every command.

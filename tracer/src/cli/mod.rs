@@ -2,6 +2,7 @@
 
 mod args;
 mod settings;
+mod size;
 
-pub use args::{Args, Attach, Color, Command, Common, Family, Output, Source};
+pub use args::{Args, Attach, Color, Command, Common, Family, Output, RecordOptions, Source};
 pub use settings::{Settings, SettingsError};

@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::Fact;
 
 /// Longest record taken, header included; a longer one is damage.
-const MAX_FRAME: usize = 16 << 20;
+pub(crate) const MAX_FRAME: usize = 16 << 20;
 
 /// One record of the stream.
 #[derive(Clone, Debug)]

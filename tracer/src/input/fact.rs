@@ -397,4 +397,6 @@ pub enum StopWhy {
     Enough,
     /// Every target is gone.
     TargetsGone,
+    /// It was recorded, and the recording is full or cannot be written.
+    RecordingOver,
 }

@@ -12,6 +12,7 @@ pub use census::{
     CensusFact, Command, ContainerFact, FdFact, FdTarget, Freezer, GoroutineGroup, GoroutinesFact, Holder,
     Park, PipeFact, Pressure, ProcessFact, SocketFact, SyscallFact, Unanswered, VersionFact,
 };
+pub(crate) use envelope::MAX_FRAME;
 pub use envelope::{Frame, FrameError, frame_fact, next_frame};
 pub use exec::admit;
 pub use fact::{

@@ -3,20 +3,23 @@
 use std::{
     io::{self, IsTerminal},
     process::ExitCode,
+    sync::Arc,
 };
 
 use clap::Parser;
 
 use super::{
-    arm::chain, checks, doctor, error::SessionError, explain, goroutines, oneshot, pipeline::Tap, report,
+    arm::chain, checks, doctor, error::SessionError, explain, goroutines, oneshot, pipeline::Tap, record,
+    replay, report,
 };
 use crate::{
     census,
     cli::{Args, Command, Settings},
     correlate::Snapshot,
-    diagnose::{Verdict, diagnose},
+    diagnose::{Diagnosis, Verdict, diagnose},
     exit::Exit,
     kernel::AttachMode,
+    recording::Recorder,
 };
 
 /// Runs plegtrace: parses, runs, prints an error once.
@@ -68,17 +71,36 @@ fn run(args: &Args) -> Result<Exit, SessionError> {
     if let Some(Command::Explain { id, list }) = &args.command {
         return explain::run(id.as_deref().filter(|_| !list), &settings);
     }
+    if let Some(Command::Report { file }) = &args.command {
+        return replay::run(file, &settings).map(told);
+    }
     if settings.dry_run || matches!(args.command, Some(Command::Doctor)) {
         return doctor::run(&settings);
+    }
+    if let Some(Command::Record(options)) = &args.command {
+        return record::run(options, &settings).map(told);
     }
     let snapshot = observe(&settings, None)?;
     let diagnosis = diagnose(&snapshot);
     report::write(&snapshot, &diagnosis, &settings).map_err(SessionError::Write)?;
-    Ok(match diagnosis.verdict {
+    Ok(exit_of(&diagnosis))
+}
+
+/// The exit code that goes with a report.
+pub(super) fn exit_of(diagnosis: &Diagnosis) -> Exit {
+    match diagnosis.verdict {
         Verdict::Healthy => Exit::Healthy,
         Verdict::Stall => Exit::Stall,
         Verdict::CannotTell => Exit::CannotTell,
-    })
+    }
+}
+
+/// Prints what there is to say beside the report.
+fn told((exit, remarks): (Exit, Vec<String>)) -> Exit {
+    for remark in remarks {
+        eprintln!("plegtrace: {remark}");
+    }
+    exit
 }
 
 /// Observes this machine as the one-shot does; `tap` sees every record of the input stream.
@@ -87,11 +109,33 @@ fn run(args: &Args) -> Result<Exit, SessionError> {
 ///
 /// plegtrace cannot run here, or there is nothing to trace.
 pub fn observe(settings: &Settings, tap: Option<Tap>) -> Result<Snapshot, SessionError> {
+    observe_in(settings, ready(settings)?, tap, None)
+}
+
+/// How probes will be attached here.
+///
+/// # Errors
+///
+/// plegtrace cannot run here.
+pub(super) fn ready(settings: &Settings) -> Result<AttachMode, SessionError> {
     // The census works where nothing can be loaded; no mode is used then.
-    let mode = if settings.needs_kernel() { checks::ready(settings)? } else { AttachMode::Multi };
+    if settings.needs_kernel() { checks::ready(settings) } else { Ok(AttachMode::Multi) }
+}
+
+/// Observes; ends early when the recorder has no use for more.
+///
+/// # Errors
+///
+/// Something that is needed cannot be done.
+pub(super) fn observe_in(
+    settings: &Settings,
+    mode: AttachMode,
+    tap: Option<Tap>,
+    recorder: Option<Arc<Recorder>>,
+) -> Result<Snapshot, SessionError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(SessionError::EventLoop)?;
-    runtime.block_on(oneshot::observe(settings, mode, tap))
+    runtime.block_on(oneshot::observe(settings, mode, tap, recorder))
 }

@@ -1,12 +1,13 @@
 //! [`SessionError`]: why there is no report, with the exit code and what to do about it.
 
-use std::io;
+use std::{io, path::PathBuf};
 
 use crate::{
     census::goroutines::GoroutineError,
     cli::SettingsError,
     exit::Exit,
     kernel::KernelError,
+    recording::{RecordError, RecordingError},
     target::{BtfError, DiscoverError},
 };
 
@@ -55,6 +56,27 @@ pub enum SessionError {
         /// How long we waited.
         seconds: u64,
     },
+    /// There is no recording, or no whole one.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// A recording cannot be opened.
+    #[error("cannot open {file}")]
+    OpenRecording {
+        /// The recording.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A recording gives no report.
+    #[error("{file}")]
+    Recording {
+        /// The recording.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: RecordingError,
+    },
     /// No signals.
     #[error("listen for signals")]
     Signals(#[source] io::Error),
@@ -79,6 +101,21 @@ impl SessionError {
             Self::Goroutines(GoroutineError::Denied(_)) => Exit::CannotRun,
             Self::Goroutines(_) | Self::NoAnswer { .. } => Exit::CannotTell,
             Self::NothingToTrace => Exit::NothingToTrace,
+            Self::Record(RecordError::Exists(_) | RecordError::NoFile(_) | RecordError::Terminal) => {
+                Exit::Usage
+            }
+            Self::Record(RecordError::Create { source, .. }) | Self::OpenRecording { source, .. } => {
+                if is_wrong_path(source) {
+                    Exit::Usage
+                } else {
+                    Exit::CannotRun
+                }
+            }
+            Self::Recording { source: RecordingError::Foreign, .. } => Exit::Usage,
+            Self::Recording { source: RecordingError::Read(error), .. } if is_wrong_path(error) => {
+                Exit::Usage
+            }
+            Self::Recording { .. } => Exit::CannotTell,
             _ => Exit::CannotRun,
         }
     }
@@ -95,6 +132,10 @@ impl SessionError {
             Self::Goroutines(GoroutineError::Denied(_)) => {
                 Some("run it as root, or with CAP_SYS_PTRACE: sudo plegtrace goroutines PID".to_owned())
             }
+            Self::Record(RecordError::Exists(_)) => Some("replace it with: --force".to_owned()),
+            Self::Record(RecordError::Terminal) => {
+                Some("give it a file, or: plegtrace record - | plegtrace report -".to_owned())
+            }
             Self::Kernel(KernelError::Stub) => Some("build it with: cargo xtask build --release".to_owned()),
             Self::Kernel(_) | Self::Offsets(_) => {
                 Some("see what this machine allows: plegtrace doctor".to_owned())
@@ -102,4 +143,10 @@ impl SessionError {
             _ => None,
         }
     }
+}
+
+/// The operator named something else than a file that could be meant.
+fn is_wrong_path(error: &io::Error) -> bool {
+    use io::ErrorKind::{IsADirectory, NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory | IsADirectory)
 }

@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     path::Path,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -26,6 +27,8 @@ use crate::{
     diagnose::diagnose,
     input::{Component, Fact, Frame, Start, Stop, StopWhy, TargetGone},
     kernel::{AttachMode, Kernel, LoadOptions},
+    recording::Recorder,
+    render::human,
     target::KernelOffsets,
 };
 
@@ -47,11 +50,12 @@ pub(crate) async fn observe(
     settings: &Settings,
     mode: AttachMode,
     tap: Option<Tap>,
+    recorder: Option<Arc<Recorder>>,
 ) -> Result<Snapshot, SessionError> {
     // First of all: a Ctrl-C while arming ends the observation at once, with a report.
     let mut interrupts = Interrupts::new().map_err(SessionError::Signals)?;
     let mut progress = Progress::new(settings.quiet);
-    let mut session = Session::begin(settings, mode, tap, &mut progress)?;
+    let mut session = Session::begin(settings, mode, tap, recorder, &mut progress)?;
     if settings.needs_kernel() {
         session.arm(settings, mode, &mut progress)?;
         progress.step(&format!(
@@ -79,6 +83,8 @@ struct Session {
     alive: HashMap<u32, Component>,
     rescan: bool,
     census: Rounds,
+    /// Writes what the tap sees.
+    recorder: Option<Arc<Recorder>>,
 }
 
 impl Session {
@@ -86,6 +92,7 @@ impl Session {
         settings: &Settings,
         mode: AttachMode,
         tap: Option<Tap>,
+        recorder: Option<Arc<Recorder>>,
         progress: &mut Progress,
     ) -> Result<Self, SessionError> {
         progress.step("looking for kubelet and container runtime");
@@ -104,6 +111,7 @@ impl Session {
             alive: HashMap::new(),
             rescan: false,
             census: Rounds::default(),
+            recorder,
         };
         session.pipeline.fact(clock::monotonic_ns(), &Fact::Start(start()));
         for presence in session.survey.node.presence.clone() {
@@ -233,7 +241,10 @@ impl Session {
                     if !settings.to_the_end && self.is_enough(&snapshot, began.elapsed(), alone) {
                         return Ok(StopWhy::Enough);
                     }
-                    progress.tick(&line(&snapshot, began.elapsed(), settings.duration));
+                    if self.recorder.as_ref().is_some_and(|recorder| recorder.is_over()) {
+                        return Ok(StopWhy::RecordingOver);
+                    }
+                    progress.tick(&self.line(&snapshot, began.elapsed(), settings.duration));
                 }
             }
         }
@@ -243,6 +254,18 @@ impl Session {
     fn is_enough(&self, snapshot: &Snapshot, elapsed: Duration, alone: bool) -> bool {
         let watched = elapsed >= ENOUGH && self.census.are_enough();
         watched && diagnose(snapshot).is_certain() || alone && self.census.are_all()
+    }
+
+    fn line(&self, snapshot: &Snapshot, elapsed: Duration, of: Duration) -> String {
+        let recorded = self.recorder.as_ref().map(|recorder| human::size(recorder.bytes()));
+        format!(
+            "observing {:.0} of {:.0} s, {} relists, {} calls open{}   (Ctrl-C: report now)",
+            elapsed.as_secs_f64(),
+            of.as_secs_f64(),
+            snapshot.relists.len(),
+            snapshot.open.len(),
+            recorded.map_or_else(String::new, |size| format!(", {size} recorded")),
+        )
     }
 
     fn drain(&mut self) {
@@ -351,16 +374,6 @@ fn concerns_targets(frame: &Frame) -> bool {
     let Ok(record) = ProcessRec::read_from_bytes(&frame.bytes) else { return false };
     let role = Role::from_u32(record.role);
     matches!(frame.kind, RecKind::Exec | RecKind::Exit) && (role == Role::Kubelet || role.is_runtime())
-}
-
-fn line(snapshot: &Snapshot, elapsed: Duration, of: Duration) -> String {
-    format!(
-        "observing {:.0} of {:.0} s, {} relists, {} calls open   (Ctrl-C: report now)",
-        elapsed.as_secs_f64(),
-        of.as_secs_f64(),
-        snapshot.relists.len(),
-        snapshot.open.len(),
-    )
 }
 
 fn start() -> Start {

@@ -2,7 +2,7 @@
 
 use crate::{
     correlate::{Correlator, Limits, Snapshot},
-    decode::{MonoNs, decode},
+    decode::{Event, MonoNs, decode},
     input::{Fact, Frame, frame_fact},
 };
 
@@ -13,11 +13,12 @@ pub type Tap = Box<dyn FnMut(&Frame) + Send>;
 pub(crate) struct Pipeline {
     correlator: Correlator,
     tap: Option<Tap>,
+    stopped: Option<MonoNs>,
 }
 
 impl Pipeline {
     pub(crate) fn new(tap: Option<Tap>) -> Self {
-        Self { correlator: Correlator::new(Limits::default()), tap }
+        Self { correlator: Correlator::new(Limits::default()), tap, stopped: None }
     }
 
     /// Takes one record.
@@ -26,7 +27,14 @@ impl Pipeline {
             tap(frame);
         }
         match decode(frame) {
-            Ok(event) => self.correlator.push(event),
+            Ok(event) => {
+                if let Event::Fact { at, fact } = &event
+                    && matches!(**fact, Fact::Stop(_))
+                {
+                    self.stopped = Some(*at);
+                }
+                self.correlator.push(event);
+            }
             Err(error) => {
                 // Told to the correlator, whose verdict must know of the loss.
                 self.correlator.undecoded();
@@ -38,6 +46,11 @@ impl Pipeline {
     /// Takes one fact of this moment.
     pub(crate) fn fact(&mut self, now_ns: u64, fact: &Fact) {
         self.push(&frame_fact(now_ns, fact));
+    }
+
+    /// The moment of the report that goes with a whole stream.
+    pub(crate) fn stopped_ns(&self) -> Option<u64> {
+        self.stopped.map(|at| at.0)
     }
 
     /// The node as it is known at `now_ns`.

@@ -55,6 +55,17 @@ pub fn mebibytes(bytes: u64) -> String {
     format!("{} MiB", bytes.div_ceil(1 << 20))
 }
 
+/// A size of a file: `812 bytes`, `1.2 MiB`.
+#[must_use]
+pub fn size(bytes: u64) -> String {
+    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let Some((shift, unit)) = units.into_iter().find(|(shift, _)| bytes >> shift > 0) else {
+        return plural(bytes, "byte");
+    };
+    let tenths = (u128::from(bytes) * 10) >> shift;
+    format!("{}.{} {unit}", tenths / 10, tenths % 10)
+}
+
 /// A share of one core, in percent.
 #[must_use]
 pub fn percent(part: u64, whole: u64) -> String {

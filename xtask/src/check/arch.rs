@@ -49,13 +49,14 @@ const RULES: &[Rule] = &[
             "crate::kernel",
             "crate::preflight",
             "crate::census",
+            "crate::recording",
             "crate::session",
             "crate::cli",
         ]),
         scope: Scope::ForbiddenIn(PURE),
     },
     Rule {
-        name: "data flows one way: kernel knows nothing of the stages after it",
+        name: "data flows one way: what makes or keeps the stream knows nothing of the stages after it",
         thing: Thing::Path(&[
             "crate::decode",
             "crate::correlate",
@@ -63,7 +64,7 @@ const RULES: &[Rule] = &[
             "crate::diagnose",
             "crate::render",
         ]),
-        scope: Scope::ForbiddenIn(&["kernel", "target", "preflight", "plan", "census"]),
+        scope: Scope::ForbiddenIn(&["kernel", "target", "preflight", "plan", "census", "recording"]),
     },
     Rule {
         name: "no stage prints",

@@ -12,6 +12,11 @@ use crate::knobs::{Knobs, Network};
 /// Name of the only container of each pod.
 pub(super) const CONTAINER: &str = "c";
 
+/// What a pod may keep to itself, each a word that occurs nowhere else: the value of a variable of its container, an
+/// argument of its exec probe, and the value of an annotation, which is in the payload of CRI calls.
+pub const SECRETS: [&str; 3] =
+    ["plegtrace-lab-env-5ac3e1", "plegtrace-lab-argument-5ac3e2", "plegtrace-lab-payload-5ac3e3"];
+
 /// The manifest; JSON is YAML enough for the kubelet.
 pub(super) fn pod(name: &str, knobs: &Knobs) -> Value {
     let mut container = json!({
@@ -19,10 +24,11 @@ pub(super) fn pod(name: &str, knobs: &Knobs) -> Value {
         "image": image::REFERENCE,
         "imagePullPolicy": "Never",
         "command": ["/pause"],
+        "env": [{ "name": "PLEGTRACE_LAB_SECRET", "value": SECRETS[0] }],
     });
     if knobs.exec_probes {
         container["livenessProbe"] = json!({
-            "exec": { "command": ["/bin/true"] },
+            "exec": { "command": ["/bin/true", SECRETS[1]] },
             "periodSeconds": 1,
             "timeoutSeconds": 5,
             // A probe that times out because the machine is busy must not restart the container.
@@ -32,7 +38,7 @@ pub(super) fn pod(name: &str, knobs: &Knobs) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": { "name": name, "namespace": "default" },
+        "metadata": { "name": name, "namespace": "default", "annotations": { "plegtrace-lab": SECRETS[2] } },
         "spec": {
             "hostNetwork": knobs.network == Network::Host,
             "terminationGracePeriodSeconds": 1,

@@ -11,3 +11,4 @@ mod sysctls;
 pub use build::{KubeletBuild, program};
 pub use churn::Churn;
 pub use daemon::Kubelet;
+pub use manifest::SECRETS;

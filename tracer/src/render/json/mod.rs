@@ -38,7 +38,7 @@
 //! | `losses` | `stage`, `reason`, `sentence`, `count`, `is_loss` |
 //! | `tally` | `events`, `calls`, `covered`, `marks`, `unwound`, `restarted`, `processes`, `facts` |
 //! | `cost` | `cpu_ns`, `wall_ns`, `rss_bytes`, `rss_peak_bytes`, `child_peak_bytes` (of the largest child of the census) |
-//! | `stopped` | why observing ended: `duration`, `interrupt`, `enough`, `targets_gone` |
+//! | `stopped` | why observing ended: `duration`, `interrupt`, `enough`, `targets_gone`, `recording_over` |
 
 mod calls;
 mod doc;

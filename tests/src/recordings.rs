@@ -1,0 +1,163 @@
+//! Recordings of the faults of the lab, as golden files: which there are, how one is made, how one is read.
+
+use std::{
+    fs, io,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::ValueEnum as _;
+use plegtrace::{
+    correlate::Snapshot,
+    diagnose::diagnose,
+    recording::Recording,
+    render::{
+        json,
+        text::{self, TextOptions},
+    },
+};
+use plegtrace_lab::{Node, fault::Kind, process};
+
+use crate::program::{self, Running};
+
+/// The faults of which there is a recording; those that need the same node stand together.
+pub const FAULTS: [Kind; 6] = [
+    Kind::ShimStopped,
+    Kind::LockHostage,
+    Kind::ContainerdStopped,
+    Kind::KubeletStopped,
+    Kind::Hook,
+    Kind::Cni,
+];
+/// Everything is late at this age: runc after 5 s, plugins and hooks after 10 s.
+pub const LATE: Duration = Duration::from_secs(12);
+/// What a recording in the repository may weigh, bytes.
+pub const MOST: u64 = 100 << 10;
+/// The name of every node in the repository.
+const NODE: &std::ffi::CStr = c"n1";
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Where the recordings lie.
+#[must_use]
+pub fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden/recordings")
+}
+
+/// The name of a fault's files, as on the command line of the lab.
+#[must_use]
+pub fn name(kind: Kind) -> String {
+    kind.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+/// The report for people, without colours, as it is printed where there is no terminal.
+///
+/// # Errors
+///
+/// None: memory takes all.
+pub fn text_of(snapshot: &Snapshot, verbose: bool) -> Result<String> {
+    let mut out = Vec::new();
+    text::report(
+        snapshot,
+        &diagnose(snapshot),
+        &TextOptions { verbose, ..TextOptions::default() },
+        &mut out,
+    )?;
+    Ok(String::from_utf8(out)?)
+}
+
+/// The report for programs.
+///
+/// # Errors
+///
+/// None: memory takes all.
+pub fn json_of(snapshot: &Snapshot) -> Result<String> {
+    let mut out = Vec::new();
+    json::report(snapshot, &diagnose(snapshot), &mut out)?;
+    Ok(String::from_utf8(out)?)
+}
+
+/// Waits until a fault that began at `began` is late.
+///
+/// # Errors
+///
+/// None, unless the clock stands still.
+pub fn wait_until_late(began: Instant) -> Result<()> {
+    process::wait_for("a fault that is late", LATE + LIMIT, || Ok((began.elapsed() >= LATE).then_some(())))
+}
+
+/// Makes the recordings of `kinds` on real nodes; those that are there are replaced.
+///
+/// # Errors
+///
+/// A fault cannot be injected or healed, or its recording is not what it should be.
+pub fn make(kinds: &[Kind]) -> Result<()> {
+    let mut node: Option<(bool, Node)> = None;
+    for kind in kinds {
+        let knobs = kind.knobs();
+        if node.as_ref().is_none_or(|(gates, _)| *gates != knobs.gates) {
+            // Two nodes at once are more than a small machine likes.
+            drop(node.take());
+            node = Some((knobs.gates, Node::start(&knobs)?));
+        }
+        let Some((_, node)) = &node else { continue };
+        node.wait_for_relists(3, LIMIT)?;
+        let fault = kind.inject(node, "p1")?;
+        let began = Instant::now();
+        let made = wait_until_late(began).and_then(|()| record(node, &folder().join(file(*kind))));
+        fault.heal()?;
+        made.with_context(|| name(*kind))?;
+    }
+    Ok(())
+}
+
+/// The file of a fault's recording, in [`folder`].
+#[must_use]
+pub fn file(kind: Kind) -> String {
+    format!("{}.plegtrace", name(kind))
+}
+
+/// One observation of usual length, on a machine that has the name of every node.
+fn record(node: &Node, file: &Path) -> Result<()> {
+    fs::create_dir_all(folder()).context("cannot make the folder of recordings")?;
+    let mut command = Command::new(program::path()?);
+    let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
+    command.args(["record", "--force", "--kubelet-pid", &kubelet, "--runtime-pid", &runtime]).arg(file);
+    // SAFETY: two system calls, which are async-signal-safe.
+    unsafe { command.pre_exec(take_name) };
+    let ended = Running::spawn(&mut command)?.finish(LIMIT)?;
+    ensure!(ended.status.code() == Some(1), "a stall was to be found: {ended:?}");
+    let length = fs::metadata(file).context("there is no recording")?.len();
+    ensure!(length <= MOST, "the recording has {length} bytes, {MOST} are allowed");
+    ensure!(
+        !unpacked(file)?.contains("/home/"),
+        "paths of a home are in it: set PLEGTRACE_CACHE to another place"
+    );
+    Ok(())
+}
+
+/// The records of a whole recording, one after the other, what is no text in them made harmless.
+///
+/// # Errors
+///
+/// It cannot be read, or is damaged.
+pub fn unpacked(file: &Path) -> Result<String> {
+    let file = fs::File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
+    let (mut recording, mut all) = (Recording::open(file)?, Vec::new());
+    while recording.next_block(&mut |frame| all.extend_from_slice(&frame.bytes)) {}
+    ensure!(recording.damage().sentences().is_empty(), "damaged: {:?}", recording.damage());
+    Ok(String::from_utf8_lossy(&all).into_owned())
+}
+
+/// Gives this process a host name of its own.
+fn take_name() -> io::Result<()> {
+    // SAFETY: no pointers.
+    let own = unsafe { libc::unshare(libc::CLONE_NEWUTS) };
+    // SAFETY: the name lives for ever and has this length.
+    if own == 0 && unsafe { libc::sethostname(NODE.as_ptr(), NODE.count_bytes()) } == 0 {
+        return Ok(());
+    }
+    Err(io::Error::last_os_error())
+}

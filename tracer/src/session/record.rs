@@ -1,0 +1,60 @@
+//! `plegtrace record`: the one-shot with a file at the tap.
+
+use std::sync::Arc;
+
+use super::{
+    entry::{exit_of, observe_in, ready},
+    error::SessionError,
+    pipeline::Tap,
+    report,
+};
+use crate::{
+    cli::{RecordOptions, Settings},
+    diagnose::diagnose,
+    exit::Exit,
+    recording::{Recorded, Recorder, Target},
+    render::human,
+};
+
+/// Observes, records, reports; says what there is to say of the recording.
+///
+/// # Errors
+///
+/// plegtrace cannot run here, or the recording cannot be written; then the report is printed all the same.
+pub(crate) fn run(options: &RecordOptions, settings: &Settings) -> Result<(Exit, Vec<String>), SessionError> {
+    let mode = ready(settings)?;
+    let target = Target::create(&options.file, options.force)?;
+    let (name, reports) = (target.name(), !target.is_stdout());
+    let recorder = Arc::new(Recorder::start(target, options.max_size)?);
+    let observed = observe_in(settings, mode, Some(tap(&recorder)), Some(Arc::clone(&recorder)));
+    let snapshot = observed.inspect_err(|_| recorder.abandon())?;
+    let recorded = recorder.finish();
+    let diagnosis = diagnose(&snapshot);
+    if reports {
+        report::write(&snapshot, &diagnosis, settings).map_err(SessionError::Write)?;
+    }
+    Ok((exit_of(&diagnosis), remarks(&name, recorded?, options.max_size, settings.quiet)))
+}
+
+fn tap(recorder: &Arc<Recorder>) -> Tap {
+    let recorder = Arc::clone(recorder);
+    Box::new(move |frame| recorder.push(frame))
+}
+
+/// What is wrong with it always; that all is well unless `quiet`.
+fn remarks(name: &str, recorded: Recorded, max_bytes: u64, quiet: bool) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if recorded.full {
+        let most = human::size(max_bytes);
+        remarks.push(format!("the recording is full (--max-size, {most}): the observation ended early"));
+    }
+    if recorded.left_out > 0 {
+        let records = human::plural(recorded.left_out, "record");
+        remarks.push(format!("{records} did not fit into the recording: it is not whole"));
+    }
+    if !quiet {
+        let (size, records) = (human::size(recorded.bytes), human::plural(recorded.records, "record"));
+        remarks.push(format!("recorded to {name}: {size}, {records}"));
+    }
+    remarks
+}

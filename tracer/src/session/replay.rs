@@ -1,0 +1,126 @@
+//! `plegtrace report`: the stream of a recording through the same pipeline.
+
+use std::{
+    fs::File,
+    io::{self, IsTerminal, Read},
+    path::Path,
+};
+
+use super::{entry::exit_of, error::SessionError, pipeline::Pipeline, report};
+use crate::{
+    cli::Settings,
+    correlate::Snapshot,
+    diagnose::diagnose,
+    exit::Exit,
+    input::Fact,
+    recording::{Damage, Recording, RecordingError},
+};
+
+/// What a recording says.
+#[derive(Debug)]
+pub struct Replayed {
+    /// The node as it was reported when the recording was made; losses of the recording are among its losses.
+    pub snapshot: Snapshot,
+    /// What could not be read.
+    pub damage: Damage,
+}
+
+/// Reads a recording to its end, or as far as it can be read.
+///
+/// # Errors
+///
+/// There is nothing to report: it is no recording, or one of a later format, or it cannot be read at all.
+pub fn replay(source: impl Read) -> Result<Replayed, RecordingError> {
+    let mut recording = Recording::open(source)?;
+    let mut pipeline = Pipeline::new(None);
+    let mut latest = 0;
+    while recording.next_block(&mut |frame| {
+        latest = latest.max(frame.header.ts_ns);
+        pipeline.push(&frame);
+    }) {}
+    let damage = recording.damage().clone();
+    // A report is of the moment when observing ended; the last look of the census is younger.
+    let now = pipeline.stopped_ns().unwrap_or(latest);
+    let counts = damage.losses();
+    if !counts.is_empty() {
+        pipeline.fact(now, &Fact::Loss { counts });
+    }
+    Ok(Replayed { snapshot: pipeline.snapshot(now), damage })
+}
+
+/// Reports a recording; says what is wrong with it.
+///
+/// # Errors
+///
+/// It is none, or the report cannot be written.
+pub(crate) fn run(file: &Path, settings: &Settings) -> Result<(Exit, Vec<String>), SessionError> {
+    let failed = |source| SessionError::Recording { file: file.to_owned(), source };
+    let replayed = if file == Path::new("-") {
+        let stdin = io::stdin();
+        if stdin.is_terminal() {
+            return Err(failed(RecordingError::Foreign));
+        }
+        replay(stdin.lock())
+    } else {
+        let source = File::open(file)
+            .map_err(|source| SessionError::OpenRecording { file: file.to_owned(), source })?;
+        replay(source)
+    };
+    let Replayed { snapshot, damage } = replayed.map_err(failed)?;
+    let diagnosis = diagnose(&snapshot);
+    report::write(&snapshot, &diagnosis, settings).map_err(SessionError::Write)?;
+    let remarks = damage.sentences();
+    let remark = (!remarks.is_empty()).then(|| format!("{}: {}", file.display(), remarks.join("; ")));
+    Ok((exit_of(&diagnosis), remark.into_iter().collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        correlate::{Doubt, Outcome},
+        input::{Start, Stop, StopWhy, frame_fact},
+        recording::Encoder,
+    };
+
+    fn file(facts: &[(u64, Fact)], end: bool) -> Vec<u8> {
+        let mut encoder = Encoder::new();
+        let mut bytes = Encoder::header();
+        for (at, fact) in facts {
+            assert_eq!(encoder.push(&frame_fact(*at, fact).bytes), None);
+        }
+        bytes.extend(encoder.block().unwrap_or_default());
+        if end {
+            bytes.extend(encoder.end());
+        }
+        bytes
+    }
+
+    fn stream() -> [(u64, Fact); 3] {
+        let late = Fact::Census(crate::input::CensusFact::default());
+        [(5, Fact::Start(Start::default())), (9, late), (7, Fact::Stop(Stop { why: StopWhy::Enough }))]
+    }
+
+    /// The report is of the moment when observing ended, though the last look at the node came after it.
+    #[test]
+    fn the_moment_is_that_of_the_end() {
+        let replayed = replay(file(&stream(), true).as_slice()).unwrap();
+        assert_eq!((replayed.snapshot.now.0, replayed.snapshot.tally.facts), (7, 3));
+        assert_eq!(replayed.snapshot.losses, []);
+    }
+
+    /// Without an end it is the last moment there is, and the cut is a loss that forbids "healthy".
+    #[test]
+    fn a_cut_is_a_loss() {
+        let replayed = replay(file(&stream()[..2], false).as_slice()).unwrap();
+        assert_eq!(replayed.snapshot.now.0, 9);
+        assert_eq!(
+            replayed.snapshot.real_losses().map(|loss| loss.reason.as_str()).collect::<Vec<_>>(),
+            ["cut"]
+        );
+        let Outcome::CannotTell { why } = replayed.snapshot.outcome else {
+            panic!("{:?}", replayed.snapshot.outcome)
+        };
+        assert!(why.iter().any(|doubt| matches!(doubt, Doubt::Lost { count: 1, .. })), "{why:?}");
+    }
+}
