@@ -39,6 +39,7 @@ pub fn group(goids: &[u64], wait_reason: &str, frames: &[&str]) -> GoroutineGrou
         waiting_since_ns: None,
         frames: frames.iter().map(|frame| (*frame).to_owned()).collect(),
         broken: None,
+        subjects: Vec::new(),
     }
 }
 

@@ -313,4 +313,29 @@ pub struct GoroutineGroup {
     pub frames: Vec<String>,
     /// The stack could not be followed to its end, and why.
     pub broken: Option<String>,
+    /// What their requests are about, for goroutines that serve the CRI: one entry for all with the same ids; at most
+    /// 32. Goroutines that are in none were not asked, or had no id.
+    #[serde(default)]
+    pub subjects: Vec<Subject>,
+}
+
+/// Goroutines of a group on whose stacks the same ids lie.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subject {
+    /// How many.
+    pub count: u32,
+    /// Their ids, ascending; at most 32.
+    pub goids: Vec<u64>,
+    /// What looks like ids of containers, the outermost function first; at most 32. Slots of a stack that are not in use
+    /// keep old values, so an id can be one of an earlier request.
+    pub ids: Vec<IdOnStack>,
+}
+
+/// An id of a container, or what looks like one: 64 hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct IdOnStack {
+    /// The function in whose frame it lies: index into the frames of the group.
+    pub frame: u32,
+    /// The digits, lower case.
+    pub id: String,
 }

@@ -10,7 +10,7 @@ mod fact;
 
 pub use census::{
     CensusFact, Command, ContainerFact, FdFact, FdTarget, Freezer, GoroutineGroup, GoroutinesFact, Holder,
-    Park, PipeFact, Pressure, ProcessFact, SocketFact, SyscallFact, Unanswered,
+    IdOnStack, Park, PipeFact, Pressure, ProcessFact, SocketFact, Subject, SyscallFact, Unanswered,
 };
 pub use envelope::{Frame, FrameError, frame_fact, next_frame};
 pub use exec::admit;

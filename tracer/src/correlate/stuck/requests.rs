@@ -223,6 +223,7 @@ mod tests {
             waiting_since_ns: None,
             frames: frames.to_vec(),
             broken: None,
+            subjects: Vec::new(),
         }
     }
 
