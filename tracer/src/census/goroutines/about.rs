@@ -4,8 +4,11 @@
 //! and a length, and the messages of the CRI begin with the id they are about, perhaps behind what protobuf keeps for
 //! itself. So each word of a frame may be half of such a string, or may point to something that begins with one. Looked
 //! at are the frames of the functions that serve the request, which keep it until they return (containerd's
-//! `instrumentedService` logs the id of the request when it ends), and those of the lock of a container's status, which
-//! knows the container's directory.
+//! `instrumentedService` logs the id of the request when it ends).
+//!
+//! Which container's status a goroutine waits to lock is read from the frame of `runtime.semacquire1`, which keeps the
+//! address of the semaphore until it has it. The semaphore is part of a `sync.RWMutex`, which containerd's `statusStorage`
+//! begins with, and behind which it has the directory of the container.
 //!
 //! A slot of a frame that is not in use keeps what was there before, so what is found *contains* the right id; whoever
 //! uses it has to refuse what is ambiguous.
@@ -19,10 +22,14 @@ use crate::input::IdOnStack;
 
 /// Length of an id.
 const ID: usize = 64;
-/// Longest path that may end with an id.
+/// Longest path that may contain an id.
 const MAX_PATH: u64 = 256;
 /// Bytes at the beginning of a structure in which its id is looked for.
 const BEGIN: usize = 64;
+/// Where a `sync.RWMutex` has its three semaphores: that of its mutex, of writers, of readers (Go 1.13 to 1.27).
+const SEMAPHORES: [u64; 3] = [4, 8, 12];
+/// Words of a `sync.RWMutex`.
+const AFTER_LOCK: usize = 3;
 /// Largest part of a frame that is looked at.
 const MAX_FRAME: u64 = 4 << 10;
 /// Frames of one goroutine that are looked at.
@@ -41,8 +48,10 @@ const USER: std::ops::Range<u64> = 4096..1 << 47;
 enum Means {
     /// It serves this method of the CRI.
     Handler(String),
-    /// It has the lock of a container's status.
+    /// It locks the status of a container.
     Status,
+    /// It waits for a semaphore.
+    Semaphore,
     /// Nothing.
     Nothing,
 }
@@ -54,6 +63,16 @@ pub(super) struct Spot {
     pub(super) frame: u32,
     pub(super) from: u64,
     pub(super) to: u64,
+    pub(super) sought: Sought,
+}
+
+/// What is looked for in a part of a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sought {
+    /// Ids, and what begins with one.
+    Ids,
+    /// The semaphore of a lock.
+    Lock,
 }
 
 /// Searches of one reading.
@@ -89,25 +108,30 @@ impl About {
     fn spots(&mut self, code: &dyn Code, frames: &[u32], ends: &[u64]) -> Vec<Spot> {
         let handler = frames.iter().rev().find_map(|function| match self.of(code, *function) {
             Means::Handler(method) => Some(format!(").{method}")),
-            Means::Status | Means::Nothing => None,
+            Means::Status | Means::Semaphore | Means::Nothing => None,
         });
         let Some(method) = handler else { return Vec::new() };
         // A list is about no container; what lies in its frames was the last one it looked at.
         let list = method.starts_with(").List") || method.starts_with(").Stream");
+        let serves = |name: &str| !list && name.ends_with(&method);
         let mut spots = Vec::new();
+        let mut status = None;
         for (index, function) in frames.iter().enumerate().rev() {
-            let status = *self.of(code, *function) == Means::Status;
-            let serves = !list && code.name(*function).is_some_and(|name| name.ends_with(&method));
-            // Without the caller's stack pointer the end is not known; the innermost frame is one of the runtime.
-            let (Some(from), Some(end)) = (index.checked_sub(1).and_then(|at| ends.get(at)), ends.get(index))
-            else {
-                continue;
+            let frame = u32::try_from(index).unwrap_or(u32::MAX);
+            let spot = match self.of(code, *function) {
+                Means::Status => {
+                    status = Some(frame);
+                    None
+                }
+                Means::Semaphore => status.map(|status| (status, Sought::Lock)),
+                _ => code.name(*function).is_some_and(serves).then_some((frame, Sought::Ids)),
             };
-            if (status || serves) && spots.len() < MAX_SPOTS {
-                // Arguments lie right above: receiver, context (two words), request. Of the lock only the receiver.
-                let arguments = if status { 8 } else { 32 };
-                let to = end.saturating_add(arguments).min(from.saturating_add(MAX_FRAME));
-                spots.push(Spot { frame: u32::try_from(index).unwrap_or(u32::MAX), from: *from, to });
+            // Without the stack pointer of its caller the end of a frame is not known.
+            let range = index.checked_sub(1).and_then(|inner| Some((*ends.get(inner)?, *ends.get(index)?)));
+            if let (Some((frame, sought)), Some((from, end)), true) = (spot, range, spots.len() < MAX_SPOTS) {
+                // Its arguments lie right above: receiver, context (two words), request.
+                let to = end.saturating_add(32).min(from.saturating_add(MAX_FRAME));
+                spots.push(Spot { frame, from, to, sought });
             }
         }
         spots
@@ -122,6 +146,9 @@ fn means(name: &str) -> Means {
     if name.contains(".(*statusStorage).") {
         return Means::Status;
     }
+    if name == "runtime.semacquire1" {
+        return Means::Semaphore;
+    }
     let method = name.split_once("._RuntimeService_").and_then(|(_, rest)| rest.split_once("_Handler"));
     method.map_or(Means::Nothing, |(method, _)| Means::Handler(method.to_owned()))
 }
@@ -130,7 +157,11 @@ fn means(name: &str) -> Means {
 pub(super) fn search(memory: &dyn Memory, spots: &[Spot]) -> Result<Vec<IdOnStack>, MemoryError> {
     let mut found: Vec<IdOnStack> = Vec::new();
     for (spot, words) in spots.iter().zip(words_of(memory, spots)?) {
-        let ids = ids_at(memory, strings(memory, &words)?)?;
+        let strings = match spot.sought {
+            Sought::Ids => strings(memory, &words)?,
+            Sought::Lock => directories(memory, &words)?,
+        };
+        let ids = ids_at(memory, strings)?;
         let ids = ids.into_iter().map(|id| IdOnStack { frame: spot.frame, id });
         let room = MAX_IDS.saturating_sub(found.len());
         found.extend(ids.take(room));
@@ -154,45 +185,52 @@ fn words(bytes: &[u8]) -> Vec<u64> {
 
 /// What could be an id: strings among these words, and at the beginning of what they point to.
 fn strings(memory: &dyn Memory, words: &[u64]) -> Result<BTreeSet<(u64, u64)>, MemoryError> {
-    let mut strings: BTreeSet<(u64, u64)> = pairs(words).collect();
-    let pointers: BTreeSet<u64> =
-        words.iter().copied().filter(|word| USER.contains(word) && word % 8 == 0).collect();
-    let mut bytes = vec![0; BEGIN * pointers.len()];
-    let mut pieces: Vec<Piece<'_>> =
-        pointers.iter().zip(bytes.chunks_mut(BEGIN)).map(|(at, into)| Piece::new(*at, into)).collect();
-    memory.read(&mut pieces)?;
-    for piece in pieces.iter().filter(|piece| piece.whole) {
-        strings.extend(pairs(&self::words(piece.into)));
-    }
-    Ok(strings)
+    let pointers = words.iter().copied().filter(|word| word % 8 == 0).collect();
+    let begun = beginnings(memory, &pointers)?;
+    Ok(pairs(words).chain(begun.iter().flat_map(|begin| pairs(begin))).collect())
 }
 
-/// Addresses and lengths of strings as long as an id, or as a path that ends with one.
+/// Directories behind the locks whose semaphores are among these words.
+fn directories(memory: &dyn Memory, words: &[u64]) -> Result<BTreeSet<(u64, u64)>, MemoryError> {
+    let locks = words.iter().flat_map(|word| SEMAPHORES.map(|at| word.wrapping_sub(at)));
+    let begun = beginnings(memory, &locks.filter(|lock| lock % 8 == 0).collect())?;
+    Ok(begun.iter().filter_map(|begin| pairs(begin.get(AFTER_LOCK..AFTER_LOCK + 2)?).next()).collect())
+}
+
+/// The first words of what lies at these addresses, where there is something.
+fn beginnings(memory: &dyn Memory, at: &BTreeSet<u64>) -> Result<Vec<Vec<u64>>, MemoryError> {
+    let at: Vec<u64> = at.iter().copied().filter(|address| USER.contains(address)).collect();
+    let mut bytes = vec![0; BEGIN * at.len()];
+    let mut pieces: Vec<Piece<'_>> =
+        at.iter().zip(bytes.chunks_mut(BEGIN)).map(|(at, into)| Piece::new(*at, into)).collect();
+    memory.read(&mut pieces)?;
+    Ok(pieces.iter().filter(|piece| piece.whole).map(|piece| words(piece.into)).collect())
+}
+
+/// Addresses and lengths of strings as long as an id, or as a path that contains one.
 fn pairs(words: &[u64]) -> impl Iterator<Item = (u64, u64)> + '_ {
     let fits = |(at, len): &(u64, u64)| USER.contains(at) && (ID as u64..=MAX_PATH).contains(len);
     words.windows(2).map(|pair| (pair[0], pair[1])).filter(fits)
 }
 
-/// Those that are ids, or paths that end with one.
+/// The ids that these strings are, or contain.
 fn ids_at(memory: &dyn Memory, strings: BTreeSet<(u64, u64)>) -> Result<BTreeSet<String>, MemoryError> {
-    // The end of the string; of a path with the slash before it.
-    let end = |(at, len): (u64, u64)| {
-        let tail = (ID as u64 + 1).min(len);
-        (at.saturating_add(len - tail), usize::try_from(tail).unwrap_or(ID))
-    };
-    let ends: Vec<(u64, usize)> = strings.into_iter().map(end).collect();
-    let mut bytes: Vec<Vec<u8>> = ends.iter().map(|(_, len)| vec![0; *len]).collect();
+    let strings: Vec<(u64, usize)> =
+        strings.into_iter().filter_map(|(at, len)| Some((at, usize::try_from(len).ok()?))).collect();
+    let mut bytes: Vec<Vec<u8>> = strings.iter().map(|(_, len)| vec![0; *len]).collect();
     let mut pieces: Vec<Piece<'_>> =
-        ends.iter().zip(&mut bytes).map(|((at, _), into)| Piece::new(*at, into)).collect();
+        strings.iter().zip(&mut bytes).map(|((at, _), into)| Piece::new(*at, into)).collect();
     memory.read(&mut pieces)?;
     Ok(pieces.iter().filter(|piece| piece.whole).filter_map(|piece| id(piece.into)).collect())
 }
 
+/// An id, or that of the container whose directory or status file a path is: `…/containers/ID`, `…/containers/ID/status`.
 fn id(bytes: &[u8]) -> Option<String> {
-    let digits = if bytes.len() == ID { bytes } else { bytes.strip_prefix(b"/")? };
     let hexadecimal = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    let whole = digits.len() == ID && digits.iter().all(hexadecimal);
-    whole.then(|| String::from_utf8_lossy(digits).into_owned())
+    let is_id = |digits: &&[u8]| digits.len() == ID && digits.iter().all(hexadecimal);
+    let path = bytes.strip_prefix(b"/").map(|path| path.rsplit(|byte| *byte == b'/').take(2));
+    let digits = path.map_or(Some(bytes).filter(is_id), |mut parts| parts.find(is_id))?;
+    Some(String::from_utf8_lossy(digits).into_owned())
 }
 
 #[cfg(test)]
