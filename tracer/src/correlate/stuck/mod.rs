@@ -6,6 +6,7 @@
 mod chain;
 mod halted;
 pub(super) mod requests;
+pub(super) mod subject;
 mod work;
 
 use std::cmp::Reverse;
@@ -15,6 +16,7 @@ use crate::input::{Command, Component, ContainerFact, Freezer, Park, PipeFact, S
 
 pub(super) use chain::{matters, processes};
 pub use requests::{Held, Request, WaitsFor};
+use subject::Known;
 
 /// Something that does not move.
 #[derive(Clone, Debug, PartialEq)]
@@ -159,15 +161,17 @@ pub enum Waiter {
 
 /// Everything that does not move, what holds others up first, then what is older.
 pub(super) fn find(snapshot: &Snapshot) -> Vec<Stuck> {
+    let known = Known::of(snapshot.census.round.as_ref(), snapshot.census.processes.iter());
     let mut found = halted::find(snapshot);
     found.extend(work::processes(snapshot));
-    found.extend(work::outputs(snapshot));
+    found.extend(work::outputs(&known, snapshot));
     for stuck in &mut found {
-        stuck.waiters.extend(chain::waiters(&stuck.what, snapshot));
+        let waiters = chain::waiters(stuck, &known, snapshot);
+        stuck.waiters.extend(waiters);
     }
     let explained =
         found.iter().flat_map(|stuck| stuck.waiters.iter().filter_map(chain::goroutines)).collect();
-    found.extend(chain::unexplained(snapshot, &explained));
+    found.extend(chain::unexplained(&known, snapshot, &explained));
     found.sort_by_key(|stuck| (Reverse((stuck.reach(), stuck.since.ns)), stuck.what.pid()));
     found
 }
