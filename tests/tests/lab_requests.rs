@@ -7,7 +7,9 @@ use plegtrace::census::goroutines::{Limits, Reader};
 use plegtrace::input::{Component, GoroutineGroup, GoroutinesFact};
 use plegtrace::session::clock::monotonic_ns;
 use plegtrace_lab::cri::{Call, Pod};
-use plegtrace_lab::{Containerd, Generation, Knobs, fault, host, packages, process};
+use plegtrace_lab::{Containerd, Generation, Knobs, Node, fault, host, packages, process};
+use plegtrace_tests::program::Running;
+use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(60);
 const HANGING: Duration = Duration::from_secs(600);
@@ -101,4 +103,78 @@ fn containerd_1_7() {
 #[test]
 fn containerd_2_1() {
     check_generation(Generation::V2_1);
+}
+
+/// A plegtrace that comes too late; its report.
+fn report(node: &Node) -> Value {
+    let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
+    let about = ["-q", "-o", "json", "--kubelet-pid", &kubelet, "--runtime-pid", &runtime];
+    let ended = Running::start(&about).unwrap().finish(LIMIT).unwrap();
+    serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{}", ended.stderr))
+}
+
+/// What waits for a process that is stuck: the operation of each request, the containers it is about, and whether that
+/// is certain.
+fn behind(report: &Value, pid: u32) -> Vec<(String, Vec<String>, bool)> {
+    let all = report["stuck"].as_array().unwrap();
+    let stuck = all.iter().find(|stuck| stuck["pid"] == pid);
+    let stuck = stuck.unwrap_or_else(|| panic!("{pid} is not told: {all:#?}"));
+    let requests = stuck["waiters"].as_array().unwrap().iter().map(|waiter| &waiter["request"]);
+    let told = requests.filter(|request| request.is_object()).map(|request| {
+        let ids = request["containers"].as_array().unwrap().iter();
+        let ids = ids.map(|container| container["id"].as_str().unwrap().to_owned()).collect();
+        let certain = request["target_known"].as_bool().unwrap();
+        (request["operation"].as_str().unwrap().to_owned(), ids, certain)
+    });
+    let mut told: Vec<_> = told.collect();
+    told.sort();
+    told
+}
+
+/// Two shims are stopped with one request each; a command in a third pod takes its time, and so does one that was
+/// started in the first before its shim was stopped.
+#[test]
+fn each_request_is_told_behind_its_own_shim() {
+    host::require_root().unwrap();
+    let node = Node::start(&Knobs { pods: 3, ..Knobs::default() }).unwrap();
+    let containerd = node.containerd();
+    let pods = ["p1", "p2", "p3"].map(|name| node.pod(name).unwrap());
+    let reader = Reader::open(containerd.pid(), Component::Containerd).unwrap();
+    let commands = [exec(containerd, &pods[0], "600"), exec(containerd, &pods[2], "601")];
+    let running = |count: usize| {
+        process::wait_for("commands in flight", LIMIT, || {
+            Ok((ids(&read(&reader), "ExecSync").len() == count).then_some(()))
+        })
+        .unwrap();
+    };
+    running(2);
+    process::wait_for("the first command to run", LIMIT, || {
+        let inside = process::in_cgroup(&pods[0].container);
+        let runs = |pid: &u32| process::arguments(*pid) == ["sleep", "600"];
+        Ok(inside.iter().any(runs).then_some(()))
+    })
+    .unwrap();
+    let shims = [&pods[0], &pods[1]].map(|pod| containerd.shim_of(&pod.sandbox).unwrap());
+    let stopped = shims.map(|shim| fault::stop_process(shim).unwrap());
+    let container = pods[0].container.clone();
+    let update = Call::start(containerd.client(), "UpdateContainerResources", move |client| {
+        client.update_container_resources(&container, 512, HANGING)
+    })
+    .unwrap();
+    let waiting = exec(containerd, &pods[1], "602");
+    running(3);
+    let report = report(&node);
+    let all = serde_json::to_string_pretty(&report["stuck"]).unwrap();
+    let [one, two] = shims.map(|shim| behind(&report, shim));
+    let of = |operation: &str, pod: &Pod| (operation.to_owned(), vec![pod.container.clone()], true);
+    assert_eq!(two, [of("ExecSync", &pods[1])], "{all}");
+    // The lists wait for the lock of the container that is updated.
+    let lists = |told: &&(String, Vec<String>, bool)| told.0 == "ListContainers";
+    assert!(one.iter().any(|told| lists(&told)) && one.iter().filter(lists).all(|told| told.2), "{all}");
+    let others: Vec<_> = one.into_iter().filter(|told| !lists(&told)).collect();
+    let wanted = [of("ExecSync", &pods[0]), of("UpdateContainerResources", &pods[0])];
+    assert_eq!(others, wanted, "{all}");
+    assert!(!all.contains(&pods[2].container), "the third pod is healthy: {all}");
+    drop(stopped);
+    drop((commands, update, waiting));
 }

@@ -4,7 +4,7 @@ use super::{
     LONG, cut,
     owner::{command_words, of_pod},
     park::holders,
-    request::{requests, waits_for},
+    request::{is_certain, requests, waits_for},
 };
 use crate::{
     correlate::{Age, Stuck, Waiter, What},
@@ -84,7 +84,8 @@ pub fn waiter_line(waiter: &Waiter) -> String {
         }
         Waiter::Process { component, pid, .. } => format!("{} {pid}", component.name()),
         Waiter::Requests(request) => {
-            format!("{}, {}: {}", requests(request), age(request.since), waits_for(request))
+            let doubt = if is_certain(request) { "" } else { "; perhaps not for this one" };
+            format!("{}, {}: {}{doubt}", requests(request), age(request.since), waits_for(request))
         }
         Waiter::Relist { pid, age } => format!("relist of kubelet {pid}, {}", open_for(*age)),
     }

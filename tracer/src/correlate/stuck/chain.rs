@@ -138,11 +138,7 @@ pub(super) fn goroutines(waiter: &Waiter) -> Option<(u32, &[u64])> {
 }
 
 /// Requests that take too long and wait for nothing that was found, with those behind them.
-pub(super) fn unexplained(
-    known: &Known,
-    snapshot: &Snapshot,
-    explained: &Vec<(u32, &[u64])>,
-) -> Vec<Stuck> {
+pub(super) fn unexplained(known: &Known, snapshot: &Snapshot, explained: &Vec<(u32, &[u64])>) -> Vec<Stuck> {
     let told: HashSet<(u32, u64)> =
         explained.iter().flat_map(|(pid, goids)| goids.iter().map(|goid| (*pid, *goid))).collect();
     let late = |request: &&Request| {

@@ -122,14 +122,15 @@ impl Known {
 /// Goroutines of a group that are about the same, how many, and which; those of which nothing is known last.
 pub(super) fn parts(group: &GoroutineGroup, operation: &str, known: &Known) -> Vec<(Target, u32, Vec<u64>)> {
     let mut parts: Vec<(Target, u32, Vec<u64>)> = Vec::new();
-    let mut add = |target: Target, count: u32, goids: &[u64]| {
-        match parts.iter_mut().find(|(other, ..)| *other == target) {
-            Some((_, sum, all)) => {
-                *sum = sum.saturating_add(count);
-                all.extend(goids);
-            }
-            None => parts.push((target, count, goids.to_vec())),
+    let mut add = |target: Target, count: u32, goids: &[u64]| match parts
+        .iter_mut()
+        .find(|(other, ..)| *other == target)
+    {
+        Some((_, sum, all)) => {
+            *sum = sum.saturating_add(count);
+            all.extend(goids);
         }
+        None => parts.push((target, count, goids.to_vec())),
     };
     for subject in &group.subjects {
         add(known.target(operation, &group.frames, &subject.ids), subject.count, &subject.goids);
@@ -147,4 +148,3 @@ pub(super) fn parts(group: &GoroutineGroup, operation: &str, known: &Known) -> V
     }
     parts
 }
-

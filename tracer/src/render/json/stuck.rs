@@ -50,6 +50,9 @@ struct RequestDoc<'a> {
     waits_for: &'static str,
     method: Option<&'a str>,
     holds: Option<&'static str>,
+    containers: &'a [ContainerFact],
+    target_known: bool,
+    lock_of: Option<&'a str>,
     frames: &'a [String],
 }
 
@@ -151,6 +154,9 @@ impl<'a> RequestDoc<'a> {
             waits_for,
             method,
             holds: request.holds.map(held),
+            containers: &request.containers,
+            target_known: request.target_known,
+            lock_of: request.lock_of.as_deref(),
             frames: &request.frames,
         }
     }
