@@ -127,9 +127,14 @@ impl Story {
         }
         self.goroutines(ns, Component::Containerd, CONTAINERD, containerd);
         self.goroutines(ns, Component::Kubelet, KUBELET, kubelet);
-        let containers = self.containers.clone();
-        let round =
-            CensusFact { began_ns: at(ns).0, ended_ns: at(ns).0, containers, ..CensusFact::default() };
+        let round = CensusFact {
+            began_ns: at(ns).0,
+            ended_ns: at(ns).0,
+            containers: self.containers.clone(),
+            ended: self.ended.clone(),
+            says: self.says.clone(),
+            ..CensusFact::default()
+        };
         self.fact(ns, &Fact::Census(round))
     }
 

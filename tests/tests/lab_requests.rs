@@ -106,10 +106,10 @@ fn containerd_2_1() {
 }
 
 /// A plegtrace that comes too late; its report.
-fn report(node: &Node) -> Value {
+fn report(node: &Node, more: &[&str]) -> Value {
     let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
     let about = ["-q", "-o", "json", "--kubelet-pid", &kubelet, "--runtime-pid", &runtime];
-    let ended = Running::start(&about).unwrap().finish(LIMIT).unwrap();
+    let ended = Running::start(&[&about[..], more].concat()).unwrap().finish(LIMIT).unwrap();
     serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{}", ended.stderr))
 }
 
@@ -163,7 +163,7 @@ fn each_request_is_told_behind_its_own_shim() {
     .unwrap();
     let waiting = exec(containerd, &pods[1], "602");
     running(3);
-    let report = report(&node);
+    let report = report(&node, &[]);
     let all = serde_json::to_string_pretty(&report["stuck"]).unwrap();
     let [one, two] = shims.map(|shim| behind(&report, shim));
     let of = |operation: &str, pod: &Pod| (operation.to_owned(), vec![pod.container.clone()], true);
@@ -177,4 +177,64 @@ fn each_request_is_told_behind_its_own_shim() {
     assert!(!all.contains(&pods[2].container), "the third pod is healthy: {all}");
     drop(stopped);
     drop((commands, update, waiting));
+}
+
+/// A shim is stopped, and the first process of its container is killed: the kernel knows, and the runtime says for ever
+/// that it runs. A container that ends the usual way is not told of. Names are those of the runtime.
+#[test]
+fn an_end_that_the_runtime_never_learns_of() {
+    host::require_root().unwrap();
+    let node = Node::start(&Knobs { pods: 2, ..Knobs::default() }).unwrap();
+    let containerd = node.containerd();
+    let [one, two] = ["p1", "p2"].map(|name| node.pod(name).unwrap());
+    let init = |pod: &Pod| process::in_cgroup(&pod.container).into_iter().min().unwrap();
+    let stopped = fault::stop_process(containerd.shim_of(&one.sandbox).unwrap()).unwrap();
+    let victim = init(&one);
+    for pid in [victim, init(&two)] {
+        process::signal(pid, libc::SIGKILL).unwrap();
+    }
+    process::wait_for("a dead init", LIMIT, || Ok((process::state(victim) == Some('Z')).then_some(())))
+        .unwrap();
+    let report = report(&node, &["-d", "15"]);
+    let all = serde_json::to_string_pretty(&report["stuck"]).unwrap();
+    let told: Vec<&Value> =
+        report["stuck"].as_array().unwrap().iter().filter(|stuck| stuck["kind"] == "unreported").collect();
+    let [told] = told[..] else { panic!("{all}\n{}", report["census"]["round"]) };
+    assert_eq!(
+        (told["pid"].as_u64(), told["unreported"]["state"].as_str()),
+        (Some(victim.into()), Some("running"))
+    );
+    let container = &told["container"];
+    assert_eq!(container["id"], one.container.as_str(), "{all}");
+    assert_eq!((container["source"].as_str(), container["name"].as_str()), (Some("cri"), Some("c")), "{all}");
+    assert!(container["pod"].as_str().unwrap().starts_with("p1"), "{all}");
+    let says = &report["census"]["round"]["says"];
+    assert_eq!(
+        (says["version"].as_str(), says["calls"].as_array().unwrap().len()),
+        (Some("v1"), 2),
+        "{says}"
+    );
+    assert!(report["cost"]["child_peak_bytes"].as_u64().unwrap() >> 20 < 80, "{}", report["cost"]);
+    eprintln!("{}", report["cost"]);
+    drop(stopped);
+}
+
+/// A runtime that answers nobody: it is asked once, the rest of the census is there, and nothing of ours is accused.
+#[test]
+fn a_runtime_that_does_not_answer() {
+    host::require_root().unwrap();
+    let node = Node::start(&Knobs { pods: 1, ..Knobs::default() }).unwrap();
+    let hostage = fault::lock_hostage(node.containerd(), &node.pod("p1").unwrap()).unwrap();
+    let report = report(&node, &["-d", "12"]);
+    let round = &report["census"]["round"];
+    let unanswered = round["unanswered"].as_array().unwrap();
+    let asked = |one: &&Value| one["what"] == plegtrace::census::RUNTIME;
+    let why: Vec<&str> = unanswered.iter().filter(asked).map(|one| one["why"].as_str().unwrap()).collect();
+    assert!(why.iter().all(|why| why.starts_with("not asked: a list waits")), "{unanswered:?}");
+    assert!(round["says"].is_null(), "{round}");
+    let lists = report["census"]["requests"].as_array().unwrap();
+    let ours = lists.iter().filter(|request| request["operation"] == "ListPodSandbox");
+    assert_eq!(ours.count(), 0, "{lists:?}");
+    assert!(!behind(&report, hostage.shim()).is_empty(), "{}", report["stuck"]);
+    hostage.release().unwrap();
 }

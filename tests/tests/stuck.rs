@@ -3,8 +3,9 @@
 
 use plegtrace::correlate::{Age, Outcome, Snapshot, Stuck, Waiter, What};
 use plegtrace::input::{
-    CensusFact, Command, Component, ContainerFact, Fact, FdFact, FdTarget, Freezer, GoroutineGroup, Holder,
-    IdOnStack, Park, PipeFact, ProcessFact, SocketFact, SyscallFact,
+    CensusFact, Command, Component, ContainerFact, EndedInit, Fact, FdFact, FdTarget, Freezer,
+    GoroutineGroup, Holder, IdOnStack, Park, PipeFact, ProcessFact, RuntimeSays, RuntimeState, SocketFact,
+    SyscallFact,
 };
 use plegtrace_tests::found::{about, group, lists, pipe_of, process, relist, stopped, update};
 use plegtrace_tests::story::{CONTAINERD, KUBELET, S, Story, at};
@@ -362,4 +363,39 @@ fn the_output_of_a_command_behind_its_shim() {
     assert_eq!(behind_two(&[running("c3")]), [vec![], vec![]]);
     assert_eq!(behind_two(&[running("c2")]), [vec![], vec![("1 ExecSync".to_owned(), true)]]);
     assert_eq!(behind_two(&[exec()]), [vec![], vec![]]);
+}
+
+/// What the runtime says of a container.
+fn says(state: &str) -> RuntimeSays {
+    let container = ContainerFact { id: "c1".into(), pod: Some("p1".into()), ..ContainerFact::default() };
+    let said = RuntimeState { container, state: state.into(), runs: state == "running" };
+    RuntimeSays { pid: CONTAINERD, version: "v1".into(), containers: vec![said], ..RuntimeSays::default() }
+}
+
+/// Rounds that find the first process of a container with this number gone, and what the runtime says at each.
+fn unreported(rounds: &[(u64, u32, Option<RuntimeSays>)]) -> Vec<String> {
+    let mut story = Story::node();
+    for (ns, pid, says) in rounds {
+        story.ended = vec![EndedInit { id: "c1".into(), pid: *pid, zombie: true }];
+        story.says.clone_from(says);
+        story.census(*ns, &[], &[], &[]);
+    }
+    let snapshot = story.snapshot(30 * S);
+    assert!(!stalled(&snapshot), "the node goes on");
+    let kind = |stuck: &Stuck| format!("{} {} {}", stuck.what.name(), stuck.what.pid(), stuck.since.ns / S);
+    snapshot.stuck.iter().map(kind).collect()
+}
+
+/// A container that has ended and runs, if one asks the runtime: told when two looks far enough apart found it so, and
+/// not when the runtime knows, was not asked, did not answer, or speaks of another life of the container.
+#[test]
+fn ends_that_the_runtime_does_not_know_of() {
+    let running = || Some(says("running"));
+    assert_eq!(unreported(&[(S, 77, running()), (12 * S, 77, running())]), ["unreported 77 29"]);
+    assert_eq!(unreported(&[(S, 77, running()), (9 * S, 77, running())]), [""; 0], "it may still be told");
+    assert_eq!(unreported(&[(S, 77, running()), (12 * S, 77, Some(says("exited")))]), [""; 0]);
+    assert_eq!(unreported(&[(S, 77, running()), (12 * S, 77, None)]), [""; 0], "nobody asked");
+    let silent = RuntimeSays { version: String::new(), containers: Vec::new(), ..says("running") };
+    assert_eq!(unreported(&[(S, 77, running()), (12 * S, 77, Some(silent))]), [""; 0], "no answer");
+    assert_eq!(unreported(&[(S, 77, running()), (12 * S, 78, running())]), [""; 0], "started again");
 }

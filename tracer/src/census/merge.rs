@@ -7,12 +7,17 @@ use std::{
 
 use super::protocol::{Answer, What};
 use crate::{
-    input::{CensusFact, ContainerFact, Fact, GoroutinesFact, Pressure, ProcessFact, Unanswered},
+    input::{
+        CensusFact, ContainerFact, EndedInit, Fact, GoroutinesFact, Pressure, ProcessFact, RuntimeSays, Unanswered,
+    },
     target::CommandLines,
 };
 
 /// Entries of the list of those who did not answer; what is beyond is counted in the last one.
 const MAX_UNANSWERED: usize = 256;
+
+/// Containers of a round.
+const MAX_CONTAINERS: usize = 4096;
 
 /// What was told so far in one round.
 #[derive(Debug, Default)]
@@ -23,6 +28,8 @@ pub(super) struct Merged {
     goroutines: BTreeMap<u32, GoroutinesFact>,
     containers: Vec<ContainerFact>,
     pressure: Option<Pressure>,
+    says: Option<RuntimeSays>,
+    ended: Vec<EndedInit>,
     pub(super) unanswered: Vec<Unanswered>,
     unanswered_more: usize,
     left_out: u32,
@@ -64,11 +71,14 @@ impl Merged {
             Answer::Finished { pid } => {
                 self.finished.insert(pid);
             }
-            Answer::Containers(containers) => self.containers = containers,
             Answer::Pressure(pressure) => self.pressure = Some(pressure),
+            Answer::Containers { containers, ended } => {
+                (self.containers, self.ended) = (containers, ended);
+            }
             Answer::Goroutines(fact) => {
                 self.goroutines.insert(fact.pid, fact);
             }
+            Answer::Runtime(says) => self.says = Some(says),
             Answer::Arguments { pid, arguments } => {
                 self.arguments.insert(pid, arguments);
             }
@@ -80,6 +90,7 @@ impl Merged {
         match what {
             What::Processes => self.finished.iter().copied().collect(),
             What::Goroutines(_) => self.goroutines.keys().copied().collect(),
+            What::Runtime(_) => Vec::new(),
             What::Arguments(_) => self.arguments.keys().copied().collect(),
         }
     }
@@ -109,6 +120,35 @@ impl Merged {
         self.processes.insert(fact.pid, fact);
     }
 
+    /// The goroutines of a process that were read in this round.
+    pub(super) fn goroutines_of(&self, pid: u32) -> Option<&GoroutinesFact> {
+        self.goroutines.get(&pid)
+    }
+
+    /// The runtime's own names go before those of bundles.
+    fn names(&mut self) {
+        let Some(says) = &self.says else { return };
+        let named: BTreeMap<&str, &ContainerFact> =
+            says.containers.iter().map(|said| (said.container.id.as_str(), &said.container)).collect();
+        let of_processes = self.processes.values_mut().filter_map(|fact| fact.container.as_mut());
+        let mut listed = BTreeSet::new();
+        for container in self.containers.iter_mut() {
+            listed.insert(container.id.clone());
+            if let Some(name) = named.get(container.id.as_str()) {
+                *container = (*name).clone();
+            }
+        }
+        for container in of_processes {
+            if let Some(name) = named.get(container.id.as_str()) {
+                *container = (*name).clone();
+            }
+        }
+        let room = MAX_CONTAINERS.saturating_sub(self.containers.len());
+        let more = named.into_values().filter(|container| !listed.contains(&container.id));
+        self.containers.extend(more.take(room).cloned());
+        self.containers.sort_by(|a, b| a.id.cmp(&b.id));
+    }
+
     /// The facts of the round, in order: processes, goroutines, the round itself.
     pub(super) fn facts(mut self, began_ns: u64, ended_ns: u64) -> Vec<Fact> {
         if self.unanswered_more > 0 {
@@ -116,6 +156,7 @@ impl Merged {
             let why = "only the first of them are listed".to_owned();
             self.unanswered.push(Unanswered { pid: 0, comm: String::new(), what, why });
         }
+        self.names();
         let unfinished = self.processes.keys().filter(|pid| !self.finished.contains(pid)).count();
         let round = CensusFact {
             began_ns,
@@ -125,6 +166,8 @@ impl Merged {
             left_out: u32::try_from(unfinished).unwrap_or(u32::MAX).saturating_add(self.left_out),
             containers: self.containers,
             pressure: self.pressure,
+            says: self.says,
+            ended: self.ended,
         };
         let processes = self.processes.into_values().map(Fact::Process);
         let goroutines = self.goroutines.into_values().map(Fact::Goroutines);

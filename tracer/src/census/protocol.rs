@@ -6,11 +6,14 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::input::{
-    Command, Component, ContainerFact, Freezer, GoroutinesFact, Park, Pressure, ProcessFact, Unanswered,
+    Command, Component, ContainerFact, EndedInit, Freezer, GoroutinesFact, Park, Pressure, ProcessFact,
+    RuntimeSays, Unanswered,
 };
 
 /// Version of both; parent and child are the same file, unless somebody points the parent elsewhere.
 pub(super) const HELLO: &str = "plegtrace census 1";
+/// What a runtime is asked for: in the list of those who did not answer.
+pub const RUNTIME: &str = "pods and containers by the CRI";
 /// Longest line that the parent takes.
 pub(super) const MAX_LINE: usize = 4 << 20;
 /// Most bytes that the parent takes from one child.
@@ -46,6 +49,17 @@ pub(super) enum What {
     Goroutines(Vec<(u32, Component)>),
     /// Command lines of these.
     Arguments(Vec<u32>),
+    /// What a runtime says of its containers.
+    Runtime(Runtime),
+}
+
+/// A runtime that can be asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Runtime {
+    /// Its process.
+    pub pid: u32,
+    /// Its CRI socket, as it sees the path.
+    pub socket: PathBuf,
 }
 
 impl Order {
@@ -84,6 +98,8 @@ pub(super) enum Step {
     Names,
     /// Goroutines: its memory.
     Goroutines,
+    /// Lists of a runtime: it may not answer.
+    Runtime,
 }
 
 impl Step {
@@ -102,6 +118,7 @@ impl Step {
             Self::Path => "path argument",
             Self::Names => "function names",
             Self::Goroutines => "goroutines",
+            Self::Runtime => RUNTIME,
         }
     }
 
@@ -136,12 +153,14 @@ pub(super) enum Answer {
     Refused(Unanswered),
     /// Everything of it was told.
     Finished { pid: u32 },
-    /// Containers whose bundles were found.
-    Containers(Vec<ContainerFact>),
     /// How much is waited for processors and disks.
     Pressure(Pressure),
+    /// Containers whose bundles were found, and those of them whose first process has ended.
+    Containers { containers: Vec<ContainerFact>, ended: Vec<EndedInit> },
     /// Goroutines.
     Goroutines(GoroutinesFact),
+    /// What the runtime says.
+    Runtime(RuntimeSays),
     /// A command line.
     Arguments { pid: u32, arguments: Vec<String> },
     /// Last line.

@@ -10,16 +10,19 @@ use std::{
 use super::{
     clock,
     merge::Merged,
-    protocol::{Answer, HELLO, Order, Step, What},
+    protocol::{Answer, HELLO, Order, RUNTIME, Runtime, Step, What},
     worker::{self, Heard, Worker},
 };
 use crate::{
-    input::{Component, Fact, Unanswered},
+    input::{Component, Fact, GoroutineGroup, GoroutinesFact, ProcessFact, SocketFact, Unanswered},
     target::CommandLines,
 };
 
 /// A child that got no processor when its time was over gets it so many times more.
 const PATIENCE: u32 = 4;
+
+/// The handlers of what the runtime is asked.
+const LISTS: [&str; 2] = ["._RuntimeService_ListPodSandbox_Handler", "._RuntimeService_ListContainers_Handler"];
 
 /// What to look at, and how long that may take.
 #[derive(Clone, Debug)]
@@ -36,6 +39,8 @@ pub struct Request {
     pub foreign: Vec<u32>,
     /// Processes whose goroutines are wanted, most important first.
     pub goroutines: Vec<u32>,
+    /// The runtime that is asked for names and states, if it does not look as if it could not answer.
+    pub ask: Option<Runtime>,
     /// How long it may take.
     pub limits: Limits,
 }
@@ -51,6 +56,7 @@ impl Request {
             runtime: None,
             foreign: Vec::new(),
             goroutines: Vec::new(),
+            ask: None,
             limits: Limits::default(),
         }
     }
@@ -67,6 +73,8 @@ pub struct Limits {
     pub goroutines: Duration,
     /// For all goroutines; beside `round`.
     pub all_goroutines: Duration,
+    /// For what the runtime says.
+    pub runtime: Duration,
     /// Children that may be started again because one was late.
     pub restarts: u32,
 }
@@ -78,6 +86,7 @@ impl Default for Limits {
             round: Duration::from_secs(2),
             goroutines: Duration::from_secs(1),
             all_goroutines: Duration::from_secs(3),
+            runtime: Duration::from_millis(1500),
             restarts: 8,
         }
     }
@@ -129,7 +138,52 @@ pub fn round(request: &Request) -> Vec<Fact> {
         let until = Instant::now() + request.limits.all_goroutines;
         converse(request, &What::Goroutines(wanted), request.limits.goroutines, until, &mut merged);
     }
+    if let Some(runtime) = &request.ask {
+        ask(request, runtime, &mut merged);
+    }
     merged.facts(began_ns, clock::now_ns())
+}
+
+/// Asks the runtime for its containers, unless it looks as if it would not answer: a request to it would only be one
+/// more that waits.
+fn ask(request: &Request, runtime: &Runtime, merged: &mut Merged) {
+    let Some(fact) = merged.processes.get(&runtime.pid) else { return };
+    let comm = fact.comm.clone();
+    if let Some(why) = silent(fact, merged.goroutines_of(runtime.pid), runtime) {
+        let (what, why) = (RUNTIME.to_owned(), format!("not asked: {why}"));
+        return merged.refuse(Unanswered { pid: runtime.pid, comm, what, why });
+    }
+    let until = Instant::now() + request.limits.runtime;
+    let once = Request { limits: Limits { restarts: 0, ..request.limits }, ..request.clone() };
+    converse(&once, &What::Runtime(runtime.clone()), request.limits.runtime, until, merged);
+}
+
+/// Why this runtime would not answer a list, as far as can be seen from outside.
+fn silent(
+    fact: &ProcessFact,
+    goroutines: Option<&GoroutinesFact>,
+    runtime: &Runtime,
+) -> Option<&'static str> {
+    let path = runtime.socket.to_string_lossy();
+    let queue = |socket: &SocketFact| {
+        socket.listening && socket.unread > 0 && socket.path.as_deref() == Some(path.as_ref())
+    };
+    let list = |group: &GoroutineGroup| {
+        let serves = |frame: &String| LISTS.iter().any(|handler| frame.contains(handler));
+        let locked = |frame: &String| frame.starts_with("sync.(*") || frame.starts_with("sync.runtime_Sem");
+        group.frames.iter().any(serves) && group.frames.iter().any(locked)
+    };
+    if fact.state == 'Z' || fact.threads > 0 && fact.stopped == fact.threads {
+        Some("it is stopped")
+    } else if fact.freezer.is_some() {
+        Some("it is frozen")
+    } else if fact.sockets.iter().any(queue) {
+        Some("connections wait in its socket")
+    } else if goroutines.is_some_and(|goroutines| goroutines.groups.iter().any(list)) {
+        Some("a list waits for a lock")
+    } else {
+        None
+    }
 }
 
 /// Command lines of processes, without waiting for those that do not answer, and who that was.

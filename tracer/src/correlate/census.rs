@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     decode::MonoNs,
-    input::{CensusFact, Component, GoroutinesFact, ProcessFact},
+    input::{CensusFact, Component, EndedInit, GoroutinesFact, ProcessFact, RuntimeState},
 };
 
 /// A process as it was found last.
@@ -34,6 +34,19 @@ pub struct Census {
     pub goroutines: Vec<GoroutinesFact>,
     /// Requests that their stacks show to be in flight, the longest first.
     pub requests: Vec<Request>,
+    /// Containers that have ended and run nevertheless, if one asks the runtime, by id.
+    pub unreported: Vec<Unreported>,
+}
+
+/// A container whose first process has ended, although the runtime says that it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreported {
+    /// Which container or sandbox, in the runtime's words.
+    pub said: RuntimeState,
+    /// Its first process.
+    pub init: EndedInit,
+    /// Since when every round that could tell found it so.
+    pub since: MonoNs,
 }
 
 /// The census so far.
@@ -47,6 +60,8 @@ pub(super) struct CensusState {
     goroutines: BTreeMap<u32, GoroutinesFact>,
     /// When a goroutine was first seen inside a request, by process.
     inside: HashMap<u32, HashMap<u64, (String, MonoNs)>>,
+    /// By container.
+    unreported: BTreeMap<String, Unreported>,
     pub(super) dropped: u64,
 }
 
@@ -88,8 +103,24 @@ impl CensusState {
         self.goroutines.retain(|pid, fact| alive.contains_key(pid) && fact.at_ns >= round.began_ns);
         let read = &self.goroutines;
         self.inside.retain(|pid, _| read.contains_key(pid));
+        self.unreported(&round);
         self.rounds += 1;
         self.round = Some(round);
+    }
+
+    /// Compares what has ended with what the runtime says. A round in which it did not answer changes nothing: what it
+    /// believed it may still believe, but nobody may say so before it is asked again.
+    fn unreported(&mut self, round: &CensusFact) {
+        let Some(says) = round.says.as_ref().filter(|says| !says.version.is_empty()) else { return };
+        let mut before = std::mem::take(&mut self.unreported);
+        for init in &round.ended {
+            let said = says.containers.iter().find(|said| said.runs && said.container.id == init.id);
+            let Some(said) = said else { continue };
+            let same = before.remove(&init.id).filter(|before| before.init.pid == init.pid);
+            let since = same.map_or(MonoNs(round.began_ns), |before| before.since);
+            let seen = Unreported { said: said.clone(), init: init.clone(), since };
+            self.unreported.insert(init.id.clone(), seen);
+        }
     }
 
     /// As it is known now. `open` tells the start of a traced call on a goroutine, which is better than a lower bound.
@@ -108,6 +139,7 @@ impl CensusState {
             processes: self.processes.values().cloned().collect(),
             goroutines: self.goroutines.values().cloned().collect(),
             requests,
+            unreported: self.unreported.values().cloned().collect(),
         }
     }
 }

@@ -28,6 +28,12 @@ pub struct CensusFact {
     /// How much is waited for processors and disks; `None` where the kernel does not count it (before Linux 4.20).
     #[serde(default)]
     pub pressure: Option<Pressure>,
+    /// What the runtime itself says, when it was asked.
+    #[serde(default)]
+    pub says: Option<RuntimeSays>,
+    /// Containers and sandboxes whose first process has ended. At most 4096.
+    #[serde(default)]
+    pub ended: Vec<EndedInit>,
 }
 
 /// Shares of the last ten seconds in which somebody waited, hundredths of a percent (`/proc/pressure`).
@@ -41,6 +47,54 @@ pub struct Pressure {
     pub io_full_avg10: u32,
     /// All threads that wanted to run waited for memory.
     pub memory_full_avg10: u32,
+}
+
+/// What a runtime says of its containers, over the CRI.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuntimeSays {
+    /// Its process.
+    pub pid: u32,
+    /// Version of the CRI that it answered in; empty when it did not answer.
+    pub version: String,
+    /// Our calls: they are among the handlers that are seen.
+    pub calls: Vec<OwnCall>,
+    /// Sandboxes and containers, those that run first; at most 4096.
+    pub containers: Vec<RuntimeState>,
+    /// How many were too many.
+    pub left_out: u32,
+}
+
+/// A call that the census made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnCall {
+    /// CRI method.
+    pub operation: String,
+    /// When it was sent.
+    pub began_ns: u64,
+    /// When the answer was there; `None`: none came, and the call was given up.
+    pub ended_ns: Option<u64>,
+}
+
+/// A container or sandbox as the runtime believes it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuntimeState {
+    /// Which.
+    pub container: ContainerFact,
+    /// "created", "running", "exited", "unknown"; of sandboxes "ready", "notready".
+    pub state: String,
+    /// It runs, the runtime says.
+    pub runs: bool,
+}
+
+/// A container whose first process has ended, by the pid that its shim wrote down.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedInit {
+    /// Id of the container or sandbox.
+    pub id: String,
+    /// The process.
+    pub pid: u32,
+    /// It has ended, and nobody has asked how; otherwise it is gone.
+    pub zombie: bool,
 }
 
 /// A question that got no answer.

@@ -9,8 +9,7 @@ mod exec;
 mod fact;
 
 pub use census::{
-    CensusFact, Command, ContainerFact, FdFact, FdTarget, Freezer, GoroutineGroup, GoroutinesFact, Holder,
-    IdOnStack, Park, PipeFact, Pressure, ProcessFact, SocketFact, Subject, SyscallFact, Unanswered,
+    CensusFact, Command, ContainerFact, EndedInit, FdFact, FdTarget, Freezer, GoroutineGroup, GoroutinesFact, Holder, IdOnStack, OwnCall, Park, PipeFact, Pressure, ProcessFact, RuntimeSays, RuntimeState, SocketFact, Subject, SyscallFact, Unanswered,
 };
 pub use envelope::{Frame, FrameError, frame_fact, next_frame};
 pub use exec::admit;

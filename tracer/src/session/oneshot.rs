@@ -16,7 +16,7 @@ use super::{
     live::Live,
     pipeline::{Pipeline, Tap},
     progress::Progress,
-    rounds::{Depth, Rounds},
+    rounds::{Depth, Rounds, may_ask},
     stop::Interrupts,
     survey::Survey,
 };
@@ -109,7 +109,7 @@ impl Session {
         for presence in session.survey.node.presence.clone() {
             session.pipeline.fact(clock::monotonic_ns(), &Fact::Presence(presence));
         }
-        session.begin_census(settings, Depth::Goroutines);
+        session.begin_census(settings, Depth::Goroutines, true);
         Ok(session)
     }
 
@@ -149,11 +149,11 @@ impl Session {
     }
 
     /// Looks at what is stuck already, beside everything else.
-    fn begin_census(&mut self, settings: &Settings, depth: Depth) {
+    fn begin_census(&mut self, settings: &Settings, depth: Depth, asks: bool) {
         if !settings.census {
             return self.refuse_source("census");
         }
-        let Some(request) = self.survey.census(settings, depth) else {
+        let Some(request) = self.survey.census(settings, depth, asks) else {
             return self.refuse("census", "the caller gave no program to take it with");
         };
         if let Err(error) = self.census.begin(request) {
@@ -167,7 +167,7 @@ impl Session {
         if let Ok(survey) = Survey::take(settings) {
             self.survey = survey;
         }
-        self.begin_census(settings, depth);
+        self.begin_census(settings, depth, may_ask(snapshot));
     }
 
     /// The last look, so that the report is of now; it has its own deadlines.

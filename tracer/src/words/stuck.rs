@@ -2,7 +2,7 @@
 
 use super::{
     LONG, cut,
-    owner::{command_words, of_pod},
+    owner::{command_words, of_pod, short_id},
     park::holders,
     request::{is_certain, requests, waits_for},
 };
@@ -38,6 +38,14 @@ pub fn what(stuck: &Stuck) -> String {
             format!(
                 "the output of a command{of} is held open by {}; shim {shim} waits",
                 holders(&pipe.writers)
+            )
+        }
+        What::Unreported { id, pid, zombie, state, runtime } => {
+            let of = of_pod(stuck.container.as_ref());
+            let how = if *zombie { "has ended and was not asked how" } else { "is gone" };
+            let (id, state) = (short_id(id), cut(state, 20));
+            format!(
+                "container {id}{of} has ended (its process {pid} {how}), and runtime {runtime} says that it is {state}"
             )
         }
         What::Request(request) => format!("{}: {}", requests(request), waits_for(request)),

@@ -6,6 +6,7 @@
 
 mod classify;
 mod containers;
+mod cri;
 mod files;
 mod freezer;
 mod goroutines;
@@ -45,6 +46,7 @@ pub fn serve() -> io::Result<()> {
         What::Processes => node::processes(&mut tell)?,
         What::Goroutines(wanted) => goroutines::all(&mut tell, &wanted)?,
         What::Arguments(pids) => arguments(&mut tell, &pids)?,
+        What::Runtime(runtime) => cri::ask(&mut tell, &runtime)?,
     }
     tell.done()
 }

@@ -193,6 +193,6 @@ pub(in crate::correlate) fn matters(stuck: &Stuck) -> bool {
             halted::is_own(*component) || !stuck.waiters.is_empty()
         }
         What::Process { .. } | What::OutputHeld { .. } | What::Request(_) => true,
-        What::Unreaped { .. } => false,
+        What::Unreaped { .. } | What::Unreported { .. } => false,
     }
 }

@@ -7,6 +7,7 @@ mod chain;
 mod halted;
 pub(super) mod requests;
 pub(super) mod subject;
+mod unreported;
 mod work;
 
 use std::cmp::Reverse;
@@ -104,6 +105,19 @@ pub enum What {
         /// The shim that reads it.
         shim: u32,
     },
+    /// A container has ended, and the runtime still says that it runs.
+    Unreported {
+        /// Id of the container or sandbox.
+        id: String,
+        /// Its first process.
+        pid: u32,
+        /// That process waits to be asked how it ended; otherwise it is gone.
+        zombie: bool,
+        /// What the runtime says: "running", "ready".
+        state: String,
+        /// The runtime.
+        runtime: u32,
+    },
     /// A request that waits for nothing else that is known.
     Request(Request),
 }
@@ -118,6 +132,7 @@ impl What {
             Self::Process { .. } => "process",
             Self::Unreaped { .. } => "unreaped",
             Self::OutputHeld { .. } => "output_held",
+            Self::Unreported { .. } => "unreported",
             Self::Request(_) => "request",
         }
     }
@@ -129,7 +144,8 @@ impl What {
             Self::Stopped { pid, .. }
             | Self::Frozen { pid, .. }
             | Self::Process { pid, .. }
-            | Self::Unreaped { pid, .. } => *pid,
+            | Self::Unreaped { pid, .. }
+            | Self::Unreported { pid, .. } => *pid,
             Self::OutputHeld { pipe, shim } => pipe.writers.first().map_or(*shim, |writer| writer.pid),
             Self::Request(request) => request.pid,
         }
@@ -165,6 +181,7 @@ pub(super) fn find(snapshot: &Snapshot) -> Vec<Stuck> {
     let mut found = halted::find(snapshot);
     found.extend(work::processes(snapshot));
     found.extend(work::outputs(&known, snapshot));
+    found.extend(unreported::find(snapshot));
     for stuck in &mut found {
         let waiters = chain::waiters(stuck, &known, snapshot);
         stuck.waiters.extend(waiters);
