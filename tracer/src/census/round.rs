@@ -22,7 +22,8 @@ use crate::{
 const PATIENCE: u32 = 4;
 
 /// The handlers of what the runtime is asked.
-const LISTS: [&str; 2] = ["._RuntimeService_ListPodSandbox_Handler", "._RuntimeService_ListContainers_Handler"];
+const LISTS: [&str; 2] =
+    ["._RuntimeService_ListPodSandbox_Handler", "._RuntimeService_ListContainers_Handler"];
 
 /// What to look at, and how long that may take.
 #[derive(Clone, Debug)]
