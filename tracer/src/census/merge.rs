@@ -178,7 +178,7 @@ impl Merged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::input::{Command, Component, Park};
+    use crate::input::{Command, Component, Park, RuntimeState};
 
     fn process(pid: u32, started_ns: u64) -> ProcessFact {
         ProcessFact {
@@ -237,6 +237,40 @@ mod tests {
         let facts = merge(vec![found(), first(7), threads(7), command, found(), reused]);
         let Fact::Process(seven) = &facts[0] else { panic!("{facts:?}") };
         assert_eq!((seven.parked.len(), seven.command.is_some()), (0, false));
+    }
+
+    /// The runtime's names go before those of bundles, and it knows containers that no bundle tells of.
+    #[test]
+    fn names_of_the_runtime() {
+        let container = |id: &str, source: &str| ContainerFact {
+            id: id.to_owned(),
+            source: source.to_owned(),
+            ..ContainerFact::default()
+        };
+        let state = |id: &str| RuntimeState {
+            container: ContainerFact { pod: Some("p".into()), ..container(id, "cri") },
+            state: "running".into(),
+            runs: true,
+        };
+        let of = ProcessFact { container: Some(container("c1", "bundle")), ..process(7, 1) };
+        let facts = merge(vec![
+            Answer::Found { left_out: 0 },
+            Answer::Process(Box::new(of)),
+            Answer::Finished { pid: 7 },
+            Answer::Containers {
+                containers: vec![container("c1", "bundle"), container("c3", "bundle")],
+                ended: vec![],
+            },
+            Answer::Runtime(RuntimeSays {
+                containers: vec![state("c2"), state("c1")],
+                ..RuntimeSays::default()
+            }),
+        ]);
+        let [Fact::Process(seven), Fact::Census(round)] = facts.as_slice() else { panic!("{facts:?}") };
+        assert_eq!(seven.container.as_ref().unwrap().source, "cri");
+        let told: Vec<(&str, &str)> =
+            round.containers.iter().map(|one| (one.id.as_str(), one.source.as_str())).collect();
+        assert_eq!(told, [("c1", "cri"), ("c2", "cri"), ("c3", "bundle")]);
     }
 
     /// Who ended in between is no fact, and nothing is missing.

@@ -376,6 +376,72 @@ mod tests {
         assert_eq!(why, ["the reader was killed by signal 6", "given up after 3 late answers"]);
     }
 
+    /// A runtime that looks as if it would not answer is not asked.
+    #[test]
+    fn who_is_not_asked() {
+        let runtime = Runtime { pid: 7, socket: PathBuf::from("/run/c.sock") };
+        let fine = ProcessFact {
+            at_ns: 1,
+            pid: 7,
+            parent: 1,
+            started_ns: None,
+            component: Component::Containerd,
+            comm: "containerd".into(),
+            command: None,
+            state: 'S',
+            threads: 3,
+            stopped: 1,
+            freezer: None,
+            parked: Vec::new(),
+            sockets: Vec::new(),
+            pipes: Vec::new(),
+            container: None,
+        };
+        let group = |frames: &[&str]| GoroutineGroup {
+            count: 1,
+            goids: vec![1],
+            state: "waiting".into(),
+            wait_reason: None,
+            waiting_since_ns: None,
+            frames: frames.iter().map(|frame| (*frame).to_owned()).collect(),
+            broken: None,
+            subjects: Vec::new(),
+        };
+        let goroutines = |frames: &[&str]| GoroutinesFact {
+            at_ns: 1,
+            took_ns: 1,
+            pid: 7,
+            component: Component::Containerd,
+            go_version: String::new(),
+            total: 1,
+            unread: 0,
+            groups: vec![group(frames)],
+            groups_left_out: 0,
+        };
+        let lock = "sync.runtime_SemacquireMutex";
+        let waits = |handler: &str| goroutines(&[lock, handler]);
+        let list = "k8s.io/cri-api/v1._RuntimeService_ListContainers_Handler";
+        assert_eq!(silent(&fine, None, &runtime), None);
+        assert_eq!(
+            silent(&fine, Some(&goroutines(&["internal/poll.runtime_pollWait", list])), &runtime),
+            None
+        );
+        assert_eq!(
+            silent(&fine, Some(&waits("v1._RuntimeService_ListContainerStats_Handler")), &runtime),
+            None
+        );
+        assert_eq!(silent(&fine, Some(&waits(list)), &runtime), Some("a list waits for a lock"));
+        let stopped = ProcessFact { stopped: 3, ..fine.clone() };
+        assert_eq!(silent(&stopped, None, &runtime), Some("it is stopped"));
+        let queue = |path: &str| {
+            let path = Some(path.to_owned());
+            let socket = SocketFact { path, listening: true, unread: 2, ..SocketFact::default() };
+            ProcessFact { sockets: vec![socket], ..fine.clone() }
+        };
+        assert_eq!(silent(&queue("/run/c.sock"), None, &runtime), Some("connections wait in its socket"));
+        assert_eq!(silent(&queue("/run/debug.sock"), None, &runtime), None);
+    }
+
     /// What makes no sense ends the conversation, and so does silence.
     #[test]
     fn nonsense() {

@@ -188,6 +188,7 @@ fn of_log_directory(path: &str) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::census::protocol::{Order, What};
 
     fn parsed(json: &str) -> ContainerFact {
         let config: Config = serde_json::from_str(json).unwrap();
@@ -220,6 +221,46 @@ mod tests {
         assert_eq!(words(&crio), ["s1", "", "p", "n"]);
         assert_eq!(words(&parsed(r#"{"annotations":null}"#)), ["", "", "", ""]);
         assert_eq!(of_log_directory("/var/log/pods/4c5f"), None);
+    }
+
+    /// The number of the first process is written down: it is gone, or it lives, or what is written is no number.
+    #[test]
+    fn ended_inits() {
+        let root = tempfile::tempdir().unwrap();
+        let tell = Tell::new(Order {
+            root: root.path().to_owned(),
+            parent: 1,
+            kubelet: None,
+            runtime: None,
+            skip: Vec::new(),
+            foreign: Vec::new(),
+            finished: Vec::new(),
+            late: Vec::new(),
+            what: What::Processes,
+        });
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let mut containers = Containers::default();
+        let stat = |pid: u32, state: char| {
+            let zeros = "0 ".repeat(47);
+            write(&format!("proc/{pid}/stat"), &format!("{pid} (pause) {state} 1 {zeros}"));
+        };
+        for (id, pid) in [("alive", "11"), ("zombie", "12"), ("gone", "13"), ("hostile", "-1"), ("zero", "0")]
+        {
+            write(&format!("run/b/{id}/config.json"), "{}");
+            write(&format!("run/b/{id}/init.pid"), pid);
+        }
+        write("run/b/none/config.json", "{}");
+        stat(11, 'S');
+        stat(12, 'Z');
+        containers.read_beside(&tell, "/run/b/alive").unwrap();
+        let told: Vec<(String, u32, bool)> =
+            containers.ended().into_iter().map(|one| (one.id, one.pid, one.zombie)).collect();
+        assert_eq!(told, [("gone".to_owned(), 13, false), ("zombie".to_owned(), 12, true)]);
+        assert_eq!(containers.all().len(), 6);
     }
 
     /// A container of an old runtime gets its pod from its sandbox.
