@@ -8,7 +8,8 @@ use std::{
 use super::protocol::{Answer, What};
 use crate::{
     input::{
-        CensusFact, ContainerFact, EndedInit, Fact, GoroutinesFact, Pressure, ProcessFact, RuntimeSays, Unanswered,
+        CensusFact, ContainerFact, EndedInit, Fact, GoroutinesFact, Pressure, ProcessFact, RuntimeSays,
+        Unanswered,
     },
     target::CommandLines,
 };

@@ -9,7 +9,9 @@ mod exec;
 mod fact;
 
 pub use census::{
-    CensusFact, Command, ContainerFact, EndedInit, FdFact, FdTarget, Freezer, GoroutineGroup, GoroutinesFact, Holder, IdOnStack, OwnCall, Park, PipeFact, Pressure, ProcessFact, RuntimeSays, RuntimeState, SocketFact, Subject, SyscallFact, Unanswered,
+    CensusFact, Command, ContainerFact, EndedInit, FdFact, FdTarget, Freezer, GoroutineGroup, GoroutinesFact,
+    Holder, IdOnStack, OwnCall, Park, PipeFact, Pressure, ProcessFact, RuntimeSays, RuntimeState, SocketFact,
+    Subject, SyscallFact, Unanswered,
 };
 pub use envelope::{Frame, FrameError, frame_fact, next_frame};
 pub use exec::admit;

@@ -52,8 +52,7 @@ pub fn waits_for(request: &Request) -> String {
 }
 
 /// Is it certain that this waiter waits for this thing, and not for another of its kind?
-#[must_use]
-pub fn is_certain(request: &Request) -> bool {
+pub(super) fn is_certain(request: &Request) -> bool {
     match request.waits_for {
         WaitsFor::Shim { .. }
         | WaitsFor::Cni
