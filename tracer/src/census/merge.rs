@@ -133,7 +133,7 @@ impl Merged {
             says.containers.iter().map(|said| (said.container.id.as_str(), &said.container)).collect();
         let of_processes = self.processes.values_mut().filter_map(|fact| fact.container.as_mut());
         let mut listed = BTreeSet::new();
-        for container in self.containers.iter_mut() {
+        for container in &mut self.containers {
             listed.insert(container.id.clone());
             if let Some(name) = named.get(container.id.as_str()) {
                 *container = (*name).clone();

@@ -106,7 +106,7 @@ pub(super) fn ask(tell: &mut Tell, runtime: &Runtime) -> io::Result<()> {
     // Also an attempt was a call.
     let mut says = RuntimeSays { pid: runtime.pid, calls, ..RuntimeSays::default() };
     match answer {
-        Ok((version, sandboxes, containers)) => fill(&mut says, version, sandboxes, containers),
+        Ok((version, sandboxes, containers)) => fill(&mut says, version, &sandboxes, containers),
         Err(why) => tell.cut(runtime.pid, &comm, Step::Runtime.words(), why)?,
     }
     tell.say(&Answer::Runtime(says))
@@ -122,9 +122,11 @@ fn lists(tell: &Tell, runtime: &Runtime, calls: &mut Vec<OwnCall>) -> Result<Lis
             for version in VERSIONS {
                 let sandboxes = match call(&channel, version, "ListPodSandbox", calls).await {
                     Err(status) if status.code() == UNKNOWN_SERVICE => continue,
-                    answer => answer.map_err(words)?,
+                    answer => answer.map_err(|status| words(&status))?,
                 };
-                let containers = call(&channel, version, "ListContainers", calls).await.map_err(words)?;
+                let containers = call(&channel, version, "ListContainers", calls)
+                    .await
+                    .map_err(|status| words(&status))?;
                 return Ok((version, sandboxes, containers));
             }
             Err("it speaks no version of the CRI that we know".to_owned())
@@ -134,7 +136,7 @@ fn lists(tell: &Tell, runtime: &Runtime, calls: &mut Vec<OwnCall>) -> Result<Lis
     asked.unwrap_or_else(|_| Err(format!("no answer within {} ms", DEADLINE.as_millis())))
 }
 
-fn words(status: Status) -> String {
+fn words(status: &Status) -> String {
     let text: String = status.message().chars().take(200).collect();
     format!("{:?}: {text}", status.code())
 }
@@ -181,7 +183,7 @@ async fn call<A: Message + Default + 'static>(
 }
 
 /// Those that run first: there may be many that have ended.
-fn fill(says: &mut RuntimeSays, version: &str, sandboxes: Sandboxes, containers: Containers) {
+fn fill(says: &mut RuntimeSays, version: &str, sandboxes: &Sandboxes, containers: Containers) {
     says.version = version.to_owned();
     let short = |text: String| Some(text).filter(|text| !text.is_empty() && text.len() <= MAX_NAME);
     let fact =
@@ -236,7 +238,7 @@ mod tests {
         let containers =
             Containers { containers: vec![container("c1", 2), container("c2", 1), container("../x", 1)] };
         let mut says = RuntimeSays::default();
-        fill(&mut says, "v1", sandboxes, containers);
+        fill(&mut says, "v1", &sandboxes, containers);
         let told: Vec<(&str, &str, bool)> = says
             .containers
             .iter()
