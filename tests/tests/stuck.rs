@@ -345,7 +345,7 @@ fn each_list_at_its_own_lock() {
         about(update, SERVES, id)
     });
     let lists = about(lists(), LOCK, "c2");
-    let [one, two] = behind_two(&[&updates[..], &[lists.clone()]].concat());
+    let [one, two] = behind_two(&[&updates[..], std::slice::from_ref(&lists)].concat());
     assert_eq!(one, [("1 UpdateContainerResources".to_owned(), true)]);
     let list = ("3 ListContainers".to_owned(), true);
     assert_eq!(two, [("1 UpdateContainerResources".to_owned(), true), list]);
