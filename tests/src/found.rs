@@ -1,7 +1,8 @@
 //! What a census finds, for stories: processes and goroutines with everything filled in that a test does not care about.
 
 use plegtrace::input::{
-    CensusFact, Component, Fact, GoroutineGroup, GoroutinesFact, Holder, PipeFact, ProcessFact,
+    CensusFact, Component, Fact, GoroutineGroup, GoroutinesFact, Holder, IdOnStack, PipeFact, ProcessFact,
+    Subject,
 };
 
 use crate::story::{CONTAINERD, KUBELET, Story, at};
@@ -39,7 +40,22 @@ pub fn group(goids: &[u64], wait_reason: &str, frames: &[&str]) -> GoroutineGrou
         waiting_since_ns: None,
         frames: frames.iter().map(|frame| (*frame).to_owned()).collect(),
         broken: None,
+        subjects: Vec::new(),
     }
+}
+
+/// The group, all of whose goroutines have this id in the frame of the first function whose name ends so.
+///
+/// # Panics
+///
+/// There is no such function.
+#[must_use]
+pub fn about(mut group: GoroutineGroup, function: &str, id: &str) -> GoroutineGroup {
+    let frame =
+        group.frames.iter().rposition(|frame| frame.ends_with(function)).expect("a function of the group");
+    let ids = vec![IdOnStack { frame: u32::try_from(frame).expect("few"), id: id.to_owned() }];
+    group.subjects.push(Subject { count: group.count, goids: group.goids.clone(), ids });
+    group
 }
 
 /// A pipe of which an orphan holds the writing end.
@@ -111,7 +127,14 @@ impl Story {
         }
         self.goroutines(ns, Component::Containerd, CONTAINERD, containerd);
         self.goroutines(ns, Component::Kubelet, KUBELET, kubelet);
-        let round = CensusFact { began_ns: at(ns).0, ended_ns: at(ns).0, ..CensusFact::default() };
+        let round = CensusFact {
+            began_ns: at(ns).0,
+            ended_ns: at(ns).0,
+            containers: self.containers.clone(),
+            ended: self.ended.clone(),
+            says: self.says.clone(),
+            ..CensusFact::default()
+        };
         self.fact(ns, &Fact::Census(round))
     }
 

@@ -10,8 +10,8 @@ use plegtrace::{
     correlate::{Correlator, Limits, Snapshot},
     decode::{MonoNs, decode},
     input::{
-        Armed, Component, Fact, Frame, HookFact, InFlight, Layer, Liveness, OpenCallFact, Start, TargetFact,
-        frame_fact, next_frame,
+        Armed, Component, ContainerFact, EndedInit, Fact, Frame, HookFact, InFlight, Layer, Liveness,
+        OpenCallFact, RuntimeSays, Start, TargetFact, frame_fact, next_frame,
     },
 };
 use plegtrace_common::{
@@ -59,6 +59,12 @@ pub struct Story {
     /// The kernel's map of watched processes.
     pub(crate) watched: BTreeMap<u32, Watched>,
     pub(crate) handlers: u64,
+    /// The containers that the next rounds of the census tell.
+    pub containers: Vec<ContainerFact>,
+    /// The containers of which they tell that they have ended.
+    pub ended: Vec<EndedInit>,
+    /// What the runtime says when they ask it.
+    pub says: Option<RuntimeSays>,
 }
 
 /// A moment of a story on CLOCK_MONOTONIC.

@@ -50,7 +50,7 @@ fn healthy_node() {
     assert_eq!((busy.calls, busy.status_pods, busy.interval_ns), (6, 2, Some(S)));
     assert_eq!((busy.list, busy.list_ns), (ListOutcome::Ok, Some(3 * MS - 10_000)));
     assert_eq!(busy.root().walk().count(), 1 + 1 + 2 + 3 * 6);
-    assert_eq!(snapshot.joins, Joins { joined: 10, ambiguous: 0, foreign: 0 });
+    assert_eq!(snapshot.joins, Joins { joined: 10, ambiguous: 0, foreign: 0, own: 0 });
     assert!(
         snapshot.relists.iter().all(|relist| violation(relist.root()).is_none() && relist.tree.misfits == 0)
     );
@@ -227,7 +227,7 @@ fn ambiguous_handlers() {
     let mut story = Story::node();
     story.call(Layer::KubeletClient, "ListContainers", (7, 1000), 0, 10 * MS, CALL_OK).relist(MS, 0);
     let snapshot = story.snapshot(S);
-    assert_eq!(snapshot.joins, Joins { joined: 1, ambiguous: 1, foreign: 0 });
+    assert_eq!(snapshot.joins, Joins { joined: 1, ambiguous: 1, foreign: 0, own: 0 });
     let handlers = snapshot.relists[0].root().walk().filter(|span| span.layer() == Layer::Handler);
     assert_eq!(handlers.map(plegtrace::span::Span::operation).collect::<Vec<_>>(), ["ListPodSandbox"]);
     assert_eq!(count(&snapshot, Side::Bare, "ListContainers"), (1, 0), "the one outside a counted call");

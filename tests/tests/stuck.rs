@@ -3,10 +3,11 @@
 
 use plegtrace::correlate::{Age, Outcome, Snapshot, Stuck, Waiter, What};
 use plegtrace::input::{
-    CensusFact, Command, Component, ContainerFact, Fact, FdFact, FdTarget, Freezer, GoroutineGroup, Holder,
-    Park, PipeFact, ProcessFact, SocketFact, SyscallFact,
+    CensusFact, Command, Component, ContainerFact, EndedInit, Fact, FdFact, FdTarget, Freezer,
+    GoroutineGroup, Holder, IdOnStack, Park, PipeFact, ProcessFact, RuntimeSays, RuntimeState, SocketFact,
+    SyscallFact,
 };
-use plegtrace_tests::found::{group, lists, pipe_of, process, relist, stopped, update};
+use plegtrace_tests::found::{about, group, lists, pipe_of, process, relist, stopped, update};
 use plegtrace_tests::story::{CONTAINERD, KUBELET, S, Story, at};
 
 const SHIM: u32 = 24_141;
@@ -264,4 +265,137 @@ fn a_round_replaces_the_one_before() {
     let mut story = Story::node();
     story.census(S, &[stopped(process(Component::Shim, SHIM, 1, 0))], &[], &[]).census(2 * S, &[], &[], &[]);
     assert_eq!(story.snapshot(2 * S).stuck, []);
+}
+
+/// The shim of a pod: its sandbox is `s1` for the pod `p1`.
+fn shim_of(number: u32) -> ProcessFact {
+    let id = format!("s{number}");
+    let container = ContainerFact {
+        sandbox: Some(id.clone()),
+        id,
+        pod: Some(format!("p{number}")),
+        ..ContainerFact::default()
+    };
+    ProcessFact { container: Some(container), ..stopped(process(Component::Shim, SHIM + number, 1, 0)) }
+}
+
+/// An ExecSync that waits for the shim of a container.
+fn exec_at(goid: u64) -> GoroutineGroup {
+    let frames = [
+        "github.com/containerd/ttrpc.(*Client).dispatch",
+        "github.com/containerd/containerd/runtime/v2/task.(*taskClient).Start",
+        "github.com/containerd/containerd/pkg/cri/server.(*instrumentedService).ExecSync",
+        "k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_ExecSync_Handler",
+    ];
+    group(&[goid], "select", &frames)
+}
+
+/// What two stopped shims are told to hold up, and whether that is certain.
+fn behind_two(groups: &[GoroutineGroup]) -> [Vec<(String, bool)>; 2] {
+    let container = |number: u32| ContainerFact {
+        id: format!("c{number}"),
+        sandbox: Some(format!("s{number}")),
+        ..ContainerFact::default()
+    };
+    let mut story = Story::node();
+    story.containers = [1, 2, 3].map(container).to_vec();
+    story.census(S, &[shim_of(1), shim_of(2)], groups, &[]);
+    let snapshot = story.snapshot(2 * S);
+    [1, 2].map(|number| {
+        let of = snapshot.stuck.iter().find(|stuck| stuck.what.pid() == SHIM + number);
+        let requests = of.expect("both are stopped").waiters.iter().filter_map(|waiter| match waiter {
+            Waiter::Requests(request) => {
+                Some((format!("{} {}", request.count, request.operation), request.target_known))
+            }
+            _ => None,
+        });
+        requests.collect()
+    })
+}
+
+/// Two pods, both slow: each request is told behind its own shim, and one of a third pod behind none, although all of
+/// them wait alike.
+#[test]
+fn each_waiter_at_its_own_shim() {
+    const SERVES: &str = ").ExecSync";
+    let one = about(exec_at(1), SERVES, "c1");
+    let mut both = about(exec_at(2), SERVES, "c2");
+    let third = about(exec_at(3), SERVES, "c3");
+    both.subjects.extend(third.subjects);
+    (both.count, both.goids) = (2, vec![2, 3]);
+    let exec = |certain| vec![("1 ExecSync".to_owned(), certain)];
+    assert_eq!(behind_two(&[one.clone(), both]), [exec(true), exec(true)]);
+    // What nobody knows may wait for either; what is about two containers is not believed, nor what no container is.
+    assert_eq!(behind_two(&[exec_at(4)]), [exec(false), exec(false)]);
+    let mut doubtful = one;
+    let other = IdOnStack { id: "c2".into(), ..doubtful.subjects[0].ids[0].clone() };
+    doubtful.subjects[0].ids.push(other);
+    assert_eq!(behind_two(&[doubtful]), [exec(false), exec(false)]);
+    assert_eq!(behind_two(&[about(exec_at(5), SERVES, "c9")]), [exec(false), exec(false)]);
+}
+
+/// Two containers are locked: the lists wait for the lock that they are at.
+#[test]
+fn each_list_at_its_own_lock() {
+    const SERVES: &str = ").UpdateContainerResources";
+    const LOCK: &str = "(*statusStorage).Get";
+    let updates = ["c1", "c2"].map(|id| {
+        let mut update = update();
+        update.goids = if id == "c1" { vec![1] } else { vec![2] };
+        about(update, SERVES, id)
+    });
+    let lists = about(lists(), LOCK, "c2");
+    let [one, two] = behind_two(&[&updates[..], std::slice::from_ref(&lists)].concat());
+    assert_eq!(one, [("1 UpdateContainerResources".to_owned(), true)]);
+    let list = ("3 ListContainers".to_owned(), true);
+    assert_eq!(two, [("1 UpdateContainerResources".to_owned(), true), list]);
+}
+
+/// A command whose shim was stopped meanwhile does not end; one in a healthy pod may take its time.
+#[test]
+fn the_output_of_a_command_behind_its_shim() {
+    let serving = "github.com/containerd/containerd/pkg/cri/server.(*instrumentedService).ExecSync";
+    let running = |id: &str| {
+        let mut exec = exec();
+        exec.frames.insert(1, serving.to_owned());
+        about(exec, ").ExecSync", id)
+    };
+    assert_eq!(behind_two(&[running("c3")]), [vec![], vec![]]);
+    assert_eq!(behind_two(&[running("c2")]), [vec![], vec![("1 ExecSync".to_owned(), true)]]);
+    assert_eq!(behind_two(&[exec()]), [vec![], vec![]]);
+}
+
+/// What the runtime says of a container.
+fn says(state: &str) -> RuntimeSays {
+    let container = ContainerFact { id: "c1".into(), pod: Some("p1".into()), ..ContainerFact::default() };
+    let said = RuntimeState { container, state: state.into(), runs: state == "running" };
+    RuntimeSays { pid: CONTAINERD, version: "v1".into(), containers: vec![said], ..RuntimeSays::default() }
+}
+
+/// Rounds that find the first process of a container with this number gone, and what the runtime says at each.
+fn unreported(rounds: &[(u64, u32, Option<RuntimeSays>)]) -> Vec<String> {
+    let mut story = Story::node();
+    for (ns, pid, says) in rounds {
+        story.ended = vec![EndedInit { id: "c1".into(), pid: *pid, zombie: true }];
+        story.says.clone_from(says);
+        story.census(*ns, &[], &[], &[]);
+    }
+    let snapshot = story.snapshot(30 * S);
+    assert!(!stalled(&snapshot), "the node goes on");
+    let kind = |stuck: &Stuck| format!("{} {} {}", stuck.what.name(), stuck.what.pid(), stuck.since.ns / S);
+    snapshot.stuck.iter().map(kind).collect()
+}
+
+/// A container that has ended and runs, if one asks the runtime: told when two looks far enough apart found it so, and
+/// not when the runtime knows, was not asked, did not answer, or speaks of another life of the container.
+#[test]
+fn ends_that_the_runtime_does_not_know_of() {
+    let running = || Some(says("running"));
+    assert_eq!(unreported(&[(S, 77, running()), (12 * S, 77, running())]), ["unreported 77 29"]);
+    assert_eq!(unreported(&[(S, 77, running()), (9 * S, 77, running())]), [""; 0], "it may still be told");
+    assert_eq!(unreported(&[(S, 77, running()), (12 * S, 77, Some(says("exited")))]), [""; 0]);
+    assert_eq!(unreported(&[(S, 77, running()), (12 * S, 77, None)]), [""; 0], "nobody asked");
+    let silent = RuntimeSays { version: String::new(), containers: Vec::new(), ..says("running") };
+    assert_eq!(unreported(&[(S, 77, running()), (12 * S, 77, Some(silent))]), [""; 0], "no answer");
+    assert_eq!(unreported(&[(S, 77, running()), (12 * S, 78, running())]), [""; 0], "started again");
 }

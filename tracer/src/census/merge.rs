@@ -8,13 +8,17 @@ use std::{
 use super::protocol::{Answer, What};
 use crate::{
     input::{
-        CensusFact, ContainerFact, Fact, GoroutinesFact, Pressure, ProcessFact, Unanswered, VersionFact,
+        CensusFact, ContainerFact, EndedInit, Fact, GoroutinesFact, Pressure, ProcessFact, RuntimeSays,
+        Unanswered, VersionFact,
     },
     target::CommandLines,
 };
 
 /// Entries of the list of those who did not answer; what is beyond is counted in the last one.
 const MAX_UNANSWERED: usize = 256;
+
+/// Containers of a round.
+const MAX_CONTAINERS: usize = 4096;
 
 /// What was told so far in one round.
 #[derive(Debug, Default)]
@@ -26,6 +30,8 @@ pub(super) struct Merged {
     containers: Vec<ContainerFact>,
     pressure: Option<Pressure>,
     versions: BTreeMap<u32, Option<VersionFact>>,
+    says: Option<RuntimeSays>,
+    ended: Vec<EndedInit>,
     pub(super) unanswered: Vec<Unanswered>,
     unanswered_more: usize,
     left_out: u32,
@@ -67,14 +73,17 @@ impl Merged {
             Answer::Finished { pid } => {
                 self.finished.insert(pid);
             }
-            Answer::Containers(containers) => self.containers = containers,
             Answer::Version { pid, fact } => {
                 self.versions.insert(pid, fact);
             }
             Answer::Pressure(pressure) => self.pressure = Some(pressure),
+            Answer::Containers { containers, ended } => {
+                (self.containers, self.ended) = (containers, ended);
+            }
             Answer::Goroutines(fact) => {
                 self.goroutines.insert(fact.pid, fact);
             }
+            Answer::Runtime(says) => self.says = Some(says),
             Answer::Arguments { pid, arguments } => {
                 self.arguments.insert(pid, arguments);
             }
@@ -87,6 +96,7 @@ impl Merged {
             What::Processes => self.finished.iter().copied().collect(),
             What::Goroutines(_) => self.goroutines.keys().copied().collect(),
             What::Versions(_) => self.versions.keys().copied().collect(),
+            What::Runtime(_) => Vec::new(),
             What::Arguments(_) => self.arguments.keys().copied().collect(),
         }
     }
@@ -116,6 +126,35 @@ impl Merged {
         self.processes.insert(fact.pid, fact);
     }
 
+    /// The goroutines of a process that were read in this round.
+    pub(super) fn goroutines_of(&self, pid: u32) -> Option<&GoroutinesFact> {
+        self.goroutines.get(&pid)
+    }
+
+    /// The runtime's own names go before those of bundles.
+    fn names(&mut self) {
+        let Some(says) = &self.says else { return };
+        let named: BTreeMap<&str, &ContainerFact> =
+            says.containers.iter().map(|said| (said.container.id.as_str(), &said.container)).collect();
+        let of_processes = self.processes.values_mut().filter_map(|fact| fact.container.as_mut());
+        let mut listed = BTreeSet::new();
+        for container in &mut self.containers {
+            listed.insert(container.id.clone());
+            if let Some(name) = named.get(container.id.as_str()) {
+                *container = (*name).clone();
+            }
+        }
+        for container in of_processes {
+            if let Some(name) = named.get(container.id.as_str()) {
+                *container = (*name).clone();
+            }
+        }
+        let room = MAX_CONTAINERS.saturating_sub(self.containers.len());
+        let more = named.into_values().filter(|container| !listed.contains(&container.id));
+        self.containers.extend(more.take(room).cloned());
+        self.containers.sort_by(|a, b| a.id.cmp(&b.id));
+    }
+
     /// The facts of the round, in order: processes, goroutines, the round itself.
     pub(super) fn facts(mut self, began_ns: u64, ended_ns: u64) -> Vec<Fact> {
         if self.unanswered_more > 0 {
@@ -123,6 +162,7 @@ impl Merged {
             let why = "only the first of them are listed".to_owned();
             self.unanswered.push(Unanswered { pid: 0, comm: String::new(), what, why });
         }
+        self.names();
         let unfinished = self.processes.keys().filter(|pid| !self.finished.contains(pid)).count();
         let round = CensusFact {
             began_ns,
@@ -133,6 +173,8 @@ impl Merged {
             containers: self.containers,
             pressure: self.pressure,
             versions: self.versions.into_values().flatten().collect(),
+            says: self.says,
+            ended: self.ended,
         };
         let processes = self.processes.into_values().map(Fact::Process);
         let goroutines = self.goroutines.into_values().map(Fact::Goroutines);
@@ -143,7 +185,7 @@ impl Merged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::input::{Command, Component, Park};
+    use crate::input::{Command, Component, Park, RuntimeState};
 
     fn process(pid: u32, started_ns: u64) -> ProcessFact {
         ProcessFact {
@@ -202,6 +244,40 @@ mod tests {
         let facts = merge(vec![found(), first(7), threads(7), command, found(), reused]);
         let Fact::Process(seven) = &facts[0] else { panic!("{facts:?}") };
         assert_eq!((seven.parked.len(), seven.command.is_some()), (0, false));
+    }
+
+    /// The runtime's names go before those of bundles, and it knows containers that no bundle tells of.
+    #[test]
+    fn names_of_the_runtime() {
+        let container = |id: &str, source: &str| ContainerFact {
+            id: id.to_owned(),
+            source: source.to_owned(),
+            ..ContainerFact::default()
+        };
+        let state = |id: &str| RuntimeState {
+            container: ContainerFact { pod: Some("p".into()), ..container(id, "cri") },
+            state: "running".into(),
+            runs: true,
+        };
+        let of = ProcessFact { container: Some(container("c1", "bundle")), ..process(7, 1) };
+        let facts = merge(vec![
+            Answer::Found { left_out: 0 },
+            Answer::Process(Box::new(of)),
+            Answer::Finished { pid: 7 },
+            Answer::Containers {
+                containers: vec![container("c1", "bundle"), container("c3", "bundle")],
+                ended: vec![],
+            },
+            Answer::Runtime(RuntimeSays {
+                containers: vec![state("c2"), state("c1")],
+                ..RuntimeSays::default()
+            }),
+        ]);
+        let [Fact::Process(seven), Fact::Census(round)] = facts.as_slice() else { panic!("{facts:?}") };
+        assert_eq!(seven.container.as_ref().unwrap().source, "cri");
+        let told: Vec<(&str, &str)> =
+            round.containers.iter().map(|one| (one.id.as_str(), one.source.as_str())).collect();
+        assert_eq!(told, [("c1", "cri"), ("c2", "cri"), ("c3", "bundle")]);
     }
 
     /// Who ended in between is no fact, and nothing is missing.

@@ -6,12 +6,14 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::input::{
-    Command, Component, ContainerFact, Freezer, GoroutinesFact, Park, Pressure, ProcessFact, Unanswered,
-    VersionFact,
+    Command, Component, ContainerFact, EndedInit, Freezer, GoroutinesFact, Park, Pressure, ProcessFact,
+    RuntimeSays, Unanswered, VersionFact,
 };
 
 /// Version of both; parent and child are the same file, unless somebody points the parent elsewhere.
 pub(super) const HELLO: &str = "plegtrace census 1";
+/// What a runtime is asked for: in the list of those who did not answer.
+pub const RUNTIME: &str = "pods and containers by the CRI";
 /// Longest line that the parent takes.
 pub(super) const MAX_LINE: usize = 4 << 20;
 /// Most bytes that the parent takes from one child.
@@ -49,6 +51,17 @@ pub(super) enum What {
     Versions(Vec<(u32, Component)>),
     /// Command lines of these.
     Arguments(Vec<u32>),
+    /// What a runtime says of its containers.
+    Runtime(Runtime),
+}
+
+/// A runtime that can be asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Runtime {
+    /// Its process.
+    pub pid: u32,
+    /// Its CRI socket, as it sees the path.
+    pub socket: PathBuf,
 }
 
 impl Order {
@@ -89,6 +102,8 @@ pub(super) enum Step {
     Goroutines,
     /// The version of its program, by running that.
     Version,
+    /// Lists of a runtime: it may not answer.
+    Runtime,
 }
 
 impl Step {
@@ -108,6 +123,7 @@ impl Step {
             Self::Names => "function names",
             Self::Goroutines => "goroutines",
             Self::Version => "version",
+            Self::Runtime => RUNTIME,
         }
     }
 
@@ -142,14 +158,16 @@ pub(super) enum Answer {
     Refused(Unanswered),
     /// Everything of it was told.
     Finished { pid: u32 },
-    /// Containers whose bundles were found.
-    Containers(Vec<ContainerFact>),
     /// How much is waited for processors and disks.
     Pressure(Pressure),
+    /// Containers whose bundles were found, and those of them whose first process has ended.
+    Containers { containers: Vec<ContainerFact>, ended: Vec<EndedInit> },
     /// Goroutines.
     Goroutines(GoroutinesFact),
     /// The version of the program of a process, when it tells.
     Version { pid: u32, fact: Option<VersionFact> },
+    /// What the runtime says.
+    Runtime(RuntimeSays),
     /// A command line.
     Arguments { pid: u32, arguments: Vec<String> },
     /// Last line.

@@ -10,16 +10,20 @@ use std::{
 use super::{
     clock,
     merge::Merged,
-    protocol::{Answer, HELLO, Order, Step, What},
+    protocol::{Answer, HELLO, Order, RUNTIME, Runtime, Step, What},
     worker::{self, Heard, Worker},
 };
 use crate::{
-    input::{Component, Fact, ProcessFact, Unanswered},
+    input::{Component, Fact, GoroutineGroup, GoroutinesFact, ProcessFact, SocketFact, Unanswered},
     target::CommandLines,
 };
 
 /// A child that got no processor when its time was over gets it so many times more.
 const PATIENCE: u32 = 4;
+
+/// The handlers of what the runtime is asked.
+const LISTS: [&str; 2] =
+    ["._RuntimeService_ListPodSandbox_Handler", "._RuntimeService_ListContainers_Handler"];
 
 /// What to look at, and how long that may take.
 #[derive(Clone, Debug)]
@@ -38,6 +42,8 @@ pub struct Request {
     pub goroutines: Vec<u32>,
     /// The versions of the programs are wanted too.
     pub versions: bool,
+    /// The runtime that is asked for names and states, if it does not look as if it could not answer.
+    pub ask: Option<Runtime>,
     /// How long it may take.
     pub limits: Limits,
 }
@@ -54,6 +60,7 @@ impl Request {
             foreign: Vec::new(),
             goroutines: Vec::new(),
             versions: false,
+            ask: None,
             limits: Limits::default(),
         }
     }
@@ -70,6 +77,8 @@ pub struct Limits {
     pub goroutines: Duration,
     /// For all goroutines; beside `round`.
     pub all_goroutines: Duration,
+    /// For what the runtime says.
+    pub runtime: Duration,
     /// Children that may be started again because one was late.
     pub restarts: u32,
 }
@@ -81,6 +90,7 @@ impl Default for Limits {
             round: Duration::from_secs(2),
             goroutines: Duration::from_secs(1),
             all_goroutines: Duration::from_secs(3),
+            runtime: Duration::from_millis(1500),
             restarts: 8,
         }
     }
@@ -137,6 +147,9 @@ pub fn round(request: &Request) -> Vec<Fact> {
         let wanted = What::Versions(programs(merged.processes.values()));
         converse(request, &wanted, request.limits.goroutines, until, &mut merged);
     }
+    if let Some(runtime) = &request.ask {
+        ask(request, runtime, &mut merged);
+    }
     merged.facts(began_ns, clock::now_ns())
 }
 
@@ -152,6 +165,48 @@ fn programs<'a>(processes: impl Iterator<Item = &'a ProcessFact>) -> Vec<(u32, C
         }
     }
     wanted
+}
+
+/// Asks the runtime for its containers, unless it looks as if it would not answer: a request to it would only be one
+/// more that waits.
+fn ask(request: &Request, runtime: &Runtime, merged: &mut Merged) {
+    let Some(fact) = merged.processes.get(&runtime.pid) else { return };
+    let comm = fact.comm.clone();
+    if let Some(why) = silent(fact, merged.goroutines_of(runtime.pid), runtime) {
+        let (what, why) = (RUNTIME.to_owned(), format!("not asked: {why}"));
+        return merged.refuse(Unanswered { pid: runtime.pid, comm, what, why });
+    }
+    let until = Instant::now() + request.limits.runtime;
+    let once = Request { limits: Limits { restarts: 0, ..request.limits }, ..request.clone() };
+    converse(&once, &What::Runtime(runtime.clone()), request.limits.runtime, until, merged);
+}
+
+/// Why this runtime would not answer a list, as far as can be seen from outside.
+fn silent(
+    fact: &ProcessFact,
+    goroutines: Option<&GoroutinesFact>,
+    runtime: &Runtime,
+) -> Option<&'static str> {
+    let path = runtime.socket.to_string_lossy();
+    let queue = |socket: &SocketFact| {
+        socket.listening && socket.unread > 0 && socket.path.as_deref() == Some(path.as_ref())
+    };
+    let list = |group: &GoroutineGroup| {
+        let serves = |frame: &String| LISTS.iter().any(|handler| frame.contains(handler));
+        let locked = |frame: &String| frame.starts_with("sync.(*") || frame.starts_with("sync.runtime_Sem");
+        group.frames.iter().any(serves) && group.frames.iter().any(locked)
+    };
+    if fact.state == 'Z' || fact.threads > 0 && fact.stopped == fact.threads {
+        Some("it is stopped")
+    } else if fact.freezer.is_some() {
+        Some("it is frozen")
+    } else if fact.sockets.iter().any(queue) {
+        Some("connections wait in its socket")
+    } else if goroutines.is_some_and(|goroutines| goroutines.groups.iter().any(list)) {
+        Some("a list waits for a lock")
+    } else {
+        None
+    }
 }
 
 /// Command lines of processes, without waiting for those that do not answer, and who that was.
@@ -341,6 +396,72 @@ mod tests {
         let (_, unanswered) = command_lines(&request, &[7]);
         let why: Vec<&str> = unanswered.iter().map(|one| one.why.as_str()).collect();
         assert_eq!(why, ["the reader was killed by signal 6", "given up after 3 late answers"]);
+    }
+
+    /// A runtime that looks as if it would not answer is not asked.
+    #[test]
+    fn who_is_not_asked() {
+        let runtime = Runtime { pid: 7, socket: PathBuf::from("/run/c.sock") };
+        let fine = ProcessFact {
+            at_ns: 1,
+            pid: 7,
+            parent: 1,
+            started_ns: None,
+            component: Component::Containerd,
+            comm: "containerd".into(),
+            command: None,
+            state: 'S',
+            threads: 3,
+            stopped: 1,
+            freezer: None,
+            parked: Vec::new(),
+            sockets: Vec::new(),
+            pipes: Vec::new(),
+            container: None,
+        };
+        let group = |frames: &[&str]| GoroutineGroup {
+            count: 1,
+            goids: vec![1],
+            state: "waiting".into(),
+            wait_reason: None,
+            waiting_since_ns: None,
+            frames: frames.iter().map(|frame| (*frame).to_owned()).collect(),
+            broken: None,
+            subjects: Vec::new(),
+        };
+        let goroutines = |frames: &[&str]| GoroutinesFact {
+            at_ns: 1,
+            took_ns: 1,
+            pid: 7,
+            component: Component::Containerd,
+            go_version: String::new(),
+            total: 1,
+            unread: 0,
+            groups: vec![group(frames)],
+            groups_left_out: 0,
+        };
+        let lock = "sync.runtime_SemacquireMutex";
+        let waits = |handler: &str| goroutines(&[lock, handler]);
+        let list = "k8s.io/cri-api/v1._RuntimeService_ListContainers_Handler";
+        assert_eq!(silent(&fine, None, &runtime), None);
+        assert_eq!(
+            silent(&fine, Some(&goroutines(&["internal/poll.runtime_pollWait", list])), &runtime),
+            None
+        );
+        assert_eq!(
+            silent(&fine, Some(&waits("v1._RuntimeService_ListContainerStats_Handler")), &runtime),
+            None
+        );
+        assert_eq!(silent(&fine, Some(&waits(list)), &runtime), Some("a list waits for a lock"));
+        let stopped = ProcessFact { stopped: 3, ..fine.clone() };
+        assert_eq!(silent(&stopped, None, &runtime), Some("it is stopped"));
+        let queue = |path: &str| {
+            let path = Some(path.to_owned());
+            let socket = SocketFact { path, listening: true, unread: 2, ..SocketFact::default() };
+            ProcessFact { sockets: vec![socket], ..fine.clone() }
+        };
+        assert_eq!(silent(&queue("/run/c.sock"), None, &runtime), Some("connections wait in its socket"));
+        assert_eq!(silent(&queue("/run/debug.sock"), None, &runtime), None);
     }
 
     /// What makes no sense ends the conversation, and so does silence.

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{
     limits::Limits,
-    stuck::{Request, requests},
+    stuck::{Request, requests, subject::Known},
 };
 use crate::{
     decode::MonoNs,
-    input::{CensusFact, Component, GoroutinesFact, ProcessFact, VersionFact},
+    input::{CensusFact, Component, EndedInit, GoroutinesFact, ProcessFact, RuntimeState, VersionFact},
 };
 
 /// A process as it was found last.
@@ -36,6 +36,19 @@ pub struct Census {
     pub goroutines: Vec<GoroutinesFact>,
     /// Requests that their stacks show to be in flight, the longest first.
     pub requests: Vec<Request>,
+    /// Containers that have ended and run nevertheless, if one asks the runtime, by id.
+    pub unreported: Vec<Unreported>,
+}
+
+/// A container whose first process has ended, although the runtime says that it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreported {
+    /// Which container or sandbox, in the runtime's words.
+    pub said: RuntimeState,
+    /// Its first process.
+    pub init: EndedInit,
+    /// Since when every round that could tell found it so.
+    pub since: MonoNs,
 }
 
 /// The census so far.
@@ -50,6 +63,8 @@ pub(super) struct CensusState {
     goroutines: BTreeMap<u32, GoroutinesFact>,
     /// When a goroutine was first seen inside a request, by process.
     inside: HashMap<u32, HashMap<u64, (String, MonoNs)>>,
+    /// By container.
+    unreported: BTreeMap<String, Unreported>,
     pub(super) dropped: u64,
 }
 
@@ -91,17 +106,34 @@ impl CensusState {
         self.goroutines.retain(|pid, fact| alive.contains_key(pid) && fact.at_ns >= round.began_ns);
         let read = &self.goroutines;
         self.inside.retain(|pid, _| read.contains_key(pid));
+        self.unreported(&round);
         self.rounds += 1;
         self.versions.extend(round.versions.iter().map(|fact| (fact.program.clone(), fact.clone())));
         self.round = Some(round);
     }
 
+    /// Compares what has ended with what the runtime says. A round in which it did not answer changes nothing: what it
+    /// believed it may still believe, but nobody may say so before it is asked again.
+    fn unreported(&mut self, round: &CensusFact) {
+        let Some(says) = round.says.as_ref().filter(|says| !says.version.is_empty()) else { return };
+        let mut before = std::mem::take(&mut self.unreported);
+        for init in &round.ended {
+            let said = says.containers.iter().find(|said| said.runs && said.container.id == init.id);
+            let Some(said) = said else { continue };
+            let same = before.remove(&init.id).filter(|before| before.init.pid == init.pid);
+            let since = same.map_or(MonoNs(round.began_ns), |before| before.since);
+            let seen = Unreported { said: said.clone(), init: init.clone(), since };
+            self.unreported.insert(init.id.clone(), seen);
+        }
+    }
+
     /// As it is known now. `open` tells the start of a traced call on a goroutine, which is better than a lower bound.
     pub(super) fn view(&self, open: &dyn Fn(u32, u64) -> Option<MonoNs>, now: MonoNs) -> Census {
+        let known = Known::of(self.round.as_ref(), self.processes.values());
         let mut requests = Vec::new();
         for fact in self.goroutines.values() {
             let first = |goid| self.inside.get(&fact.pid)?.get(&goid).map(|(_, since)| *since);
-            requests.extend(requests::of(fact, &first, open, now));
+            requests.extend(requests::of(fact, &first, open, &known, now));
         }
         requests
             .sort_by_key(|request| (std::cmp::Reverse(request.since.ns), request.pid, request.goids.clone()));
@@ -112,6 +144,7 @@ impl CensusState {
             processes: self.processes.values().cloned().collect(),
             goroutines: self.goroutines.values().cloned().collect(),
             requests,
+            unreported: self.unreported.values().cloned().collect(),
         }
     }
 }

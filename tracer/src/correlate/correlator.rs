@@ -11,6 +11,7 @@ use super::{
     inflight::{Goroutine, Open},
     limits::{Drops, Limits},
     node::NodeState,
+    own::OwnCalls,
     processes::Follower,
     relist::Relists,
     rows::{Rows, Side},
@@ -28,6 +29,7 @@ pub struct Correlator {
     pub(super) node: NodeState,
     pub(super) open: Open,
     pub(super) census: CensusState,
+    pub(super) own: OwnCalls,
     pub(super) clients: Clients,
     pub(super) relists: Relists,
     /// Finished handlers, as they came.
@@ -59,6 +61,7 @@ impl Correlator {
             node: NodeState::default(),
             open: Open::new(),
             census: CensusState::default(),
+            own: OwnCalls::default(),
             clients: Clients::default(),
             relists: Relists::default(),
             handlers: VecDeque::new(),
@@ -100,7 +103,10 @@ impl Correlator {
             Fact::InFlight(reading) => return self.in_flight(reading),
             Fact::Process(process) => return self.census.process(process, &self.limits),
             Fact::Goroutines(goroutines) => return self.census.goroutines(goroutines, &self.limits),
-            Fact::Census(round) => return self.census.round(round),
+            Fact::Census(round) => {
+                round.says.iter().for_each(|says| self.own.add(&says.calls));
+                return self.census.round(round);
+            }
             Fact::Processes(reading) => return self.processes.reading(&reading, &self.limits),
             Fact::Command(command) => return self.processes.command(command),
             Fact::TargetGone(ref gone) => self.open.exit(gone.pid, at),

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::snapshot::Joins;
+use super::{own::OwnCalls, snapshot::Joins};
 use crate::{
     decode::{CallId, MonoNs},
     span::Span,
@@ -22,7 +22,7 @@ pub(super) struct Joined {
 }
 
 /// Brings `handlers` and the innermost client calls together. Long-lived operations have no part in it.
-pub(super) fn join(clients: Vec<Span>, handlers: Vec<Span>) -> Joined {
+pub(super) fn join(clients: Vec<Span>, handlers: Vec<Span>, own: &mut OwnCalls) -> Joined {
     let mut by_operation: HashMap<String, (Vec<Span>, Vec<Span>)> = HashMap::new();
     for client in clients.into_iter().filter(|span| !span.hook.long_lived) {
         by_operation.entry(client.operation().to_owned()).or_default().0.push(client);
@@ -32,7 +32,7 @@ pub(super) fn join(clients: Vec<Span>, handlers: Vec<Span>) -> Joined {
     }
     let mut joined = Joined::default();
     for (clients, handlers) in by_operation.into_values() {
-        one_operation(clients, handlers, &mut joined);
+        one_operation(clients, handlers, own, &mut joined);
     }
     joined
 }
@@ -44,7 +44,7 @@ struct Fits {
     poisoned: bool,
 }
 
-fn one_operation(mut clients: Vec<Span>, mut handlers: Vec<Span>, joined: &mut Joined) {
+fn one_operation(mut clients: Vec<Span>, mut handlers: Vec<Span>, own: &mut OwnCalls, joined: &mut Joined) {
     clients.sort_by_key(|span| span.id.start);
     handlers.sort_by_key(|span| (span.id.start, span.id));
     let mut fits = vec![Fits::default(); clients.len()];
@@ -71,6 +71,7 @@ fn one_operation(mut clients: Vec<Span>, mut handlers: Vec<Span>, joined: &mut J
     }
     for ((handler, only), candidates) in handlers.into_iter().zip(only).zip(candidates) {
         match (candidates, only) {
+            (0, _) if own.take(&handler) => joined.counts.own += 1,
             (0, _) => joined.counts.foreign += 1,
             (1, Some(client)) if fits[client].handlers == 1 && !fits[client].poisoned => {
                 joined.counts.joined += 1;
@@ -90,6 +91,10 @@ fn could_call(client: &Span, handler: &Span) -> bool {
 mod tests {
     use super::*;
     use crate::span::Tree;
+
+    fn join(clients: Vec<Span>, handlers: Vec<Span>) -> Joined {
+        super::join(clients, handlers, &mut OwnCalls::default())
+    }
 
     fn span(tgid: u32, start: u64, end: Option<u64>) -> Span {
         let mut span = crate::span::sample::span(start, end, 10);
@@ -130,7 +135,7 @@ mod tests {
     #[test]
     fn others_are_foreign() {
         let joined = join(vec![span(1, 10, Some(50))], vec![span(2, 20, Some(80)), span(2, 30, None)]);
-        assert_eq!(joined.counts, Joins { joined: 0, ambiguous: 0, foreign: 2 });
+        assert_eq!(joined.counts, Joins { joined: 0, ambiguous: 0, foreign: 2, own: 0 });
     }
 
     /// A crowd of callers is not searched through, and joins nothing.
@@ -138,6 +143,6 @@ mod tests {
     fn crowds_are_ambiguous() {
         let clients = (0..1000).map(|n| span(1, n, None)).collect();
         let joined = join(clients, vec![span(2, 5000, None), span(2, 500, Some(600))]);
-        assert_eq!(joined.counts, Joins { joined: 0, ambiguous: 2, foreign: 0 });
+        assert_eq!(joined.counts, Joins { joined: 0, ambiguous: 2, foreign: 0, own: 0 });
     }
 }

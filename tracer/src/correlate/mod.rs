@@ -18,6 +18,7 @@ mod latency;
 mod limits;
 mod node;
 mod outcome;
+mod own;
 mod processes;
 mod relist;
 mod rows;

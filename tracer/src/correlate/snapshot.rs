@@ -246,6 +246,8 @@ pub enum Caller {
     Gone(MonoNs),
     /// No call of the kubelet fits: somebody else called.
     Foreign,
+    /// The census of plegtrace itself.
+    Own,
     /// The client side of this operation is not seen.
     Unknown,
 }
@@ -270,6 +272,8 @@ pub struct Joins {
     pub ambiguous: u64,
     /// No client call fits: other callers.
     pub foreign: u64,
+    /// The census itself called.
+    pub own: u64,
 }
 
 /// What has been read from the stream.

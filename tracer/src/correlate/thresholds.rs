@@ -37,6 +37,8 @@ pub const CNI_NS: u64 = 10 * SECOND_NS;
 pub const HOOK_NS: u64 = 10 * SECOND_NS;
 /// An exit that nobody has asked for after this time will probably never be asked for.
 pub const UNREAPED_NS: u64 = 10 * SECOND_NS;
+/// A runtime learns of the end of a container within milliseconds; one that does not know of it after this time has missed it.
+pub const UNREPORTED_NS: u64 = 10 * SECOND_NS;
 /// The output of a command that has ended is drained within this time (containerd waits 10 s where it waits at all).
 pub const EXEC_OUTPUT_NS: u64 = 10 * SECOND_NS;
 

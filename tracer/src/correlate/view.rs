@@ -11,7 +11,7 @@ use super::{
     join,
     outcome::Outcome,
     rows::{RpcRow, Side},
-    snapshot::{HookState, Joins, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally, Window},
+    snapshot::{Caller, HookState, Joins, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally, Window},
     stuck, trees,
 };
 use crate::{
@@ -105,7 +105,7 @@ impl Correlator {
                 _ => {}
             }
         }
-        let mut joined = join::join(clients, handlers);
+        let mut joined = join::join(clients, handlers, &mut self.own.clone());
         for relist in relists {
             relist.tree.graft(&mut joined.answers);
         }
@@ -136,7 +136,10 @@ impl Correlator {
             let ended = entry.client_ended.max(ended.get(&span.id).copied());
             let waiting = waiting.get(span.operation()).map_or(&[][..], Vec::as_slice);
             let seen = self.node.sees_client_of(span.operation());
-            let caller = abandoned::caller(&span, waiting, ended, seen);
+            let caller = match abandoned::caller(&span, waiting, ended, seen) {
+                Caller::Foreign | Caller::Unknown if self.own.made(&span) => Caller::Own,
+                caller => caller,
+            };
             Some(OpenCall { age_ns: now.since(span.start()), caller, replied: entry.fact.mark_ns != 0, span })
         };
         let mut open: Vec<OpenCall> =

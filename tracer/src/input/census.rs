@@ -31,6 +31,12 @@ pub struct CensusFact {
     /// Versions of the node's programs; only in the round in which they were asked.
     #[serde(default)]
     pub versions: Vec<VersionFact>,
+    /// What the runtime itself says, when it was asked.
+    #[serde(default)]
+    pub says: Option<RuntimeSays>,
+    /// Containers and sandboxes whose first process has ended. At most 4096.
+    #[serde(default)]
+    pub ended: Vec<EndedInit>,
 }
 
 /// What version a program of the node says it has.
@@ -53,6 +59,54 @@ pub struct Pressure {
     pub io_full_avg10: u32,
     /// All threads that wanted to run waited for memory.
     pub memory_full_avg10: u32,
+}
+
+/// What a runtime says of its containers, over the CRI.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuntimeSays {
+    /// Its process.
+    pub pid: u32,
+    /// Version of the CRI that it answered in; empty when it did not answer.
+    pub version: String,
+    /// Our calls: they are among the handlers that are seen.
+    pub calls: Vec<OwnCall>,
+    /// Sandboxes and containers, those that run first; at most 4096.
+    pub containers: Vec<RuntimeState>,
+    /// How many were too many.
+    pub left_out: u32,
+}
+
+/// A call that the census made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnCall {
+    /// CRI method.
+    pub operation: String,
+    /// When it was sent.
+    pub began_ns: u64,
+    /// When the answer was there; `None`: none came, and the call was given up.
+    pub ended_ns: Option<u64>,
+}
+
+/// A container or sandbox as the runtime believes it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuntimeState {
+    /// Which.
+    pub container: ContainerFact,
+    /// "created", "running", "exited", "unknown"; of sandboxes "ready", "notready".
+    pub state: String,
+    /// It runs, the runtime says.
+    pub runs: bool,
+}
+
+/// A container whose first process has ended, by the pid that its shim wrote down.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedInit {
+    /// Id of the container or sandbox.
+    pub id: String,
+    /// The process.
+    pub pid: u32,
+    /// It has ended, and nobody has asked how; otherwise it is gone.
+    pub zombie: bool,
 }
 
 /// A question that got no answer.
@@ -325,4 +379,29 @@ pub struct GoroutineGroup {
     pub frames: Vec<String>,
     /// The stack could not be followed to its end, and why.
     pub broken: Option<String>,
+    /// What their requests are about, for goroutines that serve the CRI: one entry for all with the same ids; at most
+    /// 32. Goroutines that are in none were not asked, or had no id.
+    #[serde(default)]
+    pub subjects: Vec<Subject>,
+}
+
+/// Goroutines of a group on whose stacks the same ids lie.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subject {
+    /// How many.
+    pub count: u32,
+    /// Their ids, ascending; at most 32.
+    pub goids: Vec<u64>,
+    /// What looks like ids of containers, the outermost function first; at most 32. Slots of a stack that are not in use
+    /// keep old values, so an id can be one of an earlier request.
+    pub ids: Vec<IdOnStack>,
+}
+
+/// An id of a container, or what looks like one: 64 hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct IdOnStack {
+    /// The function in whose frame it lies: index into the frames of the group.
+    pub frame: u32,
+    /// The digits, lower case.
+    pub id: String,
 }

@@ -9,8 +9,9 @@ mod exec;
 mod fact;
 
 pub use census::{
-    CensusFact, Command, ContainerFact, FdFact, FdTarget, Freezer, GoroutineGroup, GoroutinesFact, Holder,
-    Park, PipeFact, Pressure, ProcessFact, SocketFact, SyscallFact, Unanswered, VersionFact,
+    CensusFact, Command, ContainerFact, EndedInit, FdFact, FdTarget, Freezer, GoroutineGroup, GoroutinesFact,
+    Holder, IdOnStack, OwnCall, Park, PipeFact, Pressure, ProcessFact, RuntimeSays, RuntimeState, SocketFact,
+    Subject, SyscallFact, Unanswered, VersionFact,
 };
 pub(crate) use envelope::MAX_FRAME;
 pub use envelope::{Frame, FrameError, frame_fact, next_frame};

@@ -17,7 +17,7 @@ use super::{
     live::Live,
     pipeline::{Pipeline, Tap},
     progress::Progress,
-    rounds::{Depth, Rounds},
+    rounds::{Depth, Rounds, may_ask},
     stop::Interrupts,
     survey::Survey,
 };
@@ -117,7 +117,7 @@ impl Session {
         for presence in session.survey.node.presence.clone() {
             session.pipeline.fact(clock::monotonic_ns(), &Fact::Presence(presence));
         }
-        session.begin_census(settings, Depth::Goroutines);
+        session.begin_census(settings, Depth::Goroutines, true);
         Ok(session)
     }
 
@@ -157,11 +157,12 @@ impl Session {
     }
 
     /// Looks at what is stuck already, beside everything else.
-    fn begin_census(&mut self, settings: &Settings, depth: Depth) {
+    fn begin_census(&mut self, settings: &Settings, depth: Depth, asks: bool) {
         if !settings.census {
             return self.refuse_source("census");
         }
-        let Some(request) = self.survey.census(settings, depth, self.census.is_first()) else {
+        let first = self.census.is_first();
+        let Some(request) = self.survey.census(settings, depth, first, asks) else {
             return self.refuse("census", "the caller gave no program to take it with");
         };
         if let Err(error) = self.census.begin(request) {
@@ -175,7 +176,7 @@ impl Session {
         if let Ok(survey) = Survey::take(settings) {
             self.survey = survey;
         }
-        self.begin_census(settings, depth);
+        self.begin_census(settings, depth, may_ask(snapshot));
     }
 
     /// The last look, so that the report is of now; it has its own deadlines.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    census::{Census, Request},
+    census::{Census, RUNTIME, Request},
     correlate::{Outcome, Snapshot, thresholds::SECOND_NS},
     input::{Fact, Layer},
 };
@@ -95,6 +95,18 @@ impl Rounds {
     pub(crate) fn are_all(&self) -> bool {
         self.running.is_none() && (self.ended.is_none() || self.count >= ALONE)
     }
+}
+
+/// May the runtime be asked for its containers? Not when it did not answer before, and not while lists of others wait.
+pub(crate) fn may_ask(snapshot: &Snapshot) -> bool {
+    let round = snapshot.census.round.as_ref();
+    let silent = round.is_some_and(|round| round.unanswered.iter().any(|one| one.what == RUNTIME));
+    let list = |operation: &str| matches!(operation, "ListPodSandbox" | "ListContainers");
+    let open = snapshot.open.iter().any(|call| {
+        call.span.layer() == Layer::Handler && call.age_ns >= SECOND_NS && list(&call.span.hook.operation)
+    });
+    let waiting = snapshot.census.requests.iter().any(|request| list(&request.operation) && request.stays);
+    !silent && !open && !waiting
 }
 
 /// Something is held up, or a request that was in flight at the last look may be older than the probes.

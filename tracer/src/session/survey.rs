@@ -66,12 +66,29 @@ impl Survey {
 
     /// What the census shall look at: everything, and the goroutines of runtime and kubelet. `None` when there is no
     /// program to take it with.
-    pub(crate) fn census(&self, settings: &Settings, depth: Depth, first: bool) -> Option<census::Request> {
+    /// `first`: versions are wanted; `asks`: the runtime may be asked as well.
+    pub(crate) fn census(
+        &self,
+        settings: &Settings,
+        depth: Depth,
+        first: bool,
+        asks: bool,
+    ) -> Option<census::Request> {
         let goroutines = self.node.runtime().into_iter().chain(self.node.kubelet());
         let goroutines =
             goroutines.filter(|_| depth == Depth::Goroutines).map(|process| process.pid).collect();
         let request = census_request(settings)?;
-        Some(census::Request { goroutines, versions: first, foreign: self.foreign(settings), ..request })
+        let ask = self.node.runtime().filter(|_| asks).and_then(|runtime| self.cri(runtime));
+        let foreign = self.foreign(settings);
+        Some(census::Request { goroutines, versions: first, foreign, ask, ..request })
+    }
+
+    /// Where the runtime serves the CRI: where the kubelet calls it, else where it says itself.
+    fn cri(&self, runtime: &Process) -> Option<census::Runtime> {
+        let called = self.node.endpoint().map(Path::to_owned);
+        let socket = called.or_else(|| runtime.facts.serves.clone())?;
+        // Docker serves it only by way of others.
+        (runtime.role != Role::Dockerd).then_some(census::Runtime { pid: runtime.pid, socket })
     }
 
     /// Components that are not meant. All are, unless the operator named some.

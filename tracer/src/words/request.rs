@@ -51,6 +51,20 @@ pub fn waits_for(request: &Request) -> String {
     text
 }
 
+/// Is it certain that this waiter waits for this thing, and not for another of its kind?
+pub(super) fn is_certain(request: &Request) -> bool {
+    match request.waits_for {
+        WaitsFor::Shim { .. }
+        | WaitsFor::Cni
+        | WaitsFor::ExecOutput
+        | WaitsFor::Lock(Held::ContainerStatus | Held::SandboxStatus) => request.target_known,
+        WaitsFor::Lock(Held::Metadata | Held::Networks)
+        | WaitsFor::Child
+        | WaitsFor::Runtime { .. }
+        | WaitsFor::Unknown => true,
+    }
+}
+
 /// A lock in words.
 #[must_use]
 pub fn lock(held: Held) -> &'static str {

@@ -2,9 +2,9 @@
 
 use super::{
     LONG, cut,
-    owner::{command_words, of_pod},
+    owner::{command_words, of_pod, short_id},
     park::holders,
-    request::{requests, waits_for},
+    request::{is_certain, requests, waits_for},
 };
 use crate::{
     correlate::{Age, Stuck, Waiter, What},
@@ -38,6 +38,14 @@ pub fn what(stuck: &Stuck) -> String {
             format!(
                 "the output of a command{of} is held open by {}; shim {shim} waits",
                 holders(&pipe.writers)
+            )
+        }
+        What::Unreported { id, pid, zombie, state, runtime } => {
+            let of = of_pod(stuck.container.as_ref());
+            let how = if *zombie { "has ended and was not asked how" } else { "is gone" };
+            let (id, state) = (short_id(id), cut(state, 20));
+            format!(
+                "container {id}{of} has ended (its process {pid} {how}), and runtime {runtime} says that it is {state}"
             )
         }
         What::Request(request) => format!("{}: {}", requests(request), waits_for(request)),
@@ -84,7 +92,8 @@ pub fn waiter_line(waiter: &Waiter) -> String {
         }
         Waiter::Process { component, pid, .. } => format!("{} {pid}", component.name()),
         Waiter::Requests(request) => {
-            format!("{}, {}: {}", requests(request), age(request.since), waits_for(request))
+            let doubt = if is_certain(request) { "" } else { "; perhaps not for this one" };
+            format!("{}, {}: {}{doubt}", requests(request), age(request.since), waits_for(request))
         }
         Waiter::Relist { pid, age } => format!("relist of kubelet {pid}, {}", open_for(*age)),
     }

@@ -10,10 +10,12 @@ use std::{
 use serde::Deserialize;
 
 use super::{read, tell::Tell};
-use crate::input::ContainerFact;
+use crate::input::{ContainerFact, EndedInit};
 
 /// Longest configuration that is read; real ones have 10 to 60 KB.
 const MAX_CONFIG: u64 = 1 << 20;
+/// A number and a line feed.
+const MAX_PID: u64 = 32;
 /// Containers that are kept.
 const MAX_CONTAINERS: usize = 4096;
 /// Where this comes from.
@@ -24,6 +26,7 @@ const BUNDLE: &str = "bundle";
 pub(super) struct Containers {
     by_id: HashMap<String, ContainerFact>,
     read: HashSet<String>,
+    ended: Vec<EndedInit>,
 }
 
 /// `config.json` of a bundle, as far as it is of interest.
@@ -82,6 +85,7 @@ impl Containers {
         }
         if let Some(fact) = read_config(&tell.path(bundle), id) {
             self.by_id.insert(id.to_owned(), fact);
+            self.ended.extend(ended_init(tell, bundle, id));
         }
     }
 
@@ -111,6 +115,13 @@ impl Containers {
         self.by_id.contains_key(id)
     }
 
+    /// Those whose first process has ended, by id.
+    pub(super) fn ended(&self) -> Vec<EndedInit> {
+        let mut ended = self.ended.clone();
+        ended.sort_by(|a, b| a.id.cmp(&b.id));
+        ended
+    }
+
     /// All of them, by id.
     pub(super) fn all(&self) -> Vec<ContainerFact> {
         let mut all: Vec<ContainerFact> = self.by_id.values().cloned().collect();
@@ -123,6 +134,20 @@ impl Containers {
 pub(super) fn is_id(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_+-.".contains(&byte);
     (1..=256).contains(&text.len()) && text.bytes().all(allowed) && !text.starts_with('.')
+}
+
+/// The first process of a container, when it has ended: shims of containerd write its number beside the configuration
+/// (`init.pid`, cmd/containerd-shim-runc-v2/process/init.go). When the number has a new owner, the end goes unnoticed.
+fn ended_init(tell: &Tell, bundle: &str, id: &str) -> Option<EndedInit> {
+    let path = tell.path(bundle).join("init.pid");
+    let text = read::file(&path, MAX_PID).ok()?;
+    let pid: u32 = std::str::from_utf8(&text).ok()?.trim().parse().ok().filter(|pid| *pid != 0)?;
+    let ended = |zombie| Some(EndedInit { id: id.to_owned(), pid, zombie });
+    let Some(stat) = read::stat(&tell.process(pid)) else {
+        // Not "cannot be read": gone.
+        return if tell.process(pid).exists() { None } else { ended(false) };
+    };
+    if stat.has_ended() { ended(true) } else { None }
 }
 
 fn read_config(bundle: &Path, id: &str) -> Option<ContainerFact> {
@@ -163,6 +188,7 @@ fn of_log_directory(path: &str) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::census::protocol::{Order, What};
 
     fn parsed(json: &str) -> ContainerFact {
         let config: Config = serde_json::from_str(json).unwrap();
@@ -195,6 +221,46 @@ mod tests {
         assert_eq!(words(&crio), ["s1", "", "p", "n"]);
         assert_eq!(words(&parsed(r#"{"annotations":null}"#)), ["", "", "", ""]);
         assert_eq!(of_log_directory("/var/log/pods/4c5f"), None);
+    }
+
+    /// The number of the first process is written down: it is gone, or it lives, or what is written is no number.
+    #[test]
+    fn ended_inits() {
+        let root = tempfile::tempdir().unwrap();
+        let tell = Tell::new(Order {
+            root: root.path().to_owned(),
+            parent: 1,
+            kubelet: None,
+            runtime: None,
+            skip: Vec::new(),
+            foreign: Vec::new(),
+            finished: Vec::new(),
+            late: Vec::new(),
+            what: What::Processes,
+        });
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let mut containers = Containers::default();
+        let stat = |pid: u32, state: char| {
+            let zeros = "0 ".repeat(47);
+            write(&format!("proc/{pid}/stat"), &format!("{pid} (pause) {state} 1 {zeros}"));
+        };
+        for (id, pid) in [("alive", "11"), ("zombie", "12"), ("gone", "13"), ("hostile", "-1"), ("zero", "0")]
+        {
+            write(&format!("run/b/{id}/config.json"), "{}");
+            write(&format!("run/b/{id}/init.pid"), pid);
+        }
+        write("run/b/none/config.json", "{}");
+        stat(11, 'S');
+        stat(12, 'Z');
+        containers.read_beside(&tell, "/run/b/alive").unwrap();
+        let told: Vec<(String, u32, bool)> =
+            containers.ended().into_iter().map(|one| (one.id, one.pid, one.zombie)).collect();
+        assert_eq!(told, [("gone".to_owned(), 13, false), ("zombie".to_owned(), 12, true)]);
+        assert_eq!(containers.all().len(), 6);
     }
 
     /// A container of an old runtime gets its pod from its sandbox.

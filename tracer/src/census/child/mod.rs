@@ -6,6 +6,7 @@
 
 mod classify;
 mod containers;
+mod cri;
 mod files;
 mod freezer;
 mod goroutines;
@@ -47,6 +48,7 @@ pub fn serve() -> io::Result<()> {
         What::Goroutines(wanted) => goroutines::all(&mut tell, &wanted)?,
         What::Versions(wanted) => versions::all(&mut tell, &wanted)?,
         What::Arguments(pids) => arguments(&mut tell, &pids)?,
+        What::Runtime(runtime) => cri::ask(&mut tell, &runtime)?,
     }
     tell.done()
 }

@@ -69,7 +69,8 @@ pub(super) fn processes(tell: &mut Tell) -> io::Result<()> {
     if let Some(pressure) = pressures(&tell.path("/proc/pressure")) {
         tell.say(&Answer::Pressure(pressure))?;
     }
-    tell.say(&Answer::Containers(node.containers.all()))
+    let (containers, ended) = (node.containers.all(), node.containers.ended());
+    tell.say(&Answer::Containers { containers, ended })
 }
 
 fn first_look(tell: &mut Tell, interests: &Interests, others: &[(u32, String)]) -> io::Result<Node> {

@@ -1,10 +1,12 @@
 //! All goroutines in batches: headers, stacks, headers again. Who changed in between is read again, then given up.
 
+use super::about::About;
 use super::code::Code;
-use super::group::{Groups, Key};
+use super::group::{Groups, Key, Member};
 use super::header::{Header, state};
 use super::unwind::{Step, Unwinder, broken};
 use crate::census::memory::{Memory, MemoryError, Piece};
+use crate::input::IdOnStack;
 use crate::target::GOffsets;
 
 /// Goroutines of one batch.
@@ -39,6 +41,9 @@ impl Limits {
     }
 }
 
+/// What a goroutine does, and the ids on its stack.
+type Found = (Key, Vec<IdOnStack>);
+
 /// What was counted while collecting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
@@ -54,6 +59,7 @@ pub(super) struct Collector<'a> {
     pub(super) code: &'a mut dyn Code,
     pub(super) g: &'a GOffsets,
     pub(super) groups: Groups,
+    pub(super) about: About,
     pub(super) counts: Counts,
     pub(super) until_ns: u64,
     pub(super) clock: &'a dyn Fn() -> u64,
@@ -125,13 +131,13 @@ impl Collector<'_> {
             let headers = self.headers(rest)?;
             let wanted = wanted_stacks(&headers);
             let (these, later) = rest.split_at(wanted.len());
-            let keys = self.stacks(&headers, &wanted)?;
+            let found = self.stacks(&headers, &wanted)?;
             let after = self.headers(these)?;
-            for (index, key) in keys.into_iter().enumerate() {
+            for (index, found) in found.into_iter().enumerate() {
                 match (headers[index], after[index]) {
                     (Some(before), _) if before.is_vacant() => {}
-                    (Some(before), Some(after)) if still(&before, &after) => match key {
-                        Some(key) => self.count(key, &before),
+                    (Some(before), Some(after)) if still(&before, &after) => match found {
+                        Some((key, ids)) => self.count(key, &before, ids),
                         None => again.push(these[index]),
                     },
                     _ => again.push(these[index]),
@@ -142,11 +148,12 @@ impl Collector<'_> {
         Ok(again)
     }
 
-    fn count(&mut self, key: Key, header: &Header) {
+    fn count(&mut self, key: Key, header: &Header, ids: Vec<IdOnStack>) {
         let waits = matches!(key.state, state::WAITING | state::SYSCALL | state::LEAKED);
         let sane = waits && header.wait_since <= (self.clock)();
         self.counts.total += 1;
-        self.groups.add(key, header.goid, if sane { header.wait_since } else { 0 });
+        let since = if sane { header.wait_since } else { 0 };
+        self.groups.add(key, Member { goid: header.goid, since, ids });
     }
 
     /// Reads the first block of each stack in one go, and follows them.
@@ -154,7 +161,7 @@ impl Collector<'_> {
         &mut self,
         headers: &[Option<Header>],
         wanted: &[usize],
-    ) -> Result<Vec<Option<Key>>, MemoryError> {
+    ) -> Result<Vec<Option<Found>>, MemoryError> {
         let mut bytes = vec![0; wanted.iter().sum()];
         let mut pieces = Vec::with_capacity(wanted.len());
         let mut rest = bytes.as_mut_slice();
@@ -164,21 +171,22 @@ impl Collector<'_> {
             rest = after;
         }
         self.memory.read(&mut pieces)?;
-        let mut keys = Vec::with_capacity(wanted.len());
+        let mut found = Vec::with_capacity(wanted.len());
         for (header, piece) in headers.iter().zip(&pieces) {
-            keys.push(match header {
+            found.push(match header {
                 Some(header) => self.key(header, piece)?,
                 None => None,
             });
         }
-        Ok(keys)
+        Ok(found)
     }
 
     /// What this goroutine does; `None` while its stack moves.
-    fn key(&mut self, header: &Header, first: &Piece<'_>) -> Result<Option<Key>, MemoryError> {
+    fn key(&mut self, header: &Header, first: &Piece<'_>) -> Result<Option<Found>, MemoryError> {
         let Some(state) = header.known_state() else { return Ok(None) };
         let wait_reason =
             if matches!(state, state::WAITING | state::LEAKED) { header.wait_reason } else { 0 };
+        let mut ids = Vec::new();
         let mut key = Key { state, wait_reason, frames: Vec::new(), broken: None };
         match state {
             state::COPYSTACK => return Ok(None),
@@ -187,9 +195,11 @@ impl Collector<'_> {
                 let mut walk = Unwinder::new(header.resume(), header.link(), header.stack_hi);
                 key.broken = self.follow(&mut walk, header, first)?;
                 key.frames = walk.frames;
+                let many = self.groups.count(&key);
+                ids = self.about.ids(self.memory, self.code, &key.frames, &walk.ends, many)?;
             }
         }
-        Ok(Some(key))
+        Ok(Some((key, ids)))
     }
 
     /// Walks up a stack, reading more of it where one block is not enough. Why it is broken, if it is.

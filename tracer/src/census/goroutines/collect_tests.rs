@@ -99,6 +99,7 @@ fn read(memory: &Moving) -> (u64, u64, Vec<Vec<String>>) {
         code: &mut Toy,
         g: &G,
         groups: Groups::new(10),
+        about: About::default(),
         counts: Counts::default(),
         until_ns: u64::MAX,
         clock: &|| 100,

@@ -6,12 +6,14 @@ use std::hash::{DefaultHasher, Hash, Hasher as _};
 use super::code::Code;
 use super::header::state;
 use super::reasons::Reasons;
-use crate::input::GoroutineGroup;
+use crate::input::{GoroutineGroup, IdOnStack, Subject};
 
 /// Ids kept of a group.
 const MAX_GOIDS: usize = 32;
 /// Longest name of a function kept, bytes; that of an instantiated generic function can have hundreds.
 const MAX_NAME: usize = 512;
+/// Different sets of ids kept of a group.
+const MAX_SUBJECTS: usize = 32;
 /// Hashes of groups that are kept only to be counted.
 const MAX_COUNTED: usize = 1 << 18;
 
@@ -30,24 +32,55 @@ struct Members {
     count: u32,
     goids: Vec<u64>,
     since: u64,
+    subjects: Vec<Subject>,
+}
+
+/// One goroutine.
+#[derive(Debug, Default)]
+pub(super) struct Member {
+    pub(super) goid: u64,
+    /// 0 when it is not known since when it waits.
+    pub(super) since: u64,
+    /// Ids on its stack.
+    pub(super) ids: Vec<IdOnStack>,
 }
 
 impl Members {
-    fn add(&mut self, goid: u64, since: u64) {
+    fn add(&mut self, member: Member) {
+        let Member { goid, since, ids } = member;
         self.count += 1;
         if since != 0 && (self.since == 0 || since < self.since) {
             self.since = since;
         }
-        self.goids.push(goid);
-        if self.goids.len() >= 2 * MAX_GOIDS {
-            self.lowest();
+        add_id(&mut self.goids, goid);
+        if ids.is_empty() {
+            return;
+        }
+        if let Some(same) = self.subjects.iter_mut().find(|subject| subject.ids == ids) {
+            same.count += 1;
+            add_id(&mut same.goids, goid);
+        } else if self.subjects.len() < MAX_SUBJECTS {
+            self.subjects.push(Subject { count: 1, goids: vec![goid], ids });
         }
     }
 
-    fn lowest(&mut self) {
-        self.goids.sort_unstable();
-        self.goids.truncate(MAX_GOIDS);
+    fn finish(&mut self) {
+        lowest(&mut self.goids);
+        self.subjects.iter_mut().for_each(|subject| lowest(&mut subject.goids));
+        self.subjects.sort_by(|a, b| a.goids.cmp(&b.goids));
     }
+}
+
+fn add_id(goids: &mut Vec<u64>, goid: u64) {
+    goids.push(goid);
+    if goids.len() >= 2 * MAX_GOIDS {
+        lowest(goids);
+    }
+}
+
+fn lowest(goids: &mut Vec<u64>) {
+    goids.sort_unstable();
+    goids.truncate(MAX_GOIDS);
 }
 
 /// All groups so far.
@@ -64,13 +97,18 @@ impl Groups {
         Self { known: HashMap::new(), counted: HashSet::new(), limit }
     }
 
-    /// One goroutine more; `since` is 0 when it is not known since when it waits.
-    pub(super) fn add(&mut self, key: Key, goid: u64, since: u64) {
+    /// How many of a kind there are so far.
+    pub(super) fn count(&self, key: &Key) -> u32 {
+        self.known.get(key).map_or(0, |members| members.count)
+    }
+
+    /// One goroutine more.
+    pub(super) fn add(&mut self, key: Key, member: Member) {
         if let Some(members) = self.known.get_mut(&key) {
-            return members.add(goid, since);
+            return members.add(member);
         }
         if self.known.len() < self.limit {
-            return self.known.entry(key).or_default().add(goid, since);
+            return self.known.entry(key).or_default().add(member);
         }
         if self.counted.len() < MAX_COUNTED {
             let mut hasher = DefaultHasher::new();
@@ -87,7 +125,7 @@ impl Groups {
         text_bytes: usize,
     ) -> (Vec<GoroutineGroup>, u32) {
         let mut all: Vec<(Key, Members)> = self.known.into_iter().collect();
-        all.iter_mut().for_each(|(_, members)| members.lowest());
+        all.iter_mut().for_each(|(_, members)| members.finish());
         all.sort_by(|(_, a), (_, b)| b.count.cmp(&a.count).then_with(|| a.goids.cmp(&b.goids)));
         let total = all.len() + self.counted.len();
         let mut room = text_bytes;
@@ -118,6 +156,7 @@ fn named(key: &Key, members: Members, code: &dyn Code, reasons: &Reasons) -> Gor
         waiting_since_ns: (members.since != 0).then_some(members.since),
         frames: key.frames.iter().map(name).collect(),
         broken: key.broken.map(str::to_owned),
+        subjects: members.subjects,
     }
 }
 

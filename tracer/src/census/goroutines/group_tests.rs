@@ -24,6 +24,10 @@ fn key(frames: &[u32]) -> Key {
     Key { state: state::WAITING, wait_reason: 0, frames: frames.to_vec(), broken: None }
 }
 
+fn member(goid: u64, since: u64) -> Member {
+    Member { goid, since, ids: Vec::new() }
+}
+
 fn names() -> Named {
     Named(["main.f", "main.g"].map(str::to_owned).to_vec())
 }
@@ -33,9 +37,9 @@ fn names() -> Named {
 fn grouped() {
     let mut groups = Groups::new(10);
     for goid in (1..=100).rev() {
-        groups.add(key(&[0, 1]), goid, if goid == 50 { 7 } else { 1000 * goid });
+        groups.add(key(&[0, 1]), member(goid, if goid == 50 { 7 } else { 1000 * goid }));
     }
-    groups.add(key(&[1]), 500, 0);
+    groups.add(key(&[1]), member(500, 0));
     let (groups, left_out) = groups.finish(&names(), &Reasons::default(), 1 << 20);
     assert_eq!((groups.len(), left_out), (2, 0));
     assert_eq!((groups[0].count, groups[0].waiting_since_ns), (100, Some(7)));
@@ -49,19 +53,41 @@ fn grouped() {
 fn bounded() {
     let mut groups = Groups::new(3);
     for function in [0, 0, 1, 2, 3, 3, 4, 0] {
-        groups.add(key(&[function]), 1, 0);
+        groups.add(key(&[function]), member(1, 0));
     }
     let (kept, left_out) = groups.finish(&names(), &Reasons::default(), 1 << 20);
     assert_eq!((kept.len(), left_out, kept[0].count), (3, 2, 3));
     let mut groups = Groups::new(3);
-    (0..3).for_each(|function| groups.add(key(&[function]), 1, 0));
+    (0..3).for_each(|function| groups.add(key(&[function]), member(1, 0)));
     let room = 2 * (size_of::<String>() + "main.f".len());
     let (kept, left_out) = groups.finish(&names(), &Reasons::default(), room);
     assert_eq!((kept.len(), left_out), (2, 1));
     // A name that never ends is cut.
     let long = Named(vec!["ä".repeat(1000)]);
     let mut groups = Groups::new(3);
-    groups.add(key(&[0, 77]), 1, 0);
+    groups.add(key(&[0, 77]), member(1, 0));
     let (kept, _) = groups.finish(&long, &Reasons::default(), 1 << 20);
     assert_eq!((kept[0].frames[0].len(), kept[0].frames[1].as_str()), (MAX_NAME, "?"));
+}
+
+/// Goroutines that are alike and about different containers are told apart; those beyond the bound stay nobody's.
+#[test]
+fn subjects() {
+    let about = |id: String| vec![IdOnStack { frame: 0, id }];
+    let mut groups = Groups::new(3);
+    for goid in 1..=100 {
+        groups.add(key(&[0]), Member { goid, since: 0, ids: about((goid % 2).to_string()) });
+    }
+    groups.add(key(&[0]), member(101, 0));
+    for goid in 200..300 {
+        groups.add(key(&[1]), Member { goid, since: 0, ids: about(goid.to_string()) });
+    }
+    let (kept, _) = groups.finish(&names(), &Reasons::default(), 1 << 20);
+    let told: Vec<(u32, usize, &str)> = kept[0]
+        .subjects
+        .iter()
+        .map(|subject| (subject.count, subject.goids.len(), subject.ids[0].id.as_str()))
+        .collect();
+    assert_eq!((kept[0].count, told), (101, vec![(50, 32, "1"), (50, 32, "0")]));
+    assert_eq!((kept[1].count, kept[1].subjects.len()), (100, MAX_SUBJECTS));
 }

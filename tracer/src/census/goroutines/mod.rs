@@ -6,6 +6,7 @@
 //! allgs     the one candidate that is a list of goroutines
 //! header    runtime.g: state, id, stack, where it goes on
 //! unwind    stack memory → functions, by the tables the runtime itself unwinds by
+//! about     the stack of a CRI handler → ids of containers on it
 //! collect   all goroutines in batches; what changed while it was read is read again
 //! group     goroutines that are alike → one entry
 //! ```
@@ -14,6 +15,7 @@
 //! one that keeps changing is counted as unread. Everything in the other process is hostile: every length is bounded,
 //! every step of a walk must go up the stack and land in the program's code.
 
+mod about;
 mod allgs;
 mod code;
 mod collect;

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::about::About;
 use super::allgs;
 use super::code::{Code, ProgramCode};
 use super::collect::{Collector, Counts, Limits};
@@ -174,6 +175,7 @@ pub fn take(
         code,
         g,
         groups: Groups::new(limits.groups),
+        about: About::default(),
         counts: Counts { total: list.left_out, unread: list.left_out },
         until_ns: limits.until_ns,
         clock,

@@ -59,12 +59,14 @@ pub(super) struct Unwinder {
     link: Option<u64>,
     /// Functions by index, innermost first.
     pub(super) frames: Vec<u32>,
+    /// Where the frame of each of them ends: the stack pointer of its caller. The last one may be missing.
+    pub(super) ends: Vec<u64>,
 }
 
 impl Unwinder {
     /// A walk that begins at `(pc, sp)` on a stack that ends at `hi`.
     pub(super) fn new((pc, sp): (u64, u64), link: Option<u64>, hi: u64) -> Self {
-        Self { pc, sp, hi, link, frames: Vec::new() }
+        Self { pc, sp, hi, link, frames: Vec::new(), ends: Vec::new() }
     }
 
     /// Goes on as far as this block of the stack reaches.
@@ -90,6 +92,7 @@ impl Unwinder {
             };
             self.frames.push(place.function);
             (self.pc, self.sp, self.link) = next;
+            self.ends.push(self.sp);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Held, Request, Stuck, Waiter, WaitsFor, What, halted};
+use super::{Held, Request, Stuck, Waiter, WaitsFor, What, halted, subject::Known};
 use crate::{
     correlate::{Age, snapshot::Snapshot, thresholds::stuck_after_ns},
     input::{Command, Component, Layer},
@@ -11,13 +11,13 @@ use crate::{
 /// CRI methods without which a relist does not come to its end.
 const OF_RELIST: [&str; 4] = ["ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus"];
 
-/// Everybody who waits for `what`, the nearest first.
-pub(super) fn waiters(what: &What, snapshot: &Snapshot) -> Vec<Waiter> {
-    let mut requests = nearest(what, snapshot);
-    behind(&mut requests, snapshot);
+/// Everybody who waits for a thing, the nearest first.
+pub(super) fn waiters(stuck: &Stuck, known: &Known, snapshot: &Snapshot) -> Vec<Waiter> {
+    let mut requests = nearest(stuck, known, snapshot);
+    behind(&mut requests, known, snapshot);
     let mut waiters: Vec<Waiter> = requests.iter().cloned().map(Waiter::Requests).collect();
     let lists = requests.iter().any(|request| OF_RELIST.contains(&request.operation.as_str()));
-    let runtime = halted_component(what).is_some_and(|component| component.role().is_runtime());
+    let runtime = halted_component(&stuck.what).is_some_and(|component| component.role().is_runtime());
     if lists || runtime {
         waiters.extend(relist(snapshot));
     }
@@ -25,33 +25,63 @@ pub(super) fn waiters(what: &What, snapshot: &Snapshot) -> Vec<Waiter> {
 }
 
 /// Adds, again and again, those that wait for what somebody in the list holds.
-fn behind(requests: &mut Vec<Request>, snapshot: &Snapshot) {
+fn behind(requests: &mut Vec<Request>, known: &Known, snapshot: &Snapshot) {
     let mut place = 0;
-    while let Some(request) = requests.get(place) {
-        let (pid, held) = (request.pid, request.holds);
-        let next = snapshot.census.requests.iter().filter(|other| {
-            let waits = held.is_some_and(|held| other.waits_for == WaitsFor::Lock(held));
-            waits && other.pid == pid && !requests.contains(other)
+    while let Some(holder) = requests.get(place) {
+        let next = snapshot.census.requests.iter().filter_map(|other| {
+            let listed = requests.iter().any(|listed| listed.is(other));
+            if listed { None } else { behind_lock(other, holder, known) }
         });
-        let next: Vec<Request> = next.cloned().collect();
+        let next: Vec<Request> = next.collect();
         requests.extend(next);
         place += 1;
     }
 }
 
-/// Requests that wait for it without anything in between.
-fn nearest(what: &What, snapshot: &Snapshot) -> Vec<Request> {
-    let all = snapshot.census.requests.iter().filter(|request| request.component.role().is_runtime());
-    let fits = |request: &&Request| match what {
-        What::Stopped { component: Component::Shim, .. }
-        | What::Frozen { component: Component::Shim, .. } => {
-            matches!(request.waits_for, WaitsFor::Shim { .. })
+/// The request, when it waits for the lock of the other one: for certain when both say whose lock it is.
+fn behind_lock(request: &Request, holder: &Request, known: &Known) -> Option<Request> {
+    let held = holder.holds.filter(|held| request.waits_for == WaitsFor::Lock(*held))?;
+    if request.pid != holder.pid {
+        return None;
+    }
+    let same = match held {
+        // There is one of each.
+        Held::Metadata | Held::Networks => Some(true),
+        Held::ContainerStatus | Held::SandboxStatus => {
+            let lock = request.lock_of.as_deref().and_then(|id| known.get(id));
+            lock.filter(|_| holder.target_known).and_then(|lock| known.are_of(&holder.containers, lock))
         }
-        What::Process { command, .. } => waits_for_command(&request.waits_for, command, snapshot),
-        What::OutputHeld { .. } => request.operation == "ExecSync",
-        _ => false,
     };
-    all.filter(fits).cloned().collect()
+    told(request, same)
+}
+
+/// The request as a waiter, unless it is known to wait for something else.
+fn told(request: &Request, same: Option<bool>) -> Option<Request> {
+    (same != Some(false)).then(|| Request { target_known: same.is_some(), ..request.clone() })
+}
+
+/// Requests that wait for it without anything in between. Where container or pod of both is known, it must be the same;
+/// otherwise all that wait for something of the kind.
+fn nearest(stuck: &Stuck, known: &Known, snapshot: &Snapshot) -> Vec<Request> {
+    let all = snapshot.census.requests.iter().filter(|request| request.component.role().is_runtime());
+    let fits = |request: &Request| {
+        let place = stuck.container.as_ref().filter(|_| request.target_known);
+        let same = place.and_then(|place| known.are_of(&request.containers, place));
+        let kind = match &stuck.what {
+            What::Stopped { component: Component::Shim, .. }
+            | What::Frozen { component: Component::Shim, .. } => match request.waits_for {
+                WaitsFor::Shim { .. } => true,
+                // The shim tells the end of a command; most commands just take their time.
+                WaitsFor::ExecOutput => same == Some(true),
+                _ => false,
+            },
+            What::Process { command, .. } => waits_for_command(&request.waits_for, command, snapshot),
+            What::OutputHeld { .. } => request.operation == "ExecSync",
+            _ => false,
+        };
+        if kind { told(request, same) } else { None }
+    };
+    all.filter_map(fits).collect()
 }
 
 /// A shim runs runc for the methods of its task service; the runtime itself runs CNI plugins.
@@ -108,8 +138,8 @@ pub(super) fn goroutines(waiter: &Waiter) -> Option<(u32, &[u64])> {
 }
 
 /// Requests that take too long and wait for nothing that was found, with those behind them.
-pub(super) fn unexplained(snapshot: &Snapshot, explained: &Vec<(u32, &[u64])>) -> Vec<Stuck> {
-    let known: HashSet<(u32, u64)> =
+pub(super) fn unexplained(known: &Known, snapshot: &Snapshot, explained: &Vec<(u32, &[u64])>) -> Vec<Stuck> {
+    let told: HashSet<(u32, u64)> =
         explained.iter().flat_map(|(pid, goids)| goids.iter().map(|goid| (*pid, *goid))).collect();
     let late = |request: &&Request| {
         let limit = stuck_after_ns(&request.operation);
@@ -118,21 +148,19 @@ pub(super) fn unexplained(snapshot: &Snapshot, explained: &Vec<(u32, &[u64])>) -
     };
     let requests = snapshot.census.requests.iter().filter(late);
     let fresh =
-        requests.filter(|request| !request.goids.iter().any(|goid| known.contains(&(request.pid, *goid))));
+        requests.filter(|request| !request.goids.iter().any(|goid| told.contains(&(request.pid, *goid))));
     let fresh: Vec<&Request> = fresh.collect();
     // Who waits for a lock that one of them holds is a waiter of that one.
-    let held: Vec<(u32, Held)> =
-        fresh.iter().filter_map(|request| Some((request.pid, request.holds?))).collect();
-    let waits = |request: &Request| match request.waits_for {
-        WaitsFor::Lock(lock) => held.contains(&(request.pid, lock)),
-        _ => false,
+    let waits = |request: &Request| {
+        fresh.iter().any(|holder| !holder.is(request) && behind_lock(request, holder, known).is_some())
     };
-    fresh.iter().filter(|request| !waits(request)).map(|request| of_request(request, snapshot)).collect()
+    let first = fresh.iter().filter(|request| !waits(request));
+    first.map(|request| of_request(request, known, snapshot)).collect()
 }
 
-fn of_request(request: &Request, snapshot: &Snapshot) -> Stuck {
+fn of_request(request: &Request, known: &Known, snapshot: &Snapshot) -> Stuck {
     let mut chain = vec![request.clone()];
-    behind(&mut chain, snapshot);
+    behind(&mut chain, known, snapshot);
     let lists = chain.iter().any(|request| OF_RELIST.contains(&request.operation.as_str()));
     let mut waiters: Vec<Waiter> = chain.drain(1..).map(Waiter::Requests).collect();
     if lists {
@@ -141,7 +169,7 @@ fn of_request(request: &Request, snapshot: &Snapshot) -> Stuck {
     Stuck {
         what: What::Request(request.clone()),
         since: request.since,
-        container: None,
+        container: request.containers.first().filter(|_| request.target_known).cloned(),
         parks: Vec::new(),
         frames: request.frames.clone(),
         sockets: Vec::new(),
@@ -165,6 +193,6 @@ pub(in crate::correlate) fn matters(stuck: &Stuck) -> bool {
             halted::is_own(*component) || !stuck.waiters.is_empty()
         }
         What::Process { .. } | What::OutputHeld { .. } | What::Request(_) => true,
-        What::Unreaped { .. } => false,
+        What::Unreaped { .. } | What::Unreported { .. } => false,
     }
 }

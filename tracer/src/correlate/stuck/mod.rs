@@ -6,6 +6,8 @@
 mod chain;
 mod halted;
 pub(super) mod requests;
+pub(super) mod subject;
+mod unreported;
 mod work;
 
 use std::cmp::Reverse;
@@ -15,6 +17,7 @@ use crate::input::{Command, Component, ContainerFact, Freezer, Park, PipeFact, S
 
 pub(super) use chain::{matters, processes};
 pub use requests::{Held, Request, WaitsFor};
+use subject::Known;
 
 /// Something that does not move.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,6 +105,19 @@ pub enum What {
         /// The shim that reads it.
         shim: u32,
     },
+    /// A container has ended, and the runtime still says that it runs.
+    Unreported {
+        /// Id of the container or sandbox.
+        id: String,
+        /// Its first process.
+        pid: u32,
+        /// That process waits to be asked how it ended; otherwise it is gone.
+        zombie: bool,
+        /// What the runtime says: "running", "ready".
+        state: String,
+        /// The runtime.
+        runtime: u32,
+    },
     /// A request that waits for nothing else that is known.
     Request(Request),
 }
@@ -116,6 +132,7 @@ impl What {
             Self::Process { .. } => "process",
             Self::Unreaped { .. } => "unreaped",
             Self::OutputHeld { .. } => "output_held",
+            Self::Unreported { .. } => "unreported",
             Self::Request(_) => "request",
         }
     }
@@ -127,7 +144,8 @@ impl What {
             Self::Stopped { pid, .. }
             | Self::Frozen { pid, .. }
             | Self::Process { pid, .. }
-            | Self::Unreaped { pid, .. } => *pid,
+            | Self::Unreaped { pid, .. }
+            | Self::Unreported { pid, .. } => *pid,
             Self::OutputHeld { pipe, shim } => pipe.writers.first().map_or(*shim, |writer| writer.pid),
             Self::Request(request) => request.pid,
         }
@@ -159,15 +177,18 @@ pub enum Waiter {
 
 /// Everything that does not move, what holds others up first, then what is older.
 pub(super) fn find(snapshot: &Snapshot) -> Vec<Stuck> {
+    let known = Known::of(snapshot.census.round.as_ref(), snapshot.census.processes.iter());
     let mut found = halted::find(snapshot);
     found.extend(work::processes(snapshot));
-    found.extend(work::outputs(snapshot));
+    found.extend(work::outputs(&known, snapshot));
+    found.extend(unreported::find(snapshot));
     for stuck in &mut found {
-        stuck.waiters.extend(chain::waiters(&stuck.what, snapshot));
+        let waiters = chain::waiters(stuck, &known, snapshot);
+        stuck.waiters.extend(waiters);
     }
     let explained =
         found.iter().flat_map(|stuck| stuck.waiters.iter().filter_map(chain::goroutines)).collect();
-    found.extend(chain::unexplained(snapshot, &explained));
+    found.extend(chain::unexplained(&known, snapshot, &explained));
     found.sort_by_key(|stuck| (Reverse((stuck.reach(), stuck.since.ns)), stuck.what.pid()));
     found
 }

@@ -1,10 +1,13 @@
 //! Goroutine stacks → [`Request`]s: a goroutine whose stack contains the handler of a CRI method *is* an open call, and
 //! the functions further in say what it waits for and what it holds meanwhile.
 
-use super::super::Age;
+use super::{
+    super::Age,
+    subject::{Known, Target, parts},
+};
 use crate::{
     decode::MonoNs,
-    input::{Component, GoroutineGroup, GoroutinesFact},
+    input::{Component, ContainerFact, GoroutineGroup, GoroutinesFact},
 };
 
 /// Requests of one kind that wait alike.
@@ -30,8 +33,28 @@ pub struct Request {
     pub waits_for: WaitsFor,
     /// What nobody else gets as long as they wait.
     pub holds: Option<Held>,
+    /// What they are about: one container or sandbox; several when it is not certain which; none when nothing is known.
+    pub containers: Vec<ContainerFact>,
+    /// What they are about is certain. Of a waiter: that it waits for exactly this thing is certain, too; otherwise it
+    /// may wait for another one of its kind.
+    pub target_known: bool,
+    /// Id of the container whose status they wait to lock.
+    pub lock_of: Option<String>,
     /// Full Go names, innermost first.
     pub frames: Vec<String>,
+}
+
+impl Request {
+    /// Is it the same request, as seen at the same moment?
+    #[must_use]
+    pub(super) fn is(&self, other: &Self) -> bool {
+        let key = |request: &Self| (request.pid, request.target_ids(), request.lock_of.clone());
+        key(self) == key(other) && self.goids == other.goids && self.frames == other.frames
+    }
+
+    fn target_ids(&self) -> Vec<String> {
+        self.containers.iter().map(|container| container.id.clone()).collect()
+    }
 }
 
 /// What a request waits for.
@@ -87,37 +110,48 @@ pub(in crate::correlate) fn of(
     fact: &GoroutinesFact,
     first: &dyn Fn(u64) -> Option<MonoNs>,
     open: &dyn Fn(u32, u64) -> Option<MonoNs>,
+    known: &Known,
     now: MonoNs,
 ) -> Vec<Request> {
-    let request = |group: &GoroutineGroup| {
-        let operation = operation(fact.component, &group.frames)?;
+    let request = |group: &GoroutineGroup, operation: &str, part: (Target, u32, Vec<u64>), only: bool| {
+        let (target, count, goids) = part;
         let age = |goid: u64| match open(fact.pid, goid) {
             Some(start) => Age { ns: now.since(start), at_least: false },
             None => Age { ns: now.since(first(goid).unwrap_or(MonoNs(fact.at_ns))), at_least: true },
         };
-        let oldest = group.goids.iter().map(|goid| age(*goid)).max_by_key(|age| age.ns);
+        let oldest = goids.iter().map(|goid| age(*goid)).max_by_key(|age| age.ns);
         let mut since = oldest.unwrap_or(Age { ns: 0, at_least: true });
-        // The garbage collector's mark can be older than our first look.
-        let marked = group.waiting_since_ns.map_or(0, |since| now.since(MonoNs(since)));
+        // The garbage collector's mark can be older than our first look. It is that of the group.
+        let marked = group.waiting_since_ns.filter(|_| only).map_or(0, |since| now.since(MonoNs(since)));
         if since.at_least && marked > since.ns {
             since.ns = marked;
         }
         let waits_for = waits_for(group);
-        Some(Request {
+        Request {
             pid: fact.pid,
             component: fact.component,
-            operation,
-            count: group.count,
-            goids: group.goids.clone(),
+            operation: operation.to_owned(),
+            count,
             since,
-            stays: group.goids.iter().any(|goid| first(*goid).is_some_and(|first| first.0 < fact.at_ns)),
+            stays: goids.iter().any(|goid| first(*goid).is_some_and(|first| first.0 < fact.at_ns)),
             wait_reason: group.wait_reason.clone(),
             holds: holds(&group.frames, &waits_for),
             waits_for,
+            containers: target.ids.iter().filter_map(|id| known.get(id)).cloned().collect(),
+            target_known: target.certain,
+            lock_of: target.lock,
             frames: group.frames.clone(),
-        })
+            goids,
+        }
     };
-    fact.groups.iter().filter_map(request).collect()
+    let of_group = |group: &GoroutineGroup| {
+        let operation = operation(fact.component, &group.frames)?;
+        let parts = parts(group, &operation, known);
+        let only = parts.len() == 1;
+        let requests = parts.into_iter().map(|part| request(group, &operation, part, only));
+        Some(requests.collect::<Vec<_>>())
+    };
+    fact.groups.iter().filter_map(of_group).flatten().collect()
 }
 
 /// `…/v1._RuntimeService_ListContainers_Handler` → ListContainers; the kubelet's relist by its own name.
@@ -223,6 +257,7 @@ mod tests {
             waiting_since_ns: None,
             frames: frames.to_vec(),
             broken: None,
+            subjects: Vec::new(),
         }
     }
 
@@ -265,7 +300,7 @@ mod tests {
     }
 
     fn requests(groups: Vec<GoroutineGroup>) -> Vec<Request> {
-        of(&fact(Component::Containerd, groups), &|_| None, &|_, _| None, MonoNs(5_000))
+        of(&fact(Component::Containerd, groups), &|_| None, &|_, _| None, &Known::default(), MonoNs(5_000))
     }
 
     /// The two halves of a lock hostage: one waits for the shim and holds the status, the others wait for the status.
@@ -291,7 +326,7 @@ mod tests {
         let fact_of = |group: &GoroutineGroup| fact(Component::Containerd, vec![group.clone()]);
         let since = |group: &GoroutineGroup, open: Option<u64>| {
             let open = |_, _| open.map(MonoNs);
-            of(&fact_of(group), &|_| Some(MonoNs(2_000)), &open, MonoNs(5_000))[0].since
+            of(&fact_of(group), &|_| Some(MonoNs(2_000)), &open, &Known::default(), MonoNs(5_000))[0].since
         };
         assert_eq!(since(&waiting, None), Age { ns: 3_000, at_least: true });
         assert_eq!(since(&waiting, Some(500)), Age { ns: 4_500, at_least: false });
@@ -308,7 +343,8 @@ mod tests {
             "k8s.io/kubernetes/pkg/kubelet/pleg.(*GenericPLEG).relist",
         ];
         let group = group("select", &frames.map(str::to_owned));
-        let found = of(&fact(Component::Kubelet, vec![group]), &|_| None, &|_, _| None, MonoNs(5_000));
+        let fact = fact(Component::Kubelet, vec![group]);
+        let found = of(&fact, &|_| None, &|_, _| None, &Known::default(), MonoNs(5_000));
         assert_eq!(found[0].operation, "relist");
         assert_eq!(found[0].waits_for, WaitsFor::Runtime { operation: Some("ListContainers".into()) });
     }

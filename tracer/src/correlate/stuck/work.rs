@@ -1,6 +1,6 @@
 //! Processes that do one thing and end, and have not: runc, CNI plugins, hooks; and pipes that outlive their command.
 
-use super::{Stuck, Waiter, What, halted};
+use super::{Stuck, Waiter, What, halted, subject::Known};
 use crate::{
     correlate::{
         Age,
@@ -139,16 +139,22 @@ fn ancestors(mut parent: u32, snapshot: &Snapshot) -> Vec<&ProcessSeen> {
 }
 
 /// Pipes of shims that somebody in a container holds open while an ExecSync waits for the end of the output.
-pub(super) fn outputs(snapshot: &Snapshot) -> Vec<Stuck> {
+pub(super) fn outputs(known: &Known, snapshot: &Snapshot) -> Vec<Stuck> {
     let waiting =
         |request: &&super::Request| request.operation == "ExecSync" && request.since.ns > EXEC_OUTPUT_NS;
-    let Some(oldest) = snapshot.census.requests.iter().filter(waiting).map(|request| request.since).next()
-    else {
-        return Vec::new();
+    let waiting: Vec<&super::Request> = snapshot.census.requests.iter().filter(waiting).collect();
+    // The oldest that may wait for this one.
+    let oldest = |container: Option<&ContainerFact>| {
+        let elsewhere = |request: &super::Request| {
+            let place = container.filter(|_| request.target_known);
+            place.and_then(|place| known.are_of(&request.containers, place)) == Some(false)
+        };
+        waiting.iter().filter(|request| !elsewhere(request)).map(|request| request.since).next()
     };
     let of_shim = |seen: &ProcessSeen| {
         let container = seen.fact.container.clone();
         let shim = seen.fact.pid;
+        let Some(oldest) = oldest(container.as_ref()) else { return Vec::new() };
         let stuck = move |pipe: &PipeFact| Stuck {
             what: What::OutputHeld { pipe: pipe.clone(), shim },
             since: oldest,

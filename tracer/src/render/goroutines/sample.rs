@@ -15,6 +15,7 @@ fn group(count: u32, goids: Vec<u64>, state: &str, frames: &[&str]) -> Goroutine
         waiting_since_ns: None,
         frames: frames.iter().map(|&frame| frame.to_owned()).collect(),
         broken: None,
+        subjects: Vec::new(),
     }
 }
 

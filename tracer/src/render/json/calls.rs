@@ -57,6 +57,7 @@ impl<'a> OpenDoc<'a> {
             Caller::Waiting => ("waiting", None),
             Caller::Gone(at) => ("gone", Some(At::of(snapshot, at))),
             Caller::Foreign => ("foreign", None),
+            Caller::Own => ("own", None),
             Caller::Unknown => ("unknown", None),
         };
         Self {

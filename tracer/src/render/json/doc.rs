@@ -143,11 +143,12 @@ struct JoinsDoc {
     joined: u64,
     ambiguous: u64,
     foreign: u64,
+    own: u64,
 }
 
 impl JoinsDoc {
     fn of(joins: Joins) -> Self {
-        Self { joined: joins.joined, ambiguous: joins.ambiguous, foreign: joins.foreign }
+        Self { joined: joins.joined, ambiguous: joins.ambiguous, foreign: joins.foreign, own: joins.own }
     }
 }
 

@@ -28,6 +28,8 @@ pub(super) struct StuckDoc<'a> {
     pipe: Option<&'a PipeFact>,
     #[serde(skip_serializing_if = "Option::is_none")]
     request: Option<RequestDoc<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unreported: Option<UnreportedDoc<'a>>,
     age_ns: u64,
     at_least: bool,
     container: Option<&'a ContainerFact>,
@@ -35,6 +37,14 @@ pub(super) struct StuckDoc<'a> {
     frames: &'a [String],
     sockets: &'a [SocketFact],
     waiters: Vec<WaiterDoc<'a>>,
+}
+
+/// What the runtime says of a container that has ended.
+#[derive(Debug, Serialize)]
+struct UnreportedDoc<'a> {
+    runtime: u32,
+    state: &'a str,
+    zombie: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -50,6 +60,9 @@ struct RequestDoc<'a> {
     waits_for: &'static str,
     method: Option<&'a str>,
     holds: Option<&'static str>,
+    containers: &'a [ContainerFact],
+    target_known: bool,
+    lock_of: Option<&'a str>,
     frames: &'a [String],
 }
 
@@ -85,6 +98,7 @@ impl<'a> StuckDoc<'a> {
             freezer: None,
             pipe: None,
             request: None,
+            unreported: None,
             age_ns,
             at_least,
             container: stuck.container.as_ref(),
@@ -100,6 +114,10 @@ impl<'a> StuckDoc<'a> {
             }
             What::Process { command, .. } => Self { command: Some(command), ..blank },
             What::Unreaped { .. } => blank,
+            What::Unreported { state, runtime, zombie, .. } => {
+                let unreported = UnreportedDoc { runtime: *runtime, state, zombie: *zombie };
+                Self { unreported: Some(unreported), ..blank }
+            }
             What::OutputHeld { pipe, .. } => Self { pipe: Some(pipe), ..blank },
             What::Request(request) => Self { request: Some(RequestDoc::of(request)), ..blank },
         }
@@ -151,6 +169,9 @@ impl<'a> RequestDoc<'a> {
             waits_for,
             method,
             holds: request.holds.map(held),
+            containers: &request.containers,
+            target_known: request.target_known,
+            lock_of: request.lock_of.as_deref(),
             frames: &request.frames,
         }
     }

@@ -81,6 +81,7 @@ fn note(call: &OpenCall, snapshot: &Snapshot) -> String {
             notes.push(format!("abandoned {} ago", human::duration(snapshot.now.since(at))));
         }
         Caller::Foreign => notes.push("other caller".into()),
+        Caller::Own => notes.push("asked by plegtrace".into()),
         Caller::Unknown if call.age_ns > CRI_DEADLINE_NS => {
             notes.push("past the deadline of 2 min".into());
         }

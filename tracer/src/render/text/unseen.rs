@@ -119,6 +119,7 @@ fn unmatched(snapshot: &Snapshot, verbose: bool) -> Lines {
     say(snapshot.joins.ambiguous, "handler", "with more than one fitting client call: not joined to any");
     if verbose {
         say(snapshot.joins.foreign, "handler", "had a caller that is not traced");
+        say(snapshot.joins.own, "handler", "answered plegtrace itself");
         let ends =
             snapshot.rows.iter().filter(|row| row.key.side == Side::Server).map(|row| row.unmatched).sum();
         say(ends, "end", "of a handler had no start: calls older than the probes, other services");

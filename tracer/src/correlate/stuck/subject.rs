@@ -1,0 +1,150 @@
+//! [`Known`]: the containers of the node, by id; and what a request is about, from the ids on the stacks of its
+//! goroutines. A stack also holds ids of earlier requests, so what is ambiguous is not believed.
+
+use std::collections::HashMap;
+
+use crate::{
+    correlate::census::ProcessSeen,
+    input::{CensusFact, Command, ContainerFact, GoroutineGroup, IdOnStack},
+};
+
+/// Goroutines that are named of one request.
+const MAX_GOIDS: usize = 32;
+
+/// Containers and sandboxes of the node.
+#[derive(Clone, Debug, Default)]
+pub(in crate::correlate) struct Known {
+    by_id: HashMap<String, ContainerFact>,
+}
+
+/// What goroutines are about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Target {
+    /// Ids of the containers that they may be about.
+    pub(super) ids: Vec<String>,
+    /// There is no doubt about it: one container, or one pod.
+    pub(super) certain: bool,
+    /// The container whose status they wait to lock.
+    pub(super) lock: Option<String>,
+}
+
+impl Known {
+    /// Those of a round: with a bundle, with a process, or named in a command line.
+    pub(in crate::correlate) fn of<'a>(
+        round: Option<&CensusFact>,
+        processes: impl Iterator<Item = &'a ProcessSeen>,
+    ) -> Self {
+        let mut known = Self::default();
+        for seen in processes {
+            seen.fact.container.iter().for_each(|fact| known.add(fact));
+            let command = seen.fact.command.as_ref();
+            if let Some((command, id)) = command.and_then(|command| Some((command, command.container()?))) {
+                let source = "command line".to_owned();
+                // Networks are those of sandboxes.
+                let sandbox = matches!(command, Command::Cni { .. }).then(|| id.to_owned());
+                known.add(&ContainerFact { id: id.to_owned(), sandbox, source, ..ContainerFact::default() });
+            }
+        }
+        round.iter().flat_map(|round| &round.containers).for_each(|fact| known.add(fact));
+        let all: Vec<ContainerFact> = known.by_id.values().cloned().collect();
+        for fact in all {
+            if let Some(sandbox) = fact.sandbox.clone() {
+                known.sandbox(&sandbox, &fact);
+            }
+        }
+        known
+    }
+
+    /// What says more of its pod wins.
+    fn add(&mut self, fact: &ContainerFact) {
+        let kept = self.by_id.get(&fact.id);
+        if kept.is_none_or(|kept| kept.sandbox.is_none() && fact.sandbox.is_some()) {
+            self.by_id.insert(fact.id.clone(), fact.clone());
+        }
+    }
+
+    /// The sandbox of a container is a sandbox.
+    fn sandbox(&mut self, id: &str, of: &ContainerFact) {
+        let fresh = || ContainerFact { id: id.to_owned(), name: None, ..of.clone() };
+        let sandbox = self.by_id.entry(id.to_owned()).or_insert_with(fresh);
+        sandbox.sandbox.get_or_insert_with(|| id.to_owned());
+    }
+
+    /// What is known of an id.
+    pub(in crate::correlate) fn get(&self, id: &str) -> Option<&ContainerFact> {
+        self.by_id.get(id)
+    }
+
+    /// Does what a request is about belong to this container or sandbox? A sandbox has all its containers, a container
+    /// its sandbox, but not its siblings. `None`: not enough is known.
+    pub(super) fn is_of(&self, target: &ContainerFact, place: &ContainerFact) -> Option<bool> {
+        if target.id == place.id {
+            return Some(true);
+        }
+        let sandbox = |fact: &ContainerFact| {
+            let known = || self.by_id.get(&fact.id)?.sandbox.clone();
+            fact.sandbox.clone().or_else(known)
+        };
+        let (a, b) = (sandbox(target)?, sandbox(place)?);
+        Some(a == b && (target.id == a || place.id == b))
+    }
+
+    /// The same for all that a request may be about: `Some` only when all agree.
+    pub(super) fn are_of(&self, targets: &[ContainerFact], place: &ContainerFact) -> Option<bool> {
+        let mut answers = targets.iter().map(|target| self.is_of(target, place));
+        let first = answers.next()??;
+        answers.all(|answer| answer == Some(first)).then_some(first)
+    }
+
+    /// What goroutines that serve `operation`, with these functions and ids on their stacks, are about.
+    fn target(&self, operation: &str, frames: &[String], ids: &[IdOnStack]) -> Target {
+        let method = format!(").{operation}");
+        let name = |id: &&IdOnStack| frames.get(id.frame as usize).map_or("", String::as_str);
+        let serving = |id: &&IdOnStack| name(id).ends_with(&method);
+        // The outermost function has the request and nothing else.
+        let outermost = ids.iter().filter(serving).map(|id| id.frame).max();
+        let in_it = || ids.iter().filter(serving).filter(|id| Some(id.frame) == outermost);
+        let found: Vec<&ContainerFact> = in_it().filter_map(|id| self.by_id.get(&id.id)).collect();
+        let whole = !found.is_empty() && found.len() == in_it().count();
+        let one_pod = found.iter().all(|fact| self.is_of(fact, found[0]) == Some(true));
+        // A container says more than its sandbox beside it.
+        let is_sandbox = |fact: &&ContainerFact| fact.sandbox.as_ref() == Some(&fact.id);
+        let containers = found.iter().filter(|fact| !is_sandbox(fact)).count();
+        let told = found.iter().filter(|fact| containers == 0 || !is_sandbox(fact));
+        let mut of_lock = ids.iter().filter(|id| name(id).contains(".(*statusStorage)."));
+        let lock = of_lock.next().filter(|first| of_lock.all(|other| other.id == first.id));
+        let mut ids: Vec<String> = told.map(|fact| fact.id.clone()).collect();
+        ids.sort();
+        Target { ids, certain: whole && one_pod, lock: lock.map(|lock| lock.id.clone()) }
+    }
+}
+
+/// Goroutines of a group that are about the same, how many, and which; those of which nothing is known last.
+pub(super) fn parts(group: &GoroutineGroup, operation: &str, known: &Known) -> Vec<(Target, u32, Vec<u64>)> {
+    let mut parts: Vec<(Target, u32, Vec<u64>)> = Vec::new();
+    let mut add = |target: Target, count: u32, goids: &[u64]| match parts
+        .iter_mut()
+        .find(|(other, ..)| *other == target)
+    {
+        Some((_, sum, all)) => {
+            *sum = sum.saturating_add(count);
+            all.extend(goids);
+        }
+        None => parts.push((target, count, goids.to_vec())),
+    };
+    for subject in &group.subjects {
+        add(known.target(operation, &group.frames, &subject.ids), subject.count, &subject.goids);
+    }
+    let told: u32 = group.subjects.iter().map(|subject| subject.count).fold(0, u32::saturating_add);
+    let rest = group.count.saturating_sub(told);
+    if rest > 0 {
+        let asked = |goid: &&u64| group.subjects.iter().any(|subject| subject.goids.contains(goid));
+        let goids: Vec<u64> = group.goids.iter().filter(|goid| !asked(goid)).copied().collect();
+        add(Target::default(), rest, &goids);
+    }
+    for (_, _, goids) in &mut parts {
+        goids.sort_unstable();
+        goids.truncate(MAX_GOIDS);
+    }
+    parts
+}
