@@ -3,12 +3,12 @@
 use plegtrace::correlate::Snapshot;
 use plegtrace::diagnose::{Confidence, Diagnosis, Finding, Severity, Verdict, diagnose};
 use plegtrace::input::{
-    CensusFact, Command, Component, Fact, FdFact, FdTarget, Freezer, GoroutineGroup, Holder, Park, PipeFact,
-    Pressure, ProcessFact, SocketFact, SyscallFact,
+    CensusFact, Command, Component, ContainerFact, Fact, FdFact, FdTarget, Freezer, GoroutineGroup, Holder,
+    Park, PipeFact, Pressure, ProcessFact, SocketFact, SyscallFact,
 };
 use plegtrace_common::rec::PROCESS_EXECED;
 use plegtrace_common::role::Role;
-use plegtrace_tests::found::{group, lists, pipe_of, process, relist, stopped, update};
+use plegtrace_tests::found::{about, group, lists, pipe_of, process, relist, stopped, update};
 use plegtrace_tests::life::Life as _;
 use plegtrace_tests::story::{CONTAINERD, KUBELET, MS, S, Story, at};
 
@@ -85,17 +85,33 @@ fn cni(pid: u32, park: Park) -> ProcessFact {
     }
 }
 
-/// The lock hostage: R1 with the shim as culprit, of which S10 is the nearer half.
+/// The lock hostage: R1 with the shim as culprit, of which S10 is the nearer half; certain only when the update is known
+/// to work for a container of that shim.
 #[test]
 fn r1_names_the_shim_behind_the_lock() {
-    let shim = stopped(process(Component::Shim, SHIM, 1, 0));
-    let snapshot = seen_twice(6 * S, &[shim], &[update(), lists()], &[relist()]);
+    let of =
+        |id: &str| ContainerFact { id: id.into(), sandbox: Some("s1".into()), ..ContainerFact::default() };
+    let shim = ProcessFact { container: Some(of("s1")), ..stopped(process(Component::Shim, SHIM, 1, 0)) };
+    let hostage = |update: GoroutineGroup, lists: GoroutineGroup| {
+        let mut story = Story::node();
+        story.containers = vec![of("c1")];
+        for round in [3 * S, 6 * S] {
+            story.census(round, std::slice::from_ref(&shim), &[update.clone(), lists.clone()], &[relist()]);
+        }
+        story.snapshot(6 * S)
+    };
+    let known = |update, lists| {
+        hostage(about(update, ").UpdateContainerResources", "c1"), about(lists, "(*statusStorage).Get", "c1"))
+    };
+    let snapshot = known(update(), lists());
     let finding = only(&snapshot, "R1");
     assert_eq!((culprit(&finding), finding.reach, finding.confidence), (Some(SHIM), 3, Confidence::High));
     assert_eq!(finding.also, ["S10"]);
+    assert_eq!(finding.culprit.unwrap().container.unwrap().id, "c1", "the container that is updated");
     assert!(finding.next[0].contains(&format!("kill -CONT {SHIM}")), "{:?}", finding.next);
     assert!(finding.victims[0].contains("relist"), "{:?}", finding.victims);
     assert_eq!(diagnose(&snapshot).verdict, Verdict::Stall);
+    assert_eq!(only(&hostage(update(), lists()), "R1").confidence, Confidence::Medium);
 }
 
 /// An update behind which nobody waits is no R1: the shim is stopped, and the lists answer.

@@ -163,21 +163,12 @@ impl Finding {
         self
     }
 
-    /// Sorts what explains most first.
-    pub(super) fn rank(
-        &self,
-    ) -> (Severity, Reverse<u8>, u8, Reverse<u64>, Reverse<Confidence>, &'static str) {
+    /// Sorts what explains most first. Of two with one culprit it is the one nearer to the kubelet.
+    pub(super) fn rank(&self) -> impl Ord + use<> {
         let since = self.since.map_or(0, |since| since.ns);
-        // Who does not run at all explains everything that waits.
-        let look_alike = u8::from(self.rule.area == Area::LookAlike);
-        (
-            self.severity,
-            Reverse(self.reach),
-            look_alike,
-            Reverse(since),
-            Reverse(self.confidence),
-            self.rule.id,
-        )
+        let look_alike = self.rule.area == Area::LookAlike;
+        let (area, confidence) = (self.rule.area, Reverse(self.confidence));
+        (self.severity, Reverse(self.reach), look_alike, Reverse(since), area, confidence, self.rule.id)
     }
 }
 

@@ -21,8 +21,8 @@ pub struct Rule {
     pub examine: fn(&Scene<'_>) -> Vec<Finding>,
 }
 
-/// Where a cause lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Where a cause lies, in the order of the chain from the kubelet on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Area {
     /// The kubelet.
     Kubelet,

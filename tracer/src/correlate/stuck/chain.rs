@@ -11,6 +11,9 @@ use crate::{
 /// CRI methods without which a relist does not come to its end.
 const OF_RELIST: [&str; 4] = ["ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus"];
 
+/// CRI methods that need the processes of a container to run.
+const OF_CONTAINER: [&str; 3] = ["StopContainer", "StopPodSandbox", "ExecSync"];
+
 /// Everybody who waits for a thing, the nearest first.
 pub(super) fn waiters(stuck: &Stuck, known: &Known, snapshot: &Snapshot) -> Vec<Waiter> {
     let mut requests = nearest(stuck, known, snapshot);
@@ -75,13 +78,29 @@ fn nearest(stuck: &Stuck, known: &Known, snapshot: &Snapshot) -> Vec<Request> {
                 WaitsFor::ExecOutput => same == Some(true),
                 _ => false,
             },
-            What::Process { command, .. } => waits_for_command(&request.waits_for, command, snapshot),
+            // What is frozen cannot be stopped, and runs no command.
+            What::Frozen { component: Component::Helper, .. } => {
+                same == Some(true) && OF_CONTAINER.contains(&request.operation.as_str())
+            }
+            // A hook is waited for by whoever waits for its runc.
+            What::Process { command, .. } => {
+                let command = runc_of(stuck).unwrap_or(command);
+                waits_for_command(&request.waits_for, command, snapshot)
+            }
             What::OutputHeld { .. } => request.operation == "ExecSync",
             _ => false,
         };
         if kind { told(request, same) } else { None }
     };
     all.filter_map(fits).collect()
+}
+
+/// The runc that waits for a process.
+fn runc_of(stuck: &Stuck) -> Option<&Command> {
+    stuck.waiters.iter().find_map(|waiter| match waiter {
+        Waiter::Process { command: Some(command @ Command::Runc { .. }), .. } => Some(command),
+        _ => None,
+    })
 }
 
 /// A shim runs runc for the methods of its task service; the runtime itself runs CNI plugins.

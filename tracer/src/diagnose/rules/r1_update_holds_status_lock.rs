@@ -57,7 +57,16 @@ fn behind_a_process(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     };
     let headline =
         format!("every ListContainers waits behind one {} in {}", holder.operation, holder.component.name());
-    let finding = Finding::of_stuck(&RULE, headline, component, stuck, scene);
+    let mut finding = Finding::of_stuck(&RULE, headline, component, stuck, scene);
+    if let (Some(culprit), [container]) = (finding.culprit.as_mut(), holder.containers.as_slice()) {
+        culprit.container = Some(container.clone());
+    }
+    if !holder.target_known {
+        finding = finding.doubted(format!(
+            "for which container the {} works was not seen: it may wait for another shim",
+            holder.operation
+        ));
+    }
     let pid = stuck.what.pid();
     Some(match &stuck.what {
         What::Stopped { .. } => finding.advise([

@@ -88,7 +88,6 @@ fn next(page: &mut Page<'_>, finding: &Finding) -> io::Result<()> {
 }
 
 fn confidence(page: &mut Page<'_>, finding: &Finding) -> io::Result<()> {
-    let doubts = finding.doubts.iter().map(|doubt| format!(": {}", escape::line(doubt)));
-    let why: String = doubts.collect();
-    page.section("Confidence", &format!("{}{why}", finding.confidence.name()))
+    page.section("Confidence", finding.confidence.name())?;
+    finding.doubts.iter().try_for_each(|doubt| page.indented("?", &escape::line(doubt)))
 }
