@@ -160,7 +160,19 @@ impl Story {
         let hook = self.hooks[&(layer, operation.to_owned())];
         let start_ns = ARMED_NS + ns;
         let liveness = Liveness::Alive;
-        self.open.push(OpenCallFact { tgid, goid, hook, start_ns, mark_ns: 0, depth, flags: 0, liveness });
+        self.open.push(OpenCallFact {
+            tgid,
+            goid,
+            hook,
+            start_ns,
+            mark_ns: 0,
+            depth,
+            flags: 0,
+            liveness,
+            parked_ns: 0,
+            short_ns: 0,
+            parks: 0,
+        });
         self
     }
 
@@ -189,6 +201,10 @@ impl Story {
             flags,
             depth: call.depth,
             start_tid: 1,
+            parked_ns: 0,
+            short_ns: 0,
+            parks: 0,
+            reserved: 0,
         };
         self.push(rec.header, &rec)
     }
@@ -209,7 +225,10 @@ impl Story {
     /// The kernel's map of open calls is read.
     pub fn read_open(&mut self, ns: u64) -> &mut Self {
         let calls = self.open.clone();
-        self.fact(ns, &Fact::InFlight(InFlight { at_ns: ARMED_NS + ns, calls, complete: true }))
+        self.fact(
+            ns,
+            &Fact::InFlight(InFlight { at_ns: ARMED_NS + ns, calls, complete: true, parkers: Vec::new() }),
+        )
     }
 
     /// What the map of open calls holds; to be bent by a test.

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Parser as _;
 use plegtrace::cli::{Args, Settings};
 use plegtrace::correlate::Snapshot;
-use plegtrace::decode::{Call, Event, Process, decode};
+use plegtrace::decode::{Call, Event, Park, Process, decode};
 use plegtrace::input::{Armed, CommandFact, Fact, Frame, HookFact, Layer, ProcessesFact};
 use plegtrace::session::{self, SessionError};
 use plegtrace_lab::process;
@@ -34,6 +34,8 @@ pub struct Seen {
     pub watched: Option<(ProcessesFact, ProcessesFact)>,
     /// Set when the probes are on.
     pub armed: Option<Armed>,
+    /// Long parks, in the order of the stream.
+    pub parks: Vec<Park>,
     /// Records that could not be decoded.
     pub undecoded: usize,
 }
@@ -54,6 +56,7 @@ impl Seen {
                 }
                 _ => {}
             },
+            Ok(Event::Park(park)) => self.parks.push(park),
             Ok(Event::Process(process)) => self.processes.push(process),
             Err(_) => self.undecoded += 1,
         }

@@ -25,7 +25,7 @@ fn call() -> impl Strategy<Value = Call> {
         |(tgid, goid, hook, depth, flags, start, len, marked)| {
             let (start, end) = (at(start * MS), at((start + len) * MS));
             let mark = marked.then_some(MonoNs((start.0 + end.0) / 2));
-            Call { tgid, goid, hook, depth, flags, start, end, mark }
+            Call { tgid, goid, hook, depth, flags, start, end, mark, parked: None }
         },
     )
 }
@@ -41,13 +41,17 @@ fn open_call() -> impl Strategy<Value = OpenCallFact> {
         depth: call.depth,
         flags: call.flags,
         liveness,
+        parked_ns: 0,
+        short_ns: 0,
+        parks: 0,
     })
 }
 
 fn event() -> impl Strategy<Value = Event> {
     let reading = (proptest::collection::vec(open_call(), 0..12), 0u64..6000, any::<bool>()).prop_map(
         |(calls, ms, complete)| {
-            let fact = Fact::InFlight(InFlight { at_ns: at(ms * MS).0, calls, complete });
+            let fact =
+                Fact::InFlight(InFlight { at_ns: at(ms * MS).0, calls, complete, parkers: Vec::new() });
             Event::Fact { at: at(ms * MS), fact: Box::new(fact) }
         },
     );

@@ -184,7 +184,10 @@ fn nothing_to_judge_by() {
     assert_eq!(doubts(&story.snapshot(S)), ["no_relist", "open_unread"]);
     story.relist(0, 0);
     assert_eq!(doubts(&story.snapshot(S)), ["open_unread"]);
-    story.fact(S, &Fact::InFlight(InFlight { at_ns: at(S).0, calls: Vec::new(), complete: false }));
+    story.fact(
+        S,
+        &Fact::InFlight(InFlight { at_ns: at(S).0, calls: Vec::new(), complete: false, parkers: Vec::new() }),
+    );
     assert_eq!(doubts(&story.snapshot(S)), ["open_unread"]);
 }
 

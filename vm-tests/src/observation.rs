@@ -151,6 +151,7 @@ pub(crate) fn settings(attach: Attach) -> Settings {
         duration_given: true,
         output: Output::Text,
         uprobes: true,
+        parks: true,
         processes: true,
         census: false,
         census_program: None,

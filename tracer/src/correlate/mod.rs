@@ -18,6 +18,7 @@ mod latency;
 mod limits;
 mod node;
 mod outcome;
+mod parks;
 mod processes;
 mod relist;
 mod rows;

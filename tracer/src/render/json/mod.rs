@@ -19,8 +19,10 @@
 //! | `stuck` | what does not move, what holds others up first: `kind` (`stopped`, `frozen`, `process`, `unreaped`, `output_held`, `request`), `sentence`, `pid`, as they apply `component`, `command`, `freezer`, `pipe`, `request`; `age_ns`, `at_least` (it may be older), `container` (`id`, `sandbox`, `name`, `pod`, `namespace`, `source`), `parks` (where its threads wait: `threads`, `tid`, `state`, `syscall`, `kernel_stack`, `user_function`), `frames` (Go functions, innermost first), `sockets` with unread bytes, `waiters`: the nearest first, each with `kind` (`process`, `requests`, `relist`) and `pid` |
 //! | `stuck[].request`, `census.requests` | requests that goroutine stacks show to be in flight: `component`, `pid`, `operation`, `count`, `goroutines`, `age_ns`, `at_least`, `wait_reason`, `waits_for` (`shim`, `cni`, `exec_output`, `child`, `runtime`, `unknown`, or a lock), `method`, `holds` (`container_status_lock`, `sandbox_status_lock`, `metadata_transaction`, `network_configuration_lock`), `frames` |
 //! | `open` | `read_at`, `complete`, `calls`: oldest first, each with `component`, `layer`, `operation`, `pid`, `goroutine`, `start_at`, `age_ns`, `caller` (`not_asked`, `waiting`, `gone`, `foreign`, `unknown`), `caller_gone_at`, `abandoned`, `replied`, `long_lived`, `goroutine_checked`; `ended_unseen`, `unwound`, `process_exited`: entries that were no open calls |
-//! | `relists` | by start: `pid`, `start_at`, `duration_ns`, `open`, `interval_ns`, `list_phase_ns`, `status_phase_ns`, `status_pods`, `calls`, `failed_calls`, `list` (`ok`, `failed`, `pending`, `unknown`), `misfits`, `tree` |
-//! | `relists[].tree` | a span: `component`, `layer`, `operation`, `pid`, `goroutine`, `start_ns` (monotonic), `duration_ns`, `self_ns`, `open`, `result` (`ok`, `failed`, `unknown`), `children` |
+//! | `relists` | by start: `pid`, `start_at`, `duration_ns`, `open`, `interval_ns`, `list_phase_ns`, `status_phase_ns`, `status_pods`, `calls`, `failed_calls`, `list` (`ok`, `failed`, `pending`, `unknown`), `misfits`, `time`, `tree` |
+//! | `relists[].time` | the whole relist by what was measured: `not_parked_ns` (on a processor, ready to run, or in a system call), `parked_ns`, `transport_ns` (parked between client and handler), `short_parks_ns`, `unexplained_ns`; they add up to `duration_ns` |
+//! | `relists[].tree` | a span: `component`, `layer`, `operation`, `pid`, `goroutine`, `start_ns` (monotonic), `duration_ns`, `self_ns`, `open`, `result` (`ok`, `failed`, `unknown`), `leaves`, `children` |
+//! | `leaves` of a span | what its `self_ns` consists of: `kind` (`not_parked`, `parked`, `transport`, `short_parks`, `unexplained`), `sum_ns`, and for parks of one place `count`, `open` (one lasts), `wait_reason` (the runtime's number), `stack` (Go functions, innermost first) |
 //! | `operations` | one per table, process and operation: `side` (`relist`, `phase`, `counted`, `bare`, `server`), `component`, `pid`, `operation`, `service`, `count`, `failed`, `unknown_result`, `sum_ns`, `max_ns`, `p50_ns`, `p90_ns`, `p99_ns`, `log2_ns` (element *i*: durations of 2^i to 2^(i+1) ns; trailing zeros left out), `unwound`, `kernel` |
 //! | `operations[].kernel` | what the kernel side counted for exactly these calls: `hits`, `calls`, `failed`, `unmatched`, `sum_ns`, `max_ns`, `log2_ns` |
 //! | `processes` | `read_at` (`null`: processes are not followed), `complete`, `open`: short-lived processes that have not ended, oldest first; `commands`: figures of those that ended; `slowest` and `failed`: some of them; `workloads` and `workloads_ended`: first processes of containers and of execs; `ended_unseen` |
@@ -34,7 +36,7 @@
 //! | `probes` | `mode`, `sites`, `took_ns`, and `hooks`: `index`, `component`, `layer`, `operation`, `symbol`, `sites`, `records`, `hits` |
 //! | `refused` | `source`, `component`, `what`, `why`, `matters` |
 //! | `losses` | `stage`, `reason`, `sentence`, `count`, `is_loss` |
-//! | `tally` | `events`, `calls`, `covered`, `marks`, `unwound`, `restarted`, `processes`, `facts` |
+//! | `tally` | `events`, `calls`, `covered`, `marks`, `unwound`, `restarted`, `processes`, `facts`, `parks` |
 //! | `cost` | `cpu_ns`, `wall_ns`, `rss_bytes`, `rss_peak_bytes`, `child_peak_bytes` (of the largest child of the census) |
 //! | `stopped` | why observing ended: `duration`, `interrupt`, `enough`, `targets_gone` |
 

@@ -7,7 +7,8 @@ use crate::{
     correlate::{ListOutcome, Relist, Snapshot},
     decode::{CallResult, MonoNs},
     input::{Component, Layer},
-    span::{Span, self_time_ns},
+    render::leaves::{Group, groups},
+    span::{Account, Span, account, self_time_ns},
 };
 
 #[derive(Debug, Serialize)]
@@ -24,6 +25,7 @@ pub(super) struct RelistDoc<'a> {
     failed_calls: u64,
     list: &'static str,
     misfits: u64,
+    time: Time,
     tree: SpanDoc<'a>,
 }
 
@@ -48,6 +50,7 @@ impl<'a> RelistDoc<'a> {
                 ListOutcome::Unknown => "unknown",
             },
             misfits: relist.tree.misfits,
+            time: Time::of(account(root, snapshot.now)),
             tree: SpanDoc::of(root, snapshot.now),
         }
     }
@@ -65,7 +68,52 @@ struct SpanDoc<'a> {
     self_ns: u64,
     open: bool,
     result: &'static str,
+    leaves: Vec<LeafDoc<'a>>,
     children: Vec<SpanDoc<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Time {
+    not_parked_ns: u64,
+    parked_ns: u64,
+    transport_ns: u64,
+    short_parks_ns: u64,
+    unexplained_ns: u64,
+}
+
+impl Time {
+    fn of(account: Account) -> Self {
+        let Account { not_parked_ns, parked_ns, transport_ns, short_ns, unexplained_ns } = account;
+        Self { not_parked_ns, parked_ns, transport_ns, short_parks_ns: short_ns, unexplained_ns }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct LeafDoc<'a> {
+    kind: &'static str,
+    sum_ns: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    open: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wait_reason: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stack: Option<&'a [String]>,
+}
+
+impl<'a> LeafDoc<'a> {
+    fn of(group: &Group<'a>) -> Self {
+        let park = group.park;
+        Self {
+            kind: group.kind.name(),
+            sum_ns: group.ns,
+            count: park.map(|_| group.count),
+            open: park.map(|_| group.open),
+            wait_reason: park.map(|park| park.reason),
+            stack: park.map(|park| &*park.stack),
+        }
+    }
 }
 
 impl<'a> SpanDoc<'a> {
@@ -85,6 +133,7 @@ impl<'a> SpanDoc<'a> {
                 CallResult::Failed => "failed",
                 CallResult::Unknown => "unknown",
             },
+            leaves: groups(&[span], now).iter().map(LeafDoc::of).collect(),
             children: span.children.iter().map(|child| Self::of(child, now)).collect(),
         }
     }
