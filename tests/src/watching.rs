@@ -36,6 +36,8 @@ pub struct Seen {
     pub armed: Option<Armed>,
     /// Long parks, in the order of the stream.
     pub parks: Vec<Park>,
+    /// Functions of return addresses in stacks of parks, by executable (index of its hook on parks) and address.
+    pub symbols: HashMap<(u32, u64), String>,
     /// Records that could not be decoded.
     pub undecoded: usize,
 }
@@ -47,6 +49,10 @@ impl Seen {
             Ok(Event::Fact { fact, .. }) => match *fact {
                 Fact::Hook(hook) => {
                     self.hooks.insert(hook.index, hook);
+                }
+                Fact::Symbols(symbols) => {
+                    let hook = symbols.hook;
+                    self.symbols.extend(symbols.names.into_iter().map(|s| ((hook, s.offset), s.name)));
                 }
                 Fact::Armed(armed) => self.armed = Some(armed),
                 Fact::Command(command) => self.commands.push(command),
@@ -60,6 +66,12 @@ impl Seen {
             Ok(Event::Process(process)) => self.processes.push(process),
             Err(_) => self.undecoded += 1,
         }
+    }
+
+    /// The functions of a park's stack, innermost first; empty texts where they are not known.
+    pub fn stack_of(&self, park: &Park) -> Vec<&str> {
+        let name = |at: &u64| self.symbols.get(&(park.hook, *at)).map_or("", String::as_str);
+        park.stack.iter().map(name).collect()
     }
 
     /// The finished calls of a layer, each with its hook.
