@@ -126,7 +126,7 @@ impl Parker {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct HookStats {
-    /// Times a site of this hook fired in a watched process.
+    /// Times a site of this hook fired in a watched process; of hooks on parks, in any process of the executable.
     pub hits: u64,
     /// Calls that ended.
     pub calls: u64,

@@ -372,7 +372,7 @@ pub enum Liveness {
 pub struct HookCounters {
     /// Index of the hook.
     pub hook: u32,
-    /// Hits in watched processes.
+    /// Hits in watched processes; of hooks on parks, in all processes of the executable.
     pub hits: u64,
     /// Calls that ended.
     pub calls: u64,

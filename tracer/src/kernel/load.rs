@@ -184,6 +184,10 @@ pub(super) fn open(object: &[u8], options: &LoadOptions) -> Result<Ebpf, KernelE
     if let Some(bytes) = options.ring_bytes {
         loader.map_max_entries("EVENTS", bytes);
     }
+    if !options.parks {
+        // It takes more than a megabyte.
+        loader.map_max_entries("PARKERS", 1);
+    }
     loader.load(object).map_err(|e| KernelError::Object(Box::new(e)))
 }
 

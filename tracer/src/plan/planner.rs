@@ -465,6 +465,30 @@ mod tests {
         assert!(plan.refused.iter().any(|r| r.why.contains("0x06")));
     }
 
+    /// Parks are followed where both sites are found and wanted, never with one of them alone.
+    #[test]
+    fn parks_need_both_sites() {
+        let handler = "k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_ListContainers_Handler";
+        let plan = |symbols: &[&str], follow: bool| {
+            let functions = symbols.iter().map(|s| function(Component::Containerd, s, Ok(vec![]))).collect();
+            let mut planner = Planner::default().with_parks(follow);
+            planner.add(&facts(Component::Containerd, functions));
+            planner.finish()
+        };
+        let both = plan(&[handler, "runtime.gopark", "runtime.execute"], true);
+        let binary = &both.binaries[0];
+        assert_eq!((binary.parks.len(), binary.resumes.len(), binary.starts[0].conf.parks), (1, 1, 1));
+        let (park, resume) = (binary.parks[0].conf, binary.resumes[0].conf);
+        assert_eq!((park.action, park.err_source), (action::PARK, err_source::REG0 + 2));
+        assert_eq!((resume.action, resume.err_source), (action::RESUME, err_source::REG0));
+        let one = plan(&[handler, "runtime.gopark"], true);
+        let binary = &one.binaries[0];
+        assert_eq!((binary.parks.len(), binary.resumes.len(), binary.starts[0].conf.parks), (0, 0, 0));
+        assert!(one.refused.iter().any(|r| r.source == "parks" && r.what == "runtime.execute" && !r.matters));
+        let left_out = plan(&[handler, "runtime.gopark", "runtime.execute"], false);
+        assert_eq!((left_out.binaries[0].parks.len(), left_out.binaries[0].starts[0].conf.parks), (0, 0));
+    }
+
     /// Old binaries give the error on the stack, and their RETs find the goroutine in thread-local storage.
     #[test]
     fn stack_abi() {

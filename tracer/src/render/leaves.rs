@@ -1,7 +1,8 @@
 //! Leaves of spans as they are shown: those of one kind and place together, and short words for a place.
 
-use super::escape;
+use super::{escape, human};
 use crate::{
+    correlate::Snapshot,
     decode::MonoNs,
     span::{LeafKind, Park, Span, leaves},
 };
@@ -31,8 +32,7 @@ impl Kind {
         }
     }
 
-    /// For people.
-    pub(super) fn words(self) -> &'static str {
+    fn words(self) -> &'static str {
         match self {
             Self::NotParked => "running, ready or in a syscall",
             Self::Parked => "parked",
@@ -56,15 +56,28 @@ pub(super) struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// Where its parks are, in harmless words; empty for what is no park.
-    pub(super) fn place(&self) -> String {
-        self.park.map_or_else(String::new, |park| place(&park.stack))
+    /// What it is, how often, and where, in harmless words.
+    pub(super) fn words(&self) -> String {
+        let times = if self.count > 1 && self.park.is_some() {
+            format!(" {}×", human::count(self.count))
+        } else {
+            String::new()
+        };
+        // Where a caller waits for its answer is always the same place.
+        let parked = self.park.filter(|_| self.kind == Kind::Parked);
+        let place = parked.map_or_else(String::new, |park| format!(" {}", place(&park.stack)));
+        format!("{}{times}{place}", self.kind.words())
     }
 
     fn same(&self, kind: Kind, park: Option<&Park>) -> bool {
         let stack = |park: Option<&Park>| park.map(|park| park.stack.clone());
         self.kind == kind && stack(self.park) == stack(park)
     }
+}
+
+/// Is it known where goroutines wait? Without it every leaf would be unexplained.
+pub(super) fn follows_parks(snapshot: &Snapshot) -> bool {
+    snapshot.hooks.iter().any(|state| state.hook.symbol == "runtime.gopark")
 }
 
 /// The leaves of these spans, their children's left out, the longest group first.
@@ -92,8 +105,8 @@ pub(super) fn groups<'a>(spans: &[&'a Span], now: MonoNs) -> Vec<Group<'a>> {
     groups
 }
 
-/// The innermost functions of a stack that are not the runtime's own, harmless and short.
-fn place(stack: &[String]) -> String {
+/// Where a stack waits: its innermost functions that are not the runtime's own, harmless and short.
+pub(super) fn place(stack: &[String]) -> String {
     let own = |name: &&String| !name.starts_with("runtime.") && !name.contains(".runtime_");
     let mut names: Vec<&String> = stack.iter().filter(own).take(SHOWN).collect();
     if names.is_empty() {

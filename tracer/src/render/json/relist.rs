@@ -5,9 +5,9 @@ use serde::Serialize;
 use super::doc::At;
 use crate::{
     correlate::{ListOutcome, Relist, Snapshot},
-    decode::{CallResult, MonoNs},
+    decode::CallResult,
     input::{Component, Layer},
-    render::leaves::{Group, groups},
+    render::leaves::{Group, follows_parks, groups},
     span::{Account, Span, account, self_time_ns},
 };
 
@@ -25,7 +25,7 @@ pub(super) struct RelistDoc<'a> {
     failed_calls: u64,
     list: &'static str,
     misfits: u64,
-    time: Time,
+    time: Option<Time>,
     tree: SpanDoc<'a>,
 }
 
@@ -50,8 +50,8 @@ impl<'a> RelistDoc<'a> {
                 ListOutcome::Unknown => "unknown",
             },
             misfits: relist.tree.misfits,
-            time: Time::of(account(root, snapshot.now)),
-            tree: SpanDoc::of(root, snapshot.now),
+            time: follows_parks(snapshot).then(|| Time::of(account(root, snapshot.now))),
+            tree: SpanDoc::of(root, snapshot),
         }
     }
 }
@@ -117,7 +117,9 @@ impl<'a> LeafDoc<'a> {
 }
 
 impl<'a> SpanDoc<'a> {
-    fn of(span: &'a Span, now: MonoNs) -> Self {
+    fn of(span: &'a Span, snapshot: &Snapshot) -> Self {
+        let now = snapshot.now;
+        let leaves = if follows_parks(snapshot) { groups(&[span], now) } else { Vec::new() };
         Self {
             component: span.component(),
             layer: span.layer(),
@@ -133,8 +135,8 @@ impl<'a> SpanDoc<'a> {
                 CallResult::Failed => "failed",
                 CallResult::Unknown => "unknown",
             },
-            leaves: groups(&[span], now).iter().map(LeafDoc::of).collect(),
-            children: span.children.iter().map(|child| Self::of(child, now)).collect(),
+            leaves: leaves.iter().map(LeafDoc::of).collect(),
+            children: span.children.iter().map(|child| Self::of(child, snapshot)).collect(),
         }
     }
 }

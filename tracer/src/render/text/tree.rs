@@ -12,7 +12,7 @@ use crate::{
     input::Layer,
     render::{
         escape, human,
-        leaves::groups,
+        leaves::{follows_parks, groups},
         table::{Align, Cell, Table, Tone},
     },
     span::{Span, account, self_time_ns},
@@ -22,6 +22,8 @@ use crate::{
 const CHILDREN: usize = 6;
 /// A leaf is shown when it takes at least this share of its relist: one part in so many.
 const LEAF_SHARE: u64 = 50;
+/// Columns that a leaf leaves for figures.
+const FIGURES: usize = 24;
 
 /// Writes the tree of the open relist, else of the longest.
 pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
@@ -82,7 +84,7 @@ fn span(table: &mut Table, span_: &Span, level: usize, page: &Page<'_>, worth_ns
 
 /// Says how much of a relist is measured, when anything is there that could have measured it.
 fn explained(root: &Span, page: &mut Page<'_>) -> io::Result<()> {
-    if !follows_parks(page) {
+    if !follows_parks(page.snapshot) {
         return Ok(());
     }
     let account = account(root, page.snapshot.now);
@@ -107,26 +109,30 @@ fn explained(root: &Span, page: &mut Page<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Is it known where goroutines wait?
-fn follows_parks(page: &Page<'_>) -> bool {
-    page.snapshot.hooks.iter().any(|state| state.hook.symbol == "runtime.gopark")
-}
-
 /// The leaves of a span that weigh something in its relist.
 fn leaves(table: &mut Table, spans: &[&Span], level: usize, page: &Page<'_>, worth_ns: u64) {
-    if !follows_parks(page) {
+    if !follows_parks(page.snapshot) {
         return;
     }
     let now = page.snapshot.now;
     let indent = "  ".repeat(level.min(16));
     for group in groups(spans, now).iter().filter(|group| page.verbose || group.ns >= worth_ns) {
-        let times = if group.count > 1 { format!(" {}×", human::count(group.count)) } else { String::new() };
+        let label = format!("· {}", group.words());
+        let room = page.width.saturating_sub(FIGURES + indent.len());
         table.row(vec![
-            Cell::new(format!("{indent}· {}{times}", group.kind.words()), Tone::Faint),
+            Cell::new(format!("{indent}{}", cut(label, room)), Tone::Faint),
             Cell::new(human::duration(group.ns), if group.open { Tone::Bad } else { Tone::Faint }),
             "".into(),
-            Cell::new(group.place(), Tone::Faint),
+            "".into(),
         ]);
+    }
+}
+
+/// A harmless text in at most `room` columns.
+fn cut(text: String, room: usize) -> String {
+    match text.char_indices().nth(room.saturating_sub(1)) {
+        Some((end, _)) if text.chars().count() > room => format!("{}…", &text[..end]),
+        _ => text,
     }
 }
 
