@@ -47,15 +47,17 @@ pub(crate) fn enter(call: &CallKey, site: &SiteConf, hit: &Hit) -> Option<Sums> 
         return None;
     }
     let key = key_of(call);
-    let known = PARKERS.get_ptr_mut(&key);
+    // By reference: a copy does not fit on the stack.
+    let empty = &EMPTY;
+    let known = PARKERS.get_ptr_mut(key);
     let parker = match known {
         Some(parker) => parker,
         None => {
-            if PARKERS.insert(&key, &EMPTY, 0).is_err() {
+            if PARKERS.insert(key, empty, 0).is_err() {
                 count::reason(Reason::ParkersFull);
                 return None;
             }
-            PARKERS.get_ptr_mut(&key)?
+            PARKERS.get_ptr_mut(key)?
         }
     };
     // SAFETY: a map value stays valid until the program returns; nobody else writes this entry now.
@@ -79,7 +81,7 @@ pub(crate) fn since(key: &CallKey, call: &OpenCall) -> Option<Sums> {
     if call.flags & CALL_PARKS == 0 {
         return None;
     }
-    let parker = PARKERS.get_ptr_mut(&key_of(key))?;
+    let parker = PARKERS.get_ptr_mut(key_of(key))?;
     // SAFETY: as above.
     unsafe {
         // It runs; if it is parked all the same, its return was not seen.
@@ -98,12 +100,12 @@ pub(crate) fn since(key: &CallKey, call: &OpenCall) -> Option<Sums> {
 #[inline(always)]
 pub(crate) fn leave(key: &CallKey, call: &OpenCall) -> Option<Sums> {
     let sums = since(key, call);
-    let key_ = key_of(key);
-    let parker = PARKERS.get_ptr_mut(&key_)?;
+    let parker_key = key_of(key);
+    let parker = PARKERS.get_ptr_mut(parker_key)?;
     // SAFETY: as above.
     let outermost = unsafe { (*parker).root_start_ns == call.start_ns && (*parker).root_class == key.class };
     if outermost {
-        let _ = PARKERS.remove(&key_);
+        let _ = PARKERS.remove(parker_key);
     }
     sums
 }

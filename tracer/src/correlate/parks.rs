@@ -14,7 +14,7 @@ use crate::{
     span::{self, Span},
 };
 
-/// Bytes kept of a name.
+/// Characters kept of a name.
 const MAX_NAME: usize = 512;
 
 /// A stack of an executable, by the hook that tells which.
@@ -100,8 +100,8 @@ impl Parks {
             if let Some(unnamed) = self.unnamed.get_mut(&fact.hook) {
                 unnamed.remove(&symbol.offset);
             }
-            let end = symbol.name.floor_char_boundary(MAX_NAME);
-            self.names.insert((fact.hook, symbol.offset), symbol.name[..end].into());
+            let name: String = symbol.name.chars().take(MAX_NAME).collect();
+            self.names.insert((fact.hook, symbol.offset), name.into());
         }
     }
 
