@@ -44,6 +44,7 @@ pub(crate) fn start(key: &CallKey, site: &SiteConf, hit: &Hit) -> Result<(), Rea
             flags |= CALL_RESTARTED;
         } else {
             count::reason(Reason::EndNeverSeen);
+            let _ = parks::leave(key, &old);
             emit_call(key, &old, (old.flags | CALL_UNWOUND) & !CALL_PARKS, hit);
         }
     }

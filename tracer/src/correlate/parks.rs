@@ -237,10 +237,11 @@ mod tests {
     #[test]
     fn the_innermost_call_has_it() {
         let mut parks = Parks::default();
-        for (goid, start, end) in [(1, 5, 8), (1, 20, 30), (1, 70, 80), (2, 40, 50), (1, 95, 120)] {
+        for (goid, start, end) in [(1, 1, 4), (1, 5, 8), (1, 20, 30), (1, 70, 80), (2, 40, 50), (1, 95, 120)]
+        {
             parks.park(&park(goid, start, end, &[7]), &Limits::default());
         }
-        let tree = Tree::build(sample::span(0, Some(100), 1), vec![sample::span(10, Some(60), 2)]);
+        let tree = Tree::build(sample::span(3, Some(100), 1), vec![sample::span(10, Some(60), 2)]);
         let root = attached(&parks, tree);
         let starts = |span: &Span| span.parks.iter().map(|park| park.start.0).collect::<Vec<_>>();
         assert_eq!((starts(&root), starts(&root.children[0])), (vec![5, 70], vec![20]));

@@ -1,6 +1,9 @@
 //! [`Live`]: the running kernel as a source of the input stream.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use plegtrace_common::key::{CallKey, OpenCall, Parker, ParkerKey, Watched};
@@ -141,10 +144,25 @@ impl Live {
                 self.kernel.forget_parker(&ParkerKey { goid: key.goid, tgid: key.tgid, reserved: 0 });
             }
         }
+        if open.complete {
+            self.forget_stale(&parkers, &open.calls, at_ns);
+        }
         let parkers = parkers.iter().map(|(key, parker)| parker_fact(key, parker)).collect();
         let fact = InFlight { at_ns, calls, complete: open.complete, parkers };
         sink(frame_fact(at_ns, &Fact::InFlight(fact)));
         Ok(())
+    }
+
+    /// Forgets goroutines that were in no call when the calls were read, and did not begin one since.
+    fn forget_stale(&mut self, parkers: &[(ParkerKey, Parker)], calls: &[(CallKey, OpenCall)], at_ns: u64) {
+        let inside: HashSet<(u32, u64)> = calls.iter().map(|(key, _)| (key.tgid, key.goid)).collect();
+        for (key, parker) in parkers {
+            let began = parker.root_start_ns;
+            // 0: it is being entered right now.
+            if began != 0 && began < at_ns && !inside.contains(&(key.tgid, key.goid)) {
+                self.kernel.forget_parker(key);
+            }
+        }
     }
 
     fn ask(&self, calls: &[(CallKey, OpenCall)], now_ns: u64) -> HashMap<census::Asked, Liveness> {
