@@ -58,6 +58,7 @@ impl Symbols {
         let (answers, running) = sync_channel(1);
         let answer = move || {
             let found = questions.into_iter().map(|(hook, (file, at))| names(hook, &file, at)).collect();
+            give_memory_back();
             // Nobody waits any more: then nobody needs them.
             let _ = answers.send(found);
         };
@@ -76,7 +77,6 @@ impl Symbols {
             return Vec::new();
         }
         self.running = None;
-        give_memory_back();
         found.unwrap_or_default()
     }
 }
