@@ -41,6 +41,7 @@ pub(crate) struct Probes {
 impl Probes {
     /// Nothing yet; `mode` decides how many sites are worth their price.
     pub(crate) fn new(mode: AttachMode, parks: bool) -> Self {
+        keep_large_blocks_apart();
         let budget = if mode == AttachMode::Multi { Budget::All } else { Budget::Few };
         Self {
             planner: Planner::new(budget).with_parks(parks),
@@ -185,6 +186,20 @@ impl Probes {
             took_ns: u64::try_from(self.took.as_nanos()).unwrap_or(u64::MAX),
         };
         pipeline.fact(now, &Fact::Armed(armed));
+    }
+}
+
+/// Blocks of this size and more have mappings of their own, which go back to the kernel when they are freed.
+#[cfg(target_env = "gnu")]
+const OWN_MAPPING: libc::c_int = 256 << 10;
+
+/// Keeps the allocator from moving large blocks into its arenas: glibc raises the size from which they have mappings of
+/// their own with the first large one that is freed, and a thread's arena is never given back from its top.
+fn keep_large_blocks_apart() {
+    // SAFETY: mallopt has no preconditions.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, OWN_MAPPING);
     }
 }
 
