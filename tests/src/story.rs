@@ -11,7 +11,7 @@ use plegtrace::{
     decode::{MonoNs, decode},
     input::{
         Armed, Component, ContainerFact, EndedInit, Fact, Frame, HookFact, InFlight, Layer, Liveness,
-        OpenCallFact, RuntimeSays, Start, TargetFact, frame_fact, next_frame,
+        OpenCallFact, RuntimeSays, Start, SymbolFact, SymbolsFact, TargetFact, frame_fact, next_frame,
     },
 };
 use plegtrace_common::{
@@ -19,7 +19,7 @@ use plegtrace_common::{
     header::RecHeader,
     key::Watched,
     kind::RecKind,
-    rec::{CALL_REPLIED, CallRec},
+    rec::{CALL_PARKS, CALL_REPLIED, CallRec, PARK_FRAMES, ParkRec},
 };
 use zerocopy::{Immutable, IntoBytes};
 
@@ -38,6 +38,8 @@ pub const S: u64 = 1_000_000_000;
 const ARMED_NS: u64 = 5_000 * S;
 /// Wall time of that moment: 2026-01-01T14:00:00Z.
 const ARMED_WALL_NS: i64 = 1_767_276_000_000_000_000;
+/// Index of the hook on parks.
+const PARKS_HOOK: u32 = 200;
 /// Operations with hooks on all three layers.
 const OPERATIONS: [&str; 8] = [
     "ListPodSandbox",
@@ -56,6 +58,8 @@ pub struct Story {
     frames: Vec<Frame>,
     open: Vec<OpenCallFact>,
     hooks: BTreeMap<(Layer, String), u32>,
+    /// Parks so far: process, goroutine, from, to.
+    parks: Vec<(u32, u64, u64, u64)>,
     /// The kernel's map of watched processes.
     pub(crate) watched: BTreeMap<u32, Watched>,
     pub(crate) handlers: u64,
@@ -160,6 +164,30 @@ impl Story {
         self.fact(0, &Fact::Hook(hook))
     }
 
+    /// Parks of kubelet and containerd are followed; their stacks are of the executable `index` 200.
+    pub fn follows_parks(&mut self) -> &mut Self {
+        let hook = HookFact {
+            index: PARKS_HOOK,
+            layer: Layer::Mark,
+            component: Component::Containerd,
+            exe: "/usr/bin/containerd".into(),
+            operation: "gopark".into(),
+            service: "runtime".into(),
+            symbol: "runtime.gopark".into(),
+            long_lived: false,
+            sites: 1,
+        };
+        self.fact(0, &Fact::Hook(hook))
+    }
+
+    /// Names of functions, for the return addresses 1, 2, 3 … of parks.
+    pub fn names(&mut self, ns: u64, names: &[&str]) -> &mut Self {
+        // A story's code begins at address 1.
+        let name = |(name, offset): (&&str, u64)| SymbolFact { offset, name: (*name).to_owned() };
+        let names = names.iter().zip(0..).map(name).collect();
+        self.fact(ns, &Fact::Symbols(SymbolsFact { hook: PARKS_HOOK, names }))
+    }
+
     /// Any fact.
     pub fn fact(&mut self, ns: u64, fact: &Fact) -> &mut Self {
         self.frames.push(frame_fact(ARMED_NS + ns, fact));
@@ -172,7 +200,19 @@ impl Story {
         let hook = self.hooks[&(layer, operation.to_owned())];
         let start_ns = ARMED_NS + ns;
         let liveness = Liveness::Alive;
-        self.open.push(OpenCallFact { tgid, goid, hook, start_ns, mark_ns: 0, depth, flags: 0, liveness });
+        self.open.push(OpenCallFact {
+            tgid,
+            goid,
+            hook,
+            start_ns,
+            mark_ns: 0,
+            depth,
+            flags: 0,
+            liveness,
+            parked_ns: 0,
+            short_ns: 0,
+            parks: 0,
+        });
         self
     }
 
@@ -191,6 +231,11 @@ impl Story {
 
     /// The record of a call that ended.
     pub fn record(&mut self, call: &OpenCallFact, ns: u64, flags: u32) -> &mut Self {
+        let inside = self.parks.iter().filter(|(tgid, goid, from, to)| {
+            (*tgid, *goid) == (call.tgid, call.goid) && call.start_ns <= *from && *to <= ARMED_NS + ns
+        });
+        let measured = flags & CALL_PARKS != 0;
+        let parked_ns = if measured { inside.map(|(.., from, to)| to - from).sum() } else { 0 };
         let rec = CallRec {
             header: header(RecKind::Call, size_of::<CallRec>(), ns, call.tgid),
             start_ns: call.start_ns,
@@ -201,7 +246,29 @@ impl Story {
             flags,
             depth: call.depth,
             start_tid: 1,
+            parked_ns,
+            short_ns: 0,
+            parks: 0,
+            reserved: 0,
         };
+        self.push(rec.header, &rec)
+    }
+
+    /// A long park of a goroutine that is over.
+    pub fn park(&mut self, tgid: u32, goid: u64, from: u64, to: u64, stack: &[u64]) -> &mut Self {
+        let mut frames = [0; PARK_FRAMES];
+        frames[1..stack.len()].copy_from_slice(&stack[1..]);
+        let rec = ParkRec {
+            header: header(RecKind::Park, size_of::<ParkRec>(), to, tgid),
+            start_ns: ARMED_NS + from,
+            goid,
+            start_code: 1,
+            hook: PARKS_HOOK,
+            reason: 0,
+            caller: stack[0],
+            frames,
+        };
+        self.parks.push((tgid, goid, rec.start_ns, rec.header.ts_ns));
         self.push(rec.header, &rec)
     }
 
@@ -221,7 +288,10 @@ impl Story {
     /// The kernel's map of open calls is read.
     pub fn read_open(&mut self, ns: u64) -> &mut Self {
         let calls = self.open.clone();
-        self.fact(ns, &Fact::InFlight(InFlight { at_ns: ARMED_NS + ns, calls, complete: true }))
+        self.fact(
+            ns,
+            &Fact::InFlight(InFlight { at_ns: ARMED_NS + ns, calls, complete: true, parkers: Vec::new() }),
+        )
     }
 
     /// What the map of open calls holds; to be bent by a test.

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Parser as _;
 use plegtrace::cli::{Args, Settings};
 use plegtrace::correlate::Snapshot;
-use plegtrace::decode::{Call, Event, Process, decode};
+use plegtrace::decode::{Call, Event, Park, Process, decode};
 use plegtrace::input::{Armed, CommandFact, Fact, Frame, HookFact, Layer, ProcessesFact};
 use plegtrace::session::{self, SessionError};
 use plegtrace_lab::process;
@@ -34,6 +34,10 @@ pub struct Seen {
     pub watched: Option<(ProcessesFact, ProcessesFact)>,
     /// Set when the probes are on.
     pub armed: Option<Armed>,
+    /// Long parks, in the order of the stream.
+    pub parks: Vec<Park>,
+    /// Functions of return addresses in stacks of parks, by executable (index of its hook on parks) and address.
+    pub symbols: HashMap<(u32, u64), String>,
     /// Records that could not be decoded.
     pub undecoded: usize,
 }
@@ -46,6 +50,10 @@ impl Seen {
                 Fact::Hook(hook) => {
                     self.hooks.insert(hook.index, hook);
                 }
+                Fact::Symbols(symbols) => {
+                    let hook = symbols.hook;
+                    self.symbols.extend(symbols.names.into_iter().map(|s| ((hook, s.offset), s.name)));
+                }
                 Fact::Armed(armed) => self.armed = Some(armed),
                 Fact::Command(command) => self.commands.push(command),
                 Fact::Processes(reading) => {
@@ -54,9 +62,16 @@ impl Seen {
                 }
                 _ => {}
             },
+            Ok(Event::Park(park)) => self.parks.push(park),
             Ok(Event::Process(process)) => self.processes.push(process),
             Err(_) => self.undecoded += 1,
         }
+    }
+
+    /// The functions of a park's stack, innermost first; empty texts where they are not known.
+    pub fn stack_of(&self, park: &Park) -> Vec<&str> {
+        let name = |at: &u64| self.symbols.get(&(park.hook, *at)).map_or("", String::as_str);
+        park.stack.iter().map(name).collect()
     }
 
     /// The finished calls of a layer, each with its hook.

@@ -21,6 +21,7 @@ fn programs_speak() {
         settings: offsets.settings(false),
         ring_bytes: None,
         processes: true,
+        parks: true,
     };
     let mut kernel = Kernel::load_object(&object, &options).unwrap();
     let mut child = Command::new("true").spawn().unwrap();

@@ -2,17 +2,17 @@
 
 use plegtrace::{
     correlate::{Caller, Correlator, LastList, Limits, Side, Snapshot},
-    decode::{Call, Event, Meta, MonoNs, Process, Step, decode},
+    decode::{Call, Event, Meta, MonoNs, Park, Parked, Process, Step, decode},
     diagnose::diagnose,
     input::{
-        Command, CommandFact, Fact, Frame, InFlight, Layer, Liveness, OpenCallFact, ProcessesFact,
-        WatchedFact, next_frame,
+        Command, CommandFact, Fact, Frame, InFlight, Layer, Liveness, OpenCallFact, ParkerFact,
+        ProcessesFact, WatchedFact, next_frame,
     },
     render::{
         json,
         text::{self, TextOptions},
     },
-    span::{self_time_ns, violation},
+    span::{account, leaves, self_time_ns, violation},
 };
 use plegtrace_common::{ABI_VERSION, kind::RecKind, rec::CALL_OK, role::Role};
 use plegtrace_tests::story::{CONTAINERD, KUBELET, MS, PLEG, S, Story, at};
@@ -22,11 +22,37 @@ use proptest::prelude::*;
 fn call() -> impl Strategy<Value = Call> {
     let depth = prop_oneof![Just(0u32), Just(100), Just(300), Just(900), Just(1000)];
     let tgid = prop_oneof![4 => Just(KUBELET), 2 => Just(CONTAINERD), 1 => Just(3u32)];
-    (tgid, 1u64..4, 0u32..30, depth, 0u32..32, 0u64..4000, 0u64..2000, any::<bool>()).prop_map(
-        |(tgid, goid, hook, depth, flags, start, len, marked)| {
+    (tgid, 1u64..4, 0u32..30, depth, 0u32..32, 0u64..4000, 0u64..2000, any::<bool>(), parked()).prop_map(
+        |(tgid, goid, hook, depth, flags, start, len, marked, parked)| {
             let (start, end) = (at(start * MS), at((start + len) * MS));
             let mark = marked.then_some(MonoNs((start.0 + end.0) / 2));
-            Call { tgid, goid, hook, depth, flags, start, end, mark }
+            Call { tgid, goid, hook, depth, flags, start, end, mark, parked }
+        },
+    )
+}
+
+fn parked() -> impl Strategy<Value = Option<Parked>> {
+    let sums = (0u64..2000, 0u64..500).prop_map(|(ns, short)| (ns * MS, short * MS));
+    proptest::option::of(sums.prop_map(|(ns, short_ns)| Parked { ns, short_ns, count: 1 }))
+}
+
+/// Parks of the same goroutines, wherever and however long.
+fn park() -> impl Strategy<Value = Event> {
+    let tgid = prop_oneof![4 => Just(KUBELET), 2 => Just(CONTAINERD)];
+    let stack = proptest::collection::vec(0u64..9, 0..30);
+    (tgid, 1u64..4, 0u64..4000, 0u64..2000, stack).prop_map(|(tgid, goid, start, len, stack)| {
+        let (start, end) = (at(start * MS), at((start + len) * MS));
+        Event::Park(Park { tgid, goid, hook: 0, reason: 0, start, end, stack })
+    })
+}
+
+fn parker() -> impl Strategy<Value = ParkerFact> {
+    let sums = (0u64..2000, 0u64..500, 0u64..6000);
+    (1u64..4, sums, proptest::collection::vec(0u64..9, 0..30)).prop_map(
+        |(goid, (ns, short, since), stack)| {
+            let (parked_ns, short_ns) = (ns * MS, short * MS);
+            let since_ns = if since < 1000 { 0 } else { at(since * MS).0 };
+            ParkerFact { tgid: KUBELET, goid, parked_ns, short_ns, since_ns, stack, ..ParkerFact::default() }
         },
     )
 }
@@ -42,17 +68,20 @@ fn open_call() -> impl Strategy<Value = OpenCallFact> {
         depth: call.depth,
         flags: call.flags,
         liveness,
+        parked_ns: 0,
+        short_ns: 0,
+        parks: 0,
     })
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    let reading = (proptest::collection::vec(open_call(), 0..12), 0u64..6000, any::<bool>()).prop_map(
-        |(calls, ms, complete)| {
-            let fact = Fact::InFlight(InFlight { at_ns: at(ms * MS).0, calls, complete });
+    let parkers = proptest::collection::vec(parker(), 0..5);
+    let reading = (proptest::collection::vec(open_call(), 0..12), 0u64..6000, any::<bool>(), parkers)
+        .prop_map(|(calls, ms, complete, parkers)| {
+            let fact = Fact::InFlight(InFlight { at_ns: at(ms * MS).0, calls, complete, parkers });
             Event::Fact { at: at(ms * MS), fact: Box::new(fact) }
-        },
-    );
-    prop_oneof![20 => call().prop_map(Event::Call), 1 => reading]
+        });
+    prop_oneof![20 => call().prop_map(Event::Call), 5 => park(), 1 => reading]
 }
 
 /// Steps of few processes, what they were told, and readings of the map, all without rhyme or reason.
@@ -120,7 +149,9 @@ fn process_event() -> impl Strategy<Value = Event> {
 /// A node as it is told, then events from nowhere.
 fn pushed(limits: Limits, events: Vec<Event>) -> Correlator {
     let mut correlator = Correlator::new(limits);
-    frames(Story::node()).iter().for_each(|frame| correlator.push(decode(frame).unwrap()));
+    let mut story = Story::node();
+    story.follows_parks().names(0, &["sync.(*Mutex).Lock", "main.\u{1b}[31m", "runtime.x"]);
+    frames(story).iter().for_each(|frame| correlator.push(decode(frame).unwrap()));
     events.into_iter().for_each(|event| correlator.push(event));
     correlator
 }
@@ -152,6 +183,11 @@ fn sound(snapshot: &Snapshot) {
         assert_eq!(violation(relist.root()), None);
         let selves: u64 = relist.root().walk().map(|span| self_time_ns(span, snapshot.now)).sum();
         assert_eq!(selves, relist.root().duration_ns(snapshot.now), "self times add up to the whole");
+        assert_eq!(account(relist.root(), snapshot.now).total_ns(), selves, "and so do their leaves");
+        let leaves = relist.root().walk().flat_map(|span| leaves(span, snapshot.now));
+        let mut intervals: Vec<_> = leaves.filter_map(|leaf| leaf.interval).collect();
+        intervals.sort();
+        assert!(intervals.windows(2).all(|pair| pair[0].1 <= pair[1].0), "none of which overlap");
     }
     assert!(snapshot.open.is_sorted_by_key(|call| call.span.start()));
     assert!(snapshot.relists.is_sorted_by_key(|relist| relist.root().start()));
@@ -201,6 +237,7 @@ proptest! {
             reorder_ns: 100 * MS, relists: 3, relist_calls: 20, loose_calls: 5, recent_calls: 7,
             open_calls: 4, rows: 6, facts: 8,
             processes: 5, process_rows: 4, process_list: 3, census: 4,
+            parks: 20, stacks: 3, symbols: 5,
         };
         let snapshot = pushed(limits, events).snapshot(at(7 * S));
         sound(&snapshot);
@@ -253,6 +290,9 @@ proptest! {
             let operation = ["ListContainers", "ExecSync", "PodSandboxStatus", "ListPodSandbox"][*kind as usize - 1];
             story.rpc(operation, PLEG + 1 + n as u64, from * MS, (from + len) * MS);
         }
+        for (n, (from, len, kind)) in rpcs.iter().enumerate() {
+            story.park(KUBELET, PLEG + n as u64 % 2, from * MS, (from + len) * MS, &[*kind, 2, 3]);
+        }
         if hangs {
             story.relist_hangs(1200 * MS);
         }
@@ -266,7 +306,7 @@ proptest! {
 
     /// Any bytes are frames or errors, any frame is an event or an error.
     #[test]
-    fn reading_is_total(bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0usize..5) {
+    fn reading_is_total(bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0usize..RecKind::ALL.len()) {
         let mut record = bytes;
         if record.len() >= 16 {
             let len = u32::try_from(record.len()).unwrap();

@@ -2,10 +2,12 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::{hist::BUCKETS, role::Role};
+use crate::{hist::BUCKETS, rec::PARK_FRAMES, role::Role};
 
 /// Most calls that may be open at once; more are refused and counted, never evicted.
 pub const MAX_OPEN_CALLS: u32 = 32_768;
+/// Most goroutines inside watched calls whose parks are followed at once; more are refused and counted.
+pub const MAX_PARKERS: u32 = 4096;
 /// Most processes watched at once.
 pub const MAX_WATCHED: u32 = 16_384;
 
@@ -45,13 +47,86 @@ pub struct OpenCall {
     pub depth: u32,
     /// Thread it started on.
     pub tid: u32,
+    /// With `CALL_PARKS`: [`Parker::parked_ns`] when the call began; once it has replied, how long it was parked.
+    pub parked_ns: u64,
+    /// The same of [`Parker::short_ns`].
+    pub short_ns: u64,
+    /// The same of [`Parker::parks`].
+    pub parks: u32,
+    /// Always 0.
+    pub reserved: u32,
+}
+
+/// Key of a goroutine whose parks are followed.
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+pub struct ParkerKey {
+    /// Goroutine id.
+    pub goid: u64,
+    /// Process.
+    pub tgid: u32,
+    /// Always 0.
+    pub reserved: u32,
+}
+
+/// A goroutine inside a watched call: how long it has been parked, and where it is if it is parked now.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Parker {
+    /// Start of its outermost call, with whose end it is forgotten.
+    pub root_start_ns: u64,
+    /// Sum of its parks that are over.
+    pub parked_ns: u64,
+    /// The part of `parked_ns` in parks too short for a record of their own.
+    pub short_ns: u64,
+    /// Since when it is parked, nanoseconds of CLOCK_MONOTONIC; 0 while it is not.
+    pub since_ns: u64,
+    /// `mm->start_code` of the process; 0 when it could not be read.
+    pub start_code: u64,
+    /// As [`ParkRec::caller`](crate::rec::ParkRec::caller); of the last park when it is not parked now.
+    pub caller: u64,
+    /// As [`ParkRec::frames`](crate::rec::ParkRec::frames).
+    pub frames: [u64; PARK_FRAMES],
+    /// As [`ParkRec::reason`](crate::rec::ParkRec::reason).
+    pub reason: u32,
+    /// As [`ParkRec::hook`](crate::rec::ParkRec::hook).
+    pub hook: u32,
+    /// Number of its parks that are over.
+    pub parks: u32,
+    /// Class of its outermost call.
+    pub root_class: u32,
+    /// Bytes of stack in use at the start of its outermost call.
+    pub root_depth: u32,
+    /// Always 0.
+    pub reserved: u32,
+}
+
+impl Parker {
+    /// An entry about which nothing is known yet.
+    pub const EMPTY: Self = Self {
+        root_start_ns: 0,
+        parked_ns: 0,
+        short_ns: 0,
+        since_ns: 0,
+        start_code: 0,
+        caller: 0,
+        frames: [0; PARK_FRAMES],
+        reason: 0,
+        hook: 0,
+        parks: 0,
+        root_class: 0,
+        root_depth: 0,
+        reserved: 0,
+    };
 }
 
 /// What the kernel keeps per hook and CPU.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct HookStats {
-    /// Times a site of this hook fired in a watched process.
+    /// Times a site of this hook fired in a watched process; of hooks on parks, in any process of the executable.
     pub hits: u64,
     /// Calls that ended.
     pub calls: u64,
@@ -92,6 +167,8 @@ impl Watched {
 }
 
 const _: () = assert!(size_of::<CallKey>() == 24);
-const _: () = assert!(size_of::<OpenCall>() == 40);
+const _: () = assert!(size_of::<OpenCall>() == 64);
+const _: () = assert!(size_of::<ParkerKey>() == 16);
+const _: () = assert!(size_of::<Parker>() == 72 + 8 * PARK_FRAMES);
 const _: () = assert!(size_of::<Watched>() == 24);
 const _: () = assert!(size_of::<HookStats>() == 48 + 8 * BUCKETS);

@@ -6,6 +6,8 @@
 pub enum RecKind {
     /// A Go call that ended: [`CallRec`](crate::rec::CallRec).
     Call = 0x0100,
+    /// A goroutine inside a call was parked for long: [`ParkRec`](crate::rec::ParkRec).
+    Park = 0x0110,
     /// A watched process was born: [`ProcessRec`](crate::rec::ProcessRec).
     Fork = 0x0200,
     /// A process became another program: [`ProcessRec`](crate::rec::ProcessRec).
@@ -22,14 +24,23 @@ pub enum RecKind {
 
 impl RecKind {
     /// Every kind there is.
-    pub const ALL: [Self; 7] =
-        [Self::Call, Self::Fork, Self::Exec, Self::Exit, Self::ExecArgs, Self::ExecArgsEnv, Self::Fact];
+    pub const ALL: [Self; 8] = [
+        Self::Call,
+        Self::Park,
+        Self::Fork,
+        Self::Exec,
+        Self::Exit,
+        Self::ExecArgs,
+        Self::ExecArgsEnv,
+        Self::Fact,
+    ];
 
     /// The kind with this number.
     #[must_use]
     pub const fn from_u16(n: u16) -> Option<Self> {
         match n {
             0x0100 => Some(Self::Call),
+            0x0110 => Some(Self::Park),
             0x0200 => Some(Self::Fork),
             0x0201 => Some(Self::Exec),
             0x0202 => Some(Self::Exit),
@@ -45,6 +56,7 @@ impl RecKind {
     pub const fn size(self) -> Option<usize> {
         match self {
             Self::Call => Some(size_of::<crate::rec::CallRec>()),
+            Self::Park => Some(size_of::<crate::rec::ParkRec>()),
             Self::Fork | Self::Exec | Self::Exit => Some(size_of::<crate::rec::ProcessRec>()),
             Self::ExecArgs => Some(size_of::<crate::rec::ExecRec>()),
             Self::ExecArgsEnv => Some(size_of::<crate::rec::ExecEnvRec>()),

@@ -21,4 +21,4 @@ pub mod settings;
 pub mod site;
 
 /// Version of every layout in this crate; written into recordings.
-pub const ABI_VERSION: u16 = 2;
+pub const ABI_VERSION: u16 = 3;

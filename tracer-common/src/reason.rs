@@ -37,6 +37,10 @@ pub enum Reason {
     EnvironmentCut = 14,
     /// A thread ended whose process lives on.
     ThreadExit = 15,
+    /// The map of goroutines whose parks are followed was full.
+    ParkersFull = 16,
+    /// A goroutine parked that was parked already: its return was not seen.
+    ParkRepeated = 17,
 }
 
 /// Is it a loss of something the report needs, or a normal thing?
@@ -50,7 +54,7 @@ pub enum Weight {
 
 impl Reason {
     /// Every reason there is, in the order of their numbers.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::RingFull,
         Self::OpenCallsFull,
         Self::WatchedFull,
@@ -67,6 +71,8 @@ impl Reason {
         Self::EnvironmentUnreadable,
         Self::EnvironmentCut,
         Self::ThreadExit,
+        Self::ParkersFull,
+        Self::ParkRepeated,
     ];
     /// Number of reasons: entries of the map `REASONS`.
     pub const COUNT: u32 = Self::ALL.len() as u32;
@@ -91,6 +97,8 @@ impl Reason {
             Self::EnvironmentUnreadable => "environment_unreadable",
             Self::EnvironmentCut => "environment_cut",
             Self::ThreadExit => "thread_exit",
+            Self::ParkersFull => "parkers_full",
+            Self::ParkRepeated => "park_repeated",
         }
     }
 
@@ -118,6 +126,8 @@ impl Reason {
             }
             Self::EnvironmentCut => "an environment was too long: only its begin and its end were read",
             Self::ThreadExit => "threads of watched processes ended whose process lives on",
+            Self::ParkersFull => "too many goroutines in calls at once: the parks of some were not measured",
+            Self::ParkRepeated => "the stack grew while a goroutine parked: one park, two hits",
         }
     }
 
@@ -130,7 +140,8 @@ impl Reason {
             | Self::WatchedFull
             | Self::UnknownSite
             | Self::GoroutineUnreadable
-            | Self::KernelUnreadable => Weight::Loss,
+            | Self::KernelUnreadable
+            | Self::ParkersFull => Weight::Loss,
             Self::NotWatched
             | Self::SystemGoroutine
             | Self::EndWithoutStart
@@ -140,7 +151,8 @@ impl Reason {
             | Self::ArgumentsCut
             | Self::EnvironmentUnreadable
             | Self::EnvironmentCut
-            | Self::ThreadExit => Weight::Normal,
+            | Self::ThreadExit
+            | Self::ParkRepeated => Weight::Normal,
         }
     }
 }

@@ -2,6 +2,9 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+/// [`KernelSettings::park_min_ns`] unless told otherwise: longer than a fast request, shorter than what matters.
+pub const PARK_MIN_NS: u32 = 200_000;
+
 /// Read-only constants of the eBPF object (global `SETTINGS`). Offsets are bytes, resolved from the kernel's BTF.
 ///
 /// Rust's eBPF target has no CO-RE, so offsets come as data; the verifier sees them as constants and removes the
@@ -55,4 +58,6 @@ pub struct KernelSettings {
     pub mm_env_start: u32,
     /// `mm_struct.env_end`.
     pub mm_env_end: u32,
+    /// Shortest park that is worth a record of its own, nanoseconds; shorter ones are only added up.
+    pub park_min_ns: u32,
 }

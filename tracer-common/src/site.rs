@@ -17,6 +17,11 @@ pub mod action {
     pub const REPLY: u8 = 3;
     /// The error result of the call of this class becomes known.
     pub const RESULT: u8 = 4;
+    /// The goroutine gives its thread away.
+    pub const PARK: u8 = 5;
+    /// The scheduler runs a goroutine; its `runtime.g` is where [`SiteConf::err_source`](super::SiteConf::err_source)
+    /// says.
+    pub const RESUME: u8 = 6;
 }
 
 /// How ends find their start ([`SiteConf::pairing`]).
@@ -37,7 +42,8 @@ pub mod g_source {
     pub const TLS: u8 = 3;
 }
 
-/// Where an error result (interface word; 0 is nil) is found at this site ([`SiteConf::err_source`]).
+/// Where an error result (interface word; 0 is nil), or for parks an argument, is found at this site
+/// ([`SiteConf::err_source`]).
 pub mod err_source {
     /// Nowhere.
     pub const NONE: u8 = 0;
@@ -74,6 +80,8 @@ pub struct SiteConf {
     pub g_source: u8,
     /// [`err_source`].
     pub err_source: u8,
+    /// 1: the parks of goroutines inside this executable's calls are followed.
+    pub parks: u32,
 }
 
 /// Identity of a site where there are no cookies (5.10 to 5.14).
@@ -88,5 +96,5 @@ pub struct SiteKey {
     pub dev: u64,
 }
 
-const _: () = assert!(size_of::<SiteConf>() == 24);
+const _: () = assert!(size_of::<SiteConf>() == 28);
 const _: () = assert!(size_of::<SiteKey>() == 24);

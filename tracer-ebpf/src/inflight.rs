@@ -4,11 +4,18 @@ use plegtrace_common::{
     key::{CallKey, OpenCall},
     kind::RecKind,
     reason::Reason,
-    rec::{CALL_BY_REPLY, CALL_FAILED, CALL_OK, CALL_REPLIED, CALL_RESTARTED, CALL_UNWOUND, CallRec},
+    rec::{
+        CALL_BY_REPLY, CALL_FAILED, CALL_OK, CALL_PARKS, CALL_REPLIED, CALL_RESTARTED, CALL_UNWOUND, CallRec,
+    },
     site::{SiteConf, err_source},
 };
 
-use crate::{count, emit, go::Goroutine, maps::OPEN_CALLS};
+use crate::{
+    count, emit,
+    go::Goroutine,
+    maps::OPEN_CALLS,
+    parks::{self, Sums},
+};
 
 /// A start that fires again this soon at the same depth is the prologue running again: the stack grew, or the stack check
 /// gave way to another goroutine (Go preempts there), which on a starved machine takes many scheduling rounds. Later it
@@ -37,9 +44,15 @@ pub(crate) fn start(key: &CallKey, site: &SiteConf, hit: &Hit) -> Result<(), Rea
             flags |= CALL_RESTARTED;
         } else {
             count::reason(Reason::EndNeverSeen);
-            emit_call(key, &old, old.flags | CALL_UNWOUND, hit);
+            let _ = parks::leave(key, &old);
+            emit_call(key, &old, (old.flags | CALL_UNWOUND) & !CALL_PARKS, hit);
         }
     }
+    let parks = parks::enter(key, site, hit);
+    if parks.is_some() {
+        flags |= CALL_PARKS;
+    }
+    let parks = parks.unwrap_or(Sums::NONE);
     let call = OpenCall {
         start_ns: hit.now_ns,
         mark_ns: 0,
@@ -48,8 +61,16 @@ pub(crate) fn start(key: &CallKey, site: &SiteConf, hit: &Hit) -> Result<(), Rea
         flags,
         depth: hit.goroutine.depth,
         tid: hit.tid,
+        parked_ns: parks.parked_ns,
+        short_ns: parks.short_ns,
+        parks: parks.parks,
+        reserved: 0,
     };
-    OPEN_CALLS.insert(key, call, 0).map_err(|_| Reason::OpenCallsFull)
+    if OPEN_CALLS.insert(key, call, 0).is_err() {
+        let _ = parks::leave(key, &call);
+        return Err(Reason::OpenCallsFull);
+    }
+    Ok(())
 }
 
 /// Notes on an open call that its reply was handed over.
@@ -58,6 +79,16 @@ pub(crate) fn reply(key: &CallKey, site: &SiteConf, hit: &Hit) {
     match OPEN_CALLS.get_ptr_mut(key) {
         // SAFETY: a map value stays valid until the program returns; only this goroutine writes this key.
         Some(call) => unsafe {
+            // What was parked until now is settled here; a second reply would make that wrong.
+            let parks = if (*call).flags & CALL_REPLIED == 0 { parks::since(key, &*call) } else { None };
+            match parks {
+                Some(parks) => {
+                    (*call).parked_ns = parks.parked_ns;
+                    (*call).short_ns = parks.short_ns;
+                    (*call).parks = parks.parks;
+                }
+                None => (*call).flags &= !CALL_PARKS,
+            }
             (*call).mark_ns = hit.now_ns;
             (*call).flags |= CALL_REPLIED;
         },
@@ -79,12 +110,23 @@ pub(crate) fn result(key: &CallKey, site: &SiteConf, outcome: u32) {
 #[inline(always)]
 pub(crate) fn end(key: &CallKey, site: &SiteConf, hit: &Hit, outcome: u32) {
     // SAFETY: the value is copied at once; only this goroutine writes this key.
-    let Some(call) = unsafe { OPEN_CALLS.get(key) }.copied() else {
+    let Some(mut call) = unsafe { OPEN_CALLS.get(key) }.copied() else {
         count::unmatched(site.hook);
         return;
     };
     let _ = OPEN_CALLS.remove(key);
     let mut flags = call.flags | outcome;
+    let parks = parks::leave(key, &call);
+    if flags & CALL_REPLIED == 0 {
+        match parks {
+            Some(parks) => {
+                call.parked_ns = parks.parked_ns;
+                call.short_ns = parks.short_ns;
+                call.parks = parks.parks;
+            }
+            None => flags &= !CALL_PARKS,
+        }
+    }
     if flags & CALL_BY_REPLY != 0 {
         flags |= if flags & CALL_REPLIED == 0 { CALL_FAILED } else { CALL_OK };
     }
@@ -104,5 +146,9 @@ fn emit_call(key: &CallKey, call: &OpenCall, flags: u32, hit: &Hit) {
         flags,
         depth: call.depth,
         start_tid: call.tid,
+        parked_ns: call.parked_ns,
+        short_ns: call.short_ns,
+        parks: call.parks,
+        reserved: 0,
     });
 }

@@ -5,7 +5,9 @@ use aya_ebpf::{
     maps::{Array, HashMap, PerCpuArray, RingBuf},
 };
 use plegtrace_common::{
-    key::{CallKey, HookStats, MAX_OPEN_CALLS, MAX_WATCHED, OpenCall, Watched},
+    key::{
+        CallKey, HookStats, MAX_OPEN_CALLS, MAX_PARKERS, MAX_WATCHED, OpenCall, Parker, ParkerKey, Watched,
+    },
     reason::Reason,
     site::{MAX_HOOKS, MAX_SITES, SiteConf, SiteKey},
 };
@@ -27,6 +29,14 @@ pub(crate) static SITE_INDEX: HashMap<SiteKey, u32> = HashMap::with_max_entries(
 /// the oldest, which is the culprit. Full: the start is refused and counted as [`Reason::OpenCallsFull`].
 #[map]
 pub(crate) static OPEN_CALLS: HashMap<CallKey, OpenCall> = HashMap::with_max_entries(MAX_OPEN_CALLS, 0);
+
+/// Goroutine inside a watched call → how long it has been parked, and where it is now if it is. Written here from the
+/// start of its outermost call to the end of that, read by user space at any time, which sweeps it when a process ends.
+/// Looked into for every park and every resume of a traced program, so what is in no call costs that one look. A plain
+/// hash, as above. Full: the parks of the call are not measured, which its record says, and it is counted as
+/// [`Reason::ParkersFull`].
+#[map]
+pub(crate) static PARKERS: HashMap<ParkerKey, Parker> = HashMap::with_max_entries(MAX_PARKERS, 0);
 
 /// Hook index → counters and latency histogram. Written here, summed by user space.
 #[map]

@@ -28,6 +28,7 @@ static SETTINGS: KernelSettings = KernelSettings {
     mm_arg_end: 0,
     mm_env_start: 0,
     mm_env_end: 0,
+    park_min_ns: 0,
 };
 
 /// One constant of the running kernel: `setting!(task_mm)`.

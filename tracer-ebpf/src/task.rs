@@ -37,6 +37,13 @@ pub(crate) fn thread_pointer() -> Result<u64, Reason> {
     kernel(current(), offset)
 }
 
+/// Where the code of the current process begins (`mm->start_code`).
+#[inline(always)]
+pub(crate) fn start_code() -> Result<u64, Reason> {
+    let mm: u64 = kernel(current(), setting!(task_mm))?;
+    kernel(mm, setting!(mm_start_code))
+}
+
 /// Which site of which executable the instruction at `ip` is.
 #[inline(always)]
 pub(crate) fn site_key(ip: u64) -> Result<SiteKey, Reason> {

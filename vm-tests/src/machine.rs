@@ -20,7 +20,13 @@ use crate::wait::{self, BUDGET};
 /// When the kernel's type information lacks something.
 pub fn load_options(mode: AttachMode) -> Result<LoadOptions> {
     let offsets = KernelOffsets::load(Path::new("/")).context("no offsets for this kernel")?;
-    Ok(LoadOptions { mode, settings: offsets.settings(false), ring_bytes: None, processes: true })
+    Ok(LoadOptions {
+        mode,
+        settings: offsets.settings(false),
+        ring_bytes: None,
+        processes: true,
+        parks: true,
+    })
 }
 
 /// The guest's containerd, running.

@@ -46,7 +46,7 @@ impl Seen {
     fn take(&mut self, frame: &Frame) -> Result<()> {
         match decode(frame).context("a record cannot be decoded")? {
             Event::Call(call) => self.calls.push(call),
-            Event::Process(_) => {}
+            Event::Park(_) | Event::Process(_) => {}
             Event::Fact { fact, .. } => match *fact {
                 Fact::Hook(hook) => drop(self.hooks.insert(hook.index, hook)),
                 Fact::Armed(armed) => self.armed = Some(armed),
@@ -151,6 +151,7 @@ pub(crate) fn settings(attach: Attach) -> Settings {
         to_the_end: true,
         output: Output::Text,
         uprobes: true,
+        parks: true,
         processes: true,
         census: false,
         census_program: None,

@@ -16,6 +16,8 @@ pub const CALL_UNWOUND: u32 = 1 << 3;
 pub const CALL_RESTARTED: u32 = 1 << 4;
 /// The call goes well exactly when it hands over a reply (unary handlers; streams do not).
 pub const CALL_BY_REPLY: u32 = 1 << 5;
+/// Every park of its goroutine was measured, from the start of the call to [`CallRec::mark_ns`], else to its end.
+pub const CALL_PARKS: u32 = 1 << 6;
 
 /// One finished call. Neither [`CALL_FAILED`] nor [`CALL_OK`] means that the result is not known.
 #[repr(C)]
@@ -39,6 +41,14 @@ pub struct CallRec {
     pub depth: u32,
     /// Thread it started on.
     pub start_tid: u32,
+    /// How long its goroutine was parked, calls inside it included; with [`CALL_PARKS`].
+    pub parked_ns: u64,
+    /// The part of `parked_ns` in parks too short for a [`ParkRec`](super::ParkRec).
+    pub short_ns: u64,
+    /// Number of parks.
+    pub parks: u32,
+    /// Always 0.
+    pub reserved: u32,
 }
 
-const _: () = assert!(size_of::<CallRec>() == 72);
+const _: () = assert!(size_of::<CallRec>() == 96);

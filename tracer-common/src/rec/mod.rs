@@ -1,9 +1,13 @@
 //! The records of the ring buffer, one file per family.
 
 mod call;
+mod park;
 mod process;
 
-pub use call::{CALL_BY_REPLY, CALL_FAILED, CALL_OK, CALL_REPLIED, CALL_RESTARTED, CALL_UNWOUND, CallRec};
+pub use call::{
+    CALL_BY_REPLY, CALL_FAILED, CALL_OK, CALL_PARKS, CALL_REPLIED, CALL_RESTARTED, CALL_UNWOUND, CallRec,
+};
+pub use park::{PARK_FRAMES, ParkRec};
 pub use process::{
     ARGV_HEAD, ARGV_TAIL, Copied, ENV_PART, EXEC_ARGV_UNREADABLE, EXEC_ENV_UNREADABLE, ExecEnvRec, ExecRec,
     PROCESS_AGAIN, PROCESS_CRUN, PROCESS_EXECED, PROCESS_INIT, ProcessRec,

@@ -24,22 +24,31 @@ pub(crate) struct Goroutine {
     pub(crate) depth: u32,
 }
 
+/// Address of the `runtime.g` that runs.
+#[inline(always)]
+pub(crate) fn address(ctx: &ProbeContext, site: &SiteConf) -> Result<u64, Reason> {
+    match site.g_source {
+        g_source::REGISTER => Ok(regs::g(ctx)),
+        g_source::RCX => Ok(regs::rcx(ctx)),
+        _ => {
+            let at = task::thread_pointer()?.wrapping_add(site.tls_off as i64 as u64);
+            task::user_word(at).ok_or(Reason::GoroutineUnreadable)
+        }
+    }
+}
+
+/// Id of the goroutine of a `runtime.g`; 0 for the scheduler's own.
+#[inline(always)]
+pub(crate) fn id(address: u64, site: &SiteConf) -> Result<u64, Reason> {
+    task::user_word(address.wrapping_add(u64::from(site.goid_off))).ok_or(Reason::GoroutineUnreadable)
+}
+
 /// Reads the current goroutine.
 #[inline(always)]
 pub(crate) fn current(ctx: &ProbeContext, site: &SiteConf) -> Result<Goroutine, Reason> {
-    let address = match site.g_source {
-        g_source::REGISTER => regs::g(ctx),
-        g_source::RCX => regs::rcx(ctx),
-        _ => {
-            let at = task::thread_pointer()?.wrapping_add(site.tls_off as i64 as u64);
-            task::user_word(at).ok_or(Reason::GoroutineUnreadable)?
-        }
-    };
-    let id = task::user_word(address.wrapping_add(u64::from(site.goid_off)));
-    let hi = task::user_word(address.wrapping_add(STACK_HI));
-    let (Some(id), Some(hi)) = (id, hi) else {
-        return Err(Reason::GoroutineUnreadable);
-    };
+    let address = address(ctx, site)?;
+    let id = id(address, site)?;
+    let hi = task::user_word(address.wrapping_add(STACK_HI)).ok_or(Reason::GoroutineUnreadable)?;
     if id == 0 {
         return Err(Reason::SystemGoroutine);
     }

@@ -4,6 +4,9 @@
 //! each register is one volatile load at a constant offset; a register chosen at run time is read by helper.
 
 use aya_ebpf::{EbpfContext, helpers::bpf_probe_read_kernel, programs::ProbeContext};
+use plegtrace_common::site::{SiteConf, err_source};
+
+use crate::task;
 
 macro_rules! reg {
     ($ctx:expr, $field:ident) => {{
@@ -36,6 +39,12 @@ pub(crate) fn rcx(ctx: &ProbeContext) -> u64 {
     reg!(ctx, rcx)
 }
 
+/// RAX: the first argument in Go's register ABI.
+#[inline(always)]
+pub(crate) fn first_arg(ctx: &ProbeContext) -> u64 {
+    reg!(ctx, rax)
+}
+
 /// Argument or result register `n` of Go's register ABI (RAX RBX RCX RDI RSI R8 R9 R10 R11).
 #[inline(always)]
 pub(crate) fn arg(ctx: &ProbeContext, n: u8) -> Option<u64> {
@@ -55,4 +64,15 @@ pub(crate) fn arg(ctx: &ProbeContext, n: u8) -> Option<u64> {
     let at = (ctx.as_ptr() as u64).wrapping_add(offset) as *const u64;
     // SAFETY: inside `pt_regs`; the helper checks the address all the same.
     unsafe { bpf_probe_read_kernel(at) }.ok()
+}
+
+/// The word that the site says where to find: an error result or an argument.
+#[inline(always)]
+pub(crate) fn value(ctx: &ProbeContext, site: &SiteConf) -> Option<u64> {
+    match site.err_source {
+        err_source::NONE | err_source::REPLY => None,
+        err_source::REG0 => Some(first_arg(ctx)),
+        err_source::STACK => task::user_word(sp(ctx).wrapping_add(u64::from(site.err_stack_off))),
+        n => arg(ctx, n.wrapping_sub(err_source::REG0)),
+    }
 }

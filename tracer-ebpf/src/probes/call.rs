@@ -11,10 +11,10 @@ use plegtrace_common::{
     key::CallKey,
     reason::Reason,
     rec::{CALL_FAILED, CALL_OK},
-    site::{SiteConf, action, err_source, pairing},
+    site::{SiteConf, action, pairing},
 };
 
-use crate::{count, go, go::regs, inflight, inflight::Hit, site, task, watch};
+use crate::{count, go, go::regs, inflight, inflight::Hit, site, watch};
 
 /// A call begins.
 #[uprobe]
@@ -80,12 +80,7 @@ fn key(site: &SiteConf, hit: &Hit) -> CallKey {
 /// `CALL_OK` or `CALL_FAILED` when the site shows an error result, else 0.
 #[inline(always)]
 fn outcome(ctx: &ProbeContext, site: &SiteConf) -> u32 {
-    let word = match site.err_source {
-        err_source::NONE | err_source::REPLY => return 0,
-        err_source::STACK => task::user_word(regs::sp(ctx).wrapping_add(u64::from(site.err_stack_off))),
-        n => regs::arg(ctx, n.wrapping_sub(err_source::REG0)),
-    };
-    match word {
+    match regs::value(ctx, site) {
         Some(0) => CALL_OK,
         Some(_) => CALL_FAILED,
         None => 0,

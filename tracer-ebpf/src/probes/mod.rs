@@ -1,4 +1,5 @@
 //! The programs, one file per family.
 
 mod call;
+mod park;
 mod process;

@@ -198,6 +198,8 @@ pub enum Output {
 pub enum Source {
     /// Probes on the functions of kubelet and runtime.
     Uprobes,
+    /// Where goroutines inside calls wait: probes on Go's scheduler, and `uprobes`.
+    Parks,
     /// Birth, exec and end of processes.
     Processes,
     /// What was already stuck at the start: processes, sockets, cgroups. Needs no eBPF.

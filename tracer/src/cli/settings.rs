@@ -21,6 +21,8 @@ pub struct Settings {
     pub output: Output,
     /// Use uprobes.
     pub uprobes: bool,
+    /// Follow where goroutines wait, with uprobes on Go's scheduler.
+    pub parks: bool,
     /// Use process tracepoints.
     pub processes: bool,
     /// Take a census at the start.
@@ -100,7 +102,9 @@ impl TryFrom<&Common> for Settings {
             duration,
             to_the_end: args.duration.is_some() && !args.until_found,
             output: args.output,
-            uprobes: wanted(Source::Uprobes),
+            // Parks are followed inside calls only.
+            uprobes: wanted(Source::Uprobes) || wanted(Source::Parks),
+            parks: wanted(Source::Parks),
             processes: wanted(Source::Processes),
             census: wanted(Source::Census),
             census_program: None,
@@ -173,7 +177,11 @@ mod tests {
     #[test]
     fn sources() {
         let s = settings(&["--sources", "processes"]).unwrap();
-        assert_eq!((s.uprobes, s.processes, s.census), (false, true, false));
+        assert_eq!((s.uprobes, s.parks, s.processes, s.census), (false, false, true, false));
+        let s = settings(&["--sources", "uprobes"]).unwrap();
+        assert_eq!((s.uprobes, s.parks), (true, false));
+        let s = settings(&["--sources", "parks"]).unwrap();
+        assert_eq!((s.uprobes, s.parks), (true, true));
         let s = settings(&["--sources", "census"]).unwrap();
         assert!(s.census && !s.needs_kernel());
     }

@@ -12,6 +12,7 @@ use super::{
     limits::{Drops, Limits},
     node::NodeState,
     own::OwnCalls,
+    parks::Parks,
     processes::Follower,
     relist::Relists,
     rows::{Rows, Side},
@@ -32,6 +33,7 @@ pub struct Correlator {
     pub(super) own: OwnCalls,
     pub(super) clients: Clients,
     pub(super) relists: Relists,
+    pub(super) parks: Parks,
     /// Finished handlers, as they came.
     pub(super) handlers: VecDeque<Call>,
     pub(super) rows: Rows,
@@ -64,6 +66,7 @@ impl Correlator {
             own: OwnCalls::default(),
             clients: Clients::default(),
             relists: Relists::default(),
+            parks: Parks::default(),
             handlers: VecDeque::new(),
             rows: Rows::default(),
             processes: Follower::new(),
@@ -80,6 +83,10 @@ impl Correlator {
         self.tally.events += 1;
         match event {
             Event::Call(call) => self.call(call),
+            Event::Park(park) => {
+                self.tally.parks += 1;
+                self.parks.park(&park, &self.limits);
+            }
             Event::Process(process) => {
                 self.tally.processes += 1;
                 self.node.process(&process);
@@ -101,6 +108,7 @@ impl Correlator {
     fn fact(&mut self, at: MonoNs, fact: Fact) {
         match fact {
             Fact::InFlight(reading) => return self.in_flight(reading),
+            Fact::Symbols(symbols) => return self.parks.symbols(symbols, &self.limits),
             Fact::Process(process) => return self.census.process(process, &self.limits),
             Fact::Goroutines(goroutines) => return self.census.goroutines(goroutines, &self.limits),
             Fact::Census(round) => {
@@ -116,7 +124,13 @@ impl Correlator {
         self.node.push(at, fact, &self.limits);
     }
 
-    fn in_flight(&mut self, reading: InFlight) {
+    /// Addresses in stacks of parks that have no name yet, by the index of the hook that tells the executable.
+    pub fn unnamed(&self) -> impl Iterator<Item = (u32, Vec<u64>)> {
+        self.parks.unnamed()
+    }
+
+    fn in_flight(&mut self, mut reading: InFlight) {
+        self.parks.reading(&mut reading, &self.limits);
         self.open.snapshot(reading, &self.limits);
         abandoned::remember(&mut self.open, &self.clients, &self.node.hooks);
         for goroutine in self.open_relists() {

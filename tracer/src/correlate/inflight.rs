@@ -195,16 +195,28 @@ mod tests {
 
     fn open(hook: u32, start_ns: u64, depth: u32) -> OpenCallFact {
         let liveness = Liveness::Unknown;
-        OpenCallFact { tgid: 1, goid: 1, hook, start_ns, mark_ns: 0, depth, flags: 0, liveness }
+        OpenCallFact {
+            tgid: 1,
+            goid: 1,
+            hook,
+            start_ns,
+            mark_ns: 0,
+            depth,
+            flags: 0,
+            liveness,
+            parked_ns: 0,
+            short_ns: 0,
+            parks: 0,
+        }
     }
 
     fn ended(hook: u32, start: u64, end: u64, depth: u32) -> Call {
         let (start, end) = (MonoNs(start), MonoNs(end));
-        Call { tgid: 1, goid: 1, hook, depth, flags: 0, start, end, mark: None }
+        Call { tgid: 1, goid: 1, hook, depth, flags: 0, start, end, mark: None, parked: None }
     }
 
     fn reading(at_ns: u64, calls: Vec<OpenCallFact>) -> InFlight {
-        InFlight { at_ns, calls, complete: true }
+        InFlight { at_ns, calls, complete: true, parkers: Vec::new() }
     }
 
     /// The record of the end drops the entry, whichever arrives first.

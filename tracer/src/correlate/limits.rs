@@ -29,10 +29,16 @@ pub struct Limits {
     pub facts: usize,
     /// Processes of a census kept, and Go programs of which goroutines are.
     pub census: usize,
+    /// Parks kept; the oldest go first.
+    pub parks: usize,
+    /// Different stacks of parks.
+    pub stacks: usize,
+    /// Names of addresses in those stacks.
+    pub symbols: usize,
 }
 
 impl Default for Limits {
-    /// About 20 MiB when everything is full.
+    /// About 32 MiB when everything is full.
     fn default() -> Self {
         Self {
             reorder_ns: 2_000_000_000,
@@ -47,6 +53,9 @@ impl Default for Limits {
             process_list: 64,
             facts: 4096,
             census: 4096,
+            parks: 65_536,
+            stacks: 8192,
+            symbols: 16_384,
         }
     }
 }
@@ -76,6 +85,10 @@ pub(super) struct Drops {
     pub(super) census: u64,
     /// Facts that did not fit.
     pub(super) facts: u64,
+    /// Parks that made room for younger ones.
+    pub(super) parks: u64,
+    /// Stacks of parks, and their names, that did not fit.
+    pub(super) stacks: u64,
 }
 
 impl Drops {
@@ -107,6 +120,8 @@ impl Drops {
                 true,
             ),
             ("census_full", "too many processes in a census: some are not shown", self.census, true),
+            ("parks_evicted", "old parks made room for younger ones", self.parks, false),
+            ("stacks_full", "too many places where goroutines park: some have no name", self.stacks, false),
             ("facts_full", "too many targets, refusals or reasons: some are not shown", self.facts, true),
         ];
         let entry = |(reason, sentence, count, is_loss): (&str, &str, u64, bool)| LossCount {

@@ -19,6 +19,7 @@ mod limits;
 mod node;
 mod outcome;
 mod own;
+mod parks;
 mod processes;
 mod relist;
 mod rows;

@@ -295,4 +295,6 @@ pub struct Tally {
     pub processes: u64,
     /// Facts.
     pub facts: u64,
+    /// Long parks of goroutines.
+    pub parks: u64,
 }

@@ -6,6 +6,7 @@ use plegtrace_common::rec::CALL_RESTARTED;
 
 use super::{
     inflight::OpenEntry,
+    parks::Parks,
     snapshot::{ListOutcome, Relist},
 };
 use crate::{
@@ -29,12 +30,15 @@ pub(super) fn finished(call: &Call, hooks: &Hooks) -> Option<Span> {
         depth: call.depth,
         liveness: None,
         restarted: call.restarted(),
+        parked: call.parked,
+        known_to: None,
+        parks: Vec::new(),
         children: Vec::new(),
     })
 }
 
 /// An open call as a span.
-pub(super) fn open(entry: &OpenEntry, hooks: &Hooks) -> Option<Span> {
+pub(super) fn open(entry: &OpenEntry, hooks: &Hooks, parks: &Parks) -> Option<Span> {
     Some(Span {
         id: entry.id(),
         hook: Arc::clone(hooks.get(&entry.fact.hook)?),
@@ -43,6 +47,9 @@ pub(super) fn open(entry: &OpenEntry, hooks: &Hooks) -> Option<Span> {
         depth: entry.fact.depth,
         liveness: Some(entry.fact.liveness),
         restarted: entry.fact.flags & CALL_RESTARTED != 0,
+        parked: parks.so_far(&entry.fact),
+        known_to: parks.read_at,
+        parks: Vec::new(),
         children: Vec::new(),
     })
 }

@@ -10,6 +10,7 @@ use super::{
     inflight::OpenEntry,
     join,
     outcome::Outcome,
+    parks::Names,
     rows::{RpcRow, Side},
     snapshot::{Caller, HookState, Joins, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally, Window},
     stuck, trees,
@@ -26,6 +27,8 @@ impl Correlator {
     pub fn snapshot(&self, now: MonoNs) -> Snapshot {
         let mut relists = self.relists_at(now);
         let joins = self.join(&mut relists);
+        let mut names = Names::default();
+        relists.iter_mut().for_each(|relist| self.parks.attach(&mut relist.tree.root, &mut names));
         let node = &self.node;
         let mut snapshot = Snapshot {
             now,
@@ -38,7 +41,7 @@ impl Correlator {
             refused: node.refused.clone(),
             last_list: self.last_list(&relists),
             relists,
-            open: self.open_calls(now),
+            open: self.open_calls(now, &mut names),
             open_read_at: self.open.read_at,
             open_complete: self.open.complete,
             closed_unseen: self.open.closed(),
@@ -76,7 +79,7 @@ impl Correlator {
         let mut relists: Vec<Relist> = done.collect();
         for goroutine in self.open_relists() {
             let mut spans: Vec<Span> =
-                self.open.on(goroutine).filter_map(|entry| trees::open(entry, hooks)).collect();
+                self.open.on(goroutine).filter_map(|entry| trees::open(entry, hooks, &self.parks)).collect();
             spans.sort_by_key(|span| span.id);
             let Some(root) = spans.iter().position(|span| span.layer() == Layer::Relist) else { continue };
             let root = spans.swap_remove(root);
@@ -97,7 +100,7 @@ impl Correlator {
         let mut handlers: Vec<Span> =
             self.handlers.iter().filter_map(|call| trees::finished(call, hooks)).collect();
         for entry in self.open.entries().filter(|entry| entry.is_open()) {
-            let Some(span) = trees::open(entry, hooks) else { continue };
+            let Some(span) = trees::open(entry, hooks, &self.parks) else { continue };
             match span.layer() {
                 Layer::Handler => handlers.push(span),
                 Layer::KubeletClient => clients.push(span),
@@ -120,7 +123,7 @@ impl Correlator {
         })
     }
 
-    fn open_calls(&self, now: MonoNs) -> Vec<OpenCall> {
+    fn open_calls(&self, now: MonoNs, names: &mut Names) -> Vec<OpenCall> {
         let hooks = &self.node.hooks;
         let ended = abandoned::ended_clients(&self.open, &self.clients, hooks);
         let mut waiting: HashMap<&str, Vec<MonoNs>> = HashMap::new();
@@ -132,7 +135,7 @@ impl Correlator {
             }
         }
         let call = |entry: &OpenEntry| {
-            let span = trees::open(entry, hooks)?;
+            let span = trees::open(entry, hooks, &self.parks)?;
             let ended = entry.client_ended.max(ended.get(&span.id).copied());
             let waiting = waiting.get(span.operation()).map_or(&[][..], Vec::as_slice);
             let seen = self.node.sees_client_of(span.operation());
@@ -145,6 +148,7 @@ impl Correlator {
         let mut open: Vec<OpenCall> =
             self.open.entries().filter(|entry| entry.is_open()).filter_map(call).collect();
         open.sort_by_key(|call| (call.span.start(), call.span.depth, call.span.id));
+        open.iter_mut().for_each(|call| self.parks.attach(&mut call.span, names));
         open
     }
 
@@ -200,6 +204,8 @@ impl Correlator {
         drops.processes += self.processes.dropped();
         drops.process_rows += self.processes.uncounted();
         drops.facts += self.node.dropped;
+        drops.parks += self.parks.evicted;
+        drops.stacks += self.parks.dropped;
         let told = self.node.losses.values().filter(|loss| loss.count > 0).cloned();
         told.chain(drops.losses()).collect()
     }

@@ -1,9 +1,12 @@
 //! [`CallRec`] → [`Call`].
 
-use plegtrace_common::{kind::RecKind, rec::CallRec};
+use plegtrace_common::{
+    kind::RecKind,
+    rec::{CALL_PARKS, CallRec},
+};
 use zerocopy::FromBytes;
 
-use super::{Call, DecodeError, MonoNs};
+use super::{Call, DecodeError, MonoNs, Parked};
 
 /// Reads a finished call.
 pub(super) fn decode(bytes: &[u8]) -> Result<Call, DecodeError> {
@@ -25,6 +28,11 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Call, DecodeError> {
         start,
         end,
         mark: (rec.mark_ns != 0).then_some(MonoNs(rec.mark_ns)),
+        parked: (rec.flags & CALL_PARKS != 0).then_some(Parked {
+            ns: rec.parked_ns,
+            short_ns: rec.short_ns,
+            count: rec.parks,
+        }),
     })
 }
 
@@ -47,6 +55,10 @@ mod tests {
             flags: 0,
             depth: 99,
             start_tid: 11,
+            parked_ns: 2,
+            short_ns: 1,
+            parks: 7,
+            reserved: 0,
         }
     }
 
@@ -55,7 +67,14 @@ mod tests {
     fn fields() {
         let call = decode(rec(5, 9).as_bytes()).unwrap();
         assert_eq!((call.tgid, call.goid, call.hook, call.depth), (10, 12, 3, 99));
-        assert_eq!((call.duration_ns(), call.mark), (4, None));
+        assert_eq!((call.duration_ns(), call.mark, call.parked), (4, None, None));
+    }
+
+    /// Sums of parks count only when the kernel side says that it measured them.
+    #[test]
+    fn measured_parks() {
+        let call = decode(CallRec { flags: CALL_PARKS, ..rec(5, 9) }.as_bytes()).unwrap();
+        assert_eq!(call.parked, Some(Parked { ns: 2, short_ns: 1, count: 7 }));
     }
 
     /// A call cannot end before it starts.

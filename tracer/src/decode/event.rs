@@ -107,6 +107,38 @@ pub struct Call {
     pub end: MonoNs,
     /// When the reply was handed to the transport.
     pub mark: Option<MonoNs>,
+    /// How long its goroutine was parked until [`Call::answered`]; `None` when that was not measured.
+    pub parked: Option<Parked>,
+}
+
+/// Parks of one goroutine, added up by the kernel side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parked {
+    /// Their sum.
+    pub ns: u64,
+    /// The part of it in parks too short for records of their own.
+    pub short_ns: u64,
+    /// Their number.
+    pub count: u32,
+}
+
+/// A goroutine inside a call was parked for long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Park {
+    /// Process.
+    pub tgid: u32,
+    /// Goroutine id.
+    pub goid: u64,
+    /// Index of the hook on `runtime.gopark`; tells the executable.
+    pub hook: u32,
+    /// The runtime's number of the wait reason.
+    pub reason: u32,
+    /// When it parked.
+    pub start: MonoNs,
+    /// When it ran again.
+    pub end: MonoNs,
+    /// Return addresses relative to the start of the code, innermost first, `gopark` left out.
+    pub stack: Vec<u64>,
 }
 
 impl Call {
@@ -188,6 +220,8 @@ pub struct Process {
 pub enum Event {
     /// A Go call ended.
     Call(Call),
+    /// A goroutine inside a call was parked for long.
+    Park(Park),
     /// A step of a process.
     Process(Process),
     /// A fact of user space.

@@ -7,8 +7,10 @@
 mod call;
 mod event;
 mod fact;
+mod park;
 mod process;
 mod record;
 
-pub use event::{Call, CallId, CallResult, Event, Meta, MonoNs, Process, Step};
+pub use event::{Call, CallId, CallResult, Event, Meta, MonoNs, Park, Parked, Process, Step};
+pub use park::stack;
 pub use record::{DecodeError, decode};

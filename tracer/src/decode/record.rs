@@ -3,7 +3,7 @@
 use plegtrace_common::kind::RecKind;
 
 use super::{
-    Event, MonoNs, call, fact,
+    Event, MonoNs, call, fact, park,
     process::{self, Life},
 };
 use crate::input::Frame;
@@ -21,8 +21,8 @@ pub enum DecodeError {
         /// Size found.
         have: usize,
     },
-    /// A call that ends before it starts.
-    #[error("call record ends at {end}, before its start at {start}")]
+    /// A call or park that ends before it starts.
+    #[error("record ends at {end}, before its start at {start}")]
     Backwards {
         /// Start it gives.
         start: MonoNs,
@@ -45,6 +45,7 @@ pub enum DecodeError {
 pub fn decode(frame: &Frame) -> Result<Event, DecodeError> {
     match frame.kind {
         RecKind::Call => call::decode(&frame.bytes).map(Event::Call),
+        RecKind::Park => park::decode(&frame.bytes).map(Event::Park),
         RecKind::Fork => process::decode(&frame.bytes, Life::Fork).map(Event::Process),
         RecKind::Exec => process::decode(&frame.bytes, Life::Exec).map(Event::Process),
         RecKind::Exit => process::decode(&frame.bytes, Life::Exit).map(Event::Process),
@@ -83,7 +84,7 @@ mod tests {
     /// A frame whose kind and length disagree is refused by every family.
     #[test]
     fn a_wrong_size_is_an_error() {
-        for kind in [RecKind::Call, RecKind::Fork, RecKind::Exec, RecKind::Exit] {
+        for kind in [RecKind::Call, RecKind::Park, RecKind::Fork, RecKind::Exec, RecKind::Exit] {
             let mut frame = frame_fact(7, &Fact::Stop(Stop { why: StopWhy::Interrupt }));
             frame.kind = kind;
             assert!(matches!(decode(&frame), Err(DecodeError::Size { .. })), "{kind:?}");

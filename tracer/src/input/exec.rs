@@ -34,7 +34,9 @@ pub fn admit(frame: Frame) -> Result<(Frame, Option<Frame>), FrameError> {
             let rec = ExecEnvRec::ref_from_bytes(&frame.bytes).map_err(|_| cut(size_of::<ExecEnvRec>()))?;
             Ok(disclose(&rec.exec, &Strings::of(rec.env, &rec.env_head, &rec.env_tail)))
         }
-        RecKind::Call | RecKind::Fork | RecKind::Exec | RecKind::Exit | RecKind::Fact => Ok((frame, None)),
+        RecKind::Call | RecKind::Park | RecKind::Fork | RecKind::Exec | RecKind::Exit | RecKind::Fact => {
+            Ok((frame, None))
+        }
     }
 }
 

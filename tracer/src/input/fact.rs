@@ -27,6 +27,8 @@ pub enum Fact {
     Armed(Armed),
     /// The calls open at one moment.
     InFlight(InFlight),
+    /// Names for addresses in stacks of parks; each address is told once.
+    Symbols(SymbolsFact),
     /// The watched processes at one moment.
     Processes(ProcessesFact),
     /// What a process was told to do; follows the record of its exec.
@@ -239,6 +241,50 @@ pub struct InFlight {
     pub calls: Vec<OpenCallFact>,
     /// The map could be read to its end.
     pub complete: bool,
+    /// Goroutines in calls, and how long they have been parked; empty when parks are not followed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parkers: Vec<ParkerFact>,
+}
+
+/// A goroutine inside a call, as the kernel keeps it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParkerFact {
+    /// Process.
+    pub tgid: u32,
+    /// Goroutine id.
+    pub goid: u64,
+    /// Sum of its parks that are over.
+    pub parked_ns: u64,
+    /// The part of `parked_ns` in parks without records of their own.
+    pub short_ns: u64,
+    /// Number of its parks that are over.
+    pub parks: u32,
+    /// Since when it is parked; 0 while it is not.
+    pub since_ns: u64,
+    /// Index of the hook on `runtime.gopark`; tells the executable.
+    pub hook: u32,
+    /// The runtime's number of the wait reason.
+    pub reason: u32,
+    /// Return addresses relative to the start of the code, innermost first; empty while it is not parked.
+    pub stack: Vec<u64>,
+}
+
+/// Names for addresses of one executable.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SymbolsFact {
+    /// Index of the hook on `runtime.gopark`; tells the executable.
+    pub hook: u32,
+    /// What the addresses are in.
+    pub names: Vec<SymbolFact>,
+}
+
+/// The function of one return address.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SymbolFact {
+    /// The address relative to the start of the code.
+    pub offset: u64,
+    /// Full Go name; empty when no function is there.
+    pub name: String,
 }
 
 /// The watched processes at one moment: those in flight.
@@ -301,6 +347,15 @@ pub struct OpenCallFact {
     pub flags: u32,
     /// Is its goroutine still there?
     pub liveness: Liveness,
+    /// With `CALL_PARKS`: [`ParkerFact::parked_ns`] when it began; how long it was parked once it has replied.
+    #[serde(default)]
+    pub parked_ns: u64,
+    /// The same of [`ParkerFact::short_ns`].
+    #[serde(default)]
+    pub short_ns: u64,
+    /// The same of [`ParkerFact::parks`].
+    #[serde(default)]
+    pub parks: u32,
 }
 
 /// Is the goroutine of an open call still there?
@@ -320,7 +375,7 @@ pub enum Liveness {
 pub struct HookCounters {
     /// Index of the hook.
     pub hook: u32,
-    /// Hits in watched processes.
+    /// Hits in watched processes; of hooks on parks, in all processes of the executable.
     pub hits: u64,
     /// Calls that ended.
     pub calls: u64,

@@ -18,6 +18,6 @@ pub use envelope::{Frame, FrameError, frame_fact, next_frame};
 pub use exec::admit;
 pub use fact::{
     Armed, CommandFact, Component, Cost, Fact, HookCounters, HookFact, InFlight, Layer, Liveness, LossCount,
-    OpenCallFact, Presence, ProcessesFact, RefusedFact, Start, Stop, StopWhy, TargetFact, TargetGone,
-    WatchedFact,
+    OpenCallFact, ParkerFact, Presence, ProcessesFact, RefusedFact, Start, Stop, StopWhy, SymbolFact,
+    SymbolsFact, TargetFact, TargetGone, WatchedFact,
 };

@@ -1,5 +1,5 @@
-//! Executes a plan, one executable at a time: all of its ends, then all of its starts, so that no call is seen to
-//! begin whose end could be missed. Taken off in the opposite order.
+//! Executes a plan, one executable at a time: resumes and parks, all of its ends, then all of its starts, so that no
+//! call is seen to begin whose end or whose parks could be missed. Taken off in the opposite order.
 
 use std::{io, os::fd::OwnedFd};
 
@@ -42,6 +42,37 @@ impl AttachMode {
 pub(super) struct BinaryLinks {
     _starts: LinkSet,
     _ends: LinkSet,
+    _parks: Option<[LinkSet; 2]>,
+}
+
+/// A program, and so what its sites mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Probe {
+    Start,
+    End,
+    Park,
+    Resume,
+}
+
+impl Probe {
+    /// Name of its program.
+    pub(super) fn program(self) -> &'static str {
+        match self {
+            Self::Start => "call_in",
+            Self::End => "call_out",
+            Self::Park => "park_in",
+            Self::Resume => "park_out",
+        }
+    }
+
+    fn sites(self, binary: &PlannedBinary) -> &[PlannedSite] {
+        match self {
+            Self::Start => &binary.starts,
+            Self::End => &binary.ends,
+            Self::Park => &binary.parks,
+            Self::Resume => &binary.resumes,
+        }
+    }
 }
 
 enum LinkSet {
@@ -50,19 +81,42 @@ enum LinkSet {
 }
 
 impl Kernel {
-    /// Attaches every site of one executable, or none. `id` is the caller's name for it.
+    /// Attaches every site of one executable, or none; those of parks may fail alone, which is what is handed back.
+    /// `id` is the caller's name for it.
     ///
     /// # Errors
     ///
     /// The kernel refuses a site; what was attached before it is taken off again.
-    pub fn attach(&mut self, id: u64, binary: &PlannedBinary) -> Result<(), KernelError> {
+    pub fn attach(&mut self, id: u64, binary: &PlannedBinary) -> Result<Option<KernelError>, KernelError> {
+        let (parks, refused) = match self.attach_parks(binary) {
+            Ok(parks) => (parks, None),
+            Err(why) => (None, Some(why)),
+        };
         for site in binary.ends.iter().chain(&binary.starts) {
+            let mut site = site.clone();
+            site.conf.parks &= u32::from(parks.is_some());
+            self.describe(binary, &site)?;
+        }
+        let ends = self.attach_set(binary, Probe::End)?;
+        let starts = self.attach_set(binary, Probe::Start)?;
+        self.links.insert(id, BinaryLinks { _starts: starts, _ends: ends, _parks: parks });
+        Ok(refused)
+    }
+
+    /// Attaches where goroutines park and run again: both or none.
+    fn attach_parks(&mut self, binary: &PlannedBinary) -> Result<Option<[LinkSet; 2]>, KernelError> {
+        if binary.parks.is_empty() {
+            return Ok(None);
+        }
+        if let Some(summary) = &self.parks_refused {
+            return Err(KernelError::Program { program: "park_in", summary: summary.clone() });
+        }
+        for site in binary.resumes.iter().chain(&binary.parks) {
             self.describe(binary, site)?;
         }
-        let ends = self.attach_set(binary, false)?;
-        let starts = self.attach_set(binary, true)?;
-        self.links.insert(id, BinaryLinks { _starts: starts, _ends: ends });
-        Ok(())
+        let resumes = self.attach_set(binary, Probe::Resume)?;
+        let parks = self.attach_set(binary, Probe::Park)?;
+        Ok(Some([parks, resumes]))
     }
 
     /// Tells the programs what a hit of this site means.
@@ -79,20 +133,20 @@ impl Kernel {
         Ok(())
     }
 
-    fn attach_set(&mut self, binary: &PlannedBinary, starts: bool) -> Result<LinkSet, KernelError> {
-        let sites = if starts { &binary.starts } else { &binary.ends };
+    fn attach_set(&mut self, binary: &PlannedBinary, probe: Probe) -> Result<LinkSet, KernelError> {
+        let sites = probe.sites(binary);
         let failed = |source| KernelError::Attach { path: binary.path.clone(), count: sites.len(), source };
         if self.mode != AttachMode::Multi {
-            return self.attach_perf(binary, sites, starts);
+            return self.attach_perf(binary, sites, probe);
         }
         if sites.is_empty() {
             return Ok(LinkSet::Multi { _link: None });
         }
-        let multi = self.multi.as_ref().ok_or(KernelError::Missing("call_in"))?;
+        let multi = self.multi.as_ref().ok_or(KernelError::Missing(probe.program()))?;
         let offsets: Vec<u64> = sites.iter().map(|s| s.file_offset).collect();
         let cookies: Vec<u64> = sites.iter().map(|s| u64::from(s.index)).collect();
         let link = multi
-            .link(starts, &binary.path, &offsets, &cookies)
+            .link(probe, &binary.path, &offsets, &cookies)
             .map_err(|e: io::Error| failed(Box::new(e)))?;
         Ok(LinkSet::Multi { _link: Some(link) })
     }
@@ -101,10 +155,10 @@ impl Kernel {
         &mut self,
         binary: &PlannedBinary,
         sites: &[PlannedSite],
-        starts: bool,
+        probe: Probe,
     ) -> Result<LinkSet, KernelError> {
         let cookies = self.mode == AttachMode::PerfCookie;
-        let program: &mut UProbe = program(&mut self.ebpf, if starts { "call_in" } else { "call_out" })?;
+        let program: &mut UProbe = program(&mut self.ebpf, probe.program())?;
         let mut links = Vec::with_capacity(sites.len());
         for site in sites {
             let point = UProbeAttachPoint {

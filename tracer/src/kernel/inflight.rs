@@ -1,9 +1,9 @@
-//! Reads what is open now: calls and processes.
+//! Reads what is open now: calls, goroutines inside them, and processes.
 
 use std::os::fd::AsFd;
 
 use aya::maps::Map;
-use plegtrace_common::key::{CallKey, OpenCall, Watched};
+use plegtrace_common::key::{CallKey, OpenCall, Parker, ParkerKey, Watched};
 use zerocopy::FromBytes;
 
 use super::{
@@ -44,6 +44,40 @@ impl Kernel {
     pub fn forget_call(&mut self, key: &CallKey) {
         // Already gone is what we want.
         let _ = self.open_calls.remove(&Plain(*key));
+    }
+}
+
+/// Goroutines inside calls at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Parkers {
+    /// Key and value of each.
+    pub parkers: Vec<(ParkerKey, Parker)>,
+    /// The map was read to its end.
+    pub complete: bool,
+}
+
+impl Kernel {
+    /// Reads every goroutine whose parks are followed. Right after [`Self::open_calls`].
+    ///
+    /// # Errors
+    ///
+    /// The map cannot be read.
+    pub fn parkers(&self) -> Result<Parkers, KernelError> {
+        let mut out = Parkers::default();
+        let fd = self.parkers_fd.as_fd();
+        out.complete = sys::lookup_batch(fd, size_of::<ParkerKey>(), size_of::<Parker>(), |key, value| {
+            if let (Ok(key), Ok(parker)) = (ParkerKey::read_from_bytes(key), Parker::read_from_bytes(value)) {
+                out.parkers.push((key, parker));
+            }
+        })
+        .map_err(|source| KernelError::Syscall { command: "BPF_MAP_LOOKUP_BATCH", source })?;
+        Ok(out)
+    }
+
+    /// Removes a goroutine that is known to be gone.
+    pub fn forget_parker(&mut self, key: &ParkerKey) {
+        // Already gone is what we want.
+        let _ = self.parkers.remove(&Plain(*key));
     }
 }
 

@@ -11,7 +11,7 @@ use aya::{
     programs::{RawTracePoint, UProbe, raw_trace_point::RawTracePointLinkId},
 };
 use plegtrace_common::{
-    key::{CallKey, HookStats, OpenCall, Watched},
+    key::{CallKey, HookStats, OpenCall, Parker, ParkerKey, Watched},
     settings::KernelSettings,
     site::{SiteConf, SiteKey},
 };
@@ -37,7 +37,7 @@ macro_rules! pod {
         $(unsafe impl Pod for Plain<$t> {})*
     };
 }
-pod!(CallKey, OpenCall, HookStats, SiteConf, SiteKey, Watched);
+pod!(CallKey, OpenCall, HookStats, ParkerKey, Parker, SiteConf, SiteKey, Watched);
 
 /// How to load.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +50,8 @@ pub struct LoadOptions {
     pub ring_bytes: Option<u32>,
     /// Follow processes (fork, exec, exit).
     pub processes: bool,
+    /// Load the programs of parks too.
+    pub parks: bool,
 }
 
 /// Everything that lives in the kernel on our behalf. Dropping it detaches and frees all.
@@ -66,6 +68,10 @@ pub struct Kernel {
     pub(super) site_index: HashMap<MapData, Plain<SiteKey>, u32>,
     pub(super) open_calls_fd: OwnedFd,
     pub(super) open_calls: HashMap<MapData, Plain<CallKey>, Plain<OpenCall>>,
+    pub(super) parkers_fd: OwnedFd,
+    pub(super) parkers: HashMap<MapData, Plain<ParkerKey>, Plain<Parker>>,
+    /// Why the programs of parks are not there.
+    pub(super) parks_refused: Option<String>,
     pub(super) hooks: PerCpuArray<MapData, Plain<HookStats>>,
     pub(super) watched_fd: OwnedFd,
     pub(super) watched: HashMap<MapData, u32, Plain<Watched>>,
@@ -90,12 +96,21 @@ impl Kernel {
     pub fn load_object(object: &[u8], options: &LoadOptions) -> Result<Self, KernelError> {
         let mut ebpf = open(object, options)?;
         let log = DebugLog::start(&mut ebpf)?;
-        let multi = match options.mode {
-            AttachMode::Multi => Some(MultiPrograms::load(object, |name| map_fd(&ebpf, name))?),
-            AttachMode::PerfCookie | AttachMode::PerfAddress => {
-                load_uprobes(&mut ebpf)?;
-                None
+        let (multi, refused) = match options.mode {
+            AttachMode::Multi => {
+                let (multi, refused) =
+                    MultiPrograms::load(object, options.parks, |name| map_fd(&ebpf, name))?;
+                (Some(multi), refused)
             }
+            AttachMode::PerfCookie | AttachMode::PerfAddress => {
+                load_uprobes(&mut ebpf, ["call_in", "call_out"])?;
+                let parks = options.parks.then(|| load_uprobes(&mut ebpf, ["park_in", "park_out"]));
+                (None, parks.and_then(Result::err))
+            }
+        };
+        let parks_refused = match refused {
+            Some(why) => Some(why.to_string()),
+            None => (!options.parks).then(|| "left out".to_owned()),
         };
         if options.processes {
             attach_process_programs(&mut ebpf)?;
@@ -104,8 +119,12 @@ impl Kernel {
             ebpf.map("OPEN_CALLS").and_then(inflight::duplicate).ok_or(KernelError::Missing("OPEN_CALLS"))?;
         let watched_fd =
             ebpf.map("WATCHED").and_then(inflight::duplicate).ok_or(KernelError::Missing("WATCHED"))?;
+        let parkers_fd =
+            ebpf.map("PARKERS").and_then(inflight::duplicate).ok_or(KernelError::Missing("PARKERS"))?;
         Ok(Self {
             open_calls_fd,
+            parkers_fd,
+            parks_refused,
             watched_fd,
             log,
             links: Links::new(),
@@ -115,6 +134,7 @@ impl Kernel {
             sites: take(&mut ebpf, "SITES")?,
             site_index: take(&mut ebpf, "SITE_INDEX")?,
             open_calls: take(&mut ebpf, "OPEN_CALLS")?,
+            parkers: take(&mut ebpf, "PARKERS")?,
             hooks: take(&mut ebpf, "HOOKS")?,
             watched: take(&mut ebpf, "WATCHED")?,
             reasons: take(&mut ebpf, "REASONS")?,
@@ -164,6 +184,10 @@ pub(super) fn open(object: &[u8], options: &LoadOptions) -> Result<Ebpf, KernelE
     if let Some(bytes) = options.ring_bytes {
         loader.map_max_entries("EVENTS", bytes);
     }
+    if !options.parks {
+        // It takes more than a megabyte.
+        loader.map_max_entries("PARKERS", 1);
+    }
     loader.load(object).map_err(|e| KernelError::Object(Box::new(e)))
 }
 
@@ -185,8 +209,8 @@ pub(super) fn map_fd<'a>(ebpf: &'a Ebpf, name: &str) -> Option<BorrowedFd<'a>> {
     }
 }
 
-fn load_uprobes(ebpf: &mut Ebpf) -> Result<(), KernelError> {
-    for name in ["call_in", "call_out"] {
+fn load_uprobes(ebpf: &mut Ebpf, names: [&'static str; 2]) -> Result<(), KernelError> {
+    for name in names {
         let program: &mut UProbe = program(ebpf, name)?;
         program.load().map_err(|e| refused(name, &e))?;
     }

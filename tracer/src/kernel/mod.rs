@@ -20,7 +20,7 @@ mod verifier;
 pub use attach::AttachMode;
 pub use error::KernelError;
 pub use features::{Features, probe_features};
-pub use inflight::{OpenCalls, Processes};
+pub use inflight::{OpenCalls, Parkers, Processes};
 pub use load::{Kernel, LoadOptions};
 pub use object::is_stub;
 pub use statistics::verified_instructions;

@@ -14,41 +14,59 @@ use std::{
 
 use aya_obj::Object;
 
-use super::{error::KernelError, sys, verifier};
+use super::{attach::Probe, error::KernelError, sys, verifier};
 
-/// The two programs, ready to be linked.
+/// The programs, ready to be linked.
 pub(super) struct MultiPrograms {
     call_in: OwnedFd,
     call_out: OwnedFd,
+    /// `park_in` and `park_out`.
+    parks: Option<[OwnedFd; 2]>,
 }
 
 impl MultiPrograms {
-    /// Loads both programs over existing maps.
+    /// Loads the programs over existing maps; those of parks may be refused alone, which is what comes second.
     ///
     /// # Errors
     ///
-    /// The object cannot be relocated or the kernel refuses a program.
+    /// The object cannot be relocated or the kernel refuses a program of calls.
     pub(super) fn load<'a>(
         object: &[u8],
+        parks: bool,
         map_fd: impl Fn(&str) -> Option<BorrowedFd<'a>>,
-    ) -> Result<Self, KernelError> {
+    ) -> Result<(Self, Option<KernelError>), KernelError> {
         let object = relocated(object, map_fd)?;
-        Ok(Self { call_in: load_one(&object, "call_in")?, call_out: load_one(&object, "call_out")? })
+        let (call_in, call_out) = (load_one(&object, "call_in")?, load_one(&object, "call_out")?);
+        let pair = || Ok([load_one(&object, "park_in")?, load_one(&object, "park_out")?]);
+        let (parks, refused) = match parks.then(pair).transpose() {
+            Ok(parks) => (parks, None),
+            Err(why) => (None, Some(why)),
+        };
+        Ok((Self { call_in, call_out, parks }, refused))
     }
 
-    /// Links `call_in` (starts) or `call_out` (ends) to sites of one executable.
+    fn program(&self, probe: Probe) -> Option<&OwnedFd> {
+        match probe {
+            Probe::Start => Some(&self.call_in),
+            Probe::End => Some(&self.call_out),
+            Probe::Park => self.parks.as_ref().map(|[park, _]| park),
+            Probe::Resume => self.parks.as_ref().map(|[_, resume]| resume),
+        }
+    }
+
+    /// Links the program of a probe to sites of one executable.
     ///
     /// # Errors
     ///
     /// errno of the link.
     pub(super) fn link(
         &self,
-        starts: bool,
+        probe: Probe,
         path: &Path,
         offsets: &[u64],
         cookies: &[u64],
     ) -> io::Result<OwnedFd> {
-        let program = if starts { &self.call_in } else { &self.call_out };
+        let program = self.program(probe).ok_or(io::Error::from(io::ErrorKind::NotFound))?;
         let path = CString::new(path.as_os_str().as_bytes())?;
         sys::link_uprobe_multi(program.as_fd(), &path, offsets, cookies)
     }

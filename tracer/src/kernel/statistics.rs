@@ -11,7 +11,8 @@ use super::{
 };
 
 /// Every program of the object.
-const PROGRAMS: [&str; 5] = ["call_in", "call_out", "proc_fork", "proc_exec", "proc_exit"];
+const PROGRAMS: [&str; 7] =
+    ["call_in", "call_out", "park_in", "park_out", "proc_fork", "proc_exec", "proc_exit"];
 
 /// How many instructions the verifier walks through for each program in this mode; the kernel gives up at a million.
 /// Loads every program and drops it again, attaches nothing.

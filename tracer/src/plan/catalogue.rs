@@ -15,6 +15,14 @@ const ERROR_AFTER_STRING: ErrorResult = ErrorResult { register: 2, stack: 24 };
 /// argument words and the return address.
 const ERROR_AFTER_SLICE: ErrorResult = ErrorResult { register: 3, stack: 48 };
 
+/// `gopark(unlockf, lock, reason, …)`: two words, then a byte.
+const WAIT_REASON: ErrorResult = ErrorResult { register: 2, stack: 24 };
+/// The first argument.
+const FIRST: ErrorResult = ErrorResult { register: 0, stack: 8 };
+/// Programs whose calls are followed.
+const CALLERS: &[Component] =
+    &[Component::Kubelet, Component::Containerd, Component::Crio, Component::CriDockerd];
+
 const fn calls(layer: Layer, end: End) -> What {
     What::Calls { layer, end }
 }
@@ -222,6 +230,28 @@ pub const CATALOGUE: &[Row] = &[
         at_call: None,
         versions: "grpc-go 1.0 and later",
         lost_without: Some("the ends of CRI handlers"),
+    },
+    // hook: Go 1.5..1.27: runtime.gopark (src/runtime/proc.go): every wait of a goroutine but system calls
+    Row {
+        id: "park",
+        components: CALLERS,
+        select: Select::Runtime("gopark"),
+        class: Class::Scheduler,
+        what: What::Mark(Mark::Park(WAIT_REASON)),
+        at_call: None,
+        versions: "Go 1.5 and later",
+        lost_without: None,
+    },
+    // hook: Go 1.5..1.27: runtime.execute (src/runtime/proc.go): the scheduler runs a goroutine
+    Row {
+        id: "resume",
+        components: CALLERS,
+        select: Select::Runtime("execute"),
+        class: Class::Scheduler,
+        what: What::Mark(Mark::Resume(FIRST)),
+        at_call: None,
+        versions: "Go 1.5 and later",
+        lost_without: None,
     },
 ];
 

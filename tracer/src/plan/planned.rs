@@ -38,13 +38,22 @@ pub struct PlannedBinary {
     pub starts: Vec<PlannedSite>,
     /// Sites where calls end, reply or show their result.
     pub ends: Vec<PlannedSite>,
+    /// Where goroutines park; none when parks are not followed.
+    pub parks: Vec<PlannedSite>,
+    /// Where the scheduler runs them again; none exactly when `parks` is empty.
+    pub resumes: Vec<PlannedSite>,
 }
 
 impl PlannedBinary {
     /// Number of sites.
     #[must_use]
     pub fn sites(&self) -> usize {
-        self.starts.len() + self.ends.len()
+        self.every_site().count()
+    }
+
+    /// Every site, in the order in which they are attached.
+    pub fn every_site(&self) -> impl Iterator<Item = &PlannedSite> {
+        self.resumes.iter().chain(&self.parks).chain(&self.ends).chain(&self.starts)
     }
 }
 

@@ -83,6 +83,7 @@ pub struct Planner {
     next_site: u32,
     budget: Budget,
     without: Vec<Layer>,
+    follow_parks: bool,
 }
 
 impl Planner {
@@ -99,6 +100,12 @@ impl Planner {
         self
     }
 
+    /// Plans the sites of the source `parks` too, or not.
+    #[must_use]
+    pub fn with_parks(self, follow_parks: bool) -> Self {
+        Self { follow_parks, ..self }
+    }
+
     /// The plan so far.
     #[must_use]
     pub fn finish(self) -> Plan {
@@ -113,8 +120,20 @@ impl Planner {
 
     /// Notes something that is not seen.
     pub fn refuse(&mut self, component: Component, what: &str, why: &str, matters: bool) {
+        self.refuse_source("uprobes", component, what, why, matters);
+    }
+
+    /// Notes something that another source does not see.
+    pub fn refuse_source(
+        &mut self,
+        source: &str,
+        component: Component,
+        what: &str,
+        why: &str,
+        matters: bool,
+    ) {
         self.plan.refused.push(RefusedFact {
-            source: "uprobes".to_owned(),
+            source: source.to_owned(),
             component: Some(component),
             what: what.to_owned(),
             why: why.to_owned(),
@@ -132,9 +151,12 @@ impl Planner {
             kernel_dev: facts.kernel_dev,
             starts: Vec::new(),
             ends: Vec::new(),
+            parks: Vec::new(),
+            resumes: Vec::new(),
         };
         self.report_missing(facts);
-        for function in &facts.functions {
+        let parks = self.parks(facts);
+        for function in facts.functions.iter().filter(|function| !is_park(function) || parks) {
             if self.without.contains(&layer(&function.wanted)) {
                 self.refuse(facts.component, &function.symbol, "left out by --without", true);
             } else if self.budget == Budget::Few && !is_essential(&function.wanted) {
@@ -147,9 +169,32 @@ impl Planner {
                 self.refuse(facts.component, &function.symbol, &why, true);
             }
         }
+        follow_parks(&mut binary);
         if binary.sites() > 0 {
             self.plan.binaries.push(binary);
         }
+    }
+
+    /// Are the parks of this executable followed? Both sites or none: a park whose end is not seen would last for ever.
+    fn parks(&mut self, facts: &BinaryFacts) -> bool {
+        if !self.follow_parks {
+            return false;
+        }
+        let mut missing = None;
+        for (id, name) in [("park", "runtime.gopark"), ("resume", "runtime.execute")] {
+            let found = facts.functions.iter().find(|function| function.wanted.row.id == id);
+            let why = match found.map(|function| &function.start) {
+                Some(Ok(_)) => continue,
+                Some(Err(why)) => why.clone(),
+                None => "no such function in this build".to_owned(),
+            };
+            missing.get_or_insert((name, why));
+        }
+        if let Some((name, why)) = &missing {
+            let why = format!("{why}; not seen: where its goroutines wait");
+            self.refuse_source("parks", facts.component, name, &why, false);
+        }
+        missing.is_none()
     }
 
     /// Rows without a function in this executable.
@@ -189,14 +234,15 @@ impl Planner {
         let base = Base { facts, hook, class: wanted.row.class };
         let (layer, starts, ends) = match wanted.row.what {
             What::Mark(mark) => {
-                let ends = vec![self.site(
-                    &base,
-                    &start,
-                    mark_action(mark),
-                    pairing::GOROUTINE,
-                    mark_error(mark),
-                )?];
-                (Layer::Mark, Vec::new(), ends)
+                let site =
+                    self.site(&base, &start, mark_action(mark), pairing::GOROUTINE, mark_error(mark))?;
+                match mark {
+                    Mark::Park(_) => binary.parks.push(site),
+                    Mark::Resume(_) => binary.resumes.push(site),
+                    _ => binary.ends.push(site),
+                }
+                self.plan.hooks.push(hook_fact(facts, function, hook, Layer::Mark, 1));
+                return Ok(());
             }
             What::Calls { layer, end: End::Marks } => {
                 let starts = vec![self.site(&base, &start, action::START, pairing::GOROUTINE, None)?];
@@ -244,6 +290,7 @@ impl Planner {
                 pairing,
                 g_source: found.g_source,
                 err_source,
+                parks: 0,
             },
             file_offset: found.file_offset,
             code_offset: found.code_offset,
@@ -278,6 +325,20 @@ fn is_essential(wanted: &Wanted) -> bool {
     }
 }
 
+fn is_park(function: &FoundFunction) -> bool {
+    matches!(function.wanted.row.what, What::Mark(mark) if mark.is_park())
+}
+
+/// Tells the starts whether the parks of what they start are followed; half of the sites are none.
+fn follow_parks(binary: &mut PlannedBinary) {
+    if binary.parks.is_empty() || binary.resumes.is_empty() {
+        binary.parks.clear();
+        binary.resumes.clear();
+        return;
+    }
+    binary.starts.iter_mut().for_each(|site| site.conf.parks = 1);
+}
+
 fn is_call(function: &FoundFunction) -> bool {
     matches!(function.wanted.row.what, What::Calls { .. })
 }
@@ -287,6 +348,8 @@ fn mark_action(mark: Mark) -> u8 {
         Mark::End(_) => action::END,
         Mark::Reply => action::REPLY,
         Mark::Result(_) => action::RESULT,
+        Mark::Park(_) => action::PARK,
+        Mark::Resume(_) => action::RESUME,
     }
 }
 
@@ -294,7 +357,7 @@ fn mark_error(mark: Mark) -> Option<ErrorResult> {
     match mark {
         Mark::End(error) => error,
         Mark::Reply => None,
-        Mark::Result(error) => Some(error),
+        Mark::Result(error) | Mark::Park(error) | Mark::Resume(error) => Some(error),
     }
 }
 
@@ -417,6 +480,30 @@ mod tests {
         let plan = planner.finish();
         assert!(plan.binaries.is_empty());
         assert!(plan.refused.iter().any(|r| r.why.contains("0x06")));
+    }
+
+    /// Parks are followed where both sites are found and wanted, never with one of them alone.
+    #[test]
+    fn parks_need_both_sites() {
+        let handler = "k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_ListContainers_Handler";
+        let plan = |symbols: &[&str], follow: bool| {
+            let functions = symbols.iter().map(|s| function(Component::Containerd, s, Ok(vec![]))).collect();
+            let mut planner = Planner::default().with_parks(follow);
+            planner.add(&facts(Component::Containerd, functions));
+            planner.finish()
+        };
+        let both = plan(&[handler, "runtime.gopark", "runtime.execute"], true);
+        let binary = &both.binaries[0];
+        assert_eq!((binary.parks.len(), binary.resumes.len(), binary.starts[0].conf.parks), (1, 1, 1));
+        let (park, resume) = (binary.parks[0].conf, binary.resumes[0].conf);
+        assert_eq!((park.action, park.err_source), (action::PARK, err_source::REG0 + 2));
+        assert_eq!((resume.action, resume.err_source), (action::RESUME, err_source::REG0));
+        let one = plan(&[handler, "runtime.gopark"], true);
+        let binary = &one.binaries[0];
+        assert_eq!((binary.parks.len(), binary.resumes.len(), binary.starts[0].conf.parks), (0, 0, 0));
+        assert!(one.refused.iter().any(|r| r.source == "parks" && r.what == "runtime.execute" && !r.matters));
+        let left_out = plan(&[handler, "runtime.gopark", "runtime.execute"], false);
+        assert_eq!((left_out.binaries[0].parks.len(), left_out.binaries[0].starts[0].conf.parks), (0, 0));
     }
 
     /// Old binaries give the error on the stack, and their RETs find the goroutine in thread-local storage.

@@ -14,6 +14,7 @@ pub enum Class {
     KubeletCall = 4,
     KubeletClient = 5,
     Handler = 6,
+    Scheduler = 7,
 }
 
 /// Which functions a row means. Go symbols are matched on their end, because build modes prefix packages
@@ -36,9 +37,11 @@ pub enum Select {
         /// Its names.
         names: &'static [&'static str],
     },
+    /// One function of Go's own package `runtime`, and of no other package of that name.
+    Runtime(&'static str),
 }
 
-/// Where an error result lies.
+/// Where an error result lies, or an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorResult {
     /// Number of its type word among the integer registers (register ABI).
@@ -65,6 +68,18 @@ pub enum Mark {
     Reply,
     /// Shows its error result.
     Result(ErrorResult),
+    /// The goroutine gives its thread away; the wait reason is there.
+    Park(ErrorResult),
+    /// The scheduler runs the goroutine whose `runtime.g` is there.
+    Resume(ErrorResult),
+}
+
+impl Mark {
+    /// Does it belong to the source `parks`?
+    #[must_use]
+    pub fn is_park(self) -> bool {
+        matches!(self, Self::Park(_) | Self::Resume(_))
+    }
 }
 
 /// What a row hooks.
@@ -142,6 +157,7 @@ fn matches<'a>(select: Select, owner: &str, name: &'a str) -> Option<(&'a str, S
             let ours = names.contains(&name) && ends_at_boundary(owner, wanted);
             ours.then(|| (name, wanted.to_owned()))
         }
+        Select::Runtime(wanted) => (owner == "runtime" && name == wanted).then(|| (name, owner.to_owned())),
     }
 }
 
@@ -175,6 +191,8 @@ mod tests {
             ),
             expected
         );
+        assert_eq!(handler("runtime.gopark").map(|(id, ..)| id), Some("park"));
+        assert_eq!(handler("example.com/runtime.gopark"), None);
         assert_eq!(handler("example.com/myruntime/v1._RuntimeService_ListContainers_Handler"), None);
         assert_eq!(handler("k8s.io/x/runtime/v1._RuntimeService_ListContainers_Handler.func1"), None);
     }

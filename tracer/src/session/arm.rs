@@ -10,7 +10,7 @@ use crate::{
     input::{Armed, Component, Fact, Layer, RefusedFact},
     kernel::AttachMode,
     plan::{Budget, Plan, PlannedBinary, Planner},
-    target::RefuseReason,
+    target::{AnalysedFile, RefuseReason},
 };
 
 /// A process whose program shall be probed.
@@ -40,10 +40,11 @@ pub(crate) struct Probes {
 
 impl Probes {
     /// Nothing yet; `mode` decides how many sites are worth their price, `without` names layers that are left out.
-    pub(crate) fn new(mode: AttachMode, without: &[Layer]) -> Self {
+    pub(crate) fn new(mode: AttachMode, parks: bool, without: &[Layer]) -> Self {
+        keep_large_blocks_apart();
         let budget = if mode == AttachMode::Multi { Budget::All } else { Budget::Few };
         Self {
-            planner: Planner::new(budget).without(without),
+            planner: Planner::new(budget).with_parks(parks).without(without),
             inspected: HashMap::new(),
             unreadable: HashSet::new(),
             attached: 0,
@@ -67,6 +68,17 @@ impl Probes {
     /// What was read from the file that a process runs.
     pub(crate) fn of_pid(&self, component: Component, pid: u32) -> Option<&Inspected> {
         self.inspected.values().find(|i| i.facts.component == component && i.facts.pid == pid)
+    }
+
+    /// The executable in which a hook on parks is.
+    pub(crate) fn file_of(&self, hook: u32) -> Option<AnalysedFile> {
+        let binaries = &self.planner.plan().binaries;
+        let binary = binaries.iter().find(|b| b.parks.iter().any(|site| site.conf.hook == hook))?;
+        Some(self.inspected_as(binary)?.file().clone())
+    }
+
+    fn inspected_as(&self, binary: &PlannedBinary) -> Option<&Inspected> {
+        self.inspected.values().find(|i| i.facts.path == binary.path && i.facts.component == binary.component)
     }
 
     /// Analyses the programs of `wanted` that are not known yet, in parallel, and plans their sites.
@@ -124,9 +136,7 @@ impl Probes {
     }
 
     fn check(&self, binary: &PlannedBinary) -> Result<(), String> {
-        self.inspected
-            .values()
-            .find(|i| i.facts.path == binary.path && i.facts.component == binary.component)
+        self.inspected_as(binary)
             .map_or_else(|| Err("it was never analysed".to_owned()), |i| i.verify(binary))
     }
 
@@ -135,18 +145,26 @@ impl Probes {
     pub(crate) fn attach(&mut self, live: &mut Live) {
         let began = std::time::Instant::now();
         live.learn(self.planner.plan());
-        let mut refused = Vec::new();
+        let (mut refused, mut without_parks) = (Vec::new(), Vec::new());
         for (place, binary) in self.planner.plan().binaries.iter().enumerate().skip(self.attached) {
             let attach = |()| live.attach(place as u64, binary).map_err(|e| chain(&e));
             let done = self.check(binary).and_then(attach);
             match done {
-                Ok(()) => self.sites += binary.sites(),
+                Ok(None) => self.sites += binary.sites(),
+                Ok(Some(why)) => {
+                    self.sites += binary.starts.len() + binary.ends.len();
+                    without_parks.push((binary.component, binary.path.display().to_string(), chain(&why)));
+                }
                 Err(why) => refused.push((binary.component, binary.path.display().to_string(), why)),
             }
         }
         self.attached = self.planner.plan().binaries.len();
         for (component, path, why) in refused {
             self.planner.refuse(component, &path, &why, true);
+        }
+        for (component, path, why) in without_parks {
+            let why = format!("{why}; not seen: where its goroutines wait");
+            self.planner.refuse_source("parks", component, &path, &why, false);
         }
         self.took += began.elapsed();
     }
@@ -171,8 +189,22 @@ impl Probes {
     }
 }
 
+/// Blocks of this size and more have mappings of their own, which go back to the kernel when they are freed.
+#[cfg(target_env = "gnu")]
+const OWN_MAPPING: libc::c_int = 256 << 10;
+
+/// Keeps the allocator from moving large blocks into its arenas: glibc raises the size from which they have mappings of
+/// their own with the first large one that is freed, and a thread's arena is never given back from its top.
+fn keep_large_blocks_apart() {
+    // SAFETY: mallopt has no preconditions.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, OWN_MAPPING);
+    }
+}
+
 /// Reading function tables takes tens of megabytes for a moment; the allocator would keep them.
-fn give_memory_back() {
+pub(crate) fn give_memory_back() {
     // SAFETY: malloc_trim has no preconditions.
     #[cfg(target_env = "gnu")]
     unsafe {

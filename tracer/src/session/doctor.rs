@@ -21,7 +21,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Exit, SessionError> {
     let checked = checks::run(settings);
     let mode = attach_mode(&checked.features, settings.attach).unwrap_or(AttachMode::Multi);
     let survey = Survey::take(settings)?;
-    let mut probes = Probes::new(mode, &settings.without);
+    let mut probes = Probes::new(mode, true, &settings.without);
     probes.inspect(&survey.wanted());
     let mut refused = probes.plan().refused.clone();
     refused.extend(probes.verify());

@@ -8,7 +8,7 @@ use crate::{
         self, BinaryFacts, CATALOGUE, End, FoundFunction, FoundSite, PlannedBinary, PlannedSite, Select, What,
     },
     target::{
-        AnalysedFile, Convention, FileId, GoBinary, Match, Pattern, RefuseReason, Site, SiteCheck,
+        AnalysedFile, Convention, FileId, GoBinary, Match, Pattern, Price, RefuseReason, Site, SiteCheck,
         SiteRefusal, exe_link,
     },
 };
@@ -56,6 +56,11 @@ impl Inspected {
         Ok(Self { facts, id, go_version, version, took: began.elapsed(), file: binary.file() })
     }
 
+    /// The file, still open.
+    pub fn file(&self) -> &AnalysedFile {
+        &self.file
+    }
+
     /// Is the file still the one that was analysed, and does it still have the expected instruction at every site?
     /// Asked right before attaching.
     ///
@@ -68,12 +73,7 @@ impl Inspected {
             Ok(false) => return Err("the file changed since it was analysed".to_owned()),
             Err(e) => return Err(format!("it cannot be looked at again, its process may have ended: {e}")),
         }
-        planned
-            .starts
-            .iter()
-            .chain(&planned.ends)
-            .try_for_each(|site| self.verify_site(site))
-            .map_err(|e| e.to_string())
+        planned.every_site().try_for_each(|site| self.verify_site(site)).map_err(|e| e.to_string())
     }
 
     fn verify_site(&self, site: &PlannedSite) -> Result<(), SiteRefusal> {
@@ -93,7 +93,14 @@ fn function(component: Component, binary: &GoBinary, found: &Match) -> Option<Fo
     let words = |e: SiteRefusal| e.to_string();
     let at_call = wanted.row.at_call.and_then(|callee| only_call(binary, found, callee));
     let start = at_call.map_or_else(|| binary.start_site(found), Ok);
-    let start = start.map_err(words).and_then(|site| found_site(&site));
+    let start = start.map_err(words).and_then(|site| {
+        let scheduler = matches!(wanted.row.what, What::Mark(mark) if mark.is_park());
+        // Every goroutine passes there.
+        if scheduler && site.price != Price::Emulated {
+            return Err("the kernel does not emulate the instruction at its start".to_owned());
+        }
+        found_site(&site)
+    });
     let returns = match wanted.row.what {
         What::Calls { end: End::Returns(_), .. } => {
             binary.ret_sites(found).map_err(words).and_then(|sites| sites.iter().map(found_site).collect())
@@ -132,6 +139,7 @@ fn patterns(component: Component) -> Vec<Pattern> {
         Select::Function { owner, names } => {
             names.iter().map(|name| Pattern::new(&format!("{owner}.{name}"))).collect()
         }
+        Select::Runtime(name) => vec![Pattern::new(&format!("runtime.{name}"))],
     })
     .collect()
 }

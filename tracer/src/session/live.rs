@@ -1,15 +1,19 @@
 //! [`Live`]: the running kernel as a source of the input stream.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use bytes::Bytes;
-use plegtrace_common::key::{CallKey, OpenCall, Watched};
+use plegtrace_common::key::{CallKey, OpenCall, Parker, ParkerKey, Watched};
 
 use super::clock;
 use crate::{
     census,
+    decode::stack,
     input::{
-        Component, Cost, Fact, Frame, InFlight, Liveness, LossCount, OpenCallFact, ProcessesFact,
+        Component, Cost, Fact, Frame, InFlight, Liveness, LossCount, OpenCallFact, ParkerFact, ProcessesFact,
         WatchedFact, admit, frame_fact, next_frame,
     },
     kernel::{AttachMode, Kernel, KernelError, Processes},
@@ -28,6 +32,8 @@ pub(crate) struct Live {
     kernel: Kernel,
     /// Processes are followed.
     follows: bool,
+    /// Parks are followed.
+    follows_parks: bool,
     /// Offset of `goid` in `runtime.g`, by hook.
     goid_offsets: HashMap<u32, u32>,
     hooks: u32,
@@ -40,10 +46,11 @@ pub(crate) struct Live {
 impl Live {
     /// Takes a loaded kernel side over.
     #[must_use]
-    pub(crate) fn new(kernel: Kernel, follows: bool) -> Self {
+    pub(crate) fn new(kernel: Kernel, follows: bool, follows_parks: bool) -> Self {
         Self {
             kernel,
             follows,
+            follows_parks,
             goid_offsets: HashMap::new(),
             hooks: 0,
             damaged: 0,
@@ -71,7 +78,7 @@ impl Live {
     pub(crate) fn learn(&mut self, plan: &Plan) {
         self.hooks = u32::try_from(plan.hooks.len()).unwrap_or(u32::MAX);
         for binary in &plan.binaries {
-            for site in binary.starts.iter().chain(&binary.ends) {
+            for site in binary.every_site() {
                 self.goid_offsets.insert(site.conf.hook, site.conf.goid_off);
             }
         }
@@ -81,8 +88,13 @@ impl Live {
     ///
     /// # Errors
     ///
-    /// The kernel refuses; nothing of it is attached then.
-    pub(crate) fn attach(&mut self, id: u64, binary: &PlannedBinary) -> Result<(), KernelError> {
+    /// The kernel refuses; nothing of it is attached then. What comes back without an error is why its parks are not
+    /// followed, if so.
+    pub(crate) fn attach(
+        &mut self,
+        id: u64,
+        binary: &PlannedBinary,
+    ) -> Result<Option<KernelError>, KernelError> {
         self.kernel.attach(id, binary)
     }
 
@@ -107,6 +119,7 @@ impl Live {
     pub(crate) fn read_in_flight(&mut self, sink: &mut dyn FnMut(Frame)) -> Result<(), KernelError> {
         let at_ns = clock::monotonic_ns();
         let open = self.kernel.open_calls()?;
+        let parkers = if self.follows_parks { self.kernel.parkers()?.parkers } else { Vec::new() };
         let processes = self.follows.then(|| self.kernel.processes()).transpose()?;
         self.drain(sink);
         if let Some(processes) = processes {
@@ -128,10 +141,28 @@ impl Live {
             let over = self.question(key, call).and_then(|q| answers.get(&q)) == Some(&Liveness::Over);
             if over {
                 self.kernel.forget_call(key);
+                self.kernel.forget_parker(&ParkerKey { goid: key.goid, tgid: key.tgid, reserved: 0 });
             }
         }
-        sink(frame_fact(at_ns, &Fact::InFlight(InFlight { at_ns, calls, complete: open.complete })));
+        if open.complete {
+            self.forget_stale(&parkers, &open.calls, at_ns);
+        }
+        let parkers = parkers.iter().map(|(key, parker)| parker_fact(key, parker)).collect();
+        let fact = InFlight { at_ns, calls, complete: open.complete, parkers };
+        sink(frame_fact(at_ns, &Fact::InFlight(fact)));
         Ok(())
+    }
+
+    /// Forgets goroutines that were in no call when the calls were read, and did not begin one since.
+    fn forget_stale(&mut self, parkers: &[(ParkerKey, Parker)], calls: &[(CallKey, OpenCall)], at_ns: u64) {
+        let inside: HashSet<(u32, u64)> = calls.iter().map(|(key, _)| (key.tgid, key.goid)).collect();
+        for (key, parker) in parkers {
+            let began = parker.root_start_ns;
+            // 0: it is being entered right now.
+            if began != 0 && began < at_ns && !inside.contains(&(key.tgid, key.goid)) {
+                self.kernel.forget_parker(key);
+            }
+        }
     }
 
     fn ask(&self, calls: &[(CallKey, OpenCall)], now_ns: u64) -> HashMap<census::Asked, Liveness> {
@@ -158,6 +189,11 @@ impl Live {
         for (key, _) in self.kernel.open_calls()?.calls {
             if key.tgid == tgid {
                 self.kernel.forget_call(&key);
+            }
+        }
+        for (key, _) in self.kernel.parkers()?.parkers {
+            if key.tgid == tgid {
+                self.kernel.forget_parker(&key);
             }
         }
         Ok(())
@@ -233,5 +269,24 @@ fn open_call(key: &CallKey, call: &OpenCall, liveness: Liveness) -> OpenCallFact
         depth: call.depth,
         flags: call.flags,
         liveness,
+        parked_ns: call.parked_ns,
+        short_ns: call.short_ns,
+        parks: call.parks,
+    }
+}
+
+fn parker_fact(key: &ParkerKey, parker: &Parker) -> ParkerFact {
+    let parked = parker.since_ns != 0;
+    let stack = if parked { stack(parker.start_code, parker.caller, &parker.frames) } else { Vec::new() };
+    ParkerFact {
+        tgid: key.tgid,
+        goid: key.goid,
+        parked_ns: parker.parked_ns,
+        short_ns: parker.short_ns,
+        parks: parker.parks,
+        since_ns: parker.since_ns,
+        hook: parker.hook,
+        reason: parker.reason,
+        stack,
     }
 }

@@ -19,6 +19,7 @@ mod report;
 mod rounds;
 mod stop;
 mod survey;
+mod symbols;
 
 pub use entry::{main, observe};
 pub use error::SessionError;

@@ -20,12 +20,13 @@ use super::{
     rounds::{Depth, Rounds, may_ask},
     stop::Interrupts,
     survey::Survey,
+    symbols::Symbols,
 };
 use crate::{
     cli::Settings,
     correlate::Snapshot,
     diagnose::diagnose,
-    input::{Component, Fact, Frame, Start, Stop, StopWhy, TargetGone},
+    input::{Component, Fact, Frame, RefusedFact, Start, Stop, StopWhy, TargetGone},
     kernel::{AttachMode, Kernel, LoadOptions},
     recording::Recorder,
     render::human,
@@ -65,6 +66,7 @@ pub(crate) async fn observe(
         ));
     } else {
         session.refuse_source("uprobes");
+        session.refuse_parks();
         session.refuse_source("processes");
         session.tell_targets();
         progress.step("looking at processes, sockets, cgroups and goroutines");
@@ -85,6 +87,7 @@ struct Session {
     census: Rounds,
     /// Writes what the tap sees.
     recorder: Option<Arc<Recorder>>,
+    symbols: Symbols,
 }
 
 impl Session {
@@ -105,13 +108,14 @@ impl Session {
         }
         let mut session = Self {
             pipeline: Pipeline::new(tap),
-            probes: Probes::new(mode, &settings.without),
+            probes: Probes::new(mode, settings.parks, &settings.without),
             survey,
             live: None,
             alive: HashMap::new(),
             rescan: false,
             census: Rounds::default(),
             recorder,
+            symbols: Symbols::default(),
         };
         session.pipeline.fact(clock::monotonic_ns(), &Fact::Start(start()));
         for presence in session.survey.node.presence.clone() {
@@ -133,6 +137,9 @@ impl Session {
         } else {
             self.refuse_source("uprobes");
         }
+        if !settings.parks {
+            self.refuse_parks();
+        }
         if !settings.processes {
             self.refuse_source("processes");
         }
@@ -143,8 +150,9 @@ impl Session {
             settings: KernelOffsets::load(Path::new("/"))?.settings(settings.follows_names()),
             ring_bytes: settings.ring_bytes,
             processes: settings.processes,
+            parks: settings.parks,
         };
-        let mut live = Live::new(Kernel::load(&options)?, settings.processes);
+        let mut live = Live::new(Kernel::load(&options)?, settings.processes, settings.parks);
         for (pid, component) in self.survey.watched() {
             live.watch(pid, component)?;
         }
@@ -197,6 +205,13 @@ impl Session {
         self.refuse(source, "left out by --sources");
     }
 
+    /// Nothing is judged differently without parks: only the leaves of trees have no names.
+    fn refuse_parks(&mut self) {
+        let refused = source_refused("parks", "left out by --sources");
+        let fact = Fact::Refused(RefusedFact { matters: false, ..refused });
+        self.pipeline.fact(clock::monotonic_ns(), &fact);
+    }
+
     fn refuse(&mut self, source: &str, why: &str) {
         let refused = source_refused(source, why);
         self.pipeline.fact(clock::monotonic_ns(), &Fact::Refused(refused));
@@ -236,6 +251,7 @@ impl Session {
                 _ = rescan.tick() => self.rescan = true,
                 _ = look.tick() => {
                     self.look(settings)?;
+                    self.name_stacks(false);
                     let snapshot = self.pipeline.snapshot(clock::monotonic_ns());
                     let alone = !settings.needs_kernel();
                     self.census_again(settings, &snapshot, false);
@@ -281,6 +297,18 @@ impl Session {
         for tgid in exited.into_iter().filter(|tgid| self.alive.contains_key(tgid)) {
             if let Err(error) = live.sweep(tgid) {
                 tracing::warn!("{}", chain(&error));
+            }
+        }
+    }
+
+    /// Has the places where goroutines park named; the last time it waits for the names.
+    fn name_stacks(&mut self, last: bool) {
+        for again in [false, true] {
+            for fact in self.symbols.take(last) {
+                self.pipeline.fact(clock::monotonic_ns(), &Fact::Symbols(fact));
+            }
+            if !again {
+                self.symbols.ask(self.pipeline.unnamed(), &self.probes, last);
             }
         }
     }
@@ -347,6 +375,7 @@ impl Session {
             progress.step(&taking_off(self.probes.sites(), live.mode()));
             drop(live);
         }
+        self.name_stacks(true);
         // Only now: it takes its time, and the node shall not carry the probes meanwhile.
         self.last_census(settings);
         let now = seen_until.unwrap_or_else(clock::monotonic_ns);

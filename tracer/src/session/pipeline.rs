@@ -53,6 +53,11 @@ impl Pipeline {
         self.stopped.map(|at| at.0)
     }
 
+    /// Addresses in stacks that have no name yet, by the hook that tells the executable.
+    pub(crate) fn unnamed(&self) -> impl Iterator<Item = (u32, Vec<u64>)> {
+        self.correlator.unnamed()
+    }
+
     /// The node as it is known at `now_ns`.
     pub(crate) fn snapshot(&self, now_ns: u64) -> Snapshot {
         self.correlator.snapshot(MonoNs(now_ns))

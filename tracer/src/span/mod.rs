@@ -6,6 +6,7 @@
 //! left out and counted.
 
 mod critical_path;
+mod leaf;
 mod node;
 #[cfg(test)]
 pub(crate) mod sample;
@@ -13,6 +14,7 @@ mod self_time;
 mod tree;
 
 pub use critical_path::critical_path;
-pub use node::Span;
+pub use leaf::{Account, Leaf, LeafKind, account, leaves};
+pub use node::{Park, Span};
 pub use self_time::self_time_ns;
 pub use tree::{MAX_LEVELS, Tree, violation};

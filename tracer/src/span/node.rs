@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    decode::{CallId, CallResult, MonoNs},
+    decode::{CallId, CallResult, MonoNs, Parked},
     input::{Component, HookFact, Layer, Liveness},
 };
 
@@ -24,8 +24,30 @@ pub struct Span {
     pub liveness: Option<Liveness>,
     /// Its start fired twice (stack growth); it is one call.
     pub restarted: bool,
+    /// How long its goroutine was parked inside it, its children included; `None` when that was not measured. While
+    /// it is open: until [`Self::known_to`], without the park that lasts.
+    pub parked: Option<Parked>,
+    /// While it is open: when its goroutine was looked at last.
+    pub known_to: Option<MonoNs>,
+    /// Long parks of its goroutine that lie in it and in no child on the same goroutine, by start.
+    pub parks: Vec<Park>,
     /// What happened inside it, by start.
     pub children: Vec<Span>,
+}
+
+/// An interval in which a goroutine was parked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Park {
+    /// When it parked.
+    pub start: MonoNs,
+    /// When it ran again; while it lasts, when it was looked at last.
+    pub end: MonoNs,
+    /// It lasts.
+    pub open: bool,
+    /// The runtime's number of the wait reason.
+    pub reason: u32,
+    /// Where: names of functions, innermost first, as addresses where they are not known. Hostile text.
+    pub stack: Arc<[String]>,
 }
 
 impl Span {

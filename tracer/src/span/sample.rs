@@ -29,6 +29,9 @@ pub(crate) fn span(start: u64, end: Option<u64>, depth: u32) -> Span {
         depth,
         liveness: None,
         restarted: false,
+        parked: None,
+        known_to: None,
+        parks: Vec::new(),
         children: Vec::new(),
     }
 }

@@ -75,7 +75,15 @@ impl GoBinary {
     /// # Errors
     /// Why nothing in it can be probed.
     pub fn from_file(file: File) -> Result<Self, RefuseReason> {
-        Self::from_source(ByteSource::from_file(file)?)
+        Self::from_source(Arc::new(ByteSource::from_file(file)?))
+    }
+
+    /// Analyses a file once more that was analysed before, whatever is at its path now.
+    ///
+    /// # Errors
+    /// It cannot be read any more.
+    pub fn again(file: &AnalysedFile) -> Result<Self, RefuseReason> {
+        Self::from_source(Arc::clone(&file.source))
     }
 
     /// Analyses bytes in memory.
@@ -83,10 +91,10 @@ impl GoBinary {
     /// # Errors
     /// Why nothing in it can be probed.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, RefuseReason> {
-        Self::from_source(ByteSource::from_bytes(bytes)?)
+        Self::from_source(Arc::new(ByteSource::from_bytes(bytes)?))
     }
 
-    fn from_source(source: ByteSource) -> Result<Self, RefuseReason> {
+    fn from_source(source: Arc<ByteSource>) -> Result<Self, RefuseReason> {
         let elf = Elf::parse(source)?;
         let info = buildinfo::read(&elf)?;
         let headers = pclntab_header::locate(&elf)?;

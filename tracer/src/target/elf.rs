@@ -93,7 +93,7 @@ pub(crate) struct Elf {
 
 impl Elf {
     /// Reads and checks the headers.
-    pub(crate) fn parse(source: ByteSource) -> Result<Self, RefuseReason> {
+    pub(crate) fn parse(source: Arc<ByteSource>) -> Result<Self, RefuseReason> {
         let header = read_header(&source)?;
         let machine = match header.e_machine.get(LE) {
             EM_X86_64 => Machine::X86_64,
@@ -108,7 +108,7 @@ impl Elf {
             dynamic: None,
             tls: None,
             sections: Vec::new(),
-            source: Arc::new(source),
+            source,
         };
         elf.read_segments(&header)?;
         elf.sections = read_sections(&elf.source, &header).unwrap_or_default();

@@ -60,7 +60,7 @@ impl FileId {
 }
 
 /// A file that was analysed, still open: later reads see it even when its path is replaced.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct AnalysedFile {
     pub(crate) source: Arc<ByteSource>,
     pub(crate) id: FileId,

@@ -1,6 +1,6 @@
 //! [`KernelOffsets`] → [`KernelSettings`]: what the eBPF programs are told of the kernel they run on.
 
-use plegtrace_common::settings::KernelSettings;
+use plegtrace_common::settings::{KernelSettings, PARK_MIN_NS};
 
 use super::btf::KernelOffsets;
 
@@ -33,6 +33,7 @@ impl KernelOffsets {
             mm_arg_end: self.mm_arg_end,
             mm_env_start: self.mm_env_start,
             mm_env_end: self.mm_env_end,
+            park_min_ns: PARK_MIN_NS,
         }
     }
 }

@@ -40,6 +40,7 @@ fn look() -> Result<Snapshot> {
     deny_bpf()?;
     let settings = Settings {
         uprobes: false,
+        parks: false,
         processes: false,
         census: true,
         census_program: Some(census::this_program()),

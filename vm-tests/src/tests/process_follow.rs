@@ -96,6 +96,7 @@ impl Seen {
                 other => bail!("an unexpected fact {other:?}"),
             },
             Event::Call(call) => bail!("an unexpected call {call:?}"),
+            Event::Park(park) => bail!("an unexpected park {park:?}"),
         }
         Ok(())
     }

@@ -204,11 +204,12 @@ struct TallyDoc {
     restarted: u64,
     processes: u64,
     facts: u64,
+    parks: u64,
 }
 
 impl TallyDoc {
     fn of(tally: Tally) -> Self {
-        let Tally { events, calls, covered, marks, unwound, restarted, processes, facts } = tally;
-        Self { events, calls, covered, marks, unwound, restarted, processes, facts }
+        let Tally { events, calls, covered, marks, unwound, restarted, processes, facts, parks } = tally;
+        Self { events, calls, covered, marks, unwound, restarted, processes, facts, parks }
     }
 }

@@ -5,9 +5,10 @@ use serde::Serialize;
 use super::doc::At;
 use crate::{
     correlate::{ListOutcome, Relist, Snapshot},
-    decode::{CallResult, MonoNs},
+    decode::CallResult,
     input::{Component, Layer},
-    span::{Span, self_time_ns},
+    render::leaves::{Group, follows_parks, groups},
+    span::{Account, Span, account, self_time_ns},
 };
 
 #[derive(Debug, Serialize)]
@@ -24,6 +25,7 @@ pub(super) struct RelistDoc<'a> {
     failed_calls: u64,
     list: &'static str,
     misfits: u64,
+    time: Option<Time>,
     tree: SpanDoc<'a>,
 }
 
@@ -48,7 +50,8 @@ impl<'a> RelistDoc<'a> {
                 ListOutcome::Unknown => "unknown",
             },
             misfits: relist.tree.misfits,
-            tree: SpanDoc::of(root, snapshot.now),
+            time: follows_parks(snapshot).then(|| Time::of(account(root, snapshot.now))),
+            tree: SpanDoc::of(root, snapshot),
         }
     }
 }
@@ -65,11 +68,58 @@ struct SpanDoc<'a> {
     self_ns: u64,
     open: bool,
     result: &'static str,
+    leaves: Vec<LeafDoc<'a>>,
     children: Vec<SpanDoc<'a>>,
 }
 
+#[derive(Debug, Serialize)]
+struct Time {
+    not_parked_ns: u64,
+    parked_ns: u64,
+    transport_ns: u64,
+    short_parks_ns: u64,
+    unexplained_ns: u64,
+}
+
+impl Time {
+    fn of(account: Account) -> Self {
+        let Account { not_parked_ns, parked_ns, transport_ns, short_ns, unexplained_ns } = account;
+        Self { not_parked_ns, parked_ns, transport_ns, short_parks_ns: short_ns, unexplained_ns }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct LeafDoc<'a> {
+    kind: &'static str,
+    sum_ns: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    open: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wait_reason: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stack: Option<&'a [String]>,
+}
+
+impl<'a> LeafDoc<'a> {
+    fn of(group: &Group<'a>) -> Self {
+        let park = group.park;
+        Self {
+            kind: group.kind.name(),
+            sum_ns: group.ns,
+            count: park.map(|_| group.count),
+            open: park.map(|_| group.open),
+            wait_reason: park.map(|park| park.reason),
+            stack: park.map(|park| &*park.stack),
+        }
+    }
+}
+
 impl<'a> SpanDoc<'a> {
-    fn of(span: &'a Span, now: MonoNs) -> Self {
+    fn of(span: &'a Span, snapshot: &Snapshot) -> Self {
+        let now = snapshot.now;
+        let leaves = if follows_parks(snapshot) { groups(&[span], now) } else { Vec::new() };
         Self {
             component: span.component(),
             layer: span.layer(),
@@ -85,7 +135,8 @@ impl<'a> SpanDoc<'a> {
                 CallResult::Failed => "failed",
                 CallResult::Unknown => "unknown",
             },
-            children: span.children.iter().map(|child| Self::of(child, now)).collect(),
+            leaves: leaves.iter().map(LeafDoc::of).collect(),
+            children: span.children.iter().map(|child| Self::of(child, snapshot)).collect(),
         }
     }
 }

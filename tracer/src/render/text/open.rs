@@ -11,6 +11,7 @@ use crate::{
     input::{Layer, Liveness},
     render::{
         escape, human,
+        leaves::place,
         table::{Align, Cell, Table, Tone},
     },
 };
@@ -86,6 +87,9 @@ fn note(call: &OpenCall, snapshot: &Snapshot) -> String {
             notes.push("past the deadline of 2 min".into());
         }
         Caller::Unknown | Caller::Waiting | Caller::NotAsked => {}
+    }
+    if let Some(park) = call.span.parks.last().filter(|park| park.open) {
+        notes.push(format!("parked {}", place(&park.stack)));
     }
     if call.span.hook.long_lived {
         notes.push("long-lived".into());

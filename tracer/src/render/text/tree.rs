@@ -2,20 +2,28 @@
 
 use std::io;
 
-use super::{open::name, page::Page};
+use super::{
+    open::name,
+    page::{Page, fold},
+};
 use crate::{
     correlate::Relist,
     decode::CallResult,
     input::Layer,
     render::{
         escape, human,
+        leaves::{follows_parks, groups},
         table::{Align, Cell, Table, Tone},
     },
-    span::{Span, self_time_ns},
+    span::{Span, account, self_time_ns},
 };
 
 /// Children shown per span; the longest are kept.
 const CHILDREN: usize = 6;
+/// A leaf is shown when it takes at least this share of its relist: one part in so many.
+const LEAF_SHARE: u64 = 50;
+/// Columns that a leaf leaves for figures.
+const FIGURES: usize = 24;
 
 /// Writes the tree of the open relist, else of the longest.
 pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
@@ -27,8 +35,10 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
     page.section(what, &format!("began {start}"))?;
     let right = Align::Right;
     let mut table = Table::new(&[("", Align::Left), ("total", right), ("self", right), ("", Align::Left)]);
-    span(&mut table, slowest.root(), 0, page);
+    let worth_ns = slowest.root().duration_ns(snapshot.now) / LEAF_SHARE;
+    span(&mut table, slowest.root(), 0, page, worth_ns);
     table.write(page.out, page.paint, page.width)?;
+    explained(slowest.root(), page)?;
     if slowest.tree.misfits > 0 {
         let text =
             format!("{} contradict the others and are left out", human::plural(slowest.tree.misfits, "call"));
@@ -37,7 +47,7 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
     Ok(())
 }
 
-fn span(table: &mut Table, span_: &Span, level: usize, page: &Page<'_>) {
+fn span(table: &mut Table, span_: &Span, level: usize, page: &Page<'_>, worth_ns: u64) {
     let now = page.snapshot.now;
     let label = match span_.layer() {
         Layer::Handler => format!("{} {}", span_.component().name(), span_.operation()),
@@ -54,11 +64,13 @@ fn span(table: &mut Table, span_: &Span, level: usize, page: &Page<'_>) {
         human::duration(self_ns).into(),
         note(span_),
     ]);
+    let own = if std::ptr::eq(inner, span_) { vec![span_] } else { vec![span_, inner] };
+    leaves(table, &own, level + 1, page, worth_ns);
     let shown = longest(&inner.children, if page.verbose { usize::MAX } else { CHILDREN }, page);
     let mut hidden = (0, 0);
     for (place, child) in inner.children.iter().enumerate() {
         if shown.contains(&place) {
-            span(table, child, level + 1, page);
+            span(table, child, level + 1, page, worth_ns);
         } else {
             hidden = (hidden.0 + 1, hidden.1 + child.duration_ns(now));
         }
@@ -67,6 +79,60 @@ fn span(table: &mut Table, span_: &Span, level: usize, page: &Page<'_>) {
         let text = format!("{}… {} more, -v", "  ".repeat(level + 1), human::count(hidden.0));
         let total = Cell::new(human::duration(hidden.1), Tone::Faint);
         table.row(vec![Cell::new(text, Tone::Faint), total, "".into(), "".into()]);
+    }
+}
+
+/// Says how much of a relist is measured, when anything is there that could have measured it.
+fn explained(root: &Span, page: &mut Page<'_>) -> io::Result<()> {
+    if !follows_parks(page.snapshot) {
+        return Ok(());
+    }
+    let account = account(root, page.snapshot.now);
+    let total = account.total_ns().max(1);
+    let percent = 100.0 * account.explained_ns() as f64 / total as f64;
+    let parts = [
+        ("running, ready or in a syscall", account.not_parked_ns),
+        ("parked", account.parked_ns + account.short_ns),
+        ("between client and handler", account.transport_ns),
+        ("unexplained", account.unexplained_ns),
+    ];
+    let parts: Vec<String> = parts
+        .iter()
+        .filter(|(_, ns)| *ns > 0)
+        .map(|(what, ns)| format!("{what} {}", human::duration(*ns)))
+        .collect();
+    // Rounded down: 100 % is all of it.
+    let text = format!("explained {:.1} %: {}", (10.0 * percent).floor() / 10.0, parts.join(", "));
+    for line in fold(&text, page.width - 2) {
+        writeln!(page.out, "  {line}")?;
+    }
+    Ok(())
+}
+
+/// The leaves of a span that weigh something in its relist.
+fn leaves(table: &mut Table, spans: &[&Span], level: usize, page: &Page<'_>, worth_ns: u64) {
+    if !follows_parks(page.snapshot) {
+        return;
+    }
+    let now = page.snapshot.now;
+    let indent = "  ".repeat(level.min(16));
+    for group in groups(spans, now).iter().filter(|group| page.verbose || group.ns >= worth_ns) {
+        let label = format!("· {}", group.words());
+        let room = page.width.saturating_sub(FIGURES + indent.len());
+        table.row(vec![
+            Cell::new(format!("{indent}{}", cut(label, room)), Tone::Faint),
+            Cell::new(human::duration(group.ns), if group.open { Tone::Bad } else { Tone::Faint }),
+            "".into(),
+            "".into(),
+        ]);
+    }
+}
+
+/// A harmless text in at most `room` columns.
+fn cut(text: String, room: usize) -> String {
+    match text.char_indices().nth(room.saturating_sub(1)) {
+        Some((end, _)) if text.chars().count() > room => format!("{}…", &text[..end]),
+        _ => text,
     }
 }
 

@@ -1,0 +1,95 @@
+//! [`Symbols`]: names for the places where goroutines park, read from the function tables when the first stacks come.
+//!
+//! Reading a table takes tens of megabytes and some tens of milliseconds, so it is done in a thread, for many addresses
+//! at once, and less and less often. New places become rare soon.
+
+use std::{
+    collections::BTreeMap,
+    sync::mpsc::{Receiver, RecvTimeoutError, sync_channel},
+    time::{Duration, Instant},
+};
+
+use super::arm::{Probes, give_memory_back};
+use crate::{
+    input::{SymbolFact, SymbolsFact},
+    target::{AnalysedFile, GoBinary},
+};
+
+/// From one reading to the next at first, and at most.
+const PAUSE: Duration = Duration::from_secs(1);
+const LONG_PAUSE: Duration = Duration::from_secs(60);
+
+/// How long the report waits for the last names: a file can be on a disk that does not answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Who names addresses.
+#[derive(Debug)]
+pub(crate) struct Symbols {
+    running: Option<Receiver<Vec<SymbolsFact>>>,
+    next: Instant,
+    pause: Duration,
+}
+
+impl Default for Symbols {
+    fn default() -> Self {
+        Self { running: None, next: Instant::now(), pause: PAUSE }
+    }
+}
+
+impl Symbols {
+    /// Begins to look for these names, by the hook that tells the executable, unless it is too early for that.
+    pub(crate) fn ask(
+        &mut self,
+        unnamed: impl Iterator<Item = (u32, Vec<u64>)>,
+        probes: &Probes,
+        last: bool,
+    ) {
+        let now = Instant::now();
+        if self.running.is_some() || (!last && now < self.next) {
+            return;
+        }
+        let file = |(hook, offsets)| Some((hook, (probes.file_of(hook)?, offsets)));
+        let questions: BTreeMap<u32, (AnalysedFile, Vec<u64>)> = unnamed.filter_map(file).collect();
+        if questions.is_empty() {
+            return;
+        }
+        self.next = now + self.pause;
+        self.pause = LONG_PAUSE.min(2 * self.pause);
+        let (answers, running) = sync_channel(1);
+        let answer = move || {
+            let found = questions.into_iter().map(|(hook, (file, at))| names(hook, &file, at)).collect();
+            give_memory_back();
+            // Nobody waits any more: then nobody needs them.
+            let _ = answers.send(found);
+        };
+        match std::thread::Builder::new().name("symbols".to_owned()).spawn(answer) {
+            Ok(_) => self.running = Some(running),
+            Err(error) => tracing::warn!("cannot name stacks: {error}"),
+        }
+    }
+
+    /// The names that were found; waits for them when told to, but not for ever.
+    pub(crate) fn take(&mut self, wait: bool) -> Vec<SymbolsFact> {
+        let Some(running) = &self.running else { return Vec::new() };
+        let patience = if wait { PATIENCE } else { Duration::ZERO };
+        let found = running.recv_timeout(patience);
+        if matches!(found, Err(RecvTimeoutError::Timeout)) && !wait {
+            return Vec::new();
+        }
+        self.running = None;
+        found.unwrap_or_default()
+    }
+}
+
+/// Names of return addresses, which are those behind the calls. An executable that cannot be read any more names none.
+fn names(hook: u32, file: &AnalysedFile, offsets: Vec<u64>) -> SymbolsFact {
+    let binary =
+        GoBinary::again(file).inspect_err(|error| tracing::warn!("cannot name stacks: {error}")).ok();
+    let name = |offset: u64| {
+        let binary = binary.as_ref()?;
+        let call = offset.checked_sub(1)?.checked_add(binary.start_code_offset())?;
+        binary.text().contains(&call).then(|| binary.function_at(call)).flatten().map(|f| f.name.to_owned())
+    };
+    let symbol = |offset| SymbolFact { offset, name: name(offset).unwrap_or_default() };
+    SymbolsFact { hook, names: offsets.into_iter().map(symbol).collect() }
+}
