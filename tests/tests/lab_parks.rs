@@ -139,7 +139,13 @@ impl Slow {
 
     fn keep_report(&self) {
         let mut page = Vec::new();
-        text::report(&self.snapshot, &text::TextOptions::default(), &mut page).unwrap();
+        text::report(
+            &self.snapshot,
+            &plegtrace::diagnose::diagnose(&self.snapshot),
+            &text::TextOptions::default(),
+            &mut page,
+        )
+        .unwrap();
         std::fs::write(program::target_dir().join("lab-parks.txt"), page).unwrap();
     }
 }

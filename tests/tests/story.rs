@@ -328,7 +328,13 @@ fn a_relist_says_where_its_time_went() {
     };
     assert_eq!(time, expected);
     let mut page = Vec::new();
-    text::report(&snapshot, &plegtrace::diagnose::diagnose(&snapshot), &text::TextOptions::default(), &mut page).unwrap();
+    text::report(
+        &snapshot,
+        &plegtrace::diagnose::diagnose(&snapshot),
+        &text::TextOptions::default(),
+        &mut page,
+    )
+    .unwrap();
     let page = String::from_utf8(page).unwrap();
     for wanted in [
         "parked in sync.(*RWMutex).RLock < container.(*statusStorage).Get",

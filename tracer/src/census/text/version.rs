@@ -10,7 +10,9 @@ pub(in crate::census) fn version(output: &str) -> Option<String> {
         let plain = word.strip_prefix('v').unwrap_or(word);
         let dotted = plain.starts_with(|c: char| c.is_ascii_digit()) && plain.contains('.');
         let good = plain.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".+-~_".contains(&byte));
-        (dotted && good && plain.len() <= LONGEST).then(|| plain.to_owned())
+        // What Kubernetes says when it was built without a version.
+        let none = plain.starts_with("0.0.0-master");
+        (dotted && good && !none && plain.len() <= LONGEST).then(|| plain.to_owned())
     });
     versions.next()
 }
@@ -35,6 +37,7 @@ mod tests {
     #[test]
     fn others() {
         assert_eq!(version("Kubernetes v0.0.0-master+$Format:%H$\n"), None);
+        assert_eq!(version("Kubernetes v0.0.0-master+faecb196815e248d3ecfb03c680a4507229c2a56\n"), None);
         assert_eq!(version("no version\n1.2.3\n"), None);
         assert_eq!(version(""), None);
         assert_eq!(version(&format!("x 1.{}", "1".repeat(100))), None);

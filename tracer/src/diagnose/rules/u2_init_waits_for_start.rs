@@ -42,7 +42,9 @@ fn of(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let What::Process { command: Command::Runc { sub, .. }, pid, .. } = &stuck.what else { return None };
     let waits_for_it = |waiter: &Waiter| match waiter {
         Waiter::Process { component, .. } => *component == Component::Runc,
-        Waiter::Requests(_) | Waiter::Relist { .. } => true,
+        // A request that is about something else is in flight on every node.
+        Waiter::Requests(request) => request.target_known,
+        Waiter::Relist { .. } => true,
     };
     let fifo = stuck.parks.iter().any(at_exec_fifo);
     let alone = !stuck.waiters.iter().any(waits_for_it);
