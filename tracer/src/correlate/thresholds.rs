@@ -33,8 +33,11 @@ pub const STOP_CONTAINER_NS: u64 = CRI_DEADLINE_NS + 30 * SECOND_NS;
 pub const RUNC_NS: u64 = 5 * SECOND_NS;
 /// A CNI plugin open longer is a stall: it waits for its agent, or for a lock.
 pub const CNI_NS: u64 = 10 * SECOND_NS;
-/// An OCI hook, or a shim that starts or deletes another, open longer is a stall.
-pub const HOOK_NS: u64 = 10 * SECOND_NS;
+/// An OCI hook open longer is a stall: its runc waits for it, and is late itself then. Where containerd gives a deletion
+/// 10 s and tries again, no hook gets older than that.
+pub const HOOK_NS: u64 = RUNC_NS;
+/// A shim that starts or deletes another, open longer is a stall.
+pub const SHIM_HELPER_NS: u64 = 10 * SECOND_NS;
 /// An exit that nobody has asked for after this time will probably never be asked for.
 pub const UNREAPED_NS: u64 = 10 * SECOND_NS;
 /// A runtime learns of the end of a container within milliseconds; one that does not know of it after this time has missed it.
@@ -49,7 +52,7 @@ pub fn late_after_ns(command: &Command, parent: Option<Component>) -> Option<u64
     match command {
         Command::Runc { sub, .. } => runc_late_after_ns(sub),
         Command::Cni { .. } => Some(CNI_NS),
-        Command::Shim { action, .. } => action.is_some().then_some(HOOK_NS),
+        Command::Shim { action, .. } => action.is_some().then_some(SHIM_HELPER_NS),
         Command::Other { .. } => (parent == Some(Component::Runc)).then_some(HOOK_NS),
     }
 }

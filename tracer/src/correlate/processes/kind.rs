@@ -84,7 +84,7 @@ impl ProcessKind {
             Self::RuncInit => Some(thresholds::RUNC_NS),
             Self::Cni { .. } => Some(thresholds::CNI_NS),
             Self::Hook { .. } => Some(thresholds::HOOK_NS),
-            Self::Shim { action } => action.is_some().then_some(thresholds::HOOK_NS),
+            Self::Shim { action } => action.is_some().then_some(thresholds::SHIM_HELPER_NS),
             Self::Helper { .. } | Self::Workload | Self::Starting | Self::Component(_) => None,
         }
     }

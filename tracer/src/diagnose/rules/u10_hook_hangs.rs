@@ -24,7 +24,7 @@ pub(super) static RULE: Rule = Rule {
             "one core at 100 % (a hook that spins)",
         ],
         evidence: &[
-            "a process older than 10 s whose parent is a runc",
+            "a process older than 5 s whose parent is a runc",
             "that runc waits for it, and a shim for the runc",
         ],
         excluded_by: &["it is runc's own init"],
