@@ -49,10 +49,9 @@ pub(crate) fn start(key: &CallKey, site: &SiteConf, hit: &Hit) -> Result<(), Rea
         }
     }
     let parks = parks::enter(key, site, hit);
-    if parks.is_some() {
+    if parks.measured != 0 {
         flags |= CALL_PARKS;
     }
-    let parks = parks.unwrap_or(Sums::NONE);
     let call = OpenCall {
         start_ns: hit.now_ns,
         mark_ns: 0,
@@ -80,14 +79,14 @@ pub(crate) fn reply(key: &CallKey, site: &SiteConf, hit: &Hit) {
         // SAFETY: a map value stays valid until the program returns; only this goroutine writes this key.
         Some(call) => unsafe {
             // What was parked until now is settled here; a second reply would make that wrong.
-            let parks = if (*call).flags & CALL_REPLIED == 0 { parks::since(key, &*call) } else { None };
-            match parks {
-                Some(parks) => {
-                    (*call).parked_ns = parks.parked_ns;
-                    (*call).short_ns = parks.short_ns;
-                    (*call).parks = parks.parks;
-                }
-                None => (*call).flags &= !CALL_PARKS,
+            let parks =
+                if (*call).flags & CALL_REPLIED == 0 { parks::since(key, &*call) } else { Sums::NONE };
+            if parks.measured != 0 {
+                (*call).parked_ns = parks.parked_ns;
+                (*call).short_ns = parks.short_ns;
+                (*call).parks = parks.parks;
+            } else {
+                (*call).flags &= !CALL_PARKS;
             }
             (*call).mark_ns = hit.now_ns;
             (*call).flags |= CALL_REPLIED;
@@ -118,13 +117,11 @@ pub(crate) fn end(key: &CallKey, site: &SiteConf, hit: &Hit, outcome: u32) {
     let mut flags = call.flags | outcome;
     let parks = parks::leave(key, &call);
     if flags & CALL_REPLIED == 0 {
-        match parks {
-            Some(parks) => {
-                call.parked_ns = parks.parked_ns;
-                call.short_ns = parks.short_ns;
-                call.parks = parks.parks;
-            }
-            None => flags &= !CALL_PARKS,
+        call.parked_ns = parks.parked_ns;
+        call.short_ns = parks.short_ns;
+        call.parks = parks.parks;
+        if parks.measured == 0 {
+            flags &= !CALL_PARKS;
         }
     }
     if flags & CALL_BY_REPLY != 0 {

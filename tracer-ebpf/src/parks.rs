@@ -21,9 +21,12 @@ const USER_STACK: u64 = 1 << 8;
 /// What a new entry begins with; too large for the stack of a program.
 static EMPTY: Parker = Parker::EMPTY;
 
-/// Parks added up.
+/// Parks added up. No `Option` around it: moving one that is `None` reads bytes that were never written, which the
+/// verifier of Linux 5.10 refuses.
 #[derive(Clone, Copy)]
 pub(crate) struct Sums {
+    /// Not 0: everything was measured.
+    pub(crate) measured: u64,
     pub(crate) parked_ns: u64,
     pub(crate) short_ns: u64,
     pub(crate) parks: u32,
@@ -31,7 +34,7 @@ pub(crate) struct Sums {
 
 impl Sums {
     /// Nothing was measured.
-    pub(crate) const NONE: Self = Self { parked_ns: 0, short_ns: 0, parks: 0 };
+    pub(crate) const NONE: Self = Self { measured: 0, parked_ns: 0, short_ns: 0, parks: 0 };
 }
 
 #[inline(always)]
@@ -39,12 +42,11 @@ fn key_of(call: &CallKey) -> ParkerKey {
     ParkerKey { goid: call.goid, tgid: call.tgid, reserved: 0 }
 }
 
-/// A call begins: follows its goroutine if nobody does yet, and says what is measured so far. `None`: its parks are
-/// not measured.
+/// A call begins: follows its goroutine if nobody does yet, and says what is measured so far.
 #[inline(always)]
-pub(crate) fn enter(call: &CallKey, site: &SiteConf, hit: &Hit) -> Option<Sums> {
+pub(crate) fn enter(call: &CallKey, site: &SiteConf, hit: &Hit) -> Sums {
     if site.parks == 0 {
-        return None;
+        return Sums::NONE;
     }
     let key = key_of(call);
     // By reference: a copy does not fit on the stack.
@@ -55,9 +57,12 @@ pub(crate) fn enter(call: &CallKey, site: &SiteConf, hit: &Hit) -> Option<Sums> 
         None => {
             if PARKERS.insert(key, empty, 0).is_err() {
                 count::reason(Reason::ParkersFull);
-                return None;
+                return Sums::NONE;
             }
-            PARKERS.get_ptr_mut(key)?
+            match PARKERS.get_ptr_mut(key) {
+                Some(parker) => parker,
+                None => return Sums::NONE,
+            }
         }
     };
     // SAFETY: a map value stays valid until the program returns; nobody else writes this entry now.
@@ -71,37 +76,43 @@ pub(crate) fn enter(call: &CallKey, site: &SiteConf, hit: &Hit) -> Option<Sums> 
         }
         // It runs, so it is not parked, whatever was seen of it.
         (*parker).since_ns = 0;
-        Some(Sums { parked_ns: (*parker).parked_ns, short_ns: (*parker).short_ns, parks: (*parker).parks })
+        Sums {
+            measured: 1,
+            parked_ns: (*parker).parked_ns,
+            short_ns: (*parker).short_ns,
+            parks: (*parker).parks,
+        }
     }
 }
 
-/// How long the goroutine of an open call has been parked since its start. `None`: not everything was measured.
+/// How long the goroutine of an open call has been parked since its start.
 #[inline(always)]
-pub(crate) fn since(key: &CallKey, call: &OpenCall) -> Option<Sums> {
+pub(crate) fn since(key: &CallKey, call: &OpenCall) -> Sums {
     if call.flags & CALL_PARKS == 0 {
-        return None;
+        return Sums::NONE;
     }
-    let parker = PARKERS.get_ptr_mut(key_of(key))?;
+    let Some(parker) = PARKERS.get_ptr_mut(key_of(key)) else { return Sums::NONE };
     // SAFETY: as above.
     unsafe {
         // It runs; if it is parked all the same, its return was not seen.
         if (*parker).since_ns != 0 {
-            return None;
+            return Sums::NONE;
         }
-        Some(Sums {
+        Sums {
+            measured: 1,
             parked_ns: (*parker).parked_ns.wrapping_sub(call.parked_ns),
             short_ns: (*parker).short_ns.wrapping_sub(call.short_ns),
             parks: (*parker).parks.wrapping_sub(call.parks),
-        })
+        }
     }
 }
 
 /// A call is over: says what [`since`] says, and forgets the goroutine when it was its outermost one.
 #[inline(always)]
-pub(crate) fn leave(key: &CallKey, call: &OpenCall) -> Option<Sums> {
+pub(crate) fn leave(key: &CallKey, call: &OpenCall) -> Sums {
     let sums = since(key, call);
     let parker_key = key_of(key);
-    let parker = PARKERS.get_ptr_mut(parker_key)?;
+    let Some(parker) = PARKERS.get_ptr_mut(parker_key) else { return sums };
     // SAFETY: as above.
     let outermost = unsafe { (*parker).root_start_ns == call.start_ns && (*parker).root_class == key.class };
     if outermost {
