@@ -26,7 +26,7 @@ use crate::{
     diagnose::diagnose,
     input::{Component, Fact, Frame, Start, Stop, StopWhy, TargetGone},
     kernel::{AttachMode, Kernel, LoadOptions},
-    target::KernelOffsets,
+    target::{DiscoverError, KernelOffsets},
 };
 
 /// Finished records are taken out this often.
@@ -279,7 +279,7 @@ impl Session {
 
     /// Looks at the processes again: says who is gone, probes who is new.
     fn follow(&mut self, settings: &Settings) -> Result<(), SessionError> {
-        self.survey = Survey::take(settings).or_else(|_| Survey::take(&without_pids(settings)))?;
+        self.survey = survey_again(settings)?;
         let now_alive: Vec<u32> = self.survey.node.processes.iter().map(|p| p.pid).collect();
         let gone: Vec<(u32, Component)> =
             self.alive.iter().filter(|(pid, _)| !now_alive.contains(pid)).map(|(p, c)| (*p, *c)).collect();
@@ -341,9 +341,14 @@ fn taking_off(sites: usize, mode: AttachMode) -> String {
     }
 }
 
-/// After a restart the process that the operator named is gone; its successor is found by name.
-fn without_pids(settings: &Settings) -> Settings {
-    Settings { kubelet_pid: None, runtime_pid: None, ..settings.clone() }
+/// After a restart a process that the operator named is gone; its successor is found by what it has to do with the
+/// other one, which lives, else by name.
+fn survey_again(settings: &Settings) -> Result<Survey, DiscoverError> {
+    let kubelet = Settings { runtime_pid: None, ..settings.clone() };
+    let runtime = Settings { kubelet_pid: None, ..settings.clone() };
+    let neither = Settings { kubelet_pid: None, runtime_pid: None, ..settings.clone() };
+    let others = [kubelet, runtime, neither];
+    others.iter().fold(Survey::take(settings), |found, other| found.or_else(|_| Survey::take(other)))
 }
 
 /// Did a kubelet or runtime come or go?

@@ -68,13 +68,17 @@ impl Node {
         self.processes.iter().filter(move |process| process.role == role)
     }
 
-    /// The node's kubelet: the one given by the user, else one outside of containers, else the oldest.
+    /// The node's kubelet: the one given by the user, else one that the runtime given by the user serves, else one
+    /// outside of containers, else the oldest.
     #[must_use]
     pub fn kubelet(&self) -> Option<&Process> {
         let mut kubelets: Vec<_> = self.with_role(Role::Kubelet).collect();
+        let runtime = self.processes.iter().find(|process| self.forced_runtime == Some(process.pid));
+        let socket = runtime.and_then(|process| process.facts.serves.as_ref());
         kubelets.sort_by_key(|process| {
             (
                 self.forced_kubelet != Some(process.pid),
+                socket.is_some() && process.facts.calls.as_ref() != socket,
                 process.host_namespace == Some(false),
                 process.started_ns,
             )
