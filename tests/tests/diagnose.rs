@@ -176,7 +176,9 @@ fn l2_names_the_reload_that_has_the_lock() {
         let load = group(&[41], "semacquire", &[&[innermost][..], &load].concat());
         let mut story = Story::node();
         story.census(S, &[], &[status.clone(), load.clone()], &[]);
-        relists.iter().for_each(|second| drop(story.relist(second * S, 0)));
+        for second in relists {
+            story.relist(second * S, 0);
+        }
         story.read_open(13 * S).census(13 * S, &[], &[status, load], &[]);
         let diagnosis = diagnose(&story.snapshot(13 * S));
         diagnosis.findings.into_iter().find(|finding| finding.rule.id == "L2")

@@ -116,7 +116,8 @@ fn inject_and_name(node: &Node, kind: Kind, moment: Moment, pod: &str) -> Row {
     assert_eq!(first["id"], id, "{kind:?} {moment:?}\n{told}\n{stuck}");
     check_culprit(kind, first, &facts);
     check_others(kind, findings, &facts);
-    assert_eq!(ended.status.code(), Some(if first["severity"] == "stall" { 1 } else { 0 }), "{told}");
+    let code = if first["severity"] == "stall" { 1 } else { 0 };
+    assert_eq!(ended.status.code(), Some(code), "{kind:?}: {told}\n{:#}", report["outcome"]);
 
     let (taken, armed) = moments(&report);
     let rule = rules::by_id(id).unwrap();

@@ -48,9 +48,15 @@ fn said(kind: Kind) -> Said {
         Kind::ContainerFrozen => Said { stall: false, ..of("frozen", &[], &["FROZEN"]) },
         Kind::Cni => of("process", &["process", "RunPodSandbox"], &["\"action\":\"ADD\""]),
         Kind::CniFlock => of("process", &["process", "RunPodSandbox"], &["\"flock\""]),
-        Kind::ContainerdKilled | Kind::KubeletKilled | Kind::Poststop | Kind::CniSlow => {
-            panic!("{kind:?} is not for this test")
-        }
+        Kind::ContainerdKilled
+        | Kind::KubeletKilled
+        | Kind::Poststop
+        | Kind::CniSlow
+        | Kind::ContainerdRestarted
+        | Kind::StatusHangs
+        | Kind::ExecStorm
+        | Kind::FullChannel
+        | Kind::ManyChangedPods => panic!("{kind:?} is not for this test"),
     }
 }
 
