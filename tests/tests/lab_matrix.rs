@@ -60,7 +60,7 @@ fn check_culprit(kind: Kind, finding: &Value, facts: &Facts) {
     match kind {
         // There is no process any more, or no single one.
         Kind::ContainerdKilled | Kind::KubeletKilled | Kind::ExecStorm => {
-            assert_eq!(pid, None, "{kind:?}: {culprit}")
+            assert_eq!(pid, None, "{kind:?}: {culprit}");
         }
         // What hangs, waits or is frozen is the victim itself.
         Kind::Rc93 | Kind::Rc93Standalone | Kind::OrphanedInit | Kind::ContainerFrozen => {

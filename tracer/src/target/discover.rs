@@ -326,6 +326,20 @@ mod tests {
         assert_eq!(discover(root.path(), &nobody).unwrap().runtime(), None);
     }
 
+    /// Two kubelets: the one that the given runtime serves.
+    #[test]
+    fn the_given_runtime_chooses_the_kubelet() {
+        let root = tree(&[
+            (10, 1, "/usr/bin/kubelet", "kubelet --container-runtime-endpoint=unix:///run/b.sock"),
+            (11, 1, "/usr/bin/kubelet", "kubelet --container-runtime-endpoint=unix:///run/a.sock"),
+            (20, 1, "/usr/bin/containerd", "containerd -a /run/a.sock"),
+            (21, 1, "/usr/bin/containerd", "containerd -a /run/b.sock"),
+        ]);
+        assert_eq!(find(&root).kubelet().unwrap().pid, 10, "the oldest");
+        let given = Overrides { runtime: Some(20), ..Overrides::default() };
+        assert_eq!(discover(root.path(), &given).unwrap().kubelet().unwrap().pid, 11);
+    }
+
     /// Docker's own containerd does not answer the kubelet; dockerd does when nothing else can.
     #[test]
     fn docker_and_its_containerd() {
