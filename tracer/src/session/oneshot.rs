@@ -78,6 +78,9 @@ struct Session {
     /// Kubelet and runtime as last seen, to notice when they go.
     alive: HashMap<u32, Component>,
     rescan: bool,
+    /// What has gone and has no successor yet: it is looked for before each judgement, because the operator's word for
+    /// it is a number, and the start of another is no news then.
+    lost: Vec<Component>,
     census: Rounds,
 }
 
@@ -103,6 +106,7 @@ impl Session {
             live: None,
             alive: HashMap::new(),
             rescan: false,
+            lost: Vec::new(),
             census: Rounds::default(),
         };
         session.pipeline.fact(clock::monotonic_ns(), &Fact::Start(start()));
@@ -283,6 +287,10 @@ impl Session {
         let now_alive: Vec<u32> = self.survey.node.processes.iter().map(|p| p.pid).collect();
         let gone: Vec<(u32, Component)> =
             self.alive.iter().filter(|(pid, _)| !now_alive.contains(pid)).map(|(p, c)| (*p, *c)).collect();
+        self.lost.extend(gone.iter().map(|(_, component)| *component).filter(|it| *it != Component::Shim));
+        let found = self.survey.watched();
+        self.lost.retain(|lost| !found.iter().any(|(_, component)| component == lost));
+        self.rescan = !self.lost.is_empty();
         for (pid, component) in gone {
             self.alive.remove(&pid);
             let how = "it exited".to_owned();
