@@ -30,7 +30,9 @@ enum Moment {
 /// How long plegtrace observes. What is certain ends it; a notice does not, nor what may come with another fault.
 fn duration(kind: Kind) -> &'static [&'static str] {
     match kind {
-        Kind::ExecStorm | Kind::ContainerdRestarted | Kind::ManyChangedPods => &["-d", "15", "--until-found"],
+        Kind::ContainerFrozen | Kind::ExecStorm | Kind::ContainerdRestarted | Kind::ManyChangedPods => {
+            &["-d", "15", "--until-found"]
+        }
         Kind::FullChannel => &["-d", "10"],
         _ => &["-d", "60", "--until-found"],
     }

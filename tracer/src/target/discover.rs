@@ -68,17 +68,20 @@ impl Node {
         self.processes.iter().filter(move |process| process.role == role)
     }
 
-    /// The node's kubelet: the one given by the user, else one that the runtime given by the user serves, else one
-    /// outside of containers, else the oldest.
+    /// The node's kubelet: the one given by the user, else one outside of containers, else the oldest; none that calls
+    /// another runtime than the one given by the user.
     #[must_use]
     pub fn kubelet(&self) -> Option<&Process> {
         let mut kubelets: Vec<_> = self.with_role(Role::Kubelet).collect();
         let runtime = self.processes.iter().find(|process| self.forced_runtime == Some(process.pid));
-        let socket = runtime.and_then(|process| process.facts.serves.as_ref());
+        let socket = runtime.and_then(|process| process.facts.serves.as_deref());
+        kubelets.retain(|process| {
+            let given = self.forced_kubelet == Some(process.pid);
+            given || agree(process.facts.calls.as_deref(), socket)
+        });
         kubelets.sort_by_key(|process| {
             (
                 self.forced_kubelet != Some(process.pid),
-                socket.is_some() && process.facts.calls.as_ref() != socket,
                 process.host_namespace == Some(false),
                 process.started_ns,
             )
@@ -106,7 +109,12 @@ impl Node {
             process.role == Role::Containerd
                 && self.with_role(Role::Dockerd).any(|docker| docker.pid == process.parent)
         };
-        let mut cri = runtimes().filter(|process| process.role != Role::Dockerd && !of_docker(process));
+        // Another kubelet's runtime is not the one of the kubelet given by the user.
+        let endpoint = self.endpoint().filter(|_| self.forced_kubelet.is_some());
+        let possible = |process: &&Process| agree(process.facts.serves.as_deref(), endpoint);
+        let mut cri = runtimes()
+            .filter(|process| process.role != Role::Dockerd && !of_docker(process))
+            .filter(possible);
         match (cri.next(), cri.next()) {
             (Some(only), None) => Some(only),
             (None, _) => self.with_role(Role::Dockerd).next(),
@@ -275,6 +283,11 @@ fn presence(root: &Path) -> Vec<Presence> {
     found.collect()
 }
 
+/// Do both sockets name the same, as far as they are known?
+fn agree(one: Option<&Path>, other: Option<&Path>) -> bool {
+    one.is_none() || other.is_none() || one == other
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -338,6 +351,11 @@ mod tests {
         assert_eq!(find(&root).kubelet().unwrap().pid, 10, "the oldest");
         let given = Overrides { runtime: Some(20), ..Overrides::default() };
         assert_eq!(discover(root.path(), &given).unwrap().kubelet().unwrap().pid, 11);
+        fs::remove_dir_all(root.path().join("proc/11")).unwrap();
+        assert_eq!(discover(root.path(), &given).unwrap().kubelet(), None, "the other one is not ours");
+        fs::remove_dir_all(root.path().join("proc/21")).unwrap();
+        let given = Overrides { kubelet: Some(10), ..Overrides::default() };
+        assert_eq!(discover(root.path(), &given).unwrap().runtime(), None, "nor is the other runtime");
     }
 
     /// Docker's own containerd does not answer the kubelet; dockerd does when nothing else can.
