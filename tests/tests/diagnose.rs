@@ -177,6 +177,36 @@ fn k1_needs_the_channel() {
     none(&in_call);
 }
 
+/// A Status that began before the probes is seen by its goroutine; who loads the networks has the lock, unless it waits
+/// for it as well.
+#[test]
+fn l2_names_the_reload_that_has_the_lock() {
+    let status = [
+        "sync.runtime_SemacquireMutex",
+        "github.com/containerd/go-cni.(*libcni).Status",
+        "k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_Status_Handler",
+    ];
+    let load = ["github.com/containerd/go-cni.(*libcni).Load", "server.(*cniNetConfSyncer).syncLoop"];
+    let finding = |innermost: &str, relists: &[u64]| {
+        let status = group(&[622], "semacquire", &status);
+        let load = group(&[41], "semacquire", &[&[innermost][..], &load].concat());
+        let mut story = Story::node();
+        story.census(S, &[], &[status.clone(), load.clone()], &[]);
+        for second in relists {
+            story.relist(second * S, 0);
+        }
+        story.read_open(13 * S).census(13 * S, &[], &[status, load], &[]);
+        let diagnosis = diagnose(&story.snapshot(13 * S));
+        diagnosis.findings.into_iter().find(|finding| finding.rule.id == "L2")
+    };
+    let tells = |finding: &Finding| finding.evidence.iter().any(|seen| seen.text.contains("has the lock"));
+    let held = finding("syscall.openat", &[2, 11, 12]).unwrap();
+    assert_eq!((culprit(&held), held.confidence), (Some(CONTAINERD), Confidence::High));
+    assert!(tells(&held), "{:?}", held.evidence);
+    assert!(!tells(&finding("sync.(*RWMutex).Lock", &[2, 11, 12]).unwrap()));
+    assert!(finding("syscall.openat", &[]).is_none(), "no relist ends");
+}
+
 /// Many quick status calls, or one slow one.
 #[test]
 fn k3_needs_many_and_quick() {

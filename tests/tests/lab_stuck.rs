@@ -3,14 +3,15 @@
 
 use std::time::{Duration, Instant};
 
+use plegtrace::diagnose::rules;
 use plegtrace_lab::fault::{Facts, Kind};
 use plegtrace_lab::{Node, host, process};
 use plegtrace_tests::program::Running;
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// Everything is late at this age: runc after 5 s, plugins, hooks and outputs after 10 s.
-const LATE: Duration = Duration::from_secs(12);
+/// From the age at which a cause is said to the start of those that come later.
+const MARGIN: Duration = Duration::from_secs(2);
 
 /// What a report has to say of a fault.
 struct Said {
@@ -44,13 +45,18 @@ fn said(kind: Kind) -> Said {
         Kind::OrphanedInit => of("process", &[], &["exec.fifo", "\"sub\":\"init\"", "\"open"]),
         Kind::Hook => of("process", &["process", "process"], &["nanosleep"]),
         Kind::ExecPipe => of("output_held", &["ExecSync"], &["\"orphan\":true"]),
-        // A container may be paused on purpose; what waits for it is a StopContainer, which may take its time.
-        Kind::ContainerFrozen => Said { stall: false, ..of("frozen", &[], &["FROZEN"]) },
+        Kind::ContainerFrozen => of("frozen", &["StopContainer"], &["FROZEN"]),
         Kind::Cni => of("process", &["process", "RunPodSandbox"], &["\"action\":\"ADD\""]),
         Kind::CniFlock => of("process", &["process", "RunPodSandbox"], &["\"flock\""]),
-        Kind::ContainerdKilled | Kind::KubeletKilled | Kind::Poststop | Kind::CniSlow => {
-            panic!("{kind:?} is not for this test")
-        }
+        Kind::ContainerdKilled
+        | Kind::KubeletKilled
+        | Kind::Poststop
+        | Kind::CniSlow
+        | Kind::ContainerdRestarted
+        | Kind::StatusHangs
+        | Kind::ExecStorm
+        | Kind::FullChannel
+        | Kind::ManyChangedPods => panic!("{kind:?} is not for this test"),
     }
 }
 
@@ -125,8 +131,10 @@ fn named_before_and_after(node: &Node, kind: Kind) {
     let fault = kind.inject(node, "p1").unwrap_or_else(|error| panic!("{kind:?}: {error:#}"));
     let began = Instant::now();
     let facts = fault.facts().clone();
-    let old = || Ok((began.elapsed() >= LATE).then_some(()));
-    process::wait_for("a fault that is late", LATE + LIMIT, old).unwrap();
+    let rule = kind.root_cause().and_then(rules::by_id).expect("a fault has a cause");
+    let late = Duration::from_nanos(rule.min_age_ns) + MARGIN;
+    let old = || Ok((began.elapsed() >= late).then_some(()));
+    process::wait_for("a fault that is late", late + LIMIT, old).unwrap();
     let late = [trace(node, &["-q", "-o", "json"]), trace(node, &["-q"])];
     let [json, text] = late.map(|run| run.finish(LIMIT).unwrap());
     early.signal(libc::SIGINT).unwrap();

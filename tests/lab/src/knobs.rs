@@ -114,8 +114,10 @@ pub struct Knobs {
     pub runc: Suite,
     /// Which compiler built the kubelet.
     pub kubelet: KubeletBuild,
-    /// Number of static pods, each with one container.
+    /// Number of static pods.
     pub pods: usize,
+    /// Number of containers in each of them.
+    pub containers: usize,
     /// Whether each container has an exec probe once a second.
     pub exec_probes: bool,
     /// Who makes the cgroups of pods.
@@ -124,6 +126,8 @@ pub struct Knobs {
     pub network: Network,
     /// The node's runc is the genuine 1.0.0-rc93, whose `runc init` hangs on a large seccomp profile, instead of `runc`.
     pub rc93: bool,
+    /// The kubelet's relist waits for room in its event channel, as before Kubernetes 1.14, and there is little.
+    pub blocking_pleg: bool,
     /// A CNI plugin before the bridge and OCI hooks around each container, which let all pass until a fault says
     /// otherwise (see [`crate::gate`]).
     pub gates: bool,
@@ -136,10 +140,12 @@ impl Default for Knobs {
             runc: Suite::Bookworm,
             kubelet: KubeletBuild::default(),
             pods: 1,
+            containers: 1,
             exec_probes: false,
             cgroup_driver: CgroupDriver::default(),
             network: Network::default(),
             rc93: false,
+            blocking_pleg: false,
             gates: false,
         }
     }

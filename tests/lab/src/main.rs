@@ -125,7 +125,7 @@ fn run(up: &Up) -> Result<()> {
 fn keep_fault(options: &Fault) -> Result<()> {
     let knobs = Knobs {
         generation: options.generation,
-        pods: options.pods.into(),
+        pods: options.name.knobs().pods.max(options.pods.into()),
         exec_probes: options.exec_probes,
         ..options.name.knobs()
     };

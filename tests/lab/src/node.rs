@@ -64,7 +64,12 @@ impl Node {
         })
     }
 
-    fn relists(&self) -> Result<f64> {
+    /// How many relists the kubelet has finished.
+    ///
+    /// # Errors
+    ///
+    /// When its metrics page does not answer.
+    pub fn relists(&self) -> Result<f64> {
         let page = self.kubelet.metrics(Duration::from_secs(10))?;
         Ok(page.sum("kubelet_pleg_relist_duration_seconds_count", &[]))
     }

@@ -30,7 +30,7 @@ use crate::{
     kernel::{AttachMode, Kernel, LoadOptions},
     recording::Recorder,
     render::human,
-    target::KernelOffsets,
+    target::{DiscoverError, KernelOffsets},
 };
 
 /// Finished records are taken out this often.
@@ -84,6 +84,9 @@ struct Session {
     /// Kubelet and runtime as last seen, to notice when they go.
     alive: HashMap<u32, Component>,
     rescan: bool,
+    /// What has gone and has no successor yet: it is looked for before each judgement, because the operator's word for
+    /// it is a number, and the start of another is no news then.
+    lost: Vec<Component>,
     census: Rounds,
     /// Writes what the tap sees.
     recorder: Option<Arc<Recorder>>,
@@ -113,6 +116,7 @@ impl Session {
             live: None,
             alive: HashMap::new(),
             rescan: false,
+            lost: Vec::new(),
             census: Rounds::default(),
             recorder,
             symbols: Symbols::default(),
@@ -331,10 +335,14 @@ impl Session {
 
     /// Looks at the processes again: says who is gone, probes who is new.
     fn follow(&mut self, settings: &Settings) -> Result<(), SessionError> {
-        self.survey = Survey::take(settings).or_else(|_| Survey::take(&without_pids(settings)))?;
+        self.survey = survey_again(settings)?;
         let now_alive: Vec<u32> = self.survey.node.processes.iter().map(|p| p.pid).collect();
         let gone: Vec<(u32, Component)> =
             self.alive.iter().filter(|(pid, _)| !now_alive.contains(pid)).map(|(p, c)| (*p, *c)).collect();
+        self.lost.extend(gone.iter().map(|(_, component)| *component).filter(|it| *it != Component::Shim));
+        let found = self.survey.watched();
+        self.lost.retain(|lost| !found.iter().any(|(_, component)| component == lost));
+        self.rescan = !self.lost.is_empty();
         for (pid, component) in gone {
             self.alive.remove(&pid);
             let how = "it exited".to_owned();
@@ -394,9 +402,14 @@ fn taking_off(sites: usize, mode: AttachMode) -> String {
     }
 }
 
-/// After a restart the process that the operator named is gone; its successor is found by name.
-fn without_pids(settings: &Settings) -> Settings {
-    Settings { kubelet_pid: None, runtime_pid: None, ..settings.clone() }
+/// After a restart a process that the operator named is gone; its successor is found by what it has to do with the
+/// other one, which lives, else by name.
+fn survey_again(settings: &Settings) -> Result<Survey, DiscoverError> {
+    let kubelet = Settings { runtime_pid: None, ..settings.clone() };
+    let runtime = Settings { kubelet_pid: None, ..settings.clone() };
+    let neither = Settings { kubelet_pid: None, runtime_pid: None, ..settings.clone() };
+    let others = [kubelet, runtime, neither];
+    others.iter().fold(Survey::take(settings), |found, other| found.or_else(|_| Survey::take(other)))
 }
 
 /// Did a kubelet or runtime come or go?

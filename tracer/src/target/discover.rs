@@ -68,10 +68,17 @@ impl Node {
         self.processes.iter().filter(move |process| process.role == role)
     }
 
-    /// The node's kubelet: the one given by the user, else one outside of containers, else the oldest.
+    /// The node's kubelet: the one given by the user, else one outside of containers, else the oldest; none that calls
+    /// another runtime than the one given by the user.
     #[must_use]
     pub fn kubelet(&self) -> Option<&Process> {
         let mut kubelets: Vec<_> = self.with_role(Role::Kubelet).collect();
+        let runtime = self.processes.iter().find(|process| self.forced_runtime == Some(process.pid));
+        let socket = runtime.and_then(|process| process.facts.serves.as_deref());
+        kubelets.retain(|process| {
+            let given = self.forced_kubelet == Some(process.pid);
+            given || agree(process.facts.calls.as_deref(), socket)
+        });
         kubelets.sort_by_key(|process| {
             (
                 self.forced_kubelet != Some(process.pid),
@@ -102,7 +109,12 @@ impl Node {
             process.role == Role::Containerd
                 && self.with_role(Role::Dockerd).any(|docker| docker.pid == process.parent)
         };
-        let mut cri = runtimes().filter(|process| process.role != Role::Dockerd && !of_docker(process));
+        // Another kubelet's runtime is not the one of the kubelet given by the user.
+        let endpoint = self.endpoint().filter(|_| self.forced_kubelet.is_some());
+        let possible = |process: &&Process| agree(process.facts.serves.as_deref(), endpoint);
+        let mut cri = runtimes()
+            .filter(|process| process.role != Role::Dockerd && !of_docker(process))
+            .filter(possible);
         match (cri.next(), cri.next()) {
             (Some(only), None) => Some(only),
             (None, _) => self.with_role(Role::Dockerd).next(),
@@ -271,6 +283,11 @@ fn presence(root: &Path) -> Vec<Presence> {
     found.collect()
 }
 
+/// Do both sockets name the same, as far as they are known?
+fn agree(one: Option<&Path>, other: Option<&Path>) -> bool {
+    one.is_none() || other.is_none() || one == other
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -320,6 +337,25 @@ mod tests {
         assert_eq!(discover(root.path(), &other).unwrap().runtime().unwrap().pid, 20);
         let nobody = Overrides { runtime_endpoint: Some("/run/c.sock".into()), ..Overrides::default() };
         assert_eq!(discover(root.path(), &nobody).unwrap().runtime(), None);
+    }
+
+    /// Two kubelets: the one that the given runtime serves.
+    #[test]
+    fn the_given_runtime_chooses_the_kubelet() {
+        let root = tree(&[
+            (10, 1, "/usr/bin/kubelet", "kubelet --container-runtime-endpoint=unix:///run/b.sock"),
+            (11, 1, "/usr/bin/kubelet", "kubelet --container-runtime-endpoint=unix:///run/a.sock"),
+            (20, 1, "/usr/bin/containerd", "containerd -a /run/a.sock"),
+            (21, 1, "/usr/bin/containerd", "containerd -a /run/b.sock"),
+        ]);
+        assert_eq!(find(&root).kubelet().unwrap().pid, 10, "the oldest");
+        let given = Overrides { runtime: Some(20), ..Overrides::default() };
+        assert_eq!(discover(root.path(), &given).unwrap().kubelet().unwrap().pid, 11);
+        fs::remove_dir_all(root.path().join("proc/11")).unwrap();
+        assert_eq!(discover(root.path(), &given).unwrap().kubelet(), None, "the other one is not ours");
+        fs::remove_dir_all(root.path().join("proc/21")).unwrap();
+        let given = Overrides { kubelet: Some(10), ..Overrides::default() };
+        assert_eq!(discover(root.path(), &given).unwrap().runtime(), None, "nor is the other runtime");
     }
 
     /// Docker's own containerd does not answer the kubelet; dockerd does when nothing else can.

@@ -90,6 +90,12 @@ impl Containerd {
         self.scratch.path().join("debug.sock")
     }
 
+    /// Where it looks for the configuration of networks.
+    #[must_use]
+    pub fn cni_directory(&self) -> PathBuf {
+        self.scratch.path().join("net.d")
+    }
+
     /// Its program.
     #[must_use]
     pub fn program(&self) -> PathBuf {

@@ -1,4 +1,5 @@
-//! Daemons that were killed (SIGKILL) and not started again: the kubelet (K7), the runtime (R15).
+//! Daemons that were killed (SIGKILL) and not started again: the kubelet (K7), the runtime (R15); or started again, as
+//! by an init system.
 
 use std::time::Duration;
 
@@ -6,6 +7,8 @@ use anyhow::Result;
 
 use super::guard::{EFFECT_LIMIT, Facts, Fault};
 use super::stopped::wait_for_silence;
+use crate::cri::Client;
+use crate::daemon::Daemon;
 use crate::node::Node;
 use crate::{http, process};
 
@@ -42,10 +45,24 @@ pub fn kill_containerd(node: &Node) -> Result<Fault> {
     };
     let (daemon, client) = (containerd.daemon().clone(), containerd.client().clone());
     daemon.kill()?;
-    Ok(Fault::new(facts).healed_by(move || {
-        daemon.restart()?;
-        process::wait_for("an answer of the new containerd", EFFECT_LIMIT, || {
-            Ok(client.version(Duration::from_secs(2)).ok().map(drop))
-        })
-    }))
+    Ok(Fault::new(facts).healed_by(move || start_again(&daemon, &client)))
+}
+
+/// Kills containerd and starts it again at once: nothing has to be healed. The culprit is the new process.
+///
+/// # Errors
+///
+/// When it cannot be killed, or does not come up again.
+pub fn restart_containerd(node: &Node) -> Result<Fault> {
+    let containerd = node.containerd();
+    containerd.daemon().kill()?;
+    start_again(containerd.daemon(), containerd.client())?;
+    Ok(Fault::new(Facts { culprits: vec![containerd.pid()], ..Facts::default() }))
+}
+
+fn start_again(daemon: &Daemon, client: &Client) -> Result<()> {
+    daemon.restart()?;
+    process::wait_for("an answer of the new containerd", EFFECT_LIMIT, || {
+        Ok(client.version(Duration::from_secs(2)).ok().map(drop))
+    })
 }

@@ -3,11 +3,13 @@
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 
+use super::changed_pods::PODS;
 use super::guard::{Facts, Fault};
 use super::stopped::stopped_fault;
 use super::{
-    cni_flock, exec_pipe_held, frozen_container, frozen_shim, kill_containerd, kill_kubelet, lock_hostage,
-    orphaned_init, rc93_hang, rc93_standalone, sleeping_cni, sleeping_hook, sleeping_poststop, slow_cni,
+    cni_flock, exec_pipe_held, exec_storm, frozen_container, frozen_shim, full_channel, kill_containerd,
+    kill_kubelet, lock_hostage, many_changed_pods, orphaned_init, rc93_hang, rc93_standalone,
+    restart_containerd, sleeping_cni, sleeping_hook, sleeping_poststop, slow_cni, status_hangs,
     stop_containerd, stop_kubelet, stop_shim,
 };
 use crate::knobs::Knobs;
@@ -50,6 +52,16 @@ pub enum Kind {
     CniSlow,
     /// Two CNI plugins need one lock: two RunPodSandbox hang.
     CniFlock,
+    /// containerd was killed and runs again.
+    ContainerdRestarted,
+    /// `Status` hangs behind a reload of the CNI configuration, lists are answered.
+    StatusHangs,
+    /// Commands are executed in all pods all the time.
+    ExecStorm,
+    /// The relist of a kubelet of old waits for room in its event channel.
+    FullChannel,
+    /// The kubelet was started again on a node with many containers.
+    ManyChangedPods,
 }
 
 impl Kind {
@@ -76,7 +88,7 @@ impl Kind {
             Kind::ShimStopped | Kind::ShimFrozen => Some("S10"),
             Kind::LockHostage => Some("R1"),
             Kind::ContainerdStopped => Some("R14"),
-            Kind::ContainerdKilled => Some("R15"),
+            Kind::ContainerdKilled | Kind::ContainerdRestarted => Some("R15"),
             Kind::KubeletStopped | Kind::KubeletKilled => Some("K7"),
             Kind::Rc93 | Kind::Rc93Standalone => Some("U1"),
             Kind::OrphanedInit => Some("U2"),
@@ -86,6 +98,10 @@ impl Kind {
             Kind::Cni => Some("N1"),
             Kind::CniSlow => None,
             Kind::CniFlock => Some("N2"),
+            Kind::StatusHangs => Some("L2"),
+            Kind::ExecStorm => Some("O2"),
+            Kind::FullChannel => Some("K1"),
+            Kind::ManyChangedPods => Some("K3"),
         }
     }
 
@@ -93,7 +109,9 @@ impl Kind {
     #[must_use]
     pub fn knobs(self) -> Knobs {
         let gates = matches!(self, Kind::Hook | Kind::Poststop | Kind::Cni | Kind::CniSlow | Kind::CniFlock);
-        Knobs { rc93: self == Kind::Rc93, gates, ..Knobs::default() }
+        let blocking_pleg = self == Kind::FullChannel;
+        let pods = if self == Kind::ManyChangedPods { PODS } else { 1 };
+        Knobs { rc93: self == Kind::Rc93, blocking_pleg, gates, pods, ..Knobs::default() }
     }
 
     /// Injects it into a node of [`Kind::knobs`]; where a pod is needed, into the pod `pod`.
@@ -127,6 +145,11 @@ impl Kind {
             Kind::Cni => sleeping_cni(node),
             Kind::CniSlow => slow_cni(node),
             Kind::CniFlock => cni_flock(node),
+            Kind::ContainerdRestarted => restart_containerd(node),
+            Kind::StatusHangs => status_hangs(node),
+            Kind::ExecStorm => exec_storm(node),
+            Kind::FullChannel => full_channel(node, &pod()?),
+            Kind::ManyChangedPods => many_changed_pods(node),
         }
     }
 }

@@ -20,28 +20,41 @@
 //! | `cni` | N1 | RunPodSandbox, in a CNI plugin | SIGKILL of the plugin |
 //! | `cni-slow` | none | RunPodSandbox for three seconds: a decoy | it ends by itself |
 //! | `cni-flock` | N2 | two RunPodSandbox: one plugin waits in flock(2) for another | SIGKILL of both plugins |
+//! | `containerd-restarted` | R15 | nothing any more: the calls in flight have failed | it is healed already |
+//! | `status-hangs` | L2 | Status, behind a reload of the CNI configuration that reads a FIFO | the FIFO's other end |
+//! | `exec-storm` | O2 | nothing: all is a little late | the end of the threads that exec |
+//! | `full-channel` | K1 | the relist, in the send of an event | as `status-hangs`, and a new start of the kubelet |
+//! | `many-changed-pods` | K3 | nothing: one relist of a new kubelet is long | it is over by itself |
 //!
-//! Root causes are named as in the rules of diagnosis. The faults of `rc93` and those of hooks and CNI plugins need a
-//! node that is prepared for them: [`Kind::knobs`].
+//! Root causes are named as in the rules of diagnosis. The faults of `rc93`, those of hooks and CNI plugins, that of the
+//! full channel and that of the changed pods need a node that is prepared for them: [`Kind::knobs`].
 
 mod bundle;
+mod changed_pods;
 mod exec_pipe;
 mod extra;
 mod frozen;
+mod full_channel;
 mod gated;
 mod guard;
 mod hostage;
 mod killed;
 mod kind;
 mod runc_init;
+mod status;
 mod stopped;
+mod storm;
 
+pub use changed_pods::{fill_pods, many_changed_pods};
 pub use exec_pipe::exec_pipe_held;
 pub use frozen::{frozen_container, frozen_shim};
+pub use full_channel::full_channel;
 pub use gated::{cni_flock, sleeping_cni, sleeping_hook, sleeping_poststop, slow_cni};
 pub use guard::{Facts, Fault};
 pub use hostage::{Hostage, lock_hostage};
-pub use killed::{kill_containerd, kill_kubelet};
+pub use killed::{kill_containerd, kill_kubelet, restart_containerd};
 pub use kind::Kind;
 pub use runc_init::{orphaned_init, rc93_hang, rc93_standalone};
+pub use status::status_hangs;
 pub use stopped::{Stopped, stop_containerd, stop_kubelet, stop_process, stop_shim};
+pub use storm::exec_storm;

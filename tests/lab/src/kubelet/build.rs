@@ -1,11 +1,15 @@
-//! Turns Debian's source package `kubernetes` into a real kubelet 1.20.2, once, in the cache.
+//! Turns Debian's source package `kubernetes` into a real kubelet 1.20.2, once, in the cache; and into one whose relist
+//! waits for room in its event channel, as it did before 1.14.
+//!
+//! For the latter the fix of 1.14 (kubernetes pull request 72709) is taken back: `relist` sends an event without a
+//! `select` that drops it. So that few events fill the channel, it has room for [`CHANNEL`] instead of 1000.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::packages::{self, Suite};
 use crate::{cache, host};
@@ -19,6 +23,11 @@ pub enum KubeletBuild {
     /// Bullseye's Go 1.15: stack ABI, older pclntab.
     Go115,
 }
+
+/// Room in the event channel of the kubelet whose relist waits: below what a pod that comes and goes makes.
+const CHANNEL: u32 = 4;
+/// Where its program lies below that of the other; the process must have the same name.
+const BLOCKING: &str = "blocking";
 
 impl KubeletBuild {
     fn toolchain(self) -> Result<PathBuf> {
@@ -43,14 +52,27 @@ impl KubeletBuild {
 /// When the sources or the toolchain cannot be had ([`packages::Error::Gone`] in the chain when they left the
 /// archive), or the build fails.
 pub fn program(build: KubeletBuild) -> Result<PathBuf> {
+    Ok(programs(build)?.join("kubelet"))
+}
+
+/// The path of the kubelet whose relist waits for room in its event channel; see [`program`].
+///
+/// # Errors
+///
+/// As for [`program`].
+pub fn program_with_blocking_pleg(build: KubeletBuild) -> Result<PathBuf> {
+    Ok(programs(build)?.join(BLOCKING).join("kubelet"))
+}
+
+/// The directory of both.
+fn programs(build: KubeletBuild) -> Result<PathBuf> {
     let label = build.label();
-    let dir = cache::entry(&format!("kubelet-1.20.2-{label}"), |dir| {
+    cache::entry(&format!("kubelets-1.20.2-{label}"), |dir| {
         let source = source()?;
         let goroot = build.toolchain()?;
-        host::progress(&format!("building kubelet 1.20.2 with {label}: some minutes, once"));
+        host::progress(&format!("building kubelet 1.20.2 with {label}, twice: some minutes, once"));
         compile(&source, &goroot, dir)
-    })?;
-    Ok(dir.join("kubelet"))
+    })
 }
 
 /// The downloaded files of the source package.
@@ -61,8 +83,8 @@ fn source() -> Result<PathBuf> {
     })
 }
 
-/// Compiles in a directory next to `into` and leaves there only the program: the sources and Go's cache are ten times
-/// its size.
+/// Compiles in a directory next to `into` and leaves there only the programs: the sources and Go's cache are ten times
+/// their size.
 fn compile(source: &Path, goroot: &Path, into: &Path) -> Result<()> {
     host::ensure(&["dpkg-dev", "xz-utils"])?;
     let work = tempfile::tempdir_in(into).context("cannot make a build directory")?;
@@ -71,19 +93,54 @@ fn compile(source: &Path, goroot: &Path, into: &Path) -> Result<()> {
         Command::new("dpkg-source").args(["--no-check", "-q", "-x"]).arg(description(source)?).arg(&tree),
     )?;
     // GOPATH mode: go.mod of 1.20 is older than what Go 1.19 accepts, and the vendored tree is complete.
-    let gopath = work.path().join("go");
-    fs::create_dir_all(gopath.join("src/k8s.io")).context("cannot make a GOPATH")?;
-    symlink(&tree, gopath.join("src/k8s.io/kubernetes")).context("cannot link the sources")?;
+    fs::create_dir_all(work.path().join("go/src/k8s.io")).context("cannot make a GOPATH")?;
+    symlink(&tree, work.path().join("go/src/k8s.io/kubernetes")).context("cannot link the sources")?;
+    go_build(goroot, work.path(), &into.join("kubelet"))?;
+    change(&tree.join("pkg/kubelet/pleg/generic.go"), without_fix)?;
+    change(&tree.join("pkg/kubelet/kubelet.go"), with_small_channel)?;
+    fs::create_dir(into.join(BLOCKING)).context("cannot make a directory")?;
+    // With Go's cache of the first only what depends on these two is compiled again.
+    go_build(goroot, work.path(), &into.join(BLOCKING).join("kubelet"))
+}
+
+fn go_build(goroot: &Path, work: &Path, program: &Path) -> Result<()> {
+    let gopath = work.join("go");
     let mut go = Command::new(goroot.join("bin/go"));
-    go.args(["build", "-ldflags", "-s -w", "-o"]).arg(into.join("kubelet"));
+    go.args(["build", "-ldflags", "-s -w", "-o"]).arg(program);
     go.arg("k8s.io/kubernetes/cmd/kubelet").current_dir(gopath.join("src/k8s.io/kubernetes"));
-    go.env("GOROOT", goroot).env("GOPATH", &gopath).env("GOCACHE", work.path().join("cache"));
-    go.env("GOTMPDIR", work.path())
+    go.env("GOROOT", goroot).env("GOPATH", &gopath).env("GOCACHE", work.join("cache"));
+    go.env("GOTMPDIR", work)
         .env("GOENV", "off")
         .env("GOFLAGS", "")
         .env("GO111MODULE", "off")
         .env("CGO_ENABLED", "0");
     host::run(&mut go).map(drop)
+}
+
+fn change(file: &Path, change: impl FnOnce(&str) -> Result<String>) -> Result<()> {
+    let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let text = change(&text).with_context(|| format!("cannot change {}", file.display()))?;
+    fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// generic.go as before pull request 72709: the send is in no `select`.
+fn without_fix(text: &str) -> Result<String> {
+    let send = "g.eventChannel <- events[i]";
+    let (before, rest) = text.split_once("select {").context("there is no select")?;
+    let (fix, after) = rest.split_once("\t\t\t}\n").context("the select has no end")?;
+    ensure!(
+        fix.contains(&format!("case {send}:")) && fix.contains("default:") && !after.contains(send),
+        "the select is not the fix"
+    );
+    Ok(format!("{before}{send}\n{after}"))
+}
+
+/// kubelet.go with a channel for few events.
+fn with_small_channel(text: &str) -> Result<String> {
+    let capacity = "plegChannelCapacity = ";
+    let (before, after) = text.split_once(capacity).context("there is no capacity")?;
+    let after = after.trim_start_matches(|digit: char| digit.is_ascii_digit());
+    Ok(format!("{before}{capacity}{CHANNEL}{after}"))
 }
 
 fn description(source: &Path) -> Result<PathBuf> {
@@ -94,4 +151,23 @@ fn description(source: &Path) -> Result<PathBuf> {
         }
     }
     bail!("the source package in {} has no .dsc; remove that directory and try again", source.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fix_is_taken_back() {
+        let fixed = "\t\t\tselect {\n\t\t\tcase g.eventChannel <- events[i]:\n\t\t\tdefault:\n\t\t\t\tklog.Error()\n\t\t\t}\n\t\t}\n";
+        assert_eq!(without_fix(fixed).unwrap(), "\t\t\tg.eventChannel <- events[i]\n\t\t}\n");
+        without_fix("\t\t\tselect {\n\t\t\tcase <-stop:\n\t\t\t}\n").unwrap_err();
+    }
+
+    #[test]
+    fn the_channel_becomes_small() {
+        let text = with_small_channel("\tplegChannelCapacity = 1000\n\tx = plegChannelCapacity\n").unwrap();
+        assert_eq!(text, "\tplegChannelCapacity = 4\n\tx = plegChannelCapacity\n");
+        with_small_channel("").unwrap_err();
+    }
 }

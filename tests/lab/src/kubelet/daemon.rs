@@ -18,9 +18,9 @@ use crate::knobs::Knobs;
 use crate::promtext::Page;
 use crate::{http, process};
 
-/// From start to all pods running, and for each pod on top of it.
+/// From start to all pods running, and for each container on top of it.
 const READY_LIMIT: Duration = Duration::from_secs(60);
-const READY_LIMIT_PER_POD: Duration = Duration::from_secs(3);
+const READY_LIMIT_PER_CONTAINER: Duration = Duration::from_secs(3);
 /// For one CRI call on a healthy but busy machine.
 const CALL_LIMIT: Duration = Duration::from_secs(20);
 
@@ -47,7 +47,11 @@ impl Kubelet {
             generation.serves_v1alpha2(),
             "kubelet 1.20 speaks only v1alpha2, which containerd {generation} does not: use our relist loop with it"
         );
-        let program = build::program(knobs.kubelet)?;
+        let program = if knobs.blocking_pleg {
+            build::program_with_blocking_pleg(knobs.kubelet)?
+        } else {
+            build::program(knobs.kubelet)?
+        };
         let dir = containerd.scratch().path().to_owned();
         let ports =
             Ports { api: http::free_port()?, read_only: http::free_port()?, healthz: http::free_port()? };
@@ -178,17 +182,23 @@ impl Kubelet {
         Churn::start(manifests(&self.dir), self.knobs.clone(), period)
     }
 
+    /// How many containers run now.
+    fn running_containers(&self) -> Result<usize> {
+        let running = i32::from(ContainerState::Running);
+        Ok(self.client.list_containers(CALL_LIMIT)?.iter().filter(|found| found.state == running).count())
+    }
+
     fn wait_until_pods_run(&self) -> Result<()> {
-        let wanted = self.knobs.pods;
-        let pods = u32::try_from(wanted).context("too many pods")?;
-        let limit = READY_LIMIT + READY_LIMIT_PER_POD * pods;
-        process::wait_for(&format!("the start of {wanted} pods"), limit, || {
+        let wanted = self.knobs.pods * self.knobs.containers;
+        let containers = u32::try_from(wanted).context("too many containers")?;
+        let limit = READY_LIMIT + READY_LIMIT_PER_CONTAINER * containers;
+        process::wait_for(&format!("the start of {wanted} containers"), limit, || {
             if let Some(status) = self.daemon.ended()? {
                 bail!("the kubelet ended at start ({status})");
             }
             let is_healthy = self.healthz(Duration::from_secs(2)).is_ok();
             // A busy start may let a list time out; the limit decides.
-            let is_complete = self.running_pods().is_ok_and(|pods| pods.len() >= wanted);
+            let is_complete = self.running_containers().is_ok_and(|running| running >= wanted);
             Ok((is_healthy && is_complete).then_some(()))
         })
     }

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use crate::image;
 use crate::knobs::{Knobs, Network};
 
-/// Name of the only container of each pod.
-pub(super) const CONTAINER: &str = "c";
+/// Name of the first container of each pod; the others have a number behind it.
+const CONTAINER: &str = "c";
 
 /// What a pod may keep to itself, each a word that occurs nowhere else: the value of a variable of its container, an
 /// argument of its exec probe, and the value of an annotation, which is in the payload of CRI calls.
@@ -19,8 +19,23 @@ pub const SECRETS: [&str; 3] =
 
 /// The manifest; JSON is YAML enough for the kubelet.
 pub(super) fn pod(name: &str, knobs: &Knobs) -> Value {
+    let containers: Vec<Value> = (1..=knobs.containers).map(|number| container(number, knobs)).collect();
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": { "name": name, "namespace": "default", "annotations": { "plegtrace-lab": SECRETS[2] } },
+        "spec": {
+            "hostNetwork": knobs.network == Network::Host,
+            "terminationGracePeriodSeconds": 1,
+            "containers": containers,
+        },
+    })
+}
+
+fn container(number: usize, knobs: &Knobs) -> Value {
+    let name = if number == 1 { CONTAINER.to_owned() } else { format!("{CONTAINER}{number}") };
     let mut container = json!({
-        "name": CONTAINER,
+        "name": name,
         "image": image::REFERENCE,
         "imagePullPolicy": "Never",
         "command": ["/pause"],
@@ -35,16 +50,7 @@ pub(super) fn pod(name: &str, knobs: &Knobs) -> Value {
             "failureThreshold": 1000,
         });
     }
-    json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": { "name": name, "namespace": "default", "annotations": { "plegtrace-lab": SECRETS[2] } },
-        "spec": {
-            "hostNetwork": knobs.network == Network::Host,
-            "terminationGracePeriodSeconds": 1,
-            "containers": [container],
-        },
-    })
+    container
 }
 
 /// Puts a manifest where the kubelet looks, in one step: it must never see half a file.
@@ -78,6 +84,9 @@ mod tests {
         let probed = pod("p1", &knobs);
         assert_eq!(probed["spec"]["hostNetwork"], false);
         assert_eq!(probed["spec"]["containers"][0]["livenessProbe"]["periodSeconds"], 1);
+        let many = pod("p1", &Knobs { containers: 3, ..Knobs::default() });
+        assert_eq!(many["spec"]["containers"].as_array().unwrap().len(), 3);
+        assert_eq!(many["spec"]["containers"][2]["name"], "c3");
     }
 
     #[test]

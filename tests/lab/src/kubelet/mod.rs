@@ -8,7 +8,7 @@ mod daemon;
 mod manifest;
 mod sysctls;
 
-pub use build::{KubeletBuild, program};
+pub use build::{KubeletBuild, program, program_with_blocking_pleg};
 pub use churn::Churn;
 pub use daemon::Kubelet;
 pub use manifest::SECRETS;

@@ -3,7 +3,7 @@
 use crate::{
     correlate::{
         Age, Relist,
-        thresholds::{RELIST_PERIOD_NS, SECOND_NS},
+        thresholds::{RELIST_OPEN_NS, RELIST_PERIOD_NS, SECOND_NS},
     },
     decode::MonoNs,
     diagnose::{Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source},
@@ -72,7 +72,8 @@ fn of(relist: &Relist, status: &Status, scene: &Scene<'_>) -> Finding {
     let now = scene.snapshot.now;
     let whole = relist.root().duration_ns(now);
     let pods = count(status.pods);
-    let (state, open) = if relist.root().is_open() { ("open", true) } else { ("that took", false) };
+    let open = relist.root().is_open();
+    let state = if open { "open" } else { "that took" };
     let headline = format!(
         "a relist {state} {} asks for the status of {pods} changed pods, each quickly",
         duration(whole)
@@ -103,5 +104,5 @@ fn of(relist: &Relist, status: &Status, scene: &Scene<'_>) -> Finding {
         "wait: it ends by itself; do not restart the kubelet, that begins it anew",
         "fewer dead containers and finished pods make it shorter (crictl ps -a, Job TTL)",
     ]);
-    if open { finding } else { finding.as_notice() }
+    if open && whole > RELIST_OPEN_NS { finding } else { finding.as_notice() }
 }

@@ -2,8 +2,12 @@
 
 use crate::{
     correlate::{Age, thresholds::CALL_OPEN_NS},
-    diagnose::{Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source, evidence},
-    input::Layer,
+    diagnose::{
+        Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source,
+        evidence::{self, in_syscall},
+    },
+    input::{Component, GoroutineGroup, Layer},
+    words,
 };
 
 pub(super) static RULE: Rule = Rule {
@@ -11,18 +15,19 @@ pub(super) static RULE: Rule = Rule {
     title: "only Status is not answered: \"container runtime is down\", while lists are fine",
     area: Area::LookAlike,
     min_age_ns: CALL_OPEN_NS,
-    proof: Proof::Story,
+    proof: Proof::Real,
     page: Page {
         mechanism: "The kubelet asks the runtime for its Status every 5 s and calls it down after 30 s without an answer. \
-            Status also asks the network configuration, whose lock a hanging plugin (R6) or a defect of go-cni (R5) \
-            can hold. PLEG is healthy meanwhile.",
+            Status also asks the network configuration, whose lock a hanging plugin (R6), a defect of go-cni (R5), or \
+            a reload that cannot read its files can hold. PLEG is healthy meanwhile.",
         versions: "containerd 2.0.1 and 2.0.2 (R5); go-cni since 1.1.12 (R6)",
         symptoms: &["container runtime is down", "container runtime status check may not have completed yet"],
         evidence: &["a Status call open for more than 10 s", "relists end with a list"],
         excluded_by: &["a relist hangs as well"],
         next: &[
             "is a CNI plugin alive for long? kill it and look at its agent (N1)",
-            "none? read the goroutines: plegtrace goroutines $(pidof containerd), look for go-cni; restart containerd",
+            "a reload reads /etc/cni/net.d? a FIFO there, or a file system that hangs: take it away",
+            "neither? read the goroutines: plegtrace goroutines $(pidof containerd), look for go-cni; restart containerd",
         ],
         trap: "The text sounds like a dead runtime, but containers are listed, started and stopped.",
         sources: &["containerd#11186", "containerd#11275", "containerd#4666"],
@@ -30,31 +35,77 @@ pub(super) static RULE: Rule = Rule {
     examine,
 };
 
+/// What opens a file, which a FIFO or a file system can hold up.
+const OPENS: [&str; 3] = ["openat", "open", "openat2"];
+
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
-    let late = scene.open("Status").filter(|call| call.age_ns > RULE.min_age_ns);
-    let Some(call) = late.max_by_key(|call| (call.age_ns, call.span.layer() == Layer::Handler)) else {
-        return Vec::new();
-    };
     if !scene.relists_end() {
         return Vec::new();
     }
-    let component = call.span.component();
+    by_calls(scene).or_else(|| by_goroutines(scene)).into_iter().collect()
+}
+
+/// Calls of which the probes saw the begin.
+fn by_calls(scene: &Scene<'_>) -> Option<Finding> {
+    let late = scene.open("Status").filter(|call| call.age_ns > RULE.min_age_ns);
+    let call = late.max_by_key(|call| (call.age_ns, call.span.layer() == Layer::Handler))?;
+    let since = Age { ns: call.age_ns, at_least: false };
+    Some(of(call.span.component(), call.span.id.tgid, since, evidence::of_call(call), scene))
+}
+
+/// A handler that began before the probes.
+fn by_goroutines(scene: &Scene<'_>) -> Option<Finding> {
+    let mut servers = scene.snapshot.census.requests.iter().filter(|r| r.component.role().is_runtime());
+    let late = servers.find(|r| r.operation == "Status" && r.stays && r.since.ns > RULE.min_age_ns)?;
+    let text = format!("{}: {}", words::requests(late), words::waits_for(late));
+    Some(of(late.component, late.pid, late.since, Evidence::new(Source::Goroutines, text), scene))
+}
+
+fn of(component: Component, pid: u32, since: Age, seen: Evidence, scene: &Scene<'_>) -> Finding {
     let headline =
         "only Status is not answered: the kubelet says \"container runtime is down\", while lists are fine";
     let finding = Finding::new(&RULE, headline)
-        .seen(evidence::of_call(call))
+        .seen(seen)
         .seen(Evidence::new(Source::Uprobes, "relists end, with their lists".to_owned()));
-    let finding = Finding {
-        since: Some(Age { ns: call.age_ns, at_least: false }),
+    let reload = reload(pid, scene);
+    let held = if reload.is_some() { ", behind a reload of the network configuration" } else { "" };
+    let mut finding = Finding {
+        since: Some(since),
         culprit: Some(Culprit {
             component,
-            pid: Some(call.span.id.tgid),
+            pid: Some(pid),
             container: None,
-            words: format!("{} {}: Status", component.name(), call.span.id.tgid),
+            words: format!("{} {pid}: Status{held}", component.name()),
         }),
         victims: vec!["the runtime's state in the node's conditions".to_owned()],
         reach: 2,
         ..finding
     };
-    vec![finding.advise(RULE.page.next.iter().copied())]
+    let general = RULE.page.next.iter().copied();
+    let Some(reload) = reload else { return finding.advise(general) };
+    finding.evidence.extend(reload);
+    finding.advise(["take away or mend the file that the reload opens, above"]).advise(general)
+}
+
+/// A reload that has the lock which Status wants: its goroutine, and the file that it opens.
+fn reload(pid: u32, scene: &Scene<'_>) -> Option<Vec<Evidence>> {
+    let census = &scene.snapshot.census;
+    let groups = census.goroutines.iter().filter(|fact| fact.pid == pid).flat_map(|fact| &fact.groups);
+    let frames = groups.into_iter().find_map(loads)?;
+    let stack = words::go_stack(frames, true);
+    let mut all = vec![Evidence::new(
+        Source::Goroutines,
+        format!("a goroutine has the lock of the networks to load them anew: {stack}"),
+    )];
+    let server = census.processes.iter().find(|seen| seen.fact.pid == pid);
+    let opens = server.and_then(|server| in_syscall(&server.fact.parked, &OPENS));
+    all.extend(opens.map(|park| Evidence::new(Source::Census, words::park_line(park, false))));
+    Some(all)
+}
+
+/// The frames up to go-cni's Load, when it is past its lock (`func (c *libcni) Load`, go-cni cni.go).
+fn loads(group: &GoroutineGroup) -> Option<&[String]> {
+    let load = group.frames.iter().position(|frame| frame.ends_with("go-cni.(*libcni).Load"))?;
+    let waits = |frame: &String| frame.starts_with("sync.(*RWMutex).") || frame.starts_with("sync.runtime_");
+    (!group.frames[..load].iter().any(waits)).then_some(&group.frames[..=load])
 }

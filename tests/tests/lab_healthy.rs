@@ -1,0 +1,90 @@
+//! Healthy nodes are not accused: idle ones of several sizes, and one where execs, probes and pods come and go.
+
+use std::time::{Duration, Instant};
+
+use plegtrace_lab::{Knobs, Node, host};
+use plegtrace_tests::churn;
+use plegtrace_tests::program::Running;
+use serde_json::Value;
+
+const LIMIT: Duration = Duration::from_secs(120);
+/// Pods, and containers in each.
+const SIZES: [(usize, usize); 3] = [(1, 1), (10, 5), (10, 15)];
+/// Every day, and in the soak.
+const SHORT: Duration = Duration::from_secs(180);
+const LONG: Duration = Duration::from_secs(30 * 60);
+/// One more pod comes or goes.
+const PERIOD: Duration = Duration::from_secs(2);
+/// Execs per second and processor from which rule O2 speaks, and what it may be wrong about: it counts what ended
+/// while its probes were on, we count a little longer.
+const STORM_PER_CPU: f64 = 5.0;
+const TOLERANCE: f64 = 0.7;
+
+/// One run as on a node without a doubt; gives its findings.
+fn findings(node: &Node) -> Vec<Value> {
+    let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
+    let arguments = ["-o", "json", "--kubelet-pid", &kubelet, "--runtime-pid", &runtime];
+    let ended = Running::start(&arguments).unwrap().finish(LIMIT).unwrap();
+    let report: Value = serde_json::from_str(&ended.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}\n{}", ended.stdout, ended.stderr));
+    assert_eq!(ended.status.code(), Some(0), "{:#}\n{:#}", report["diagnosis"], report["outcome"]);
+    let findings = report["diagnosis"]["findings"].as_array().unwrap().clone();
+    let stalls = findings.iter().filter(|finding| finding["severity"] == "stall").count();
+    assert_eq!(stalls, 0, "{findings:#?}");
+    findings
+}
+
+/// Nothing is found on an idle node, however many containers it has.
+#[test]
+fn an_idle_node_has_no_findings() {
+    host::require_root().unwrap();
+    for (pods, containers) in SIZES {
+        let node = Node::start(&Knobs { pods, containers, ..Knobs::default() }).unwrap();
+        node.wait_for_relists(3, LIMIT).unwrap();
+        let found = findings(&node);
+        assert!(found.is_empty(), "{} containers: {found:#?}", pods * containers);
+    }
+}
+
+/// Runs plegtrace again and again while execs, probes and pods come and go.
+fn churning(duration: Duration) {
+    host::require_root().unwrap();
+    let node = Node::start(&Knobs { pods: 3, exec_probes: true, ..Knobs::default() }).unwrap();
+    let pods = node.kubelet().running_pods().unwrap();
+    let storm = STORM_PER_CPU * std::thread::available_parallelism().map_or(1.0, |cpus| cpus.get() as f64);
+    let guests = node.kubelet().churn(PERIOD);
+    let execs = churn::Execs::start(node.containerd(), &pods);
+    let (began, mut runs, mut storms) = (Instant::now(), 0, 0);
+    while began.elapsed() < duration {
+        let (before, start) = (execs.done(), Instant::now());
+        let found = findings(&node);
+        let done = execs.done() - before;
+        // The exec probes, once a second.
+        let rate = done as f64 / start.elapsed().as_secs_f64() + pods.len() as f64;
+        for finding in &found {
+            assert!(
+                finding["id"] == "O2" && rate > storm * TOLERANCE,
+                "{rate:.1} execs per second:\n{finding:#}"
+            );
+            storms += 1;
+        }
+        runs += 1;
+    }
+    let done = execs.stop().unwrap();
+    let guests = guests.stop().unwrap();
+    eprintln!("{runs} runs, {storms} with O2, {done} execs, {guests} pods came and went");
+    assert!(done > 0 && guests > 0);
+}
+
+/// A node where much happens has no stall.
+#[test]
+fn a_churning_node_has_no_stall() {
+    churning(SHORT);
+}
+
+/// The same for half an hour.
+#[test]
+#[ignore = "takes half an hour: cargo xtask soak"]
+fn a_churning_node_has_no_stall_for_long() {
+    churning(LONG);
+}
