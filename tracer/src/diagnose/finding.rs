@@ -144,7 +144,7 @@ impl Finding {
 
     /// It holds nobody up.
     #[must_use]
-    pub(super) fn as_notice(mut self) -> Self {
+    pub(super) fn into_notice(mut self) -> Self {
         self.severity = Severity::Notice;
         self
     }

@@ -104,5 +104,5 @@ fn of(relist: &Relist, status: &Status, scene: &Scene<'_>) -> Finding {
         "wait: it ends by itself; do not restart the kubelet, that begins it anew",
         "fewer dead containers and finished pods make it shorter (crictl ps -a, Job TTL)",
     ]);
-    if open && whole > RELIST_OPEN_NS { finding } else { finding.as_notice() }
+    if open && whole > RELIST_OPEN_NS { finding } else { finding.into_notice() }
 }

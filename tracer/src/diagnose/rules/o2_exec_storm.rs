@@ -95,6 +95,6 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     finding = finding.advise(RULE.page.next.iter().copied());
     // That it is busy is no stall.
     let finding =
-        if suffers && finding.confidence == Confidence::High { finding } else { finding.as_notice() };
+        if suffers && finding.confidence == Confidence::High { finding } else { finding.into_notice() };
     vec![finding]
 }

@@ -101,7 +101,7 @@ fn came_back(scene: &Scene<'_>) -> Option<Finding> {
         culprit: Some(Culprit { pid: Some(new), ..culprit(component, format!("{name} {old}: {how}")) }),
         ..finding
     };
-    Some(finding.as_notice().advise([
+    Some(finding.into_notice().advise([
         format!("journalctl -u {name} -e: why it left (OOM kill: dmesg)"),
         "calls that were in flight then have failed; the next relist sees the node again".to_owned(),
     ]))

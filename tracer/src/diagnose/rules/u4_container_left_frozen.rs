@@ -47,7 +47,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
         Some(if waits {
             finding
         } else {
-            finding.as_notice().doubted("it may be paused on purpose: nobody is seen to wait for it")
+            finding.into_notice().doubted("it may be paused on purpose: nobody is seen to wait for it")
         })
     };
     scene.stuck().filter_map(of).collect()
