@@ -305,6 +305,16 @@ fn n1_or_n2_by_what_it_waits_for() {
     none(&young);
 }
 
+/// A plugin that reads its configuration from a stopped runtime waits for that.
+#[test]
+fn n1_is_not_said_of_a_victim() {
+    let from = PipeFact { inode: 9, writers: vec![holder(CONTAINERD)], ..PipeFact::default() };
+    let plugin = cni(CHILD, park(syscall("read", Some(FdTarget::Pipe(from)))));
+    let runtime = process(Component::Containerd, CONTAINERD, 1, 0);
+    only(&seen_twice(12 * S, &[plugin.clone(), stopped(runtime.clone())], &[], &[]), "R14");
+    only(&seen_twice(12 * S, &[plugin, runtime], &[], &[]), "N1");
+}
+
 /// The holder of a lock that itself is late is blamed once.
 #[test]
 fn n2_blames_a_holder_that_is_late_itself_once() {

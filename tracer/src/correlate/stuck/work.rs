@@ -14,7 +14,13 @@ use crate::{
 /// Processes that are late and wait for no other that is late, each with the processes that wait for it.
 pub(super) fn processes(snapshot: &Snapshot) -> Vec<Stuck> {
     let all = &snapshot.census.processes;
-    let late: Vec<&ProcessSeen> = all.iter().filter(|seen| is_late(seen, snapshot)).collect();
+    // A plugin that reads its configuration from a runtime that is stopped is no culprit.
+    let behind_halted = |seen: &ProcessSeen| {
+        let halted = |other: &ProcessSeen| other.fact.pid == seen.fact.parent && halted::is_halted(other);
+        waits_for_parent(seen) && all.iter().any(halted)
+    };
+    let late = all.iter().filter(|seen| is_late(seen, snapshot) && !behind_halted(seen));
+    let late: Vec<&ProcessSeen> = late.collect();
     let child = |other: &ProcessSeen, of: &ProcessSeen| other.fact.parent == of.fact.pid;
     let has_child = |seen: &ProcessSeen| {
         let halted = all.iter().any(|other| child(other, seen) && halted::is_halted(other));
