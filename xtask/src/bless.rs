@@ -2,14 +2,16 @@
 //! writes them. `--record` also makes the recordings anew of which some of them are the reports.
 
 use std::ffi::OsString;
+use std::fs;
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::Args;
 
 use crate::build::{Profile, build, host_cargo};
 use crate::ebpf::{Object, Want};
 use crate::progress::step;
+use crate::test::PRIVILEGED;
 use crate::{cmd, demo, paths};
 
 /// Options of `cargo xtask bless`.
@@ -36,13 +38,31 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     let object = Object::build(Want::Shipped)?;
     let mut command = host_cargo();
-    command.args(["test", "--workspace", "--exclude", "plegtrace-lab", "--no-fail-fast"]);
+    command.args(["test", "-p", "plegtrace-tests", "--no-fail-fast", "--lib"]);
+    for name in unprivileged()? {
+        command.args(["--test", &name]);
+    }
     command.env("PLEGTRACE_BLESS", "1").envs(object.envs());
-    command.arg("--").args(["--skip", "lab_"]).args(&options.filter);
+    command.arg("--").args(&options.filter);
     cmd::run(&mut command)?;
     let mut git = Command::new("git");
     cmd::run(git.current_dir(paths::workspace()).args(["status", "--short"]))?;
     cmd::run(Command::new("git").current_dir(paths::workspace()).args(["diff", "--stat"]))
+}
+
+/// The test programs that need neither root nor the lab.
+fn unprivileged() -> Result<Vec<String>> {
+    let dir = paths::workspace().join("tests/tests");
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&dir).with_context(|| format!("cannot list {}", dir.display()))? {
+        let path = entry?.path();
+        let name = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        if path.is_file() && !name.starts_with(PRIVILEGED) {
+            names.push(name.to_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
 }
 
 /// Has the faults recorded by a program of the tests that knows the lab.

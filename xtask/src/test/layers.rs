@@ -12,7 +12,7 @@ use crate::cmd;
 use crate::ebpf::Object;
 
 /// Integration tests with names that begin like this need root and the lab.
-const PRIVILEGED: &str = "lab_";
+pub(crate) const PRIVILEGED: &str = "lab_";
 
 /// All tests of this package outside its library need root.
 const LAB_PACKAGE: &str = "plegtrace-lab";

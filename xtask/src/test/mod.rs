@@ -12,4 +12,5 @@ mod program;
 mod soak;
 
 pub(crate) use command::{Options, run};
+pub(crate) use layers::PRIVILEGED;
 pub(crate) use soak::{Options as SoakOptions, run as soak};

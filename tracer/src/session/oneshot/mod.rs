@@ -7,8 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use plegtrace_common::{kind::RecKind, rec::ProcessRec, role::Role};
-use zerocopy::FromBytes;
+use plegtrace_common::kind::RecKind;
+
+mod census;
+mod targets;
+
+use targets::concerns_targets;
 
 use super::{
     arm::{Probes, chain, source_refused},
@@ -17,7 +21,7 @@ use super::{
     live::Live,
     pipeline::{Pipeline, Tap},
     progress::Progress,
-    rounds::{Depth, Rounds, may_ask},
+    rounds::{Depth, Rounds},
     stop::Interrupts,
     survey::Survey,
     symbols::Symbols,
@@ -26,11 +30,11 @@ use crate::{
     cli::Settings,
     correlate::Snapshot,
     diagnose::diagnose,
-    input::{Component, Fact, Frame, RefusedFact, Start, Stop, StopWhy, TargetGone},
+    input::{Component, Fact, RefusedFact, Start, Stop, StopWhy},
     kernel::{AttachMode, Kernel, LoadOptions},
     recording::Recorder,
     render::human,
-    target::{DiscoverError, KernelOffsets},
+    target::KernelOffsets,
 };
 
 /// Finished records are taken out this often.
@@ -168,43 +172,6 @@ impl Session {
         Ok(())
     }
 
-    /// Looks at what is stuck already, beside everything else.
-    fn begin_census(&mut self, settings: &Settings, depth: Depth, asks: bool) {
-        if !settings.census {
-            return self.refuse_source("census");
-        }
-        let first = self.census.is_first();
-        let Some(request) = self.survey.census(settings, depth, first, asks) else {
-            return self.refuse("census", "the caller gave no program to take it with");
-        };
-        if let Err(error) = self.census.begin(request) {
-            self.refuse("census", &error.to_string());
-        }
-    }
-
-    /// Another round, on the processes of now, when one is due.
-    fn census_again(&mut self, settings: &Settings, snapshot: &Snapshot, last: bool) {
-        let Some(depth) = self.census.due(snapshot, !settings.needs_kernel(), last) else { return };
-        if let Ok(survey) = Survey::take(settings) {
-            self.survey = survey;
-        }
-        self.begin_census(settings, depth, may_ask(snapshot));
-    }
-
-    /// The last look, so that the report is of now; it has its own deadlines.
-    fn last_census(&mut self, settings: &Settings) {
-        self.take_census(true);
-        let snapshot = self.pipeline.snapshot(clock::monotonic_ns());
-        self.census_again(settings, &snapshot, true);
-        self.take_census(true);
-    }
-
-    fn take_census(&mut self, wait: bool) {
-        for fact in self.census.take(wait) {
-            self.pipeline.fact(clock::monotonic_ns(), &fact);
-        }
-    }
-
     fn refuse_source(&mut self, source: &str) {
         self.refuse(source, "left out by --sources");
     }
@@ -219,16 +186,6 @@ impl Session {
     fn refuse(&mut self, source: &str, why: &str) {
         let refused = source_refused(source, why);
         self.pipeline.fact(clock::monotonic_ns(), &Fact::Refused(refused));
-    }
-
-    fn tell_targets(&mut self) {
-        let now = clock::monotonic_ns();
-        for target in self.survey.targets(&self.probes, clock::boottime_offset_ns()) {
-            if target.component == Component::Kubelet || target.component.role().is_runtime() {
-                self.alive.insert(target.pid, target.component);
-            }
-            self.pipeline.fact(now, &Fact::Target(target));
-        }
     }
 
     /// Observes until there is a reason to stop.
@@ -333,40 +290,6 @@ impl Session {
         Ok(())
     }
 
-    /// Looks at the processes again: says who is gone, probes who is new.
-    fn follow(&mut self, settings: &Settings) -> Result<(), SessionError> {
-        self.survey = survey_again(settings)?;
-        let now_alive: Vec<u32> = self.survey.node.processes.iter().map(|p| p.pid).collect();
-        let gone: Vec<(u32, Component)> =
-            self.alive.iter().filter(|(pid, _)| !now_alive.contains(pid)).map(|(p, c)| (*p, *c)).collect();
-        self.lost.extend(gone.iter().map(|(_, component)| *component).filter(|it| *it != Component::Shim));
-        let found = self.survey.watched();
-        self.lost.retain(|lost| !found.iter().any(|(_, component)| component == lost));
-        self.rescan = !self.lost.is_empty();
-        for (pid, component) in gone {
-            self.alive.remove(&pid);
-            let how = "it exited".to_owned();
-            let fact = Fact::TargetGone(TargetGone { component, pid, how });
-            self.pipeline.fact(clock::monotonic_ns(), &fact);
-        }
-        if let Some(live) = self.live.as_mut() {
-            live.sweep_processes()?;
-        }
-        if let (Some(live), true) = (self.live.as_mut(), settings.uprobes) {
-            self.probes.inspect(&self.survey.wanted());
-            for (pid, component) in self.survey.watched() {
-                live.watch(pid, component)?;
-            }
-            self.probes.attach(live);
-            self.probes.tell(&mut self.pipeline, live.mode().name());
-        }
-        let fresh = self.survey.targets(&self.probes, clock::boottime_offset_ns());
-        if fresh.iter().any(|t| !self.alive.contains_key(&t.pid) && t.component != Component::Shim) {
-            self.tell_targets();
-        }
-        Ok(())
-    }
-
     /// Takes a last look, takes the probes off, and draws the picture.
     fn end(mut self, settings: &Settings, why: StopWhy, progress: &mut Progress) -> Snapshot {
         // What is seen ends here: taking perf events off can take longer than the observation.
@@ -400,23 +323,6 @@ fn taking_off(sites: usize, mode: AttachMode) -> String {
             format!("taking {sites} probes off, about {} s on this kernel", sites.div_ceil(9))
         }
     }
-}
-
-/// After a restart a process that the operator named is gone; its successor is found by what it has to do with the
-/// other one, which lives, else by name.
-fn survey_again(settings: &Settings) -> Result<Survey, DiscoverError> {
-    let kubelet = Settings { runtime_pid: None, ..settings.clone() };
-    let runtime = Settings { kubelet_pid: None, ..settings.clone() };
-    let neither = Settings { kubelet_pid: None, runtime_pid: None, ..settings.clone() };
-    let others = [kubelet, runtime, neither];
-    others.iter().fold(Survey::take(settings), |found, other| found.or_else(|_| Survey::take(other)))
-}
-
-/// Did a kubelet or runtime come or go?
-fn concerns_targets(frame: &Frame) -> bool {
-    let Ok(record) = ProcessRec::read_from_bytes(&frame.bytes) else { return false };
-    let role = Role::from_u32(record.role);
-    matches!(frame.kind, RecKind::Exec | RecKind::Exit) && (role == Role::Kubelet || role.is_runtime())
 }
 
 fn start() -> Start {

@@ -1,0 +1,51 @@
+//! The census of an observation: when a round begins, and what becomes of its facts.
+
+use super::Session;
+use crate::{
+    cli::Settings,
+    correlate::Snapshot,
+    session::{
+        clock,
+        rounds::{Depth, may_ask},
+        survey::Survey,
+    },
+};
+
+impl Session {
+    /// Looks at what is stuck already, beside everything else.
+    pub(super) fn begin_census(&mut self, settings: &Settings, depth: Depth, asks: bool) {
+        if !settings.census {
+            return self.refuse_source("census");
+        }
+        let first = self.census.is_first();
+        let Some(request) = self.survey.census(settings, depth, first, asks) else {
+            return self.refuse("census", "the caller gave no program to take it with");
+        };
+        if let Err(error) = self.census.begin(request) {
+            self.refuse("census", &error.to_string());
+        }
+    }
+
+    /// Another round, on the processes of now, when one is due.
+    pub(super) fn census_again(&mut self, settings: &Settings, snapshot: &Snapshot, last: bool) {
+        let Some(depth) = self.census.due(snapshot, !settings.needs_kernel(), last) else { return };
+        if let Ok(survey) = Survey::take(settings) {
+            self.survey = survey;
+        }
+        self.begin_census(settings, depth, may_ask(snapshot));
+    }
+
+    /// The last look, so that the report is of now; it has its own deadlines.
+    pub(super) fn last_census(&mut self, settings: &Settings) {
+        self.take_census(true);
+        let snapshot = self.pipeline.snapshot(clock::monotonic_ns());
+        self.census_again(settings, &snapshot, true);
+        self.take_census(true);
+    }
+
+    pub(super) fn take_census(&mut self, wait: bool) {
+        for fact in self.census.take(wait) {
+            self.pipeline.fact(clock::monotonic_ns(), &fact);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Kubelet, runtime and shims while an observation goes on: who came, who went, who follows whom.
+
+use plegtrace_common::{kind::RecKind, rec::ProcessRec, role::Role};
+use zerocopy::FromBytes;
+
+use super::Session;
+use crate::{
+    cli::Settings,
+    input::{Component, Fact, Frame, TargetGone},
+    session::{clock, error::SessionError, survey::Survey},
+    target::DiscoverError,
+};
+
+impl Session {
+    pub(super) fn tell_targets(&mut self) {
+        let now = clock::monotonic_ns();
+        for target in self.survey.targets(&self.probes, clock::boottime_offset_ns()) {
+            if target.component == Component::Kubelet || target.component.role().is_runtime() {
+                self.alive.insert(target.pid, target.component);
+            }
+            self.pipeline.fact(now, &Fact::Target(target));
+        }
+    }
+
+    /// Looks at the processes again: says who is gone, probes who is new.
+    pub(super) fn follow(&mut self, settings: &Settings) -> Result<(), SessionError> {
+        self.survey = survey_again(settings)?;
+        let now_alive: Vec<u32> = self.survey.node.processes.iter().map(|p| p.pid).collect();
+        let gone: Vec<(u32, Component)> =
+            self.alive.iter().filter(|(pid, _)| !now_alive.contains(pid)).map(|(p, c)| (*p, *c)).collect();
+        self.lost.extend(gone.iter().map(|(_, component)| *component).filter(|it| *it != Component::Shim));
+        let found = self.survey.watched();
+        self.lost.retain(|lost| !found.iter().any(|(_, component)| component == lost));
+        self.rescan = !self.lost.is_empty();
+        for (pid, component) in gone {
+            self.alive.remove(&pid);
+            let how = "it exited".to_owned();
+            let fact = Fact::TargetGone(TargetGone { component, pid, how });
+            self.pipeline.fact(clock::monotonic_ns(), &fact);
+        }
+        if let Some(live) = self.live.as_mut() {
+            live.sweep_processes()?;
+        }
+        if let (Some(live), true) = (self.live.as_mut(), settings.uprobes) {
+            self.probes.inspect(&self.survey.wanted());
+            for (pid, component) in self.survey.watched() {
+                live.watch(pid, component)?;
+            }
+            self.probes.attach(live);
+            self.probes.tell(&mut self.pipeline, live.mode().name());
+        }
+        let fresh = self.survey.targets(&self.probes, clock::boottime_offset_ns());
+        if fresh.iter().any(|t| !self.alive.contains_key(&t.pid) && t.component != Component::Shim) {
+            self.tell_targets();
+        }
+        Ok(())
+    }
+}
+
+/// After a restart a process that the operator named is gone; its successor is found by what it has to do with the
+/// other one, which lives, else by name.
+fn survey_again(settings: &Settings) -> Result<Survey, DiscoverError> {
+    let kubelet = Settings { runtime_pid: None, ..settings.clone() };
+    let runtime = Settings { kubelet_pid: None, ..settings.clone() };
+    let neither = Settings { kubelet_pid: None, runtime_pid: None, ..settings.clone() };
+    let others = [kubelet, runtime, neither];
+    others.iter().fold(Survey::take(settings), |found, other| found.or_else(|_| Survey::take(other)))
+}
+
+/// Did a kubelet or runtime come or go?
+pub(super) fn concerns_targets(frame: &Frame) -> bool {
+    let Ok(record) = ProcessRec::read_from_bytes(&frame.bytes) else { return false };
+    let role = Role::from_u32(record.role);
+    matches!(frame.kind, RecKind::Exec | RecKind::Exit) && (role == Role::Kubelet || role.is_runtime())
+}
