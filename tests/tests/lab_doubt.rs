@@ -65,6 +65,9 @@ fn less_evidence_is_never_a_wrong_verdict() {
         assert!(matches!(code, Some(1 | 5)), "{variant:?}: {code:?}\n{told}");
         assert!(ids.iter().all(|id| matches!(*id, "R1" | "S10" | "U10")), "{variant:?}: {ids:?}\n{told}");
         if named {
+            let versions = report["census"]["versions"].as_array().unwrap();
+            let known = versions.iter().any(|fact| fact["program"] == "containerd" && fact["version"] != "");
+            assert!(known, "{variant:?}: {versions:?}");
             assert_eq!((ids.first(), code), (Some(&"R1"), Some(1)), "{variant:?}\n{told}");
             let culprit = report["diagnosis"]["findings"][0]["culprit"]["pid"].as_u64();
             assert_eq!(culprit, Some(hostage.facts().culprits[0].into()), "{variant:?}\n{told}");

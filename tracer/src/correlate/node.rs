@@ -100,19 +100,16 @@ impl NodeState {
         self.targets.insert(fact.pid, Target { fact, seen: at, state: TargetState::Live });
     }
 
+    /// User space does not find it any more. What the kernel told of its end stays: it knows how.
     fn gone(&mut self, at: MonoNs, pid: u32, how: String) {
-        if let Some(target) = self.targets.get_mut(&pid) {
+        if let Some(target) = self.targets.get_mut(&pid).filter(|target| target.state == TargetState::Live) {
             target.state = TargetState::Gone { at, how };
         }
     }
 
-    /// Like [`Self::gone`], but what user space found out stays.
+    /// A process ended; an old record is about another one with its number.
     fn exited(&mut self, at: MonoNs, pid: u32, how: String) {
-        let live = self
-            .targets
-            .get(&pid)
-            .is_some_and(|target| target.state == TargetState::Live && target.seen <= at);
-        if live {
+        if self.targets.get(&pid).is_some_and(|target| target.seen <= at) {
             self.gone(at, pid, how);
         }
     }

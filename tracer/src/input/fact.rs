@@ -429,7 +429,7 @@ pub struct TargetGone {
     pub component: Component,
     /// Its process id.
     pub pid: u32,
-    /// In words: "exited with code 1", "killed by signal 9", "restarted as pid 812 from a new binary".
+    /// In words: "ended"; how, the kernel's record of its exit tells, where there is one.
     pub how: String,
 }
 

@@ -326,6 +326,7 @@ mod tests {
             (30, 1, "/usr/bin/containerd-shim-runc-v2", "containerd-shim-runc-v2 -id x -address /run/b.sock"),
             (31, 1, "/usr/bin/containerd-shim-runc-v2", "containerd-shim-runc-v2 -id y -address /run/a.sock"),
             (40, 1, "/usr/bin/bash (deleted)", "bash"),
+            (50, 1, "/usr/bin/containerd", "containerd --version"),
         ]);
         let node = find(&root);
         assert_eq!(node.kubelet().unwrap().pid, 10);

@@ -86,6 +86,9 @@ impl Process {
         let arguments = || arguments(pid);
         let (role, multi_call, args) = classify(&stat, exe.as_deref(), forced, &arguments)?;
         let args = args.unwrap_or_else(arguments);
+        if asks_for_version(&args) {
+            return None;
+        }
         Some(Self {
             pid,
             parent: stat.parent,
@@ -101,6 +104,11 @@ impl Process {
             comm: stat.comm,
         })
     }
+}
+
+/// `containerd --version` serves nobody.
+fn asks_for_version(arguments: &[String]) -> bool {
+    matches!(arguments, [_, only] if only == "--version" || only == "version")
 }
 
 /// May this process be a component? Without its command line, which is only worth asking for then.

@@ -6,7 +6,7 @@ use crate::{
     correlate::{Age, Held, Request, Snapshot, Stuck, Waiter, WaitsFor, What},
     input::{
         CensusFact, Command, Component, ContainerFact, Freezer, GoroutinesFact, Park, PipeFact, ProcessFact,
-        SocketFact,
+        SocketFact, VersionFact,
     },
     render::escape,
     words,
@@ -202,6 +202,7 @@ fn held(held: Held) -> &'static str {
 #[derive(Debug, Serialize)]
 pub(super) struct CensusDoc<'a> {
     rounds: u64,
+    versions: &'a [VersionFact],
     round: Option<&'a CensusFact>,
     requests: Vec<RequestDoc<'a>>,
     processes: Vec<&'a ProcessFact>,
@@ -213,6 +214,7 @@ impl<'a> CensusDoc<'a> {
         let census = &snapshot.census;
         Self {
             rounds: census.rounds,
+            versions: &census.versions,
             round: census.round.as_ref(),
             requests: census.requests.iter().map(RequestDoc::of).collect(),
             processes: census.processes.iter().map(|seen| &seen.fact).collect(),

@@ -1,5 +1,8 @@
 //! The one-shot: survey, arm, observe, report.
 
+mod census;
+mod targets;
+
 use std::{
     collections::HashMap,
     path::Path,
@@ -8,9 +11,6 @@ use std::{
 };
 
 use plegtrace_common::kind::RecKind;
-
-mod census;
-mod targets;
 
 use targets::concerns_targets;
 

@@ -34,7 +34,7 @@ impl Session {
         self.rescan = !self.lost.is_empty();
         for (pid, component) in gone {
             self.alive.remove(&pid);
-            let how = "it exited".to_owned();
+            let how = "ended".to_owned();
             let fact = Fact::TargetGone(TargetGone { component, pid, how });
             self.pipeline.fact(clock::monotonic_ns(), &fact);
         }
