@@ -6,6 +6,7 @@ use plegtrace::input::{
     CensusFact, Command, Component, ContainerFact, Fact, FdFact, FdTarget, Freezer, GoroutineGroup, Holder,
     Park, PipeFact, Pressure, ProcessFact, SocketFact, SyscallFact,
 };
+use plegtrace::render::text;
 use plegtrace_common::rec::PROCESS_EXECED;
 use plegtrace_common::role::Role;
 use plegtrace_tests::found::{about, group, lists, pipe_of, process, relist, stopped, update};
@@ -377,6 +378,28 @@ fn o2_only_when_nothing_else_is() {
     let finding = only(&storm(&[]), "O2");
     assert_eq!((finding.severity, finding.confidence), (Severity::Notice, Confidence::High));
     only(&storm(&[stopped(process(Component::Shim, SHIM, 1, 0))]), "S10");
+}
+
+/// A notice beside a stall is not its cause, and the report does not say so.
+#[test]
+fn a_notice_explains_no_stall() {
+    let freezer = Freezer { path: "/kubepods/c1".into(), version: 2, state: "FROZEN".into(), own: true };
+    let frozen = ProcessFact { freezer: Some(freezer), ..process(Component::Helper, CHILD, SHIM, 0) };
+    let mut story = Story::node();
+    story.relist(0, 0).relist_hangs(2 * S);
+    story
+        .census(S, std::slice::from_ref(&frozen), &[], &[])
+        .census(9 * S, &[frozen], &[], &[])
+        .read_open(30 * S);
+    let snapshot = story.snapshot(30 * S);
+    let diagnosis = diagnose(&snapshot);
+    assert_eq!((diagnosis.verdict, ids(&diagnosis)), (Verdict::Stall, vec!["U4"]));
+    let mut page = Vec::new();
+    text::report(&snapshot, &diagnosis, &text::TextOptions::default(), &mut page).unwrap();
+    let page = String::from_utf8(page).unwrap();
+    assert!(page.contains("\nSTALL  relist open"), "{page}");
+    assert!(page.contains("notice    U4") && page.contains("cause     cannot tell"), "{page}");
+    assert!(page.contains("\nOpen calls") && !page.contains("Why we think so"), "{page}");
 }
 
 /// Without any look at processes nothing is blamed, and that is said.

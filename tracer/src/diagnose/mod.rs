@@ -47,10 +47,25 @@ pub enum Verdict {
 }
 
 impl Diagnosis {
-    /// The finding that explains the stall.
+    /// The first finding, stall or notice.
     #[must_use]
     pub fn first(&self) -> Option<&Finding> {
         self.findings.first()
+    }
+
+    /// Findings that hold something up, and those that do not.
+    #[must_use]
+    pub fn split(&self) -> (&[Finding], &[Finding]) {
+        // Stalls sort first.
+        let stalls = self.findings.partition_point(|finding| finding.severity == Severity::Stall);
+        self.findings.split_at(stalls)
+    }
+
+    /// The finding a report is about: the cause of the stall, or the first notice where nothing is held up.
+    #[must_use]
+    pub fn main(&self) -> Option<&Finding> {
+        let (stalls, notices) = self.split();
+        if self.verdict == Verdict::Stall { stalls.first() } else { notices.first() }
     }
 
     /// Nothing more needs to be seen: the first cause is certain, and it holds something up.

@@ -57,7 +57,7 @@ pub(super) fn others(page: &mut Page<'_>, label: &str, findings: &[Finding]) -> 
 /// Evidence, exclusions, advice and confidence of the first finding.
 pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
     let diagnosis = page.diagnosis;
-    let Some(finding) = diagnosis.first() else { return Ok(()) };
+    let Some(finding) = diagnosis.main() else { return Ok(()) };
     page.section("Why we think so", "")?;
     let shown = page.short(finding.evidence.len(), SHORT_EVIDENCE);
     for (place, evidence) in finding.evidence.iter().take(shown).enumerate() {

@@ -81,7 +81,7 @@ impl Page<'_> {
 
     /// Are the tables shown? Not when the verdict explains the stall without them.
     pub(super) fn is_whole(&self) -> bool {
-        let explained = self.diagnosis.verdict == Verdict::Stall && self.diagnosis.first().is_some();
+        let explained = self.diagnosis.verdict == Verdict::Stall && self.diagnosis.main().is_some();
         self.verbose || !explained
     }
 

@@ -50,7 +50,7 @@ fn verdict(snapshot: &Snapshot, diagnosis: &Diagnosis) -> (String, String) {
 
 /// Findings that explain a stall: none when there is no stall.
 pub(super) fn accused(diagnosis: &Diagnosis) -> &[Finding] {
-    if diagnosis.verdict == Verdict::Stall { &diagnosis.findings } else { &[] }
+    diagnosis.split().0
 }
 
 fn reasons(snapshot: &Snapshot) -> &[Reason] {
@@ -84,13 +84,11 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
         page.labelled("since", &text)?;
     }
     let accused = accused(diagnosis);
-    match accused.split_first() {
-        Some((first, rest)) => {
-            finding::summary(page, first)?;
-            finding::others(page, "besides", rest)?;
-        }
-        None => finding::others(page, "notice", &diagnosis.findings)?,
+    if let Some((first, rest)) = accused.split_first() {
+        finding::summary(page, first)?;
+        finding::others(page, "besides", rest)?;
     }
+    finding::others(page, "notice", diagnosis.split().1)?;
     others(page)?;
     if diagnosis.verdict == Verdict::Stall && accused.is_empty() {
         page.labelled("cause", &untold(snapshot))?;
