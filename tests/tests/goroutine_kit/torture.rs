@@ -215,4 +215,8 @@ impl Code for Toy {
     fn name(&self, function: u32) -> Option<&str> {
         (!function.is_multiple_of(7)).then_some("main.f")
     }
+
+    fn keeps_argument(&self, _function: u32, _n: usize) -> bool {
+        false
+    }
 }

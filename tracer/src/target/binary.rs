@@ -251,11 +251,22 @@ impl GoBinary {
     /// Addresses of the file that the code of the function with this full name refers to; none when it is not there.
     #[must_use]
     pub fn data_references(&self, name: &str) -> Vec<u64> {
-        let Some(function) = self.find_exact(name) else { return Vec::new() };
+        let references = |code: Code<'_>| arch::references(self.elf.machine, code);
+        self.find_exact(name).and_then(|function| self.with_code(function, references)).unwrap_or_default()
+    }
+
+    /// Is integer argument `n` of a function in the word above its return address that its caller has for it, at
+    /// `8 + 8 * n`, as long as the function runs? False when that is not certain.
+    #[must_use]
+    pub fn keeps_argument(&self, function: u32, n: usize) -> bool {
+        let keeps = |code: Code<'_>| arch::keeps(self.elf.machine, code, n);
+        self.function_by_index(function).and_then(|function| self.with_code(function, keeps)).unwrap_or(false)
+    }
+
+    fn with_code<T>(&self, function: Function<'_>, look: impl FnOnce(Code<'_>) -> T) -> Option<T> {
         let size = function.size.min(MAX_CODE);
-        let Ok(body) = self.elf.read_vaddr(function.entry, size, "code") else { return Vec::new() };
-        let code = Code { entry: function.entry, bytes: &body, convention: self.abi.convention };
-        arch::references(self.elf.machine, code)
+        let body = self.elf.read_vaddr(function.entry, size, "code").ok()?;
+        Some(look(Code { entry: function.entry, bytes: &body, convention: self.abi.convention }))
     }
 
     /// Functions whose name ends with `suffix` at a path element or dot; see [`Pattern`].

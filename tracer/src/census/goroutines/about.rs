@@ -10,8 +10,9 @@
 //! address of the semaphore until it has it. The semaphore is part of a `sync.RWMutex`, which containerd's `statusStorage`
 //! begins with, and behind which it has the directory of the container.
 //!
-//! A slot of a frame that is not in use keeps what was there before, so what is found *contains* the right id; whoever
-//! uses it has to refuse what is ambiguous.
+//! A slot of a frame that is not in use keeps what was there before: goroutines take over the stacks of earlier ones. So
+//! where the function's code shows that it keeps its argument in the word that is meant for it, only this word counts.
+//! From other frames, what is found *contains* the right id; whoever uses it has to refuse what is ambiguous.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -40,6 +41,8 @@ const MAX_IDS: usize = 32;
 const MAX_ALIKE: u32 = 128;
 /// Goroutines of one reading that are searched.
 const MAX_SEARCHED: u32 = 2048;
+/// The request among the arguments of a function that serves it: receiver, context (two words), request.
+const REQUEST: usize = 3;
 /// Addresses in user space on the processors we know.
 const USER: std::ops::Range<u64> = 4096..1 << 47;
 
@@ -71,6 +74,8 @@ pub(super) struct Spot {
 pub(super) enum Sought {
     /// Ids, and what begins with one.
     Ids,
+    /// The request, which begins with the one id that counts.
+    Request,
     /// The semaphore of a lock.
     Lock,
 }
@@ -79,6 +84,7 @@ pub(super) enum Sought {
 #[derive(Debug, Default)]
 pub(super) struct About {
     means: HashMap<u32, Means>,
+    keeps: HashMap<u32, bool>,
     searched: u32,
 }
 
@@ -129,12 +135,19 @@ impl About {
             // Without the stack pointer of its caller the end of a frame is not known.
             let range = index.checked_sub(1).and_then(|inner| Some((*ends.get(inner)?, *ends.get(index)?)));
             if let (Some((frame, sought)), Some((from, end)), true) = (spot, range, spots.len() < MAX_SPOTS) {
-                // Its arguments lie right above: receiver, context (two words), request.
-                let to = end.saturating_add(32).min(from.saturating_add(MAX_FRAME));
+                // Its arguments lie right above.
+                let request = end.saturating_add(8 * REQUEST as u64);
+                let keeps = sought == Sought::Ids && self.keeps(code, *function);
+                let (from, sought) = if keeps { (request, Sought::Request) } else { (from, sought) };
+                let to = request.saturating_add(8).min(from.saturating_add(MAX_FRAME));
                 spots.push(Spot { frame, from, to, sought });
             }
         }
         spots
+    }
+
+    fn keeps(&mut self, code: &dyn Code, function: u32) -> bool {
+        *self.keeps.entry(function).or_insert_with(|| code.keeps_argument(function, REQUEST))
     }
 
     fn of(&mut self, code: &dyn Code, function: u32) -> &Means {
@@ -159,6 +172,7 @@ pub(super) fn search(memory: &dyn Memory, spots: &[Spot]) -> Result<Vec<IdOnStac
     for (spot, words) in spots.iter().zip(words_of(memory, spots)?) {
         let strings = match spot.sought {
             Sought::Ids => strings(memory, &words)?,
+            Sought::Request => request(memory, &words)?,
             Sought::Lock => directories(memory, &words)?,
         };
         let ids = ids_at(memory, strings)?;
@@ -188,6 +202,17 @@ fn strings(memory: &dyn Memory, words: &[u64]) -> Result<BTreeSet<(u64, u64)>, M
     let pointers = words.iter().copied().filter(|word| word % 8 == 0).collect();
     let begun = beginnings(memory, &pointers)?;
     Ok(pairs(words).chain(begun.iter().flat_map(|begin| pairs(begin))).collect())
+}
+
+/// The first string at the beginning of a request that is an id: smaller requests have others right behind them.
+fn request(memory: &dyn Memory, words: &[u64]) -> Result<BTreeSet<(u64, u64)>, MemoryError> {
+    let begun = beginnings(memory, &words.iter().copied().collect())?;
+    for pair in begun.iter().flat_map(|begin| pairs(begin)) {
+        if !ids_at(memory, BTreeSet::from([pair]))?.is_empty() {
+            return Ok(BTreeSet::from([pair]));
+        }
+    }
+    Ok(BTreeSet::new())
 }
 
 /// Directories behind the locks whose semaphores are among these words.

@@ -19,9 +19,13 @@ impl Code for Named {
     fn name(&self, function: u32) -> Option<&str> {
         self.0.get(function as usize).copied()
     }
+
+    fn keeps_argument(&self, function: u32, n: usize) -> bool {
+        n == 3 && self.name(function).is_some_and(|name| name.starts_with("keeps/"))
+    }
 }
 
-const FUNCTIONS: [&str; 8] = [
+const FUNCTIONS: [&str; 9] = [
     "runtime.gopark",
     "github.com/containerd/ttrpc.(*Client).dispatch",
     "x/store/container.(*statusStorage).UpdateSync",
@@ -30,6 +34,7 @@ const FUNCTIONS: [&str; 8] = [
     "k8s.io/cri-api/v1._RuntimeService_UpdateContainerResources_Handler",
     "k8s.io/cri-api/v1._RuntimeService_ListContainers_Handler",
     "runtime.semacquire1",
+    "keeps/server.(*criService).UpdateContainerResources",
 ];
 
 fn me() -> ProcessMemory {
@@ -106,6 +111,26 @@ fn which_frames() {
     assert_eq!(told(&[0, 1, 2, 3, 4], &ends), [], "no handler, no request");
     // The walk broke off: frames without an end are not searched.
     assert_eq!(told(&update, &ends[..4]).len(), 1);
+}
+
+/// A function that keeps its request where its caller has room for it: what earlier requests left is not looked at.
+#[test]
+fn only_the_request_counts() {
+    let [stale, id] = ["a", "b"].map(|digit| digit.repeat(ID));
+    let [old, new] = [at(&stale), at(&id)];
+    // In the heap something else may follow.
+    let message = [0, new[0], new[1], 0, 0, old[0], old[1], 0];
+    // A frame, its return address, receiver, context, request.
+    let words = [old[0], old[1], 0, 0, 1, 2, 2, message.as_ptr() as u64, old[0], old[1]];
+    let from = words.as_ptr() as u64;
+    let ends = [from, from + 8 * 4, from + 8 * 4];
+    let of = |function: u32| {
+        let found =
+            About::default().ids(&me(), &Named(FUNCTIONS.to_vec()), &[0, function, 5], &ends, 0).unwrap();
+        found.into_iter().map(|one| one.id).collect::<Vec<_>>()
+    };
+    assert_eq!(of(8), [id.as_str()]);
+    assert_eq!(of(3), [stale, id], "it may keep it anywhere");
 }
 
 /// Only so many of a kind, and of all, are searched.

@@ -42,6 +42,9 @@ pub trait Code {
     fn returns(&self) -> Return;
     /// Full name of a function.
     fn name(&self, function: u32) -> Option<&str>;
+    /// Does it keep its argument `n` (the receiver is 0, an interface counts twice) in the word above its return address
+    /// that its caller has for it? False when that is not known.
+    fn keeps_argument(&self, function: u32, n: usize) -> bool;
 }
 
 /// The functions of an executable, where a process has them.
@@ -88,6 +91,10 @@ impl Code for ProgramCode<'_> {
 
     fn name(&self, function: u32) -> Option<&str> {
         self.binary.function_by_index(function).map(|function| function.name)
+    }
+
+    fn keeps_argument(&self, function: u32, n: usize) -> bool {
+        self.binary.keeps_argument(function, n)
     }
 }
 

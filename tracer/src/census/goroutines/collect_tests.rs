@@ -90,6 +90,10 @@ impl Code for Toy {
     fn name(&self, function: u32) -> Option<&str> {
         ["", "main.f", "main.g"].get(function as usize).copied()
     }
+
+    fn keeps_argument(&self, _function: u32, _n: usize) -> bool {
+        false
+    }
 }
 
 /// Total, unread, and the frames of what was read.

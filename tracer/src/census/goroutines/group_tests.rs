@@ -18,6 +18,10 @@ impl Code for Named {
     fn name(&self, function: u32) -> Option<&str> {
         self.0.get(function as usize).map(String::as_str)
     }
+
+    fn keeps_argument(&self, _function: u32, _n: usize) -> bool {
+        false
+    }
 }
 
 fn key(frames: &[u32]) -> Key {

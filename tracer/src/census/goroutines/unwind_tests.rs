@@ -28,6 +28,10 @@ impl Code for Toy {
     fn name(&self, _function: u32) -> Option<&str> {
         None
     }
+
+    fn keeps_argument(&self, _function: u32, _n: usize) -> bool {
+        false
+    }
 }
 
 const BOTTOM: u32 = 9;

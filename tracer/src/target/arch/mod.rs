@@ -4,6 +4,7 @@
 
 pub(crate) mod aarch64;
 pub(crate) mod x86_64;
+mod x86_64_home;
 mod x86_64_prologue;
 
 use super::abi::Convention;
@@ -113,5 +114,14 @@ pub(crate) fn tls_access(machine: Machine, code: Code<'_>) -> Option<TlsAccess> 
         Machine::X86_64 => x86_64_prologue::tls_access(code),
         // X28 holds g on arm64 in Go code of every version.
         Machine::Aarch64 => None,
+    }
+}
+
+/// Is integer argument `n` of the function, from its beginning on, in the word that its caller has for it?
+pub(crate) fn keeps(machine: Machine, code: Code<'_>, n: usize) -> bool {
+    match machine {
+        Machine::X86_64 => x86_64_home::keeps(code, n),
+        // Not looked at: unproved.
+        Machine::Aarch64 => false,
     }
 }
