@@ -16,10 +16,13 @@ use crate::cmd::{self, Exit};
 use crate::ebpf::Want;
 use crate::paths;
 use crate::progress::step;
-use crate::vm::{self, Counts};
+use crate::vm::{self, Ahead, Counts};
 
 /// No test program takes longer than this; all together must stay below an hour.
 const BUDGET: Duration = Duration::from_secs(25 * 60);
+
+/// From so many seconds on, a program's time is told.
+const LONG: u64 = 30;
 
 /// Options of `cargo xtask test`.
 #[derive(Debug, Args)]
@@ -67,8 +70,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     step("test", "compiling the test programs");
     let programs = layers::compile(&built.object, &[])?;
     let mut total = Counts::default();
+    let both = options.wants(Part::Lab) && options.wants(Part::Vm);
+    let mut ahead = None;
     for part in PARTS.into_iter().filter(|part| options.wants(*part)) {
         let begin = Instant::now();
+        match part {
+            Part::Lab if both => ahead = Some(Ahead::start(vm::Selection::all())),
+            Part::Vm => drop(ahead.take()),
+            _ => {}
+        }
         step("test", &format!("layer {}", part.name()));
         let mut outcome = layer(part, &programs, &built).unwrap_or_else(|error| {
             step("test", &format!("{} FAILED: {error:#}", part.name()));
@@ -138,7 +148,12 @@ fn run_programs(layer: Layer, programs: &[Program], built: &Built) -> Result<Out
     let mut counts = Counts::default();
     for program in programs.iter().filter(|program| program.layer == layer) {
         step("test", &program.name);
+        let begin = Instant::now();
         counts += one(&mut prepared(program, built)?, &program.name)?;
+        let seconds = begin.elapsed().as_secs();
+        if seconds >= LONG {
+            step("test", &format!("{} took {seconds} s", program.name));
+        }
     }
     Ok(Outcome { counts, tests: sum(counts) })
 }

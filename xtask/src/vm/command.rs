@@ -77,6 +77,11 @@ impl Selection {
         Ok(Self { suites: suites::select(kernels)?, test, refresh, budget })
     }
 
+    /// The guests.
+    pub(super) fn suites(&self) -> &[Suite] {
+        &self.suites
+    }
+
     /// Everything on every guest.
     pub(crate) fn all() -> Self {
         Self { suites: suites::ALL.to_vec(), test: None, refresh: false, budget: Duration::from_secs(420) }

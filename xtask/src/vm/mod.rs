@@ -10,6 +10,7 @@
 //! skip that is declared and counted.
 
 mod accel;
+mod ahead;
 mod command;
 mod console;
 mod guest;
@@ -19,5 +20,6 @@ mod qemu;
 mod suites;
 mod verdict;
 
+pub(crate) use ahead::Ahead;
 pub(crate) use command::{Figures, Options, Selection, run, run_all, stats};
 pub(crate) use verdict::Counts;
