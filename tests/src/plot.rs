@@ -35,6 +35,12 @@ impl Story {
 
     /// A relist whose status calls take so long each; the second of a pod twice that.
     pub fn relist_of(&mut self, from: u64, pods: u64, call: u64) -> &mut Self {
+        self.relist_asks(from, pods, call);
+        self.end(Layer::Relist, "Relist", PLEG, from + 3 * MS + 4 * pods * call + 50_000, 0)
+    }
+
+    /// The same, and it has not come to its end yet.
+    pub fn relist_asks(&mut self, from: u64, pods: u64, call: u64) -> &mut Self {
         self.begin(Layer::Relist, "Relist", PLEG, 100, from).begin(
             Layer::ListPhase,
             "GetPods",
@@ -56,7 +62,7 @@ impl Story {
             self.rpc("ContainerStatus", PLEG, from + call, from + 3 * call);
             self.end(Layer::StatusPhase, "updateCache", PLEG, from + 4 * call - 10_000, CALL_OK);
         }
-        self.end(Layer::Relist, "Relist", PLEG, from + 3 * MS + 4 * pods * call + 50_000, 0)
+        self
     }
 
     /// A relist gets its lists, and does not come to its end.

@@ -223,6 +223,17 @@ fn k3_needs_many_and_quick() {
     none(&long(21, 1_100 * MS));
 }
 
+/// Of two such relists the one that is open is the stall, though the one before it was longer.
+#[test]
+fn k3_tells_the_open_one() {
+    let mut story = Story::node();
+    story.relist(S, 0).relist_of(3 * S, 100, 40 * MS).relist_asks(20 * S, 25, 40 * MS);
+    story.read_open(24_500 * MS).census(24_500 * MS, &[], &[], &[]);
+    let finding = only(&story.snapshot(24_500 * MS), "K3");
+    assert_eq!(finding.severity, Severity::Stall, "{finding:#?}");
+    assert!(finding.headline.contains("25 changed pods"), "{}", finding.headline);
+}
+
 /// rc93 holds both ends of its pipe; a pipe that somebody else reads is another matter.
 #[test]
 fn u1_needs_its_own_pipe() {

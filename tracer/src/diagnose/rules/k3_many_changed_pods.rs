@@ -44,9 +44,16 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
-    let longest = scene.snapshot.relists.iter().filter_map(|relist| Some((relist, status(relist, scene)?)));
-    let longest = longest.max_by_key(|(relist, _)| relist.root().duration_ns(scene.snapshot.now));
-    longest.map(|(relist, status)| of(relist, &status, scene)).into_iter().collect()
+    let long = scene.snapshot.relists.iter().filter_map(|relist| Some((relist, status(relist, scene)?)));
+    // What is in flight counts more than what is over.
+    let worst = long.max_by_key(|(relist, _)| {
+        (is_stall(relist, scene.snapshot.now), relist.root().duration_ns(scene.snapshot.now))
+    });
+    worst.map(|(relist, status)| of(relist, &status, scene)).into_iter().collect()
+}
+
+fn is_stall(relist: &Relist, now: MonoNs) -> bool {
+    relist.root().is_open() && relist.root().duration_ns(now) > RELIST_OPEN_NS
 }
 
 /// The status phase of a relist that is long because of it.
@@ -104,5 +111,5 @@ fn of(relist: &Relist, status: &Status, scene: &Scene<'_>) -> Finding {
         "wait: it ends by itself; do not restart the kubelet, that begins it anew",
         "fewer dead containers and finished pods make it shorter (crictl ps -a, Job TTL)",
     ]);
-    if open && whole > RELIST_OPEN_NS { finding } else { finding.into_notice() }
+    if is_stall(relist, now) { finding } else { finding.into_notice() }
 }
