@@ -30,7 +30,7 @@ pub struct DumpedFrame {
 /// Go dumps no more frames than that, those of the runtime included.
 const MAX_DUMPED: usize = 90;
 
-/// Reads a dump: `runtime.Stack`, SIGQUIT, or `/debug/pprof/goroutine?debug=2`.
+/// Reads a dump: `runtime.Stack`, SIGQUIT, containerd's on SIGUSR1, or `/debug/pprof/goroutine?debug=2`.
 #[must_use]
 pub fn parse_dump(text: &str) -> BTreeMap<u64, Dumped> {
     let mut found = BTreeMap::new();

@@ -1,8 +1,6 @@
 //! The goroutines of real daemons, read from outside, are those in their own dumps; and in a stall they say who waits
 //! for whom.
 
-use std::io::{Read as _, Write as _};
-use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::Duration;
 
@@ -43,18 +41,6 @@ fn check(pid: u32, component: Component, at_least: usize, dump: impl Fn() -> Str
     assert!(before.unread + after.unread <= before.total / 100 + 1, "{} unread", before.unread);
 }
 
-/// What containerd itself says on its debug socket.
-fn dump_of(containerd: &Containerd) -> String {
-    let mut stream = UnixStream::connect(containerd.debug_socket()).unwrap();
-    stream.set_read_timeout(Some(LIMIT)).unwrap();
-    write!(stream, "GET {PAGE} HTTP/1.0\r\nHost: containerd\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    assert!(head.starts_with("HTTP/1.0 200 ") || head.starts_with("HTTP/1.1 200 "), "{head}");
-    body.to_owned()
-}
-
 /// containerd of one generation and the shim of a pod.
 fn check_generation(generation: Generation) {
     host::require_root().unwrap();
@@ -66,7 +52,7 @@ fn check_generation(generation: Generation) {
         Err(error) => panic!("{error:#}"),
     };
     let pod = containerd.run_pod("p1").unwrap();
-    check(containerd.pid(), Component::Containerd, 20, || dump_of(&containerd));
+    check(containerd.pid(), Component::Containerd, 20, || containerd.dump_goroutines().unwrap());
     let shim = containerd.shim_of(&pod.sandbox).unwrap();
     let fact = read(&Reader::open(shim, Component::Shim).unwrap());
     assert_eq!(fact.unread, 0);
@@ -102,7 +88,7 @@ fn a_node_before_and_in_a_stall() {
     let node = Node::start(&Knobs { pods: 2, ..Knobs::default() }).unwrap();
     node.wait_for_relists(2, LIMIT).unwrap();
     let (containerd, kubelet) = (node.containerd(), node.kubelet());
-    check(containerd.pid(), Component::Containerd, 20, || dump_of(containerd));
+    check(containerd.pid(), Component::Containerd, 20, || containerd.dump_goroutines().unwrap());
     check(kubelet.pid(), Component::Kubelet, 60, || {
         let page = format!("https://{}{PAGE}", kubelet.api_address());
         host::run(Command::new("curl").args(["-sSfk", "--max-time", "60", &page])).unwrap()

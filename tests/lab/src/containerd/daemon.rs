@@ -22,6 +22,10 @@ use crate::{gate, host, http, image, process, rc93};
 const READY_LIMIT: Duration = Duration::from_secs(30);
 /// For one CRI call on a healthy but busy machine.
 const CALL_LIMIT: Duration = Duration::from_secs(30);
+/// For the answer to SIGUSR1.
+const DUMP_LIMIT: Duration = Duration::from_secs(10);
+/// What its log says then.
+const DUMPED: &str = "goroutine stack dump written to";
 
 /// A running containerd with the lab's image. Drop removes it, its shims, pods, mounts, cgroups and files.
 #[derive(Debug)]
@@ -84,10 +88,18 @@ impl Containerd {
         self.scratch.path().join("containerd.log")
     }
 
-    /// Its debug socket (pprof).
-    #[must_use]
-    pub fn debug_socket(&self) -> PathBuf {
-        self.scratch.path().join("debug.sock")
+    /// The stacks of its goroutines, as it writes them into a file on SIGUSR1 (`dumpStacks` in cmd/containerd).
+    ///
+    /// # Errors
+    ///
+    /// When it does not say within ten seconds that it has.
+    pub fn dump_goroutines(&self) -> Result<String> {
+        let said = || Ok::<_, anyhow::Error>(fs::read_to_string(self.log_path())?.matches(DUMPED).count());
+        let before = said()?;
+        process::signal(self.pid(), libc::SIGUSR1)?;
+        process::wait_for("a dump of the goroutines", DUMP_LIMIT, || Ok((said()? > before).then_some(())))?;
+        let file = temporary(&self.scratch).join(format!("containerd.{}.stacks.log", self.pid()));
+        fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))
     }
 
     /// Where it looks for the configuration of networks.
@@ -259,9 +271,17 @@ fn spawn(scratch: &Scratch, tree: &Tree, runc: &Path) -> Result<Daemon> {
     let runc = runc.parent().context("runc has no directory")?;
     let inherited = std::env::var("PATH").unwrap_or_default();
     let path = format!("{}:{}:{inherited}:/usr/sbin:/usr/bin:/sbin:/bin", programs.display(), runc.display());
+    let temporary = temporary(scratch);
+    fs::create_dir_all(&temporary).with_context(|| format!("cannot create {}", temporary.display()))?;
     let mut command = Command::new(programs.join("containerd"));
-    command.arg("-c").arg(scratch.path().join("config.toml")).env("PATH", path).current_dir("/");
+    command.arg("-c").arg(scratch.path().join("config.toml"));
+    command.env("PATH", path).env("TMPDIR", temporary).current_dir("/");
     Daemon::start(scratch, command, &scratch.path().join("containerd.log"))
+}
+
+/// Where it puts temporary files, so that none stays behind.
+fn temporary(scratch: &Scratch) -> PathBuf {
+    scratch.path().join("tmp")
 }
 
 pub(crate) fn log_tail(log: &Path) -> String {
