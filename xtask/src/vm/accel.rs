@@ -43,6 +43,7 @@ impl Accel {
             return Ok(Self::Tcg);
         }
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let _lock = paths::Lock::take("kvm-probe")?;
         let file = paths::cache()?.join("kvm-probe");
         let known = fs::read_to_string(&file).unwrap_or_default();
         if let Some(answer) = known.strip_prefix(boot.trim()).filter(|_| !boot.is_empty()) {

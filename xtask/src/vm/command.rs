@@ -1,8 +1,9 @@
 //! The command: selection → images, payload, guests → table.
 
 use std::fs;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -114,8 +115,8 @@ pub(crate) struct Summary {
     pub(crate) fewest: usize,
 }
 
-/// Runs the guests one after the other, prints the table and returns the counts. A guest that cannot be made is a
-/// failure of that guest; the others still run.
+/// Runs the guests, prints the table and returns the counts. A guest that cannot be made is a failure of that guest; the
+/// others still run.
 ///
 /// # Errors
 /// When the tools or the payload are missing.
@@ -148,18 +149,32 @@ fn guests(selection: &Selection) -> Result<Vec<Ran>> {
     fs::create_dir_all(logs()).with_context(|| format!("cannot create {}", logs().display()))?;
     let disk = logs().join("payload.ext4");
     payload::disk(&binary, &Mode::Tests(selection.test.clone()), &disk)?;
-    Ok(thread::scope(|scope| {
-        // The next image is made while a guest runs.
-        let (sender, images) = mpsc::channel();
-        scope.spawn(move || {
-            for suite in &selection.suites {
-                if sender.send((*suite, image::get(*suite, selection.refresh))).is_err() {
-                    return;
-                }
-            }
-        });
-        images.iter().map(|(suite, found)| one(suite, found, selection, &disk)).collect()
+    Ok(in_lanes(&selection.suites, lanes(), |suite| {
+        one(*suite, image::get(*suite, selection.refresh), selection, &disk)
     }))
+}
+
+/// How many guests run at once: emulation keeps one processor busy for each most of the time.
+fn lanes() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// Does the work on all items, so many at once; results in the order of the items.
+fn in_lanes<T: Sync, R: Send>(items: &[T], lanes: usize, work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let lane = || {
+        let taken = std::iter::from_fn(|| {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            Some((index, items.get(index)?))
+        });
+        taken.map(|(index, item)| (index, work(item))).collect::<Vec<_>>()
+    };
+    let mut done: Vec<(usize, R)> = thread::scope(|scope| {
+        let lanes: Vec<_> = (0..lanes.clamp(1, items.len().max(1))).map(|_| scope.spawn(lane)).collect();
+        lanes.into_iter().flat_map(|lane| lane.join().expect("a guest's thread does not panic")).collect()
+    });
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 /// One guest; whatever goes wrong is its own failure, and the others still run.
@@ -208,4 +223,24 @@ fn shell(selection: &Selection) -> Result<()> {
 
 fn logs() -> PathBuf {
     paths::target().join("vm-logs")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    /// Two run at once, all are done, the order is kept.
+    #[test]
+    fn lanes_keep_the_order() {
+        let both = Barrier::new(2);
+        let twice = |item: &u32| {
+            both.wait();
+            2 * item
+        };
+        assert_eq!(in_lanes(&[1, 2, 3, 4], 2, twice), [2, 4, 6, 8]);
+        assert_eq!(in_lanes(&[5], 9, |item| item + 1), [6]);
+        assert_eq!(in_lanes(&[] as &[u32], 3, |item| *item), [0; 0]);
+    }
 }
