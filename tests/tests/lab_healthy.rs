@@ -1,13 +1,18 @@
-//! Healthy nodes are not accused: idle ones of several sizes, and one where execs, probes and pods come and go.
+//! Healthy nodes are not accused: idle ones of several sizes, and one where execs, probes and pods come and go. One that
+//! only looks healthy at the moment is not called so.
 
 use std::time::{Duration, Instant};
 
-use plegtrace_lab::{Knobs, Node, host};
+use plegtrace::census::goroutines::{Limits, Reader};
+use plegtrace::input::Component;
+use plegtrace::session::clock::monotonic_ns;
+use plegtrace_lab::{Knobs, Node, fault, host, process};
 use plegtrace_tests::churn;
 use plegtrace_tests::program::Running;
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT_NS: u64 = 120_000_000_000;
 /// Pods, and containers in each.
 const SIZES: [(usize, usize); 3] = [(1, 1), (10, 5), (10, 15)];
 /// Every day, and in the soak.
@@ -20,14 +25,20 @@ const PERIOD: Duration = Duration::from_secs(2);
 const STORM_PER_CPU: f64 = 5.0;
 const TOLERANCE: f64 = 0.7;
 
-/// One run as on a node without a doubt; gives its findings.
-fn findings(node: &Node) -> Vec<Value> {
+/// A run that ends with this code.
+fn report(node: &Node, code: i32) -> Value {
     let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
     let arguments = ["-o", "json", "--kubelet-pid", &kubelet, "--runtime-pid", &runtime];
     let ended = Running::start(&arguments).unwrap().finish(LIMIT).unwrap();
     let report: Value = serde_json::from_str(&ended.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}\n{}", ended.stdout, ended.stderr));
-    assert_eq!(ended.status.code(), Some(0), "{:#}\n{:#}", report["diagnosis"], report["outcome"]);
+    assert_eq!(ended.status.code(), Some(code), "{:#}\n{:#}", report["diagnosis"], report["outcome"]);
+    report
+}
+
+/// One run as on a node without a doubt; gives its findings.
+fn findings(node: &Node) -> Vec<Value> {
+    let report = report(node, 0);
     let findings = report["diagnosis"]["findings"].as_array().unwrap().clone();
     let stalls = findings.iter().filter(|finding| finding["severity"] == "stall").count();
     assert_eq!(stalls, 0, "{findings:#?}");
@@ -44,6 +55,36 @@ fn an_idle_node_has_no_findings() {
         let found = findings(&node);
         assert!(found.is_empty(), "{} containers: {found:#?}", pods * containers);
     }
+}
+
+/// A node that flaps, seen while its relists are quick: nobody waits for the command any more, but the runtime still does.
+#[test]
+fn between_two_stalls_a_node_is_not_healthy() {
+    host::require_root().unwrap();
+    let node = Node::start(&Knobs { pods: 2, ..Knobs::default() }).unwrap();
+    let pod = node.pod("p1").unwrap();
+    let shim = node.containerd().shim_of(&pod.sandbox).unwrap();
+    let stopped = fault::stop_process(shim).unwrap();
+    let given_up = node.containerd().client().exec_sync(&pod.container, &["true"], Duration::from_secs(2));
+    assert!(given_up.unwrap_err().is_deadline());
+    node.wait_for_relists(2, LIMIT).unwrap();
+    let told = report(&node, 1);
+    assert_eq!(told["outcome"]["state"], "stalled", "{}", told["outcome"]);
+    let relists = told["relists"].as_array().unwrap();
+    assert!(!relists.is_empty() && relists.iter().all(|relist| relist["list"] == "ok"), "{relists:?}");
+    let first = &told["diagnosis"]["findings"][0];
+    assert_eq!(first["culprit"]["pid"], shim, "{first:#}");
+    let requests = told["census"]["requests"].as_array().unwrap();
+    assert!(requests.iter().any(|request| request["operation"] == "ExecSync"), "{requests:?}");
+    drop(stopped);
+    let reader = Reader::open(node.containerd().pid(), Component::Containerd).unwrap();
+    process::wait_for("the end of the command", LIMIT, || {
+        let fact = reader.read(&Limits::until(monotonic_ns() + LIMIT_NS), &monotonic_ns)?;
+        let serves = |frame: &String| frame.ends_with("_RuntimeService_ExecSync_Handler");
+        Ok((!fact.groups.iter().any(|group| group.frames.iter().any(serves))).then_some(()))
+    })
+    .unwrap();
+    assert_eq!(findings(&node), [] as [Value; 0]);
 }
 
 /// Runs plegtrace again and again while execs, probes and pods come and go.
