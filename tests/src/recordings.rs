@@ -13,7 +13,8 @@ use clap::ValueEnum as _;
 use plegtrace::{
     correlate::Snapshot,
     diagnose::diagnose,
-    recording::Recording,
+    input::Frame,
+    recording::{Encoder, Recording},
     render::{
         json,
         text::{self, TextOptions},
@@ -129,6 +130,7 @@ fn record(node: &Node, file: &Path) -> Result<()> {
     unsafe { command.pre_exec(take_name) };
     let ended = Running::spawn(&mut command)?.finish(LIMIT)?;
     ensure!(ended.status.code() == Some(1), "a stall was to be found: {ended:?}");
+    anonymise(file, fs::read_to_string("/proc/sys/kernel/osrelease")?.trim())?;
     let length = fs::metadata(file).context("there is no recording")?.len();
     ensure!(length <= MOST, "the recording has {length} bytes, {MOST} are allowed");
     let home = ["", "home", ""].join("/");
@@ -137,6 +139,36 @@ fn record(node: &Node, file: &Path) -> Result<()> {
         "paths of a home are in it: set PLEGTRACE_CACHE to another place"
     );
     Ok(())
+}
+
+/// Makes the build in a kernel's release unreadable wherever the recording names it: it says where the recording was made.
+///
+/// # Errors
+///
+/// It cannot be read or written, or is damaged.
+pub fn anonymise(file: &Path, release: &str) -> Result<()> {
+    let (from, to) = (release.as_bytes(), without_build(release).into_bytes());
+    let mut recording = Recording::open(fs::File::open(file)?)?;
+    let (mut encoder, mut whole) = (Encoder::new(), Encoder::header());
+    let mut take = |frame: Frame| {
+        let mut bytes = frame.bytes.to_vec();
+        while let Some(at) = bytes.windows(from.len()).position(|part| part == from && from != to) {
+            bytes[at..at + from.len()].copy_from_slice(&to);
+        }
+        whole.extend(encoder.push(&bytes).into_iter().flatten());
+    };
+    while recording.next_block(&mut take) {}
+    ensure!(recording.damage().sentences().is_empty(), "damaged: {:?}", recording.damage());
+    whole.extend(encoder.block().into_iter().flatten());
+    whole.extend(encoder.end());
+    fs::write(file, whole).with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// `6.1.0-13-cloud` as `6.1.0-xx-xxxxx`: of the same length, so that nothing else of a record changes.
+fn without_build(release: &str) -> String {
+    let (version, build) = release.split_at(release.find('-').unwrap_or(release.len()));
+    let hidden = build.chars().map(|c| if c.is_ascii_alphanumeric() { 'x' } else { c });
+    version.chars().chain(hidden).collect()
 }
 
 /// The records of a whole recording, one after the other, what is no text in them made harmless.
@@ -161,4 +193,16 @@ fn take_name() -> io::Result<()> {
         return Ok(());
     }
     Err(io::Error::last_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The version stays.
+    #[test]
+    fn builds_are_hidden() {
+        assert_eq!(without_build("6.1.0-13-cloud_2"), "6.1.0-xx-xxxxx_x");
+        assert_eq!(without_build("6.18"), "6.18");
+    }
 }
