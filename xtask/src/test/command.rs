@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -60,6 +61,29 @@ struct Outcome {
     tests: usize,
 }
 
+/// The sum over the layers.
+struct Tally {
+    minimums: BTreeMap<String, usize>,
+    total: Counts,
+}
+
+impl Tally {
+    /// Says how a layer went that began at `begin`, and adds it.
+    fn add(&mut self, part: Part, outcome: Result<Outcome>, begin: Instant) {
+        let mut outcome = outcome.unwrap_or_else(|error| {
+            step("test", &format!("{} FAILED: {error:#}", part.name()));
+            Outcome { counts: Counts { failed: 1, ..Counts::default() }, tests: usize::MAX }
+        });
+        check_number(&self.minimums, part, &mut outcome);
+        let Counts { passed, failed, skipped } = outcome.counts;
+        let (name, seconds) = (part.name(), begin.elapsed().as_secs());
+        let words =
+            format!("layer {name}: {passed} passed, {failed} failed, {skipped} skipped in {seconds} s");
+        step("test", &words);
+        self.total += outcome.counts;
+    }
+}
+
 /// Runs the layers and prints the summary as the last line of standard output.
 ///
 /// # Errors
@@ -69,37 +93,27 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let built = build::build(Profile::Release, Want::WithDebugLog)?;
     step("test", "compiling the test programs");
     let programs = layers::compile(&built.object, &[])?;
-    let mut total = Counts::default();
-    let both = options.wants(Part::Lab) && options.wants(Part::Vm);
-    let mut ahead = None;
+    let mut total = Tally { minimums, total: Counts::default() };
+    let beside = options.wants(Part::Lab) && options.wants(Part::Vm);
     for part in PARTS.into_iter().filter(|part| options.wants(*part)) {
         let begin = Instant::now();
         match part {
-            Part::Lab if both => ahead = Some(Ahead::start(vm::Selection::all())),
-            Part::Vm => drop(ahead.take()),
-            _ => {}
+            Part::Lab if beside => {
+                let [lab, guests] = lab_and_guests(&programs, &built);
+                total.add(Part::Lab, lab, begin);
+                total.add(Part::Vm, guests, begin);
+            }
+            Part::Vm if beside => {}
+            part => {
+                step("test", &format!("layer {}", part.name()));
+                total.add(part, layer(part, &programs, &built), begin);
+            }
         }
-        step("test", &format!("layer {}", part.name()));
-        let mut outcome = layer(part, &programs, &built).unwrap_or_else(|error| {
-            step("test", &format!("{} FAILED: {error:#}", part.name()));
-            Outcome { counts: Counts { failed: 1, ..Counts::default() }, tests: usize::MAX }
-        });
-        check_number(&minimums, part, &mut outcome);
-        let Counts { passed, failed, skipped } = outcome.counts;
-        let seconds = begin.elapsed().as_secs();
-        step(
-            "test",
-            &format!(
-                "layer {}: {passed} passed, {failed} failed, {skipped} skipped in {seconds} s",
-                part.name()
-            ),
-        );
-        total += outcome.counts;
     }
     for part in PARTS.into_iter().filter(|part| !options.wants(*part)) {
         step("test", &format!("layer {} was not asked for", part.name()));
     }
-    let Counts { passed, failed, skipped } = total;
+    let Counts { passed, failed, skipped } = total.total;
     println!("{passed} passed, {failed} failed, {skipped} skipped");
     if failed > 0 || passed == 0 {
         return Err(Exit(1).into());
@@ -126,6 +140,36 @@ impl Part {
     }
 }
 
+/// The lab and the guests, which take turns where both would need the machine: what guests are made of is made while
+/// the lab mostly waits, and they run beside those tests of the lab that nothing else on the machine disturbs.
+fn lab_and_guests(programs: &[Program], built: &Built) -> [Result<Outcome>; 2] {
+    step("test", "layer lab");
+    let selection = vm::Selection::all();
+    let ahead = Ahead::start(selection.clone());
+    let lab = |own: bool| {
+        let of_lab = programs.iter().filter(|program| program.layer == Layer::Lab);
+        run_all(of_lab.filter(|program| program.is_of_lab_itself() == own), built)
+    };
+    let observers = lab(false);
+    drop(ahead);
+    step("test", "layer vm, beside the lab's own tests");
+    let (own, guests) = thread::scope(|scope| {
+        let guests = scope.spawn(|| guests(&selection));
+        (lab(true), guests.join().expect("the guests' thread does not panic"))
+    });
+    let both = |observers: Outcome, own: Outcome| {
+        let mut counts = observers.counts;
+        counts += own.counts;
+        Outcome { counts, tests: sum(counts) }
+    };
+    [observers.and_then(|observers| Ok(both(observers, own?))), guests]
+}
+
+fn guests(selection: &vm::Selection) -> Result<Outcome> {
+    let table = vm::run_all(selection)?;
+    Ok(Outcome { counts: table.counts, tests: table.fewest })
+}
+
 fn layer(part: Part, programs: &[Program], built: &Built) -> Result<Outcome> {
     match part {
         Part::Unit => run_programs(Layer::Unit, programs, built),
@@ -137,16 +181,17 @@ fn layer(part: Part, programs: &[Program], built: &Built) -> Result<Outcome> {
             let counts = one(&mut command, "docs")?;
             Ok(Outcome { counts, tests: sum(counts) })
         }
-        Part::Vm => {
-            let table = vm::run_all(&vm::Selection::all())?;
-            Ok(Outcome { counts: table.counts, tests: table.fewest })
-        }
+        Part::Vm => guests(&vm::Selection::all()),
     }
 }
 
 fn run_programs(layer: Layer, programs: &[Program], built: &Built) -> Result<Outcome> {
+    run_all(programs.iter().filter(|program| program.layer == layer), built)
+}
+
+fn run_all<'a>(programs: impl Iterator<Item = &'a Program>, built: &Built) -> Result<Outcome> {
     let mut counts = Counts::default();
-    for program in programs.iter().filter(|program| program.layer == layer) {
+    for program in programs {
         step("test", &program.name);
         let begin = Instant::now();
         counts += one(&mut prepared(program, built)?, &program.name)?;

@@ -39,6 +39,13 @@ pub(crate) struct Program {
     pub(crate) directory: PathBuf,
 }
 
+impl Program {
+    /// Does it test the lab, not plegtrace? Then it does not mind what else happens on the machine.
+    pub(crate) fn is_of_lab_itself(&self) -> bool {
+        self.layer == Layer::Lab && self.name.starts_with(LAB_PACKAGE)
+    }
+}
+
 #[derive(Deserialize)]
 struct Message {
     reason: String,
@@ -148,5 +155,17 @@ mod tests {
             (Layer::Lab, "xtask-lab_node"),
         ];
         assert_eq!(seen, expected);
+    }
+
+    /// Tests of the lab are told from those that use it.
+    #[test]
+    fn tests_of_the_lab_itself() {
+        let of = |layer, name: &str| {
+            let (file, directory) = (PathBuf::new(), PathBuf::new());
+            Program { layer, name: name.to_owned(), file, directory }.is_of_lab_itself()
+        };
+        assert!(of(Layer::Lab, "plegtrace-lab-faults"));
+        assert!(!of(Layer::Lab, "plegtrace-tests-lab_matrix"));
+        assert!(!of(Layer::Unit, "plegtrace-lab-plegtrace_lab"));
     }
 }
