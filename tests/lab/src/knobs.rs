@@ -126,7 +126,8 @@ pub struct Knobs {
     pub network: Network,
     /// The node's runc is the genuine 1.0.0-rc93, whose `runc init` hangs on a large seccomp profile, instead of `runc`.
     pub rc93: bool,
-    /// The kubelet's relist waits for room in its event channel, as before Kubernetes 1.14, and there is little.
+    /// The kubelet's relist waits for room in its event channel, as before Kubernetes 1.14, and there is little. It is built
+    /// by the default compiler.
     pub blocking_pleg: bool,
     /// A CNI plugin before the bridge and OCI hooks around each container, which let all pass until a fault says
     /// otherwise (see [`crate::gate`]).

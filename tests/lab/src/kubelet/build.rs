@@ -24,6 +24,8 @@ pub enum KubeletBuild {
     Go115,
 }
 
+/// The release; Debian's sources have no other.
+const VERSION: &str = "1.20.2";
 /// Room in the event channel of the kubelet whose relist waits: below what a pod that comes and goes makes.
 const CHANNEL: u32 = 4;
 /// Where its program lies below that of the other; the process must have the same name.
@@ -55,23 +57,23 @@ pub fn program(build: KubeletBuild) -> Result<PathBuf> {
     Ok(programs(build)?.join("kubelet"))
 }
 
-/// The path of the kubelet whose relist waits for room in its event channel; see [`program`].
+/// The path of the kubelet whose relist waits for room in its event channel; built by bookworm's Go.
 ///
 /// # Errors
 ///
 /// As for [`program`].
-pub fn program_with_blocking_pleg(build: KubeletBuild) -> Result<PathBuf> {
-    Ok(programs(build)?.join(BLOCKING).join("kubelet"))
+pub fn program_with_blocking_pleg() -> Result<PathBuf> {
+    Ok(programs(KubeletBuild::Go119)?.join(BLOCKING).join("kubelet"))
 }
 
-/// The directory of both.
+/// The directory of all that a compiler has built.
 fn programs(build: KubeletBuild) -> Result<PathBuf> {
     let label = build.label();
-    cache::entry(&format!("kubelets-1.20.2-{label}"), |dir| {
+    cache::entry(&format!("kubelets-{VERSION}-stamped-{label}"), |dir| {
         let source = source()?;
         let goroot = build.toolchain()?;
-        host::progress(&format!("building kubelet 1.20.2 with {label}, twice: some minutes, once"));
-        compile(&source, &goroot, dir)
+        host::progress(&format!("building kubelet {VERSION} with {label}: some minutes, once"));
+        compile(&source, &goroot, dir, build == KubeletBuild::Go119)
     })
 }
 
@@ -85,7 +87,7 @@ fn source() -> Result<PathBuf> {
 
 /// Compiles in a directory next to `into` and leaves there only the programs: the sources and Go's cache are ten times
 /// their size.
-fn compile(source: &Path, goroot: &Path, into: &Path) -> Result<()> {
+fn compile(source: &Path, goroot: &Path, into: &Path, also_blocking: bool) -> Result<()> {
     host::ensure(&["dpkg-dev", "xz-utils"])?;
     let work = tempfile::tempdir_in(into).context("cannot make a build directory")?;
     let tree = work.path().join("kubernetes");
@@ -96,6 +98,9 @@ fn compile(source: &Path, goroot: &Path, into: &Path) -> Result<()> {
     fs::create_dir_all(work.path().join("go/src/k8s.io")).context("cannot make a GOPATH")?;
     symlink(&tree, work.path().join("go/src/k8s.io/kubernetes")).context("cannot link the sources")?;
     go_build(goroot, work.path(), &into.join("kubelet"))?;
+    if !also_blocking {
+        return Ok(());
+    }
     change(&tree.join("pkg/kubelet/pleg/generic.go"), without_fix)?;
     change(&tree.join("pkg/kubelet/kubelet.go"), with_small_channel)?;
     fs::create_dir(into.join(BLOCKING)).context("cannot make a directory")?;
@@ -106,7 +111,10 @@ fn compile(source: &Path, goroot: &Path, into: &Path) -> Result<()> {
 fn go_build(goroot: &Path, work: &Path, program: &Path) -> Result<()> {
     let gopath = work.join("go");
     let mut go = Command::new(goroot.join("bin/go"));
-    go.args(["build", "-ldflags", "-s -w", "-o"]).arg(program);
+    // As the release scripts do (hack/lib/version.sh); without it `--version` tells nothing.
+    let stamp =
+        format!("-s -w -X k8s.io/kubernetes/vendor/k8s.io/component-base/version.gitVersion=v{VERSION}");
+    go.args(["build", "-ldflags", &stamp, "-o"]).arg(program);
     go.arg("k8s.io/kubernetes/cmd/kubelet").current_dir(gopath.join("src/k8s.io/kubernetes"));
     go.env("GOROOT", goroot).env("GOPATH", &gopath).env("GOCACHE", work.join("cache"));
     go.env("GOTMPDIR", work)

@@ -48,7 +48,7 @@ impl Kubelet {
             "kubelet 1.20 speaks only v1alpha2, which containerd {generation} does not: use our relist loop with it"
         );
         let program = if knobs.blocking_pleg {
-            build::program_with_blocking_pleg(knobs.kubelet)?
+            build::program_with_blocking_pleg()?
         } else {
             build::program(knobs.kubelet)?
         };
