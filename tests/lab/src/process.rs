@@ -68,6 +68,15 @@ pub fn name(pid: u32) -> String {
     fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_owned()
 }
 
+/// Does the process handle this signal itself?
+#[must_use]
+pub fn catches(pid: u32, signal: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    caught.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
 /// The arguments of a process; none when it is gone.
 #[must_use]
 pub fn arguments(pid: u32) -> Vec<String> {
@@ -244,6 +253,13 @@ mod tests {
         assert_eq!(parse_syscall(waiting), Some((1, 9)));
         assert_eq!(parse_syscall("running\n"), None);
         assert_eq!(parse_syscall("-1 0x7ffd0 0x472e03"), None, "blocked, but in no system call");
+    }
+
+    /// Rust's runtime looks for overflowing stacks.
+    #[test]
+    fn handlers_are_seen() {
+        assert!(catches(std::process::id(), libc::SIGSEGV));
+        assert!(!catches(std::process::id(), libc::SIGUSR2));
     }
 
     #[test]
