@@ -113,6 +113,10 @@ fn r1_names_the_shim_behind_the_lock() {
     assert!(finding.victims[0].contains("relist"), "{:?}", finding.victims);
     assert_eq!(diagnose(&snapshot).verdict, Verdict::Stall);
     assert_eq!(only(&hostage(update(), lists()), "R1").confidence, Confidence::Medium);
+    // The shim was first seen when plegtrace came; its victim knows since when it waits.
+    let of_old = GoroutineGroup { waiting_since_ns: Some(at(S).0), ..update() };
+    let since = only(&known(of_old, lists()), "R1").since.unwrap();
+    assert_eq!((since.ns, since.at_least), (5 * S, true));
 }
 
 /// An update behind which nobody waits is no R1: the shim is stopped, and the lists answer.

@@ -58,6 +58,10 @@ fn behind_a_process(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let headline =
         format!("every ListContainers waits behind one {} in {}", holder.operation, holder.component.name());
     let mut finding = Finding::of_stuck(&RULE, headline, component, stuck, scene);
+    // That a process is stopped is first seen when we look; how long the update waits, its goroutine knows.
+    if holder.since.ns > stuck.since.ns {
+        finding.since = Some(holder.since);
+    }
     if let (Some(culprit), [container]) = (finding.culprit.as_mut(), holder.containers.as_slice()) {
         culprit.container = Some(container.clone());
     }
