@@ -161,11 +161,12 @@ fn only_during(kind: Kind) -> bool {
     restarted || matches!(kind, Kind::ContainerdKilled | Kind::KubeletKilled)
 }
 
-/// A fault that needs a node of its own, which is gone afterwards.
+/// A fault that needs a node of its own, which is gone afterwards; the decoys are there as well.
 fn on_its_own_node(kind: Kind, rows: &mut Vec<Row>) {
     if is_wanted(kind) {
         let needed = kind.knobs();
-        let node = Node::start(&Knobs { pods: needed.pods.max(2), ..needed }).unwrap();
+        let pods = needed.pods.max(2);
+        let node = Node::start(&Knobs { pods, gates: true, exec_probes: true, ..needed }).unwrap();
         if kind == Kind::ManyChangedPods {
             fault::fill_pods(&node).unwrap();
         }
