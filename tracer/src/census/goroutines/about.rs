@@ -74,7 +74,7 @@ pub(super) struct Spot {
 pub(super) enum Sought {
     /// Ids, and what begins with one.
     Ids,
-    /// The request, which begins with the one id that counts.
+    /// The request, in the last word, which begins with the one id that counts; ids where it has none.
     Request,
     /// The semaphore of a lock.
     Lock,
@@ -138,9 +138,14 @@ impl About {
                 // Its arguments lie right above.
                 let request = end.saturating_add(8 * REQUEST as u64);
                 let keeps = sought == Sought::Ids && self.keeps(code, *function);
-                let (from, sought) = if keeps { (request, Sought::Request) } else { (from, sought) };
-                let to = request.saturating_add(8).min(from.saturating_add(MAX_FRAME));
-                spots.push(Spot { frame, from, to, sought });
+                let end = request.saturating_add(8);
+                let spot = if keeps {
+                    let from = from.max(end.saturating_sub(MAX_FRAME));
+                    Spot { frame, from, to: end, sought: Sought::Request }
+                } else {
+                    Spot { frame, from, to: end.min(from.saturating_add(MAX_FRAME)), sought }
+                };
+                spots.push(spot);
             }
         }
         spots
@@ -204,15 +209,16 @@ fn strings(memory: &dyn Memory, words: &[u64]) -> Result<BTreeSet<(u64, u64)>, M
     Ok(pairs(words).chain(begun.iter().flat_map(|begin| pairs(begin))).collect())
 }
 
-/// The first string at the beginning of a request that is an id: smaller requests have others right behind them.
+/// The first string at the beginning of a request that is an id: smaller requests have others right behind them. That
+/// for a new sandbox has none; its id is in the frame.
 fn request(memory: &dyn Memory, words: &[u64]) -> Result<BTreeSet<(u64, u64)>, MemoryError> {
-    let begun = beginnings(memory, &words.iter().copied().collect())?;
+    let begun = beginnings(memory, &words.last().copied().into_iter().collect())?;
     for pair in begun.iter().flat_map(|begin| pairs(begin)) {
         if !ids_at(memory, BTreeSet::from([pair]))?.is_empty() {
             return Ok(BTreeSet::from([pair]));
         }
     }
-    Ok(BTreeSet::new())
+    strings(memory, words)
 }
 
 /// Directories behind the locks whose semaphores are among these words.
