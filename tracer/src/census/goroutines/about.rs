@@ -74,8 +74,11 @@ pub(super) struct Spot {
 pub(super) enum Sought {
     /// Ids, and what begins with one.
     Ids,
-    /// The request, in the last word, which begins with the one id that counts; ids where it has none.
-    Request,
+    /// The request, which begins with the one id that counts; ids where it has none.
+    Request {
+        /// Address of the word that points to it.
+        at: u64,
+    },
     /// The semaphore of a lock.
     Lock,
 }
@@ -138,14 +141,9 @@ impl About {
                 // Its arguments lie right above.
                 let request = end.saturating_add(8 * REQUEST as u64);
                 let keeps = sought == Sought::Ids && self.keeps(code, *function);
-                let end = request.saturating_add(8);
-                let spot = if keeps {
-                    let from = from.max(end.saturating_sub(MAX_FRAME));
-                    Spot { frame, from, to: end, sought: Sought::Request }
-                } else {
-                    Spot { frame, from, to: end.min(from.saturating_add(MAX_FRAME)), sought }
-                };
-                spots.push(spot);
+                let sought = if keeps { Sought::Request { at: request } } else { sought };
+                let to = request.saturating_add(8).min(from.saturating_add(MAX_FRAME));
+                spots.push(Spot { frame, from, to, sought });
             }
         }
         spots
@@ -177,7 +175,7 @@ pub(super) fn search(memory: &dyn Memory, spots: &[Spot]) -> Result<Vec<IdOnStac
     for (spot, words) in spots.iter().zip(words_of(memory, spots)?) {
         let strings = match spot.sought {
             Sought::Ids => strings(memory, &words)?,
-            Sought::Request => request(memory, &words)?,
+            Sought::Request { at } => request(memory, at, &words)?,
             Sought::Lock => directories(memory, &words)?,
         };
         let ids = ids_at(memory, strings)?;
@@ -211,8 +209,10 @@ fn strings(memory: &dyn Memory, words: &[u64]) -> Result<BTreeSet<(u64, u64)>, M
 
 /// The first string at the beginning of a request that is an id: smaller requests have others right behind them. That
 /// for a new sandbox has none; its id is in the frame.
-fn request(memory: &dyn Memory, words: &[u64]) -> Result<BTreeSet<(u64, u64)>, MemoryError> {
-    let begun = beginnings(memory, &words.last().copied().into_iter().collect())?;
+fn request(memory: &dyn Memory, at: u64, words: &[u64]) -> Result<BTreeSet<(u64, u64)>, MemoryError> {
+    let mut bytes = [0; 8];
+    let pointer = memory.read_one(at, &mut bytes)?.then(|| u64::from_le_bytes(bytes));
+    let begun = beginnings(memory, &pointer.into_iter().collect())?;
     for pair in begun.iter().flat_map(|begin| pairs(begin)) {
         if !ids_at(memory, BTreeSet::from([pair]))?.is_empty() {
             return Ok(BTreeSet::from([pair]));

@@ -135,6 +135,13 @@ fn only_the_request_counts() {
     let fresh = [old[0], old[1], 0, 0, 1, 2, 2, words.as_ptr() as u64 + 16, 0, 0];
     let from = fresh.as_ptr() as u64;
     assert_eq!(of(8, &[from, from + 8 * 4, from + 8 * 4]), [stale.as_str()]);
+    // Also in a frame that is larger than what is searched.
+    let mut large = vec![0; 1024];
+    (large[0], large[1]) = (old[0], old[1]);
+    let end = large.as_ptr() as u64 + 8 * 1000;
+    assert_eq!(of(8, &[large.as_ptr() as u64, end, end]), [stale.as_str()]);
+    large[1003] = message.as_ptr() as u64;
+    assert_eq!(of(8, &[large.as_ptr() as u64, end, end]), [id.as_str()]);
 }
 
 /// Only so many of a kind, and of all, are searched.
