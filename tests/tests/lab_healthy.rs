@@ -71,7 +71,9 @@ fn between_two_stalls_a_node_is_not_healthy() {
     let told = report(&node, 1);
     assert_eq!(told["outcome"]["state"], "stalled", "{}", told["outcome"]);
     let relists = told["relists"].as_array().unwrap();
-    assert!(!relists.is_empty() && relists.iter().all(|relist| relist["list"] == "ok"), "{relists:?}");
+    // The one that is just open has no list yet.
+    let lists = |word: &str| relists.iter().filter(|relist| relist["list"] == word).count();
+    assert!(lists("ok") >= 3 && lists("failed") == 0, "{relists:?}");
     let first = &told["diagnosis"]["findings"][0];
     let inside = process::in_cgroup(&pod.container);
     let child = inside.iter().find(|pid| process::arguments(**pid) == ["sleep", "1000"]).unwrap();
