@@ -29,6 +29,15 @@ fn exec(containerd: &Containerd, pod: &Pod, seconds: &'static str) -> Call {
     Call::start(&client, "ExecSync", work).unwrap()
 }
 
+/// The process of such a command, as soon as it runs.
+fn running(pod: &Pod, seconds: &str) -> u32 {
+    process::wait_for("a command to run", LIMIT, || {
+        let inside = process::in_cgroup(&pod.container);
+        Ok(inside.into_iter().find(|&pid| process::arguments(pid) == ["sleep", seconds]))
+    })
+    .unwrap()
+}
+
 /// The ids of the outermost function that has any, of every goroutine that serves `method`.
 fn ids(fact: &GoroutinesFact, method: &str) -> Vec<Vec<String>> {
     let handler = format!("._RuntimeService_{method}_Handler");
@@ -150,12 +159,7 @@ fn each_request_is_told_behind_its_own_shim() {
         .unwrap();
     };
     running(2);
-    process::wait_for("the first command to run", LIMIT, || {
-        let inside = process::in_cgroup(&pods[0].container);
-        let runs = |pid: &u32| process::arguments(*pid) == ["sleep", "600"];
-        Ok(inside.iter().any(runs).then_some(()))
-    })
-    .unwrap();
+    self::running(&pods[0], "600");
     let shims = [&pods[0], &pods[1]].map(|pod| containerd.shim_of(&pod.sandbox).unwrap());
     let stopped = shims.map(|shim| fault::stop_process(shim).unwrap());
     let container = pods[0].container.clone();
@@ -181,14 +185,17 @@ fn each_request_is_told_behind_its_own_shim() {
     drop((commands, update, waiting));
 }
 
-/// A shim is stopped, and the first process of its container is killed: the kernel knows, and the runtime says for ever
-/// that it runs. A container that ends the usual way is not told of. Names are those of the runtime.
+/// A shim is stopped, and the first process of its container is killed, and with it a command in there: the kernel knows,
+/// and the runtime says for ever that the container runs, and waits for the command. A container that ends the usual way
+/// is not told of, nor a command that runs. Names are those of the runtime.
 #[test]
 fn an_end_that_the_runtime_never_learns_of() {
     host::require_root().unwrap();
-    let node = Node::start(&Knobs { pods: 2, ..Knobs::default() }).unwrap();
+    let node = Node::start(&Knobs { pods: 3, ..Knobs::default() }).unwrap();
     let containerd = node.containerd();
-    let [one, two] = ["p1", "p2"].map(|name| node.pod(name).unwrap());
+    let [one, two, three] = ["p1", "p2", "p3"].map(|name| node.pod(name).unwrap());
+    let commands = [exec(containerd, &one, "600"), exec(containerd, &three, "601")];
+    let [command, _] = [(&one, "600"), (&three, "601")].map(|(pod, seconds)| running(pod, seconds));
     let init = |pod: &Pod| process::in_cgroup(&pod.container).into_iter().min().unwrap();
     let stopped = fault::stop_process(containerd.shim_of(&one.sandbox).unwrap()).unwrap();
     let victim = init(&one);
@@ -201,7 +208,15 @@ fn an_end_that_the_runtime_never_learns_of() {
     let all = serde_json::to_string_pretty(&report["stuck"]).unwrap();
     let told: Vec<&Value> =
         report["stuck"].as_array().unwrap().iter().filter(|stuck| stuck["kind"] == "unreported").collect();
-    let [told] = told[..] else { panic!("{all}\n{}", report["census"]["round"]) };
+    let (execs, told): (Vec<&Value>, Vec<&Value>) =
+        told.into_iter().partition(|told| told["unreported"]["exec"].is_string());
+    let ([ended], [told]) = (&execs[..], &told[..]) else { panic!("{all}\n{}", report["census"]["round"]) };
+    assert_eq!(
+        (&ended["pid"], &ended["container"]["id"]),
+        (&command.into(), &told["container"]["id"]),
+        "{all}"
+    );
+    assert_eq!(behind(&report, command), [("ExecSync".to_owned(), vec![one.container.clone()], true)]);
     assert_eq!(
         (told["pid"].as_u64(), told["unreported"]["state"].as_str()),
         (Some(victim.into()), Some("running"))
@@ -217,7 +232,7 @@ fn an_end_that_the_runtime_never_learns_of() {
         "{says}"
     );
     assert!(report["cost"]["child_peak_bytes"].as_u64().unwrap() >> 20 < 80, "{}", report["cost"]);
-    drop(stopped);
+    drop((stopped, commands));
 }
 
 /// A runtime that answers nobody: it is asked once, the rest of the census is there, and nothing of ours is accused.

@@ -365,10 +365,13 @@ fn the_output_of_a_command_behind_its_shim() {
     assert_eq!(behind_two(&[exec()]), [vec![], vec![]]);
 }
 
+fn c1() -> ContainerFact {
+    ContainerFact { id: "c1".into(), pod: Some("p1".into()), ..ContainerFact::default() }
+}
+
 /// What the runtime says of a container.
 fn says(state: &str) -> RuntimeSays {
-    let container = ContainerFact { id: "c1".into(), pod: Some("p1".into()), ..ContainerFact::default() };
-    let said = RuntimeState { container, state: state.into(), runs: state == "running" };
+    let said = RuntimeState { container: c1(), state: state.into(), runs: state == "running" };
     RuntimeSays { pid: CONTAINERD, version: "v1".into(), containers: vec![said], ..RuntimeSays::default() }
 }
 
@@ -376,7 +379,8 @@ fn says(state: &str) -> RuntimeSays {
 fn unreported(rounds: &[(u64, u32, Option<RuntimeSays>)]) -> Vec<String> {
     let mut story = Story::node();
     for (ns, pid, says) in rounds {
-        story.ended = vec![EndedInit { id: "c1".into(), pid: *pid, zombie: true }];
+        let (id, exec) = ("c1".into(), None);
+        story.ended = vec![EndedInit { id, exec, pid: *pid, zombie: true, commands: 0 }];
         story.says.clone_from(says);
         story.census(*ns, &[], &[], &[]);
     }
@@ -398,4 +402,58 @@ fn ends_that_the_runtime_does_not_know_of() {
     let silent = RuntimeSays { version: String::new(), containers: Vec::new(), ..says("running") };
     assert_eq!(unreported(&[(S, 77, running()), (12 * S, 77, Some(silent))]), [""; 0], "no answer");
     assert_eq!(unreported(&[(S, 77, running()), (12 * S, 78, running())]), [""; 0], "started again");
+}
+
+/// Rounds that find `ended` commands of c1 gone while `commands` run there, and `waiting` ExecSync in flight; what is
+/// told of it, and whether the node stalls.
+fn commands(
+    ended: &[&str],
+    commands: u32,
+    waiting: &[u64],
+    processes: &[ProcessFact],
+) -> (Vec<String>, bool) {
+    let serving = "github.com/containerd/containerd/pkg/cri/server.(*instrumentedService).ExecSync";
+    let group = |goid: &u64| {
+        let mut exec = exec();
+        exec.goids = vec![*goid];
+        exec.frames.insert(1, serving.to_owned());
+        about(exec, ").ExecSync", "c1")
+    };
+    let groups: Vec<GoroutineGroup> = waiting.iter().map(group).collect();
+    let mut story = Story::node();
+    story.containers = vec![c1()];
+    let end = |exec: &&str| EndedInit {
+        id: "c1".into(),
+        exec: Some((*exec).to_owned()),
+        pid: 77,
+        zombie: false,
+        commands,
+    };
+    story.ended = ended.iter().map(end).collect();
+    for ns in [S, 12 * S] {
+        story.census(ns, processes, &groups, &[]);
+    }
+    let snapshot = story.snapshot(13 * S);
+    let told = snapshot.stuck.iter().filter(|stuck| stuck.what.name() == "unreported");
+    (told.map(plegtrace::words::what).collect(), stalled(&snapshot))
+}
+
+/// A command that has ended while its ExecSync goes on: told when somebody must be waiting for it, and not when as many
+/// commands run as requests wait, nobody waits, or its output is held open, which is another cause.
+#[test]
+fn ends_of_commands_that_the_runtime_does_not_know_of() {
+    let (told, stalls) = commands(&["e1"], 0, &[1], &[]);
+    assert_eq!(
+        told,
+        [format!(
+            "a command in container c1 of pod p1 has ended (its process 77 is gone), and runtime {CONTAINERD} still waits for it"
+        )]
+    );
+    assert!(stalls, "a probe hangs");
+    assert_eq!(commands(&["e1"], 1, &[1], &[]), (vec![], false), "left by a runtime that was started anew");
+    assert_eq!(commands(&["e1"], 1, &[1, 2], &[]).0.len(), 1);
+    assert_eq!(commands(&["e1"], 0, &[], &[]), (vec![], false));
+    assert_eq!(commands(&[], 0, &[1], &[]).0, [""; 0]);
+    let shim = ProcessFact { pipes: vec![pipe_of(RUNC, true)], ..process(Component::Shim, SHIM, 1, 0) };
+    assert_eq!(commands(&["e1"], 0, &[1], &[shim]).0, [""; 0], "R8");
 }

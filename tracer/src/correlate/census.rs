@@ -36,15 +36,17 @@ pub struct Census {
     pub goroutines: Vec<GoroutinesFact>,
     /// Requests that their stacks show to be in flight, the longest first.
     pub requests: Vec<Request>,
-    /// Containers that have ended and run nevertheless, if one asks the runtime, by id.
+    /// Containers that have ended and run nevertheless, if one asks the runtime, and commands that have ended and are not
+    /// deleted, by id.
     pub unreported: Vec<Unreported>,
 }
 
-/// A container whose first process has ended, although the runtime says that it runs.
+/// A container whose first process has ended, although the runtime says that it runs; or a command in it whose first
+/// process has ended, although the runtime has not deleted it, which it does when it is told of the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreported {
-    /// Which container or sandbox, in the runtime's words.
-    pub said: RuntimeState,
+    /// Which container or sandbox, in the runtime's words; of a command `None`: the CRI does not list commands.
+    pub said: Option<RuntimeState>,
     /// Its first process.
     pub init: EndedInit,
     /// Since when every round that could tell found it so.
@@ -63,8 +65,8 @@ pub(super) struct CensusState {
     goroutines: BTreeMap<u32, GoroutinesFact>,
     /// When a goroutine was first seen inside a request, by process.
     inside: HashMap<u32, HashMap<u64, (String, MonoNs)>>,
-    /// By container.
-    unreported: BTreeMap<String, Unreported>,
+    /// By container and command.
+    unreported: BTreeMap<(String, Option<String>), Unreported>,
     pub(super) dropped: u64,
 }
 
@@ -112,18 +114,24 @@ impl CensusState {
         self.round = Some(round);
     }
 
-    /// Compares what has ended with what the runtime says. A round in which it did not answer changes nothing: what it
-    /// believed it may still believe, but nobody may say so before it is asked again.
+    /// Compares what has ended with what the runtime says. A round in which it did not answer changes nothing for
+    /// containers: what it believed it may still believe, but nobody may say so before it is asked again.
     fn unreported(&mut self, round: &CensusFact) {
-        let Some(says) = round.says.as_ref().filter(|says| !says.version.is_empty()) else { return };
+        let says = round.says.as_ref().filter(|says| !says.version.is_empty());
         let mut before = std::mem::take(&mut self.unreported);
         for init in &round.ended {
-            let said = says.containers.iter().find(|said| said.runs && said.container.id == init.id);
-            let Some(said) = said else { continue };
-            let same = before.remove(&init.id).filter(|before| before.init.pid == init.pid);
+            let listed = || says?.containers.iter().find(|said| said.runs && said.container.id == init.id);
+            let said = listed().filter(|_| init.exec.is_none());
+            if said.is_none() && init.exec.is_none() {
+                continue;
+            }
+            let key = (init.id.clone(), init.exec.clone());
+            let same = before.remove(&key).filter(|before| before.init.pid == init.pid);
             let since = same.map_or(MonoNs(round.began_ns), |before| before.since);
-            let seen = Unreported { said: said.clone(), init: init.clone(), since };
-            self.unreported.insert(init.id.clone(), seen);
+            self.unreported.insert(key, Unreported { said: said.cloned(), init: init.clone(), since });
+        }
+        if says.is_none() {
+            self.unreported.extend(before.into_iter().filter(|((_, exec), _)| exec.is_none()));
         }
     }
 

@@ -98,15 +98,21 @@ pub struct RuntimeState {
     pub runs: bool,
 }
 
-/// A container whose first process has ended, by the pid that its shim wrote down.
+/// A container, or a command in one, whose first process has ended, by the pid that its shim wrote down.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedInit {
     /// Id of the container or sandbox.
     pub id: String,
+    /// The runtime's id of the command; `None` for the container itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exec: Option<String>,
     /// The process.
     pub pid: u32,
     /// It has ended, and nobody has asked how; otherwise it is gone.
     pub zombie: bool,
+    /// Commands in the same container that run.
+    #[serde(default)]
+    pub commands: u32,
 }
 
 /// A question that got no answer.

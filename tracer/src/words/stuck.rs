@@ -40,13 +40,16 @@ pub fn what(stuck: &Stuck) -> String {
                 holders(&pipe.writers)
             )
         }
-        What::Unreported { id, pid, zombie, state, runtime } => {
+        What::Unreported { id, pid, zombie, state, runtime, exec: _ } => {
             let of = of_pod(stuck.container.as_ref());
             let how = if *zombie { "has ended and was not asked how" } else { "is gone" };
-            let (id, state) = (short_id(id), cut(state, 20));
-            format!(
-                "container {id}{of} has ended (its process {pid} {how}), and runtime {runtime} says that it is {state}"
-            )
+            let ended = format!("{}{of} has ended (its process {pid} {how})", short_id(id));
+            match state {
+                Some(state) => {
+                    format!("container {ended}, and runtime {runtime} says that it is {}", cut(state, 20))
+                }
+                None => format!("a command in container {ended}, and runtime {runtime} still waits for it"),
+            }
         }
         What::Request(request) => format!("{}: {}", requests(request), waits_for(request)),
     }

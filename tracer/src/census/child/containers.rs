@@ -18,6 +18,8 @@ const MAX_CONFIG: u64 = 1 << 20;
 const MAX_PID: u64 = 32;
 /// Containers that are kept.
 const MAX_CONTAINERS: usize = 4096;
+/// Entries of a bundle that are looked at; it has ten, and one for each command that runs.
+const MAX_ENTRIES: usize = 512;
 /// Where this comes from.
 const BUNDLE: &str = "bundle";
 
@@ -85,7 +87,7 @@ impl Containers {
         }
         if let Some(fact) = read_config(&tell.path(bundle), id) {
             self.by_id.insert(id.to_owned(), fact);
-            self.ended.extend(ended_init(tell, bundle, id));
+            self.ended.extend(ended_inits(tell, bundle, id));
         }
     }
 
@@ -115,10 +117,11 @@ impl Containers {
         self.by_id.contains_key(id)
     }
 
-    /// Those whose first process has ended, by id.
+    /// Those whose first process has ended, or that of a command in them, by id.
     pub(super) fn ended(&self) -> Vec<EndedInit> {
         let mut ended = self.ended.clone();
-        ended.sort_by(|a, b| a.id.cmp(&b.id));
+        ended.sort_by(|a, b| (&a.id, &a.exec).cmp(&(&b.id, &b.exec)));
+        ended.truncate(MAX_CONTAINERS);
         ended
     }
 
@@ -136,18 +139,35 @@ pub(super) fn is_id(text: &str) -> bool {
     (1..=256).contains(&text.len()) && text.bytes().all(allowed) && !text.starts_with('.')
 }
 
-/// The first process of a container, when it has ended: shims of containerd write its number beside the configuration
-/// (`init.pid`, cmd/containerd-shim-runc-v2/process/init.go). When the number has a new owner, the end goes unnoticed.
-fn ended_init(tell: &Tell, bundle: &str, id: &str) -> Option<EndedInit> {
-    let path = tell.path(bundle).join("init.pid");
-    let text = read::file(&path, MAX_PID).ok()?;
+/// First processes of a container and of its commands that have ended: shims of containerd write their numbers beside the
+/// configuration (cmd/containerd-shim-runc-v2/process, `init.pid` and `EXEC.pid`), and remove that of a command when the
+/// runtime deletes it, which it does when it was told of its end. When a number has a new owner, the end goes unnoticed.
+fn ended_inits(tell: &Tell, bundle: &str, id: &str) -> Vec<EndedInit> {
+    let entries = fs::read_dir(tell.path(bundle)).into_iter().flatten().take(MAX_ENTRIES).flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let (mut ended, mut commands) = (Vec::new(), 0);
+    for name in names {
+        let Some(whose) = name.strip_suffix(".pid").filter(|whose| is_id(whose)) else { continue };
+        let Some((pid, end)) = init(tell, &tell.path(bundle).join(&name)) else { continue };
+        let exec = (whose != "init").then(|| whose.to_owned());
+        match end {
+            Some(zombie) => ended.push(EndedInit { id: id.to_owned(), exec, pid, zombie, commands: 0 }),
+            None => commands += u32::from(exec.is_some()),
+        }
+    }
+    ended.iter_mut().for_each(|ended| ended.commands = commands);
+    ended
+}
+
+/// The process whose number is in this file; and when it has ended, whether nobody has asked how.
+fn init(tell: &Tell, file: &Path) -> Option<(u32, Option<bool>)> {
+    let text = read::file(file, MAX_PID).ok()?;
     let pid: u32 = std::str::from_utf8(&text).ok()?.trim().parse().ok().filter(|pid| *pid != 0)?;
-    let ended = |zombie| Some(EndedInit { id: id.to_owned(), pid, zombie });
     let Some(stat) = read::stat(&tell.process(pid)) else {
         // Not "cannot be read": gone.
-        return if tell.process(pid).exists() { None } else { ended(false) };
+        return if tell.process(pid).exists() { None } else { Some((pid, Some(false))) };
     };
-    if stat.has_ended() { ended(true) } else { None }
+    Some((pid, stat.has_ended().then_some(true)))
 }
 
 fn read_config(bundle: &Path, id: &str) -> Option<ContainerFact> {
@@ -223,7 +243,7 @@ mod tests {
         assert_eq!(of_log_directory("/var/log/pods/4c5f"), None);
     }
 
-    /// The number of the first process is written down: it is gone, or it lives, or what is written is no number.
+    /// The numbers of first processes are written down: one is gone, or lives, or what is written is no number.
     #[test]
     fn ended_inits() {
         let root = tempfile::tempdir().unwrap();
@@ -254,12 +274,25 @@ mod tests {
             write(&format!("run/b/{id}/init.pid"), pid);
         }
         write("run/b/none/config.json", "{}");
+        // Commands: one that runs, one that is gone, one that is being written, and what has another name.
+        for (name, pid) in [("e1.pid", "14"), ("e2.pid", "13"), (".e3.pid", "13"), ("log.json", "13")] {
+            write(&format!("run/b/alive/{name}"), pid);
+        }
         stat(11, 'S');
         stat(12, 'Z');
+        stat(14, 'S');
         containers.read_beside(&tell, "/run/b/alive").unwrap();
-        let told: Vec<(String, u32, bool)> =
-            containers.ended().into_iter().map(|one| (one.id, one.pid, one.zombie)).collect();
-        assert_eq!(told, [("gone".to_owned(), 13, false), ("zombie".to_owned(), 12, true)]);
+        let told: Vec<(String, Option<String>, u32, bool, u32)> = containers
+            .ended()
+            .into_iter()
+            .map(|one| (one.id, one.exec, one.pid, one.zombie, one.commands))
+            .collect();
+        let expected = [
+            ("alive".to_owned(), Some("e2".to_owned()), 13, false, 1),
+            ("gone".to_owned(), None, 13, false, 0),
+            ("zombie".to_owned(), None, 12, true, 0),
+        ];
+        assert_eq!(told, expected);
         assert_eq!(containers.all().len(), 6);
     }
 

@@ -212,6 +212,8 @@ pub(in crate::correlate) fn matters(stuck: &Stuck) -> bool {
             halted::is_own(*component) || !stuck.waiters.is_empty()
         }
         What::Process { .. } | What::OutputHeld { .. } | What::Request(_) => true,
-        What::Unreaped { .. } | What::Unreported { .. } => false,
+        // Somebody waits for a command.
+        What::Unreported { exec, .. } => exec.is_some(),
+        What::Unreaped { .. } => false,
     }
 }

@@ -105,16 +105,18 @@ pub enum What {
         /// The shim that reads it.
         shim: u32,
     },
-    /// A container has ended, and the runtime still says that it runs.
+    /// A container has ended, and the runtime still says that it runs; or a command in it has, and its ExecSync goes on.
     Unreported {
         /// Id of the container or sandbox.
         id: String,
+        /// The runtime's id of the command; `None` for the container itself.
+        exec: Option<String>,
         /// Its first process.
         pid: u32,
         /// That process waits to be asked how it ended; otherwise it is gone.
         zombie: bool,
-        /// What the runtime says: "running", "ready".
-        state: String,
+        /// What the runtime says of the container: "running", "ready"; `None` for a command.
+        state: Option<String>,
         /// The runtime.
         runtime: u32,
     },
@@ -181,7 +183,7 @@ pub(super) fn find(snapshot: &Snapshot) -> Vec<Stuck> {
     let mut found = halted::find(snapshot);
     found.extend(work::processes(snapshot));
     found.extend(work::outputs(&known, snapshot));
-    found.extend(unreported::find(snapshot));
+    found.extend(unreported::find(&found, &known, snapshot));
     for stuck in &mut found {
         let waiters = chain::waiters(stuck, &known, snapshot);
         stuck.waiters.extend(waiters);

@@ -1,37 +1,91 @@
 //! Exits that the runtime does not know of: the first process of a container has ended, and the runtime says that it
-//! runs. The shim did not tell, or nobody took its word.
+//! runs; or that of a command has, and its ExecSync goes on. The shim did not tell, or nobody took its word.
 
-use super::{Stuck, What};
-use crate::correlate::{Age, census::Unreported, snapshot::Snapshot, thresholds::UNREPORTED_NS};
+use super::{Request, Stuck, Waiter, What, subject::Known};
+use crate::{
+    correlate::{
+        Age,
+        census::Unreported,
+        snapshot::Snapshot,
+        thresholds::{SECOND_NS, UNREPORTED_NS},
+    },
+    input::ContainerFact,
+};
 
-/// Those that several rounds found so, for longer than a runtime needs to learn of it.
-pub(super) fn find(snapshot: &Snapshot) -> Vec<Stuck> {
-    let says = snapshot.census.round.as_ref().and_then(|round| round.says.as_ref());
-    // Without an answer in the last round it is not known what it believes now.
-    let Some(says) = says.filter(|says| !says.version.is_empty()) else { return Vec::new() };
-    let seen = snapshot.census.unreported.iter();
-    seen.filter_map(|seen| unreported(seen, says.pid, snapshot)).collect()
+/// A request that is seen this much later than the end may have been open before it: one round asks for ends first.
+const SAME_ROUND_NS: u64 = SECOND_NS;
+
+/// Those that several rounds found so, for longer than a runtime needs to learn of it. `found`: what else does not move;
+/// a command whose output is held open is one that the runtime knows has ended.
+pub(super) fn find(found: &[Stuck], known: &Known, snapshot: &Snapshot) -> Vec<Stuck> {
+    let seen = snapshot.census.unreported.iter().filter(|seen| is_old(seen, snapshot));
+    seen.filter_map(|seen| match seen.init.exec {
+        None => container(seen, snapshot),
+        Some(_) => command(seen, found, known, snapshot),
+    })
+    .collect()
 }
 
-fn unreported(seen: &Unreported, runtime: u32, snapshot: &Snapshot) -> Option<Stuck> {
-    // From the first round to the last one that found it.
-    let last = snapshot.census.round.as_ref()?.began_ns;
-    if last.saturating_sub(seen.since.0) < UNREPORTED_NS {
+/// From the first round to the last one that found it.
+fn is_old(seen: &Unreported, snapshot: &Snapshot) -> bool {
+    let last = snapshot.census.round.as_ref().map_or(0, |round| round.began_ns);
+    last.saturating_sub(seen.since.0) >= UNREPORTED_NS
+}
+
+fn container(seen: &Unreported, snapshot: &Snapshot) -> Option<Stuck> {
+    // Without an answer in the last round it is not known what it believes now.
+    let says = snapshot.census.round.as_ref()?.says.as_ref().filter(|says| !says.version.is_empty())?;
+    let said = seen.said.as_ref()?;
+    Some(stuck(seen, Some(said.state.clone()), says.pid, Some(said.container.clone()), snapshot))
+}
+
+/// A command that was not deleted says nothing alone: a runtime that was started anew never does it. That more requests
+/// wait for the end of a command than commands run does.
+fn command(seen: &Unreported, found: &[Stuck], known: &Known, snapshot: &Snapshot) -> Option<Stuck> {
+    let place = known.get(&seen.init.id)?;
+    let held = |stuck: &Stuck| {
+        let of = stuck.container.as_ref().map(|shim| known.are_of(std::slice::from_ref(place), shim));
+        matches!(stuck.what, What::OutputHeld { .. }) && of != Some(Some(false))
+    };
+    if found.iter().any(held) {
         return None;
     }
-    Some(Stuck {
+    let age = snapshot.now.since(seen.since);
+    let waits = |request: &&Request| {
+        let here = request.target_known && known.are_of(&request.containers, place) == Some(true);
+        request.operation == "ExecSync" && here && request.since.ns.saturating_add(SAME_ROUND_NS) >= age
+    };
+    let waiting: Vec<&Request> = snapshot.census.requests.iter().filter(waits).collect();
+    let runtime = waiting.first()?.pid;
+    if waiting.iter().map(|request| request.count).sum::<u32>() <= seen.init.commands {
+        return None;
+    }
+    let waiters = waiting.into_iter().cloned().map(Waiter::Requests).collect();
+    Some(Stuck { waiters, ..stuck(seen, None, runtime, Some(place.clone()), snapshot) })
+}
+
+fn stuck(
+    seen: &Unreported,
+    state: Option<String>,
+    runtime: u32,
+    container: Option<ContainerFact>,
+    snapshot: &Snapshot,
+) -> Stuck {
+    let init = &seen.init;
+    Stuck {
         what: What::Unreported {
-            id: seen.init.id.clone(),
-            pid: seen.init.pid,
-            zombie: seen.init.zombie,
-            state: seen.said.state.clone(),
+            id: init.id.clone(),
+            exec: init.exec.clone(),
+            pid: init.pid,
+            zombie: init.zombie,
+            state,
             runtime,
         },
         since: Age { ns: snapshot.now.since(seen.since), at_least: true },
-        container: Some(seen.said.container.clone()),
+        container,
         parks: Vec::new(),
         frames: Vec::new(),
         sockets: Vec::new(),
         waiters: Vec::new(),
-    })
+    }
 }

@@ -39,11 +39,12 @@ pub(super) struct StuckDoc<'a> {
     waiters: Vec<WaiterDoc<'a>>,
 }
 
-/// What the runtime says of a container that has ended.
+/// What the runtime says of a container or command that has ended.
 #[derive(Debug, Serialize)]
 struct UnreportedDoc<'a> {
     runtime: u32,
-    state: &'a str,
+    state: Option<&'a str>,
+    exec: Option<&'a str>,
     zombie: bool,
 }
 
@@ -114,8 +115,9 @@ impl<'a> StuckDoc<'a> {
             }
             What::Process { command, .. } => Self { command: Some(command), ..blank },
             What::Unreaped { .. } => blank,
-            What::Unreported { state, runtime, zombie, .. } => {
-                let unreported = UnreportedDoc { runtime: *runtime, state, zombie: *zombie };
+            What::Unreported { state, runtime, zombie, exec, .. } => {
+                let (state, exec) = (state.as_deref(), exec.as_deref());
+                let unreported = UnreportedDoc { runtime: *runtime, state, exec, zombie: *zombie };
                 Self { unreported: Some(unreported), ..blank }
             }
             What::OutputHeld { pipe, .. } => Self { pipe: Some(pipe), ..blank },
