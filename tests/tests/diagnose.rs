@@ -129,6 +129,25 @@ fn s10_without_anybody_at_the_lock() {
     none(&seen_twice(6 * S, &[process(Component::Shim, SHIM, 1, 0)], &[], &[]));
 }
 
+/// A stopped shim is certain at once, but what waits behind it shows only later: an observation does not end before.
+#[test]
+fn a_young_stall_is_not_settled() {
+    let shim = stopped(process(Component::Shim, SHIM, 1, 0));
+    let of_age = |ns: u64| {
+        let mut story = Story::node();
+        for round in (1..).map(|n| n * S).take_while(|&at| at <= S + ns) {
+            story.census(round, std::slice::from_ref(&shim), &[], &[]);
+        }
+        story.snapshot(S + ns)
+    };
+    for (age, settled) in [(S, false), (5 * S, false), (6 * S, true)] {
+        let snapshot = of_age(age);
+        let finding = only(&snapshot, "S10");
+        assert_eq!((finding.since.unwrap().ns, finding.confidence), (age, Confidence::High));
+        assert_eq!(diagnose(&snapshot).is_settled(), settled, "{age}");
+    }
+}
+
 /// What the update waits for is not seen: R1 all the same, less sure.
 #[test]
 fn r1_alone_is_doubted() {

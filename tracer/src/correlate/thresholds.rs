@@ -13,6 +13,9 @@ pub const CRI_DEADLINE_NS: u64 = 120 * SECOND_NS;
 
 /// A relist open longer is a stall: three periods; a busy, healthy node needs well under one second.
 pub const RELIST_OPEN_NS: u64 = 3 * RELIST_PERIOD_NS;
+/// A stall that is younger may be the first sign of a larger one: a relist that waits behind it counts as open only after
+/// [`RELIST_OPEN_NS`], began up to a period later, and is looked at once a second.
+pub const SETTLED_NS: u64 = RELIST_OPEN_NS + 3 * SECOND_NS;
 /// Without a relist for this long although the kubelet is watched, nothing can be said about it.
 pub const NO_RELIST_NS: u64 = 3 * RELIST_PERIOD_NS;
 /// A last successful list older than this is a stall, long before the kubelet's own threshold.

@@ -14,7 +14,7 @@ mod rule;
 pub mod rules;
 mod scene;
 
-use crate::correlate::{Outcome, Snapshot};
+use crate::correlate::{Outcome, Snapshot, thresholds::SETTLED_NS};
 
 pub use evidence::{Evidence, Source};
 pub use excluded::Excluded;
@@ -68,12 +68,15 @@ impl Diagnosis {
         if self.verdict == Verdict::Stall { stalls.first() } else { notices.first() }
     }
 
-    /// Nothing more needs to be seen: the first cause is certain, and it holds something up.
+    /// Nothing more needs to be seen: the first cause is certain, it holds something up, and what follows from it has had
+    /// the time to show.
     #[must_use]
-    pub fn is_certain(&self) -> bool {
-        let certain =
-            |finding: &Finding| finding.confidence == Confidence::High && finding.severity == Severity::Stall;
-        self.first().is_some_and(certain)
+    pub fn is_settled(&self) -> bool {
+        let settled = |finding: &Finding| {
+            let is_certain = finding.confidence == Confidence::High && finding.severity == Severity::Stall;
+            is_certain && finding.since.is_none_or(|since| since.ns >= SETTLED_NS)
+        };
+        self.first().is_some_and(settled)
     }
 }
 

@@ -43,7 +43,7 @@ const DRAIN: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_secs(1);
 /// New processes are looked for this often even when no exec was seen.
 const RESCAN: Duration = Duration::from_secs(15);
-/// A cause must have been watched this long before an early end.
+/// The node must have been watched this long before an early end.
 const ENOUGH: Duration = Duration::from_secs(4);
 
 /// Observes and returns the picture of the node at the end.
@@ -228,10 +228,10 @@ impl Session {
         }
     }
 
-    /// A cause that is certain, and was looked at twice, needs no more time; nor does a census that has nobody to wait for.
+    /// A cause that is settled, and was looked at twice, needs no more time; nor does a census that has nobody to wait for.
     fn is_enough(&self, snapshot: &Snapshot, elapsed: Duration, alone: bool) -> bool {
         let watched = elapsed >= ENOUGH && self.census.are_enough();
-        watched && diagnose(snapshot).is_certain() || alone && self.census.are_all()
+        watched && diagnose(snapshot).is_settled() || alone && self.census.are_all()
     }
 
     fn line(&self, snapshot: &Snapshot, elapsed: Duration, of: Duration) -> String {
