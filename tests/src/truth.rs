@@ -83,16 +83,32 @@ impl Bounds {
     /// # Errors
     ///
     /// What is not.
-    pub fn admit(&self, increase: Total) -> Result<(), String> {
+    pub fn admit(&self, increase: Total) -> Result<(), Disagree> {
         if !(self.inner.count..=self.outer.count).contains(&increase.count) {
-            return Err(format!("count {} is not in {self}", increase.count));
+            return Err(Disagree::Count(format!("count {} is not in {self}", increase.count)));
         }
         let slack = (increase.sum_ns / 50).max(PER_CALL_NS * increase.count);
         let allowed = self.inner.sum_ns.saturating_sub(slack)..=self.outer.sum_ns + slack;
         if !allowed.contains(&increase.sum_ns) {
-            return Err(format!("sum {} ns is not in {self} ± {slack} ns", increase.sum_ns));
+            return Err(Disagree::Sum(format!("sum {} ns is not in {self} ± {slack} ns", increase.sum_ns)));
         }
         Ok(())
+    }
+}
+
+/// What a counter and the spans disagree about, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Disagree {
+    /// How many calls there were.
+    Count(String),
+    /// How long they took together.
+    Sum(String),
+}
+
+impl fmt::Display for Disagree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Count(why) | Self::Sum(why)) = self;
+        f.write_str(why)
     }
 }
 
@@ -133,7 +149,8 @@ mod tests {
         assert_eq!(bounds.outer, Total { count: 3, sum_ns: 14 });
         assert!(bounds.admit(Total { count: 0, sum_ns: 0 }).is_err());
         assert!(bounds.admit(Total { count: 2, sum_ns: 4 }).is_ok());
-        assert!(bounds.admit(Total { count: 4, sum_ns: 14 }).is_err());
+        let of_count = |disagree: Disagree| matches!(disagree, Disagree::Count(_));
+        assert!(bounds.admit(Total { count: 4, sum_ns: 14 }).is_err_and(of_count));
     }
 
     /// Sums may differ by 2 % or 20 µs per call, not more.
@@ -146,7 +163,8 @@ mod tests {
         let short = Total { count: 10, sum_ns: 1_000_000 };
         let bounds = Bounds { inner: short, outer: short };
         assert!(bounds.admit(Total { count: 10, sum_ns: 1_190_000 }).is_ok());
-        assert!(bounds.admit(Total { count: 10, sum_ns: 1_210_000 }).is_err());
+        let of_sum = |disagree: Disagree| matches!(disagree, Disagree::Sum(_));
+        assert!(bounds.admit(Total { count: 10, sum_ns: 1_210_000 }).is_err_and(of_sum));
     }
 
     /// A histogram that appears between the scrapes has increased from nothing.

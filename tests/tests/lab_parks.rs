@@ -150,7 +150,7 @@ impl Slow {
             });
         let bounds = Bounds::of(measured, &self.scrapes[0], &self.scrapes[1]);
         eprintln!("kubelet: {total:?}; measured leaves: {bounds}");
-        bounds.admit(total)
+        bounds.admit(total).map_err(|why| why.to_string())
     }
 
     fn keep_report(&self) {
