@@ -1,5 +1,6 @@
 //! Turns a blocking method call with a deadline into one unary gRPC call over the runtime's unix socket.
 
+use std::error::Error as _;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -79,6 +80,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the connection broke under the call; the next one makes a new connection.
+    #[must_use]
+    pub fn is_broken_connection(&self) -> bool {
+        matches!(self, Error::Rpc { code: Code::Unknown, message, .. } if message.starts_with("transport error"))
+    }
+
     /// Whether the call ran into its deadline.
     #[must_use]
     pub fn is_deadline(&self) -> bool {
@@ -159,7 +166,7 @@ impl Client {
         let rpc = |status: &tonic::Status| Error::Rpc {
             method,
             code: status.code(),
-            message: status.message().to_owned(),
+            message: with_causes(status),
         };
         let path = format!("/{}.{service}/{method}", self.api.package());
         let path = PathAndQuery::try_from(path).expect("a method path is a valid URI path");
@@ -205,6 +212,15 @@ impl Client {
     {
         self.call("RuntimeService", method, request, deadline)
     }
+}
+
+/// The runtime's words; where the connection failed, the causes behind tonic's "transport error".
+fn with_causes(status: &tonic::Status) -> String {
+    let causes = std::iter::successors(status.source(), |&error| error.source());
+    causes.fold(status.message().to_owned(), |said, cause| {
+        let cause = cause.to_string();
+        if said.contains(&cause) { said } else { format!("{said}: {cause}") }
+    })
 }
 
 /// tonic's own timer and the server's race with ours; all three mean the same.

@@ -78,6 +78,10 @@ pub fn lock_hostage(containerd: &Containerd, pod: &Pod) -> Result<Hostage> {
     process::wait_for("a hanging ListContainers", EFFECT_LIMIT, || {
         match containerd.client().list_containers(BLOCKED_AFTER) {
             Err(error) if error.is_deadline() => Ok(Some(())),
+            Err(error) if error.is_broken_connection() => {
+                eprintln!("lock hostage: {error}; asking again");
+                Ok(None)
+            }
             Err(error) => Err(error.into()),
             Ok(_) => Ok(None),
         }
