@@ -167,6 +167,21 @@ fn pipe_with_both_ends() {
     assert!(park.user_function.is_some(), "{park:?}");
 }
 
+/// In a sleep that no signal ends: told as such, with the call and the kernel's stack.
+#[test]
+fn uninterruptible() {
+    let target = Target::start("runc", &["vfork"]).wait_until_ready();
+    let sleeps = || Ok((process::state(target.pid()) == Some('D')).then_some(()));
+    wait_for("an uninterruptible sleep", LIMIT, sleeps).unwrap();
+    let round = census(&request());
+    let fact = round.of(target.pid());
+    assert_eq!((fact.component, fact.state), (Component::Runc, 'D'));
+    let park = park(fact, "clone");
+    assert_eq!(park.state, 'D');
+    assert!(park.kernel_stack.iter().any(|name| name.contains("clone")), "{park:?}");
+    assert!(round.refusals(target.pid()).is_empty(), "{:?}", round.round);
+}
+
 /// What `runc init` does before `runc start`: the FIFO is named.
 #[test]
 fn fifo_without_a_partner() {
@@ -217,62 +232,105 @@ fn zombie() {
     assert_eq!((fact.state, fact.parent, fact.component), ('Z', target.pid(), Component::Helper));
 }
 
-/// A cgroup of version 1 with a freezer; thawed and removed when dropped.
-struct Frozen(PathBuf);
+/// A hierarchy of cgroups that can freeze: where it is mounted, and its files.
+#[derive(Clone, Debug)]
+struct Hierarchy {
+    version: u8,
+    point: PathBuf,
+    /// The file that freezes, and what is written there to freeze and to thaw.
+    switch: (&'static str, [&'static str; 2]),
+    /// The file that tells, and its line when all is frozen.
+    told: (&'static str, &'static str),
+}
+
+impl Hierarchy {
+    /// Those of this machine; what it lacks is declared.
+    fn all() -> Vec<Hierarchy> {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let mut mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let unified = mounts.find(|words| words[2] == "cgroup2").map(|words| PathBuf::from(words[1]));
+        let v1 = Hierarchy {
+            version: 1,
+            point: "/sys/fs/cgroup/freezer".into(),
+            switch: ("freezer.state", ["FROZEN", "THAWED"]),
+            told: ("freezer.state", "FROZEN"),
+        };
+        let v2 = unified.map(|point| Hierarchy {
+            version: 2,
+            point,
+            switch: ("cgroup.freeze", ["1", "0"]),
+            told: ("cgroup.events", "frozen 1"),
+        });
+        let found = [Some(v1), v2].into_iter().flatten().filter(|one| one.procs().exists());
+        let found: Vec<Hierarchy> = found.collect();
+        for version in [1, 2] {
+            if !found.iter().any(|one| one.version == version) {
+                println!("SKIP: no cgroups of version {version} with a freezer");
+            }
+        }
+        found
+    }
+
+    fn procs(&self) -> PathBuf {
+        self.point.join("cgroup.procs")
+    }
+}
+
+/// A frozen cgroup; thawed and removed when dropped.
+struct Frozen(Hierarchy, PathBuf);
 
 impl Frozen {
-    fn make(pid: u32) -> Frozen {
-        let hierarchy = Path::new("/sys/fs/cgroup/freezer");
-        let dir = hierarchy.join(format!("plegtrace-test-{}-{pid}", std::process::id()));
+    fn make(hierarchy: &Hierarchy, pid: u32) -> Frozen {
+        let dir = hierarchy.point.join(format!("plegtrace-test-{}-{pid}", std::process::id()));
         fs::create_dir(&dir).unwrap();
-        let frozen = Frozen(dir);
-        fs::write(frozen.0.join("cgroup.procs"), pid.to_string()).unwrap();
-        fs::write(frozen.0.join("freezer.state"), "FROZEN").unwrap();
+        let frozen = Frozen(hierarchy.clone(), dir);
+        let Hierarchy { switch: (switch, [freeze, _]), told: (file, line), .. } = &frozen.0;
+        fs::write(frozen.1.join("cgroup.procs"), pid.to_string()).unwrap();
+        fs::write(frozen.1.join(switch), freeze).unwrap();
         wait_for("a frozen cgroup", LIMIT, || {
-            let state = fs::read_to_string(frozen.0.join("freezer.state"))?;
-            Ok((state.trim() == "FROZEN").then_some(()))
+            let told = fs::read_to_string(frozen.1.join(file))?;
+            Ok(told.lines().any(|told| told == *line).then_some(()))
         })
         .unwrap();
         frozen
     }
 
     fn path(&self) -> String {
-        format!("/{}", self.0.file_name().unwrap().to_string_lossy())
+        format!("/{}", self.1.file_name().unwrap().to_string_lossy())
     }
 }
 
 impl Drop for Frozen {
     fn drop(&mut self) {
-        let _ = fs::write(self.0.join("freezer.state"), "THAWED");
-        let root = Path::new("/sys/fs/cgroup/freezer/cgroup.procs");
-        for pid in fs::read_to_string(self.0.join("cgroup.procs")).unwrap_or_default().lines() {
-            let _ = fs::write(root, pid);
+        let (file, [_, thaw]) = self.0.switch;
+        let _ = fs::write(self.1.join(file), thaw);
+        for pid in fs::read_to_string(self.1.join("cgroup.procs")).unwrap_or_default().lines() {
+            let _ = fs::write(self.0.procs(), pid);
         }
-        let gone = wait_for("an empty cgroup", LIMIT, || Ok(fs::remove_dir(&self.0).ok()));
-        assert!(gone.is_ok() || std::thread::panicking(), "{} is left", self.0.display());
+        let gone = wait_for("an empty cgroup", LIMIT, || Ok(fs::remove_dir(&self.1).ok()));
+        assert!(gone.is_ok() || std::thread::panicking(), "{} is left", self.1.display());
     }
 }
 
-/// A frozen component, and a frozen container below a shim that is not frozen itself.
+/// A frozen component, and a frozen container below a shim that is not frozen itself; by each version of cgroups.
 #[test]
 fn frozen() {
-    if !Path::new("/sys/fs/cgroup/freezer/cgroup.procs").exists() {
-        println!("SKIP: no cgroup of version 1 with a freezer");
-        return;
+    for hierarchy in Hierarchy::all() {
+        let mut shim = Target::start("containerd-shim-runc-v2", &["child", HELPER]);
+        let workload = shim.child();
+        let shim = shim.wait_until_ready();
+        let runc = Target::start("runc", &["rest"]).wait_until_ready();
+        let [of_runc, of_workload] = [runc.pid(), workload].map(|pid| Frozen::make(&hierarchy, pid));
+        let round = census(&request());
+        let freezer = round.of(runc.pid()).freezer.as_ref().expect("a freezer");
+        let told = (freezer.version, freezer.state.as_str(), freezer.own);
+        assert_eq!(told, (hierarchy.version, "FROZEN", true));
+        assert_eq!(freezer.path, of_runc.path());
+        let inside = round.of(workload);
+        assert_eq!((inside.component, inside.parent), (Component::Helper, shim.pid()));
+        assert_eq!(inside.freezer.as_ref().map(|freezer| freezer.path.clone()), Some(of_workload.path()));
+        assert_eq!(round.of(shim.pid()).freezer, None);
     }
-    let mut shim = Target::start("containerd-shim-runc-v2", &["child", HELPER]);
-    let workload = shim.child();
-    let shim = shim.wait_until_ready();
-    let runc = Target::start("runc", &["rest"]).wait_until_ready();
-    let (of_runc, of_workload) = (Frozen::make(runc.pid()), Frozen::make(workload));
-    let round = census(&request());
-    let freezer = round.of(runc.pid()).freezer.as_ref().expect("a freezer");
-    assert_eq!((freezer.version, freezer.state.as_str(), freezer.own), (1, "FROZEN", true));
-    assert_eq!(freezer.path, of_runc.path());
-    let inside = round.of(workload);
-    assert_eq!((inside.component, inside.parent), (Component::Helper, shim.pid()));
-    assert_eq!(inside.freezer.as_ref().map(|freezer| freezer.path.clone()), Some(of_workload.path()));
-    assert_eq!(round.of(shim.pid()).freezer, None);
 }
 
 /// A path in memory that is a file of a stopped FUSE server. The command line was told before.

@@ -66,8 +66,12 @@ fn less_evidence_is_never_a_wrong_verdict() {
         assert!(ids.iter().all(|id| matches!(*id, "R1" | "S10" | "U10")), "{variant:?}: {ids:?}\n{told}");
         if named {
             let versions = report["census"]["versions"].as_array().unwrap();
-            let known = versions.iter().any(|fact| fact["program"] == "containerd" && fact["version"] != "");
-            assert!(known, "{variant:?}: {versions:?}");
+            let version = |of: &str| {
+                let fact = versions.iter().find(|fact| fact["program"] == of);
+                fact.and_then(|fact| fact["version"].as_str()).unwrap_or_else(|| panic!("{of}: {versions:?}"))
+            };
+            assert_eq!(version("kubelet"), "1.20.2", "{variant:?}");
+            assert!(version("containerd").starts_with("1.6."), "{variant:?}: {versions:?}");
             assert_eq!((ids.first(), code), (Some(&"R1"), Some(1)), "{variant:?}\n{told}");
             let culprit = report["diagnosis"]["findings"][0]["culprit"]["pid"].as_u64();
             assert_eq!(culprit, Some(hostage.facts().culprits[0].into()), "{variant:?}\n{told}");

@@ -8,7 +8,7 @@ use plegtrace::input::Component;
 use plegtrace::session::clock::monotonic_ns;
 use plegtrace_lab::{Knobs, Node, host, process};
 use plegtrace_tests::churn;
-use plegtrace_tests::program::Running;
+use plegtrace_tests::program::{Ended, Running};
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -25,11 +25,15 @@ const PERIOD: Duration = Duration::from_secs(2);
 const STORM_PER_CPU: f64 = 5.0;
 const TOLERANCE: f64 = 0.7;
 
+fn run(node: &Node, arguments: &[&str]) -> Ended {
+    let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
+    let about = ["--kubelet-pid", &kubelet, "--runtime-pid", &runtime];
+    Running::start(&[arguments, &about].concat()).unwrap().finish(LIMIT).unwrap()
+}
+
 /// A run that ends with this code.
 fn report(node: &Node, code: i32) -> Value {
-    let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
-    let arguments = ["-o", "json", "--kubelet-pid", &kubelet, "--runtime-pid", &runtime];
-    let ended = Running::start(&arguments).unwrap().finish(LIMIT).unwrap();
+    let ended = run(node, &["-o", "json"]);
     let report: Value = serde_json::from_str(&ended.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}\n{}", ended.stdout, ended.stderr));
     assert_eq!(ended.status.code(), Some(code), "{:#}\n{:#}", report["diagnosis"], report["outcome"]);
@@ -78,6 +82,8 @@ fn between_two_stalls_a_node_is_not_healthy() {
     let inside = process::in_cgroup(&pod.container);
     let child = inside.iter().find(|pid| process::arguments(**pid) == ["sleep", "1000"]).unwrap();
     assert_eq!((&first["id"], &first["culprit"]["pid"]), (&"R8".into(), &(*child).into()), "{first:#}");
+    let text = run(&node, &["-q"]).stdout;
+    assert!(text.contains("\nSTALL R8  ") && text.contains(&format!("sleep {child}")), "{text}");
     process::signal(*child, libc::SIGKILL).unwrap();
     let reader = Reader::open(node.containerd().pid(), Component::Containerd).unwrap();
     process::wait_for("the end of the command", LIMIT, || {

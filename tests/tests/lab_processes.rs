@@ -1,5 +1,6 @@
 //! Short-lived processes of a real containerd under churn: each is seen exactly once and rightly named, by the word of
-//! the kernel's process connector, which shares nothing with us; and nothing is left of them.
+//! the kernel's process connector, which shares nothing with us, and of the shims, which started them; and nothing is left
+//! of them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
@@ -11,7 +12,7 @@ use plegtrace::input::{Command, CommandFact, Component, ProcessesFact, WatchedFa
 use plegtrace::session::clock;
 use plegtrace_common::role::Role;
 use plegtrace_lab::cri::Pod;
-use plegtrace_lab::{Containerd, Knobs, Network, host, process};
+use plegtrace_lab::{Containerd, Event as ShimEvent, Events, Knobs, Network, host, process};
 use plegtrace_tests::churn::{self, Asked};
 use plegtrace_tests::connector::{Connector, Seen as Event, What};
 use plegtrace_tests::program::Running;
@@ -30,13 +31,14 @@ const GROWTH_KIB: u64 = 4 << 10;
 const SUBS: [&str; 10] =
     ["create", "start", "exec", "kill", "delete", "state", "update", "init", "features", "events"];
 
-/// One churn, seen three times: by us, by the connector, and by who asked for it.
+/// One churn, seen four times: by us, by the connector, by the shims, and by who asked for it.
 struct Churn {
     containerd: Containerd,
     began_ns: u64,
     ended_ns: u64,
     asked: Asked,
     events: Vec<Event>,
+    told: Vec<ShimEvent>,
     roots: Vec<u32>,
     seen: Seen,
     snapshot: Snapshot,
@@ -49,6 +51,7 @@ impl Churn {
         let knobs = Knobs { pods: 0, network: Network::Bridge, ..Knobs::default() };
         let containerd = Containerd::start(&knobs).unwrap();
         let pods: Vec<Pod> = (0..PODS).map(|n| containerd.run_pod(&format!("p{n}")).unwrap()).collect();
+        let mut shims = Events::listen(&containerd).unwrap();
         let (runtime, length) = (containerd.pid().to_string(), (duration + MARGIN).as_secs().to_string());
         let arguments = ["-d", &length, "--runtime-pid", &runtime];
         // For its memory: without the tables of whatever other programs run on this machine.
@@ -70,9 +73,10 @@ impl Churn {
         let ended_ns = clock::monotonic_ns();
         settle(&containerd);
         let events = connector.finish().unwrap();
+        let told = everything_told(&mut shims, &asked);
         let (snapshot, seen) = watching.finish().unwrap();
         other.finish(LIMIT).unwrap();
-        Churn { containerd, began_ns, ended_ns, asked, events, roots, seen, snapshot, rss_kib }
+        Churn { containerd, began_ns, ended_ns, asked, events, told, roots, seen, snapshot, rss_kib }
     }
 
     /// Execs below the roots, down to the first processes of containers, as the connector saw them.
@@ -116,6 +120,12 @@ impl Churn {
         })
     }
 
+    /// What processes were told to do. runc that starts itself again from a copy tells it twice.
+    fn commands(&self) -> impl Iterator<Item = &CommandFact> {
+        let mut told = HashSet::new();
+        self.seen.commands.iter().filter(move |fact| told.insert((fact.pid, fact.since_ns)))
+    }
+
     fn command(&self, of: &Process) -> Option<&CommandFact> {
         // A program that started itself again has two.
         let own =
@@ -148,6 +158,19 @@ fn settle(containerd: &Containerd) {
         Ok((!marked().into_iter().any(|pid| process::name(pid).starts_with("runc"))).then_some(()))
     })
     .unwrap();
+}
+
+/// What the shims told, when they have told of every end; they do so a little after the runtime's answers.
+fn everything_told(shims: &mut Events, asked: &Asked) -> Vec<ShimEvent> {
+    let execs = asked.execs.values().sum::<u64>() as usize;
+    // A guest is a sandbox and a container.
+    let ends = execs + 2 * asked.pods.len();
+    process::wait_for("the shims' word of every end", LIMIT, || {
+        let told = shims.so_far().iter().filter(|event| event.topic == "/tasks/exit").count();
+        Ok((told >= ends).then_some(()))
+    })
+    .unwrap();
+    shims.so_far().to_vec()
 }
 
 fn rss_kib(pid: u32) -> u64 {
@@ -206,12 +229,7 @@ fn compare_with_the_connector(churn: &Churn) {
 fn compare_with_what_was_asked(churn: &Churn) {
     let mut runcs: BTreeMap<(String, String), u64> = BTreeMap::new();
     let mut plugins: BTreeMap<(String, String), u64> = BTreeMap::new();
-    let mut last = HashSet::new();
-    for fact in &churn.seen.commands {
-        // runc that starts itself again from a copy tells its command twice.
-        if !last.insert((fact.pid, fact.since_ns)) {
-            continue;
-        }
+    for fact in churn.commands() {
         match &fact.command {
             Command::Runc { sub, container: Some(id), .. } => {
                 *runcs.entry((id.clone(), sub.clone())).or_default() += 1;
@@ -240,6 +258,58 @@ fn compare_with_what_was_asked(churn: &Churn) {
     let rate = runcs.values().sum::<u64>() as f64 / seconds;
     eprintln!("{rate:.1} runc commands a second, {} pods", churn.asked.pods.len());
     assert!(rate >= RUNC_PER_SECOND, "this machine made {rate:.1} runc commands a second only");
+}
+
+/// Whatever a shim says that it started is there, with the runc command it takes, and no command more; and whatever it
+/// says has ended, has ended so for us.
+fn compare_with_the_shims(churn: &Churn) {
+    let mut runcs: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    for fact in churn.commands() {
+        if let Command::Runc { sub, container: Some(id), .. } = &fact.command {
+            *runcs.entry((id, sub)).or_default() += 1;
+        }
+    }
+    let mut told: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    let (mut births, mut ends): (HashSet<u32>, HashMap<u32, Vec<u32>>) = Default::default();
+    for process in &churn.seen.processes {
+        match process.step {
+            Step::Fork => drop(births.insert(process.meta.tgid)),
+            Step::Exit(status) => ends.entry(process.meta.tgid).or_default().push(as_shims_tell(status)),
+            Step::Exec => {}
+        }
+    }
+    for event in &churn.told {
+        let sub = match event.topic.as_str() {
+            "/tasks/create" => "create",
+            "/tasks/start" => "start",
+            "/tasks/exec-started" => "exec",
+            "/tasks/exit" => {
+                let pid = event.pid.unwrap();
+                let mine = ends.get(&pid).is_some_and(|mine| mine.contains(&event.exit_status));
+                assert!(mine, "{event:?}: {:?}", ends.get(&pid));
+                continue;
+            }
+            // Of commands there are such, too, without a runc; and a container is deleted once more to be sure.
+            "/tasks/delete" if event.id.as_ref().is_none_or(|id| *id == event.container) => {
+                assert!(runcs.contains_key(&(&event.container, "delete")), "{event:?}");
+                continue;
+            }
+            _ => continue,
+        };
+        assert!(births.contains(&event.pid.unwrap()), "started by a shim, and not seen: {event:?}");
+        *told.entry((&event.container, sub)).or_default() += 1;
+    }
+    runcs.retain(|(_, sub), _| ["create", "start", "exec"].contains(sub));
+    assert_eq!(runcs, told, "runc commands, and what the shims say they ran");
+    let [started, ended] =
+        [told.values().sum(), churn.told.iter().filter(|e| e.topic == "/tasks/exit").count() as u64];
+    eprintln!("{started} runc commands and {ended} ends by the word of the shims");
+    assert!(started > 0 && ended > 0);
+}
+
+/// Exit code, or 128 and the signal.
+fn as_shims_tell(status: u32) -> u32 {
+    if status & 0x7f == 0 { status >> 8 & 0xff } else { 128 + (status & 0x7f) }
 }
 
 /// The figures of the report are those of the stream.
@@ -304,6 +374,7 @@ fn all_are_seen(duration: Duration) {
     let churn = Churn::observe(duration);
     assert!(began.elapsed() > duration);
     compare_with_the_connector(&churn);
+    compare_with_the_shims(&churn);
     compare_with_what_was_asked(&churn);
     compare_with_the_report(&churn);
     nothing_is_left(&churn);

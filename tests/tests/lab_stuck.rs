@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use plegtrace::diagnose::rules;
-use plegtrace_lab::fault::{Facts, Kind};
+use plegtrace_lab::fault::{self, Facts, Kind};
 use plegtrace_lab::{Node, host, process};
 use plegtrace_tests::program::Running;
 use serde_json::Value;
@@ -176,6 +176,27 @@ fn what_stands_still_is_named() {
         Kind::ContainerdStopped,
         Kind::KubeletStopped,
     ]);
+}
+
+/// The freezer of cgroups version 2, whatever version the node's containers are in.
+#[test]
+fn a_shim_that_version_2_froze_is_named() {
+    host::require_root().unwrap();
+    let node = Node::start(&Kind::ShimFrozen.knobs()).unwrap();
+    let Some(frozen) = fault::frozen_shim_unified(&node, &node.pod("p1").unwrap()).unwrap() else {
+        let why = anyhow::anyhow!("no cgroup2 is mounted");
+        return host::declare_skip("a shim frozen by version 2", &why);
+    };
+    let late = [trace(&node, &["-q", "-o", "json"]), trace(&node, &["-q"])];
+    let [json, text] = late.map(|run| run.finish(LIMIT).unwrap());
+    let facts = frozen.facts().clone();
+    frozen.heal().unwrap();
+    check_json(Kind::ShimFrozen, &json.stdout, &facts, json.status.code().unwrap());
+    check_text(Kind::ShimFrozen, &text.stdout, &facts);
+    let report: Value = serde_json::from_str(&json.stdout).unwrap();
+    let stuck = named(&report, &said(Kind::ShimFrozen), &facts).unwrap();
+    assert_eq!(stuck["freezer"]["version"], 2, "{stuck}");
+    is_healed(&node);
 }
 
 /// Hooks and network plugins that do not end.

@@ -35,6 +35,6 @@ pub mod promtext;
 pub mod rc93;
 pub mod scratch;
 
-pub use containerd::Containerd;
+pub use containerd::{Containerd, Event, Events};
 pub use knobs::{CgroupDriver, Generation, Knobs, Network};
 pub use node::Node;

@@ -214,10 +214,16 @@ impl Containerd {
             .with_context(|| format!("containerd is not ready; end of its log:\n{}", log_tail(&log)))
     }
 
-    fn import(&self, archive: &Path) -> Result<()> {
+    /// Its own client, for what the CRI does not offer.
+    pub(crate) fn ctr(&self) -> Result<Command> {
         let mut ctr = Command::new(self.tree.path("usr/bin/ctr")?);
-        ctr.arg("-a").arg(self.socket()).args(["-n", "k8s.io", "images", "import", "--snapshotter"]);
-        ctr.arg(snapshotter(self.scratch.path())).arg(archive);
+        ctr.arg("-a").arg(self.socket()).args(["-n", "k8s.io"]);
+        Ok(ctr)
+    }
+
+    fn import(&self, archive: &Path) -> Result<()> {
+        let mut ctr = self.ctr()?;
+        ctr.args(["images", "import", "--snapshotter"]).arg(snapshotter(self.scratch.path())).arg(archive);
         host::run(&mut ctr).context("cannot import the image")?;
         process::wait_for("the image in the CRI's list", CALL_LIMIT, || {
             let images = self.client.list_images(CALL_LIMIT)?;

@@ -1,7 +1,7 @@
 //! Processes in a frozen cgroup: those of a container (U4), a shim (S10). Version 1 and 2 of cgroups.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 
@@ -13,7 +13,8 @@ use crate::process;
 
 /// The freezer's mount in version 1; where it is missing the machine has version 2.
 const FREEZER: &str = "/sys/fs/cgroup/freezer";
-const UNIFIED: &str = "/sys/fs/cgroup";
+/// Where version 2 is mounted: alone, or beside version 1 (systemd's hybrid layout).
+const UNIFIED: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
 /// A cgroup that can be frozen.
 #[derive(Clone, Debug)]
@@ -24,13 +25,20 @@ struct Freezer {
 
 impl Freezer {
     fn root() -> Freezer {
-        let is_v1 = Path::new(FREEZER).join("cgroup.procs").exists();
-        Freezer { group: if is_v1 { FREEZER } else { UNIFIED }.into(), is_v1 }
+        let group = PathBuf::from(FREEZER);
+        let v1 = group.join("cgroup.procs").exists().then_some(Freezer { group, is_v1: true });
+        v1.or_else(Freezer::unified).unwrap_or_else(|| Freezer { group: UNIFIED[0].into(), is_v1: false })
     }
 
-    /// The cgroup that a process is in.
-    fn of(pid: u32) -> Result<Freezer> {
-        let root = Freezer::root();
+    /// The root of version 2, also where version 1 is there as well.
+    fn unified() -> Option<Freezer> {
+        let mut roots = UNIFIED.iter().map(PathBuf::from);
+        let group = roots.find(|root| root.join("cgroup.controllers").exists())?;
+        Some(Freezer { group, is_v1: false })
+    }
+
+    /// The cgroup below `root` that a process is in.
+    fn of(root: &Freezer, pid: u32) -> Result<Freezer> {
         let text =
             fs::read_to_string(format!("/proc/{pid}/cgroup")).context("cannot read a process's cgroups")?;
         let path = text.lines().find_map(|line| {
@@ -40,7 +48,7 @@ impl Freezer {
             controllers.split(',').any(|controller| controller == wanted).then_some(path)
         });
         let path = path.with_context(|| format!("process {pid} is in no freezer"))?;
-        Ok(Freezer { group: root.group.join(path.trim_start_matches('/')), ..root })
+        Ok(Freezer { group: root.group.join(path.trim_start_matches('/')), ..*root })
     }
 
     /// The file that freezes.
@@ -96,7 +104,7 @@ pub fn frozen_container(node: &Node, pod: &Pod) -> Result<Fault> {
         let runs = |&pid: &u32| process::name(pid) == "pause" && process::catches(pid, libc::SIGTERM);
         Ok(inside.iter().any(runs).then_some(inside))
     })?;
-    let freezer = Freezer::of(victims[0])?;
+    let freezer = Freezer::of(&Freezer::root(), victims[0])?;
     let thaw = freezer.clone();
     let guard = guard.healed_by(move || thaw.thaw());
     freezer.freeze()?;
@@ -114,10 +122,22 @@ pub fn frozen_container(node: &Node, pod: &Pod) -> Result<Fault> {
 ///
 /// When the shim cannot be found, moved or frozen.
 pub fn frozen_shim(node: &Node, pod: &Pod) -> Result<Fault> {
+    frozen_shim_below(Freezer::root(), node, pod)
+}
+
+/// The same by version 2 of cgroups, also where everything else is in version 1; `None` where it is not mounted.
+///
+/// # Errors
+///
+/// As [`frozen_shim`].
+pub fn frozen_shim_unified(node: &Node, pod: &Pod) -> Result<Option<Fault>> {
+    Freezer::unified().map(|root| frozen_shim_below(root, node, pod)).transpose()
+}
+
+fn frozen_shim_below(root: Freezer, node: &Node, pod: &Pod) -> Result<Fault> {
     let containerd = node.containerd();
     let shim = containerd.shim_of(&pod.sandbox)?;
-    let home = Freezer::of(shim)?;
-    let root = Freezer::root();
+    let home = Freezer::of(&root, shim)?;
     // Below the lab's own, so that the janitor finds it. Not a slice with the systemd driver: nobody asks systemd for it.
     let parent = root.group.join(containerd.scratch().network());
     let freezer = Freezer { group: parent.join("frozen-shim"), ..root };

@@ -47,7 +47,7 @@ mod storm;
 
 pub use changed_pods::{fill_pods, many_changed_pods};
 pub use exec_pipe::exec_pipe_held;
-pub use frozen::{frozen_container, frozen_shim};
+pub use frozen::{frozen_container, frozen_shim, frozen_shim_unified};
 pub use full_channel::full_channel;
 pub use gated::{cni_flock, sleeping_cni, sleeping_hook, sleeping_poststop, slow_cni};
 pub use guard::{Facts, Fault};

@@ -28,6 +28,7 @@ fn main() -> Result<()> {
         ["child", program] => return parent(program, "rest"),
         ["zombie", program] => return parent(program, "end"),
         ["end"] => return Ok(()),
+        ["vfork"] => return vfork(),
         ["fuse-server", directory, program, content] => {
             return fuse::serve(directory, program, content);
         }
@@ -88,6 +89,20 @@ fn parent(program: &str, word: &str) -> Result<()> {
     let child = Command::new(program).arg(word).stdout(Stdio::null()).spawn()?;
     println!("{}", child.id());
     rest()
+}
+
+/// Waits for the `execve` of a child that never comes, which no signal but SIGKILL ends: so does a Go program whose child
+/// cannot read its executable.
+fn vfork() -> Result<()> {
+    ready()?;
+    // SAFETY: without CLONE_VM the child has a copy of our memory, as after a fork; there are no other threads.
+    let child = unsafe { libc::syscall(libc::SYS_clone, libc::CLONE_VFORK | libc::SIGCHLD, 0, 0, 0, 0) };
+    ensure!(child == 0, "the child is gone: {}", io::Error::last_os_error());
+    die_with_parent();
+    loop {
+        // SAFETY: it has no arguments.
+        unsafe { libc::pause() };
+    }
 }
 
 /// Opens a FIFO that nobody reads; the memory that holds its path is a file, whose page is dropped meanwhile.
