@@ -1,10 +1,14 @@
 //! [`Leaf`]: every nanosecond of a span that lies in no child, under exactly one name.
 //!
 //! An interval has a name only when it was measured by itself: a park by its own two probes, the time outside of all
-//! parks as what is left when the kernel side has measured every park. All the rest is [`LeafKind::Unexplained`].
+//! parks as what is left when the kernel side has measured every park, a process by its `execve` and its end. All the
+//! rest is [`LeafKind::Unexplained`].
 
 use super::{Park, Span};
-use crate::decode::{MonoNs, Parked};
+use crate::{
+    decode::{MonoNs, Parked},
+    input::Layer,
+};
 
 /// What a goroutine did in a part of a span.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,6 +21,8 @@ pub enum LeafKind<'a> {
     Transport(&'a Park),
     /// It was parked, each time too shortly to be told apart.
     ShortParks,
+    /// A process ran: its begin and its end were seen.
+    Process,
     /// Not measured.
     Unexplained,
 }
@@ -43,6 +49,8 @@ pub struct Account {
     pub transport_ns: u64,
     /// Parked too shortly to be told apart.
     pub short_ns: u64,
+    /// In processes that ran for it.
+    pub process_ns: u64,
     /// Not measured.
     pub unexplained_ns: u64,
 }
@@ -57,7 +65,7 @@ impl Account {
     /// What was measured.
     #[must_use]
     pub fn explained_ns(&self) -> u64 {
-        self.not_parked_ns + self.parked_ns + self.transport_ns + self.short_ns
+        self.not_parked_ns + self.parked_ns + self.transport_ns + self.short_ns + self.process_ns
     }
 
     fn add(&mut self, leaf: &Leaf<'_>) {
@@ -66,6 +74,7 @@ impl Account {
             LeafKind::Parked(_) => &mut self.parked_ns,
             LeafKind::Transport(_) => &mut self.transport_ns,
             LeafKind::ShortParks => &mut self.short_ns,
+            LeafKind::Process => &mut self.process_ns,
             LeafKind::Unexplained => &mut self.unexplained_ns,
         };
         *sum += leaf.ns;
@@ -87,8 +96,12 @@ pub fn account(root: &Span, now: MonoNs) -> Account {
 #[must_use]
 pub fn leaves(span: &Span, now: MonoNs) -> Vec<Leaf<'_>> {
     let mut leaves = Vec::new();
-    let rest = named(span, &gaps(span, now), &mut leaves);
     let known_to = if span.is_open() { span.known_to.unwrap_or(span.start()) } else { MonoNs(u64::MAX) };
+    if span.layer() == Layer::Process {
+        process(&gaps(span, now), known_to, &mut leaves);
+        return leaves;
+    }
+    let rest = named(span, &gaps(span, now), &mut leaves);
     let (mut seen, mut unexplained) = (0, 0);
     for (from, to) in rest {
         let edge = known_to.clamp(from, to);
@@ -109,6 +122,19 @@ pub fn leaves(span: &Span, now: MonoNs) -> Vec<Leaf<'_>> {
     }
     push(&mut leaves, LeafKind::Unexplained, unexplained);
     leaves
+}
+
+/// The leaves of a process: it runs, until it was looked at last.
+fn process(gaps: &[Interval], known_to: MonoNs, leaves: &mut Vec<Leaf<'_>>) {
+    let mut unexplained = 0;
+    for &(from, to) in gaps {
+        let edge = known_to.clamp(from, to);
+        if from < edge {
+            leaves.push(Leaf { kind: LeafKind::Process, interval: Some((from, edge)), ns: edge.since(from) });
+        }
+        unexplained += to.since(edge);
+    }
+    push(leaves, LeafKind::Unexplained, unexplained);
 }
 
 fn push<'a>(leaves: &mut Vec<Leaf<'a>>, kind: LeafKind<'a>, ns: u64) {
@@ -163,10 +189,12 @@ fn named<'a>(span: &'a Span, gaps: &[Interval], leaves: &mut Vec<Leaf<'a>>) -> V
     rest
 }
 
-/// Did another goroutine work on a request of this one while it was parked?
+/// Did another goroutine work on a request of this one while it was parked? What surrounds a process is no transport:
+/// the goroutine may have waited for something else.
 fn answered_in(span: &Span, park: &Park) -> bool {
     span.children.iter().any(|child| {
         !child.same_goroutine(span)
+            && child.layer() != Layer::Process
             && child.start() < park.end
             && child.end.is_none_or(|end| end > park.start)
     })
@@ -188,7 +216,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::span::{Tree, sample};
+    use crate::{
+        input::HookFact,
+        span::{Tree, sample},
+    };
 
     fn park(start: u64, end: u64) -> Park {
         Park { start: MonoNs(start), end: MonoNs(end), open: false, reason: 1, stack: Vec::new().into() }
@@ -245,6 +276,36 @@ mod tests {
         assert_eq!(sums(&Span { parked: None, parks: Vec::new(), ..call }, 100), [0, 0, 0, 0, 100]);
     }
 
+    fn program(start: u64, end: Option<u64>, children: Vec<Span>) -> Span {
+        let mut span = Span { children, ..sample::span(start, end, 0) };
+        let hook = HookFact { layer: Layer::Process, ..(*span.hook).clone() };
+        (span.hook, span.id.tgid, span.id.goid) = (hook.into(), 7, 0);
+        span
+    }
+
+    /// A process is measured by itself, with what it started inside it; the rest of the park around it stays a park with
+    /// its place.
+    #[test]
+    fn a_process() {
+        let mut handler = span(0, Some(100), (75, 5), vec![park(10, 80)]);
+        handler.children.push(program(20, Some(60), vec![program(30, Some(40), Vec::new())]));
+        let it = account(&handler, MonoNs(100));
+        assert_eq!((it.process_ns, it.parked_ns, it.transport_ns), (40, 10 + 20, 0));
+        assert_eq!((it.short_ns, it.not_parked_ns, it.unexplained_ns), (5, 25, 0));
+        assert_eq!((it.explained_ns(), it.total_ns()), (100, 100));
+    }
+
+    /// A process that lasts is measured until the processes were read last.
+    #[test]
+    fn an_open_process() {
+        let mut handler = Span { known_to: Some(MonoNs(95)), ..span(0, None, (0, 0), Vec::new()) };
+        handler.children.push(Span { known_to: Some(MonoNs(90)), ..program(20, None, Vec::new()) });
+        let it = account(&handler, MonoNs(100));
+        assert_eq!((it.process_ns, it.not_parked_ns, it.unexplained_ns), (70, 20, 10));
+        handler.children[0].known_to = None;
+        assert_eq!(account(&handler, MonoNs(100)).process_ns, 0, "never looked at");
+    }
+
     /// Sums of a parent contain those of its children on the same goroutine.
     #[test]
     fn children_keep_their_own() {
@@ -255,7 +316,7 @@ mod tests {
 
     /// Spans of one goroutine with any parks, any sums and any handlers.
     fn tree() -> impl Strategy<Value = (Span, u64)> {
-        let one = (0..900_u64, 0..300_u64, proptest::option::of((0..400_u64, 0..200_u64)), 0..3_u8);
+        let one = (0..900_u64, 0..300_u64, proptest::option::of((0..400_u64, 0..200_u64)), 0..4_u8);
         let parks = proptest::collection::vec((0..1000_u64, 0..200_u64, any::<bool>()), 0..12);
         (proptest::collection::vec((one, parks), 1..8), any::<bool>(), 900..1300_u64).prop_map(
             |(parts, open, known)| {
@@ -275,6 +336,10 @@ mod tests {
                         let mut answer = sample::span(start + 1, Some(start + length / 2), 0);
                         answer.id.tgid = 2;
                         it.children.push(answer);
+                    }
+                    if handler == 3 && length > 4 {
+                        let ran = program(start + 1, Some(start + length / 2), Vec::new());
+                        it.children.push(ran);
                     }
                     spans.push(it);
                 }

@@ -1,0 +1,276 @@
+//! Recent and open calls → the trees of requests.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+};
+
+use super::{PER_OPERATION, RequestTree, is_of_relist, longest};
+use crate::{
+    correlate::{
+        Caller, Correlator, OpenCall, Request, inflight::Goroutine, join::Joined, parks::Names, trees,
+    },
+    decode::{Call, CallId, MonoNs},
+    input::Layer,
+    span::{Span, Tree},
+};
+
+/// The tree of a request is to begin here.
+#[derive(Debug)]
+struct Root {
+    span: Span,
+    caller: Caller,
+}
+
+/// What trees are made of, besides the calls that are kept.
+pub(in crate::correlate) struct Material<'a> {
+    /// Client calls and handlers; what belongs into relists is taken out.
+    pub(in crate::correlate) joined: Joined,
+    /// Kept requests that turn out to be answers to client calls.
+    pub(in crate::correlate) answers: HashSet<CallId>,
+    /// Open calls with their callers.
+    pub(in crate::correlate) open: &'a [OpenCall],
+    /// Requests as their stacks show them.
+    pub(in crate::correlate) census: &'a [Request],
+    /// Of these operations only; `None`: of all.
+    pub(in crate::correlate) operations: Option<&'a BTreeSet<String>>,
+}
+
+impl Material<'_> {
+    fn wants(&self, operation: &str) -> bool {
+        self.operations.is_none_or(|only| only.contains(operation))
+    }
+}
+
+impl Correlator {
+    /// The requests of a snapshot, and how many open ones have no tree.
+    pub(in crate::correlate) fn requests_at(
+        &self,
+        material: Material<'_>,
+        names: &mut Names,
+    ) -> (Vec<RequestTree>, u64) {
+        let relisting = self.relisting();
+        let answers = material.answers.clone();
+        let mut found = self.trees_of(material, &relisting, names);
+        let kept = self.requests.kept.iter();
+        let kept = kept.filter(|kept| !is_of_relist(kept, &relisting) && !answers.contains(&kept.root().id));
+        let finished = found.extract_if(.., |found| !found.root().is_open()).collect();
+        let finished = longest(finished, kept.cloned().collect(), self.limits.requests);
+        let left_out = found.len().saturating_sub(self.limits.open_requests);
+        found.truncate(self.limits.open_requests);
+        found.extend(finished);
+        (found, left_out as u64)
+    }
+
+    /// Before recent calls, parks and processes are forgotten: keeps the trees of slow requests.
+    pub(in crate::correlate) fn keep_slow_requests(&mut self) {
+        if !self.requests.is_due(self.processes.ended_runs(), &self.limits) {
+            return;
+        }
+        let slow = self.slow_operations();
+        if slow.is_empty() {
+            return;
+        }
+        let joined = self.joined(Some(&slow));
+        let answers = self.requests.answers(&joined);
+        let material =
+            Material { joined, answers: HashSet::new(), open: &[], census: &[], operations: Some(&slow) };
+        let mut found = self.trees_of(material, &self.relisting(), &mut Names::default());
+        found.retain(|found| !found.root().is_open());
+        self.requests.keep(found, &answers, self.limits.requests);
+    }
+
+    /// Operations of which a recent call is slow enough to be kept.
+    fn slow_operations(&self) -> BTreeSet<String> {
+        let clients = self.clients.all().filter(|client| client.outermost()).map(|client| &client.call);
+        let wanted = |call: &&Call| {
+            let ns = call.answered().since(call.start);
+            ns >= super::WORTH_KEEPING_NS
+                && self.node.hooks.get(&call.hook).is_some_and(|hook| {
+                    !hook.long_lived && self.requests.wants(&hook.operation, ns, call.id())
+                })
+        };
+        let operation = |call: &Call| Some(self.node.hooks.get(&call.hook)?.operation.clone());
+        clients.chain(&self.handlers).filter(wanted).filter_map(operation).collect()
+    }
+
+    /// Goroutines whose calls belong to relists.
+    fn relisting(&self) -> HashSet<Goroutine> {
+        self.relists.goroutines().chain(self.open_relists()).collect()
+    }
+
+    /// Open requests, oldest first, and the longest of those that have ended.
+    fn trees_of(
+        &self,
+        mut material: Material<'_>,
+        relisting: &HashSet<Goroutine>,
+        names: &mut Names,
+    ) -> Vec<RequestTree> {
+        let mut roots = self.client_roots(&material, relisting);
+        roots.extend(self.handler_roots(&mut material));
+        roots.sort_by_key(|root| (root.span.start(), root.span.id));
+        // What lies beyond the bound is not built, only counted.
+        let mut open = 0;
+        let bound = self.limits.open_requests;
+        let mut parts = self.parts(&roots);
+        self.forget_lost_answers(&mut material.joined);
+        let mut trees = Vec::with_capacity(roots.len());
+        for root in roots {
+            open += usize::from(root.span.is_open());
+            let whole = !root.span.is_open() || open <= bound;
+            let parts = parts.remove(&root.span.id).filter(|_| whole).unwrap_or_default();
+            let mut tree = Tree::build(root.span, parts);
+            tree.graft(&mut material.joined.answers);
+            if whole {
+                self.parks.attach(&mut tree.root, names);
+            }
+            trees.push(RequestTree { tree, caller: root.caller, container: None, left_out: 0 });
+        }
+        self.hang_programs(&mut trees, material.census);
+        trees
+    }
+
+    /// Client calls of the kubelet outside of relists.
+    fn client_roots(&self, material: &Material<'_>, relisting: &HashSet<Goroutine>) -> Vec<Root> {
+        let hooks = &self.node.hooks;
+        let mut longest = Longest::default();
+        for client in self.clients.all().filter(|client| client.outermost()) {
+            let call = &client.call;
+            let Some(hook) = hooks.get(&call.hook) else { continue };
+            let alone = client.layer == Layer::KubeletCall || !self.inside_open_call(call);
+            let other = hook.long_lived || relisting.contains(&(call.tgid, call.goid));
+            if alone && !other && material.wants(&hook.operation) {
+                longest.add(&hook.operation, call.duration_ns(), call.id(), *call);
+            }
+        }
+        let finished = longest.all().filter_map(|call| trees::finished(&call, hooks));
+        let mut roots: Vec<Root> = finished.map(|span| Root { span, caller: Caller::NotAsked }).collect();
+        let mut open: HashMap<Goroutine, Span> = HashMap::new();
+        for entry in self.open.entries().filter(|entry| entry.is_open()) {
+            let Some(span) = trees::open(entry, hooks, &self.parks) else { continue };
+            let on = (span.id.tgid, span.id.goid);
+            let client = matches!(span.layer(), Layer::KubeletCall | Layer::KubeletClient);
+            if !client || span.hook.long_lived || relisting.contains(&on) || !material.wants(span.operation())
+            {
+                continue;
+            }
+            let outer = |span: &Span| (span.start(), span.depth, span.id);
+            let kept = open.entry(on).or_insert_with(|| span.clone());
+            if outer(&span) < outer(kept) {
+                *kept = span;
+            }
+        }
+        roots.extend(open.into_values().map(|span| Root { span, caller: Caller::NotAsked }));
+        roots
+    }
+
+    /// Handlers whose caller is somebody else, or not certain.
+    fn handler_roots(&self, material: &mut Material<'_>) -> Vec<Root> {
+        let callers: HashMap<CallId, &OpenCall> =
+            material.open.iter().map(|call| (call.span.id, call)).collect();
+        let known = self.clients_known();
+        let loose = std::mem::take(&mut material.joined.loose);
+        let (mut roots, mut finished) = (Vec::new(), BTreeMap::new());
+        let mut longest = Longest::default();
+        for (span, ambiguous) in loose {
+            if span.is_open() {
+                let call = callers.get(&span.id).filter(|call| !call.replied && call.caller != Caller::Own);
+                roots.extend(call.map(|call| Root { span, caller: call.caller }));
+            } else if known.get(span.operation()).is_none_or(|since| *since < span.start()) {
+                finished.insert(span.id, (span, ambiguous));
+            }
+        }
+        for (id, (span, _)) in &finished {
+            longest.add(span.operation(), span.duration_ns(span.start()), *id, *id);
+        }
+        let mut chosen: Vec<CallId> = longest.all().collect();
+        chosen.sort();
+        let chosen = chosen.into_iter().filter_map(|id| finished.remove(&id));
+        roots.extend(chosen.map(|(span, ambiguous)| {
+            let seen = self.node.sees_client_of(span.operation());
+            let caller = if ambiguous || !seen { Caller::Unknown } else { Caller::Foreign };
+            Root { span, caller }
+        }));
+        roots
+    }
+
+    /// The moment from whose on all client calls of an operation are still known.
+    fn clients_known(&self) -> HashMap<&str, MonoNs> {
+        let mut known: HashMap<&str, MonoNs> = HashMap::new();
+        for (index, hook) in &self.node.hooks {
+            if matches!(hook.layer, Layer::KubeletCall | Layer::KubeletClient) {
+                let until = self.clients.forgotten.until(*index);
+                let kept = known.entry(&hook.operation).or_default();
+                *kept = until.max(*kept);
+            }
+        }
+        known
+    }
+
+    /// An answer is not certain when another handler that could have been it is no longer known.
+    fn forget_lost_answers(&self, joined: &mut Joined) {
+        joined.answers.retain(|client, handler| {
+            let same =
+                self.node.hooks.iter().filter(|(_, hook)| {
+                    hook.layer == Layer::Handler && hook.operation == handler.hook.operation
+                });
+            same.map(|(index, _)| self.requests.forgotten.until(*index)).max() < Some(client.start)
+        });
+    }
+
+    /// The client calls inside each root that is one.
+    fn parts(&self, roots: &[Root]) -> HashMap<CallId, Vec<Span>> {
+        let hooks = &self.node.hooks;
+        let mut by_goroutine: HashMap<Goroutine, Vec<&Span>> = HashMap::new();
+        for Root { span, .. } in roots.iter().filter(|root| root.span.layer() != Layer::Handler) {
+            by_goroutine.entry((span.id.tgid, span.id.goid)).or_default().push(span);
+        }
+        let mut parts: HashMap<CallId, Vec<Span>> = HashMap::new();
+        let mut add = |part: Span| {
+            let around = by_goroutine.get(&(part.id.tgid, part.id.goid)).into_iter().flatten();
+            let around = around.filter(|root| root.id != part.id && root.covers(&part));
+            if let Some(root) = around.max_by_key(|root| root.start()) {
+                parts.entry(root.id).or_default().push(part);
+            }
+        };
+        for client in self.clients.all() {
+            if by_goroutine.contains_key(&(client.call.tgid, client.call.goid)) {
+                trees::finished(&client.call, hooks).into_iter().for_each(&mut add);
+            }
+        }
+        for goroutine in by_goroutine.keys() {
+            let open = self.open.on(*goroutine).filter_map(|entry| trees::open(entry, hooks, &self.parks));
+            open.filter(|span| span.layer() == Layer::KubeletClient).for_each(&mut add);
+        }
+        parts
+    }
+}
+
+/// The longest of each operation.
+#[derive(Debug)]
+struct Longest<T>(BTreeMap<String, Vec<(Reverse<u64>, CallId, T)>>);
+
+impl<T> Default for Longest<T> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<T> Longest<T> {
+    fn add(&mut self, operation: &str, ns: u64, id: CallId, item: T) {
+        if !self.0.contains_key(operation) {
+            self.0.insert(operation.to_owned(), Vec::with_capacity(PER_OPERATION + 1));
+        }
+        let Some(kept) = self.0.get_mut(operation) else { return };
+        let key = (Reverse(ns), id);
+        let at = kept.partition_point(|(ns, id, _)| (*ns, *id) <= key);
+        if at < PER_OPERATION {
+            kept.insert(at, (key.0, key.1, item));
+            kept.truncate(PER_OPERATION);
+        }
+    }
+
+    fn all(self) -> impl Iterator<Item = T> {
+        self.0.into_values().flatten().map(|(_, _, item)| item)
+    }
+}
