@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use plegtrace::{
-    correlate::{Caller, Correlator, LastList, Limits, Side, Snapshot},
+    correlate::{Caller, Correlator, LastList, Limits, RequestTree, Side, Snapshot},
     decode::{Call, Event, Meta, MonoNs, Park, Parked, Process, Step, decode},
     diagnose::diagnose,
     input::{
@@ -192,7 +192,7 @@ fn sound(snapshot: &Snapshot) {
     assert!(snapshot.open.is_sorted_by_key(|call| call.span.start()));
     assert!(snapshot.relists.is_sorted_by_key(|relist| relist.root().start()));
     let (open, finished): (Vec<_>, Vec<_>) =
-        snapshot.requests.iter().map(|request| request.root()).partition(|root| root.is_open());
+        snapshot.requests.iter().map(RequestTree::root).partition(|root| root.is_open());
     assert!(open.is_sorted_by_key(|root| root.start()));
     assert!(finished.is_sorted_by_key(|root| std::cmp::Reverse(root.duration_ns(snapshot.now))));
     assert!(snapshot.requests.iter().map(|request| request.root().is_open()).is_sorted_by_key(|open| !open));

@@ -283,7 +283,9 @@ fn slow_requests_are_kept() {
 #[test]
 fn too_many_open_requests() {
     let mut story = node();
-    (0..20).for_each(|n| drop(story.begin(Layer::KubeletCall, "ExecSync", 20 + n, 900, S + n)));
+    for n in 0..20 {
+        story.begin(Layer::KubeletCall, "ExecSync", 20 + n, 900, S + n);
+    }
     story.read_open(5 * S);
     let snapshot = story.snapshot_within(Limits { open_requests: 6, ..Limits::default() }, 5 * S);
     let starts: Vec<u64> = snapshot.requests.iter().map(|r| r.root().start().since(at(S))).collect();

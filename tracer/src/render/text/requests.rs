@@ -45,7 +45,10 @@ fn some(page: &mut Page<'_>, all: &[&RequestTree], most: usize) -> io::Result<()
     let first = all.iter().filter(|request| page.verbose || operations.insert(request.root().operation()));
     let shown: Vec<&RequestTree> =
         first.copied().take(if page.verbose { usize::MAX } else { most }).collect();
-    for request in &shown {
+    for (place, request) in shown.iter().enumerate() {
+        if place > 0 {
+            writeln!(page.out)?;
+        }
         tree::draw(page, &request.tree)?;
         for line in fold(&about(request, page), page.width - 2) {
             writeln!(page.out, "  {}", page.paint.faint(&line))?;
