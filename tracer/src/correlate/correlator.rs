@@ -207,6 +207,7 @@ impl Correlator {
 
     fn client(&mut self, call: Call, layer: Layer) {
         self.requests.call();
+        self.keep_slow_requests();
         let mut bare: Vec<Call> = self.clients.insert(call, layer).into_iter().collect();
         let until = self.newest.minus(self.limits.reorder_ns);
         self.clients.settle(until, self.limits.recent_calls, |call| bare.push(*call));

@@ -57,7 +57,7 @@ impl Default for Limits {
             processes: 16_384,
             process_rows: 256,
             process_list: 64,
-            ended_processes: 4096,
+            ended_processes: 2048,
             requests: 64,
             open_requests: 256,
             facts: 4096,

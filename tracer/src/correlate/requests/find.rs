@@ -3,9 +3,10 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    sync::Arc,
 };
 
-use super::{PER_OPERATION, RequestTree, is_of_relist, longest};
+use super::{Forgotten, PER_OPERATION, RequestTree, is_of_relist, longest};
 use crate::{
     correlate::{
         Caller, Correlator, OpenCall, Request, inflight::Goroutine, join::Joined, parks::Names, trees,
@@ -168,25 +169,20 @@ impl Correlator {
     fn handler_roots(&self, material: &mut Material<'_>) -> Vec<Root> {
         let callers: HashMap<CallId, &OpenCall> =
             material.open.iter().map(|call| (call.span.id, call)).collect();
-        let known = self.clients_known();
-        let loose = std::mem::take(&mut material.joined.loose);
-        let (mut roots, mut finished) = (Vec::new(), BTreeMap::new());
+        let clients = |layer| matches!(layer, Layer::KubeletCall | Layer::KubeletClient);
+        let forgotten = self.forgotten(&self.clients.forgotten, clients);
         let mut longest = Longest::default();
-        for (span, ambiguous) in loose {
+        let mut roots = Vec::new();
+        for (span, ambiguous) in std::mem::take(&mut material.joined.loose) {
             if span.is_open() {
                 let call = callers.get(&span.id).filter(|call| !call.replied && call.caller != Caller::Own);
                 roots.extend(call.map(|call| Root { span, caller: call.caller }));
-            } else if known.get(span.operation()).is_none_or(|since| *since < span.start()) {
-                finished.insert(span.id, (span, ambiguous));
+            } else if forgotten.get(span.operation()).is_none_or(|until| *until < span.start()) {
+                let (hook, ns) = (Arc::clone(&span.hook), span.duration_ns(span.start()));
+                longest.add(&hook.operation, ns, span.id, (span, ambiguous));
             }
         }
-        for (id, (span, _)) in &finished {
-            longest.add(span.operation(), span.duration_ns(span.start()), *id, *id);
-        }
-        let mut chosen: Vec<CallId> = longest.all().collect();
-        chosen.sort();
-        let chosen = chosen.into_iter().filter_map(|id| finished.remove(&id));
-        roots.extend(chosen.map(|(span, ambiguous)| {
+        roots.extend(longest.all().map(|(span, ambiguous)| {
             let seen = self.node.sees_client_of(span.operation());
             let caller = if ambiguous || !seen { Caller::Unknown } else { Caller::Foreign };
             Root { span, caller }
@@ -194,28 +190,27 @@ impl Correlator {
         roots
     }
 
-    /// The moment from whose on all client calls of an operation are still known.
-    fn clients_known(&self) -> HashMap<&str, MonoNs> {
-        let mut known: HashMap<&str, MonoNs> = HashMap::new();
-        for (index, hook) in &self.node.hooks {
-            if matches!(hook.layer, Layer::KubeletCall | Layer::KubeletClient) {
-                let until = self.clients.forgotten.until(*index);
-                let kept = known.entry(&hook.operation).or_default();
-                *kept = until.max(*kept);
+    /// For each operation of which calls are no longer kept: when the youngest of those ended.
+    fn forgotten(&self, what: &Forgotten, layers: impl Fn(Layer) -> bool) -> HashMap<&str, MonoNs> {
+        let mut forgotten: HashMap<&str, MonoNs> = HashMap::new();
+        for (index, hook) in self.node.hooks.iter().filter(|(_, hook)| layers(hook.layer)) {
+            let until = what.until(*index);
+            if until > MonoNs(0) {
+                let last = forgotten.entry(&hook.operation).or_default();
+                *last = until.max(*last);
             }
         }
-        known
+        forgotten
     }
 
     /// An answer is not certain when another handler that could have been it is no longer known.
     fn forget_lost_answers(&self, joined: &mut Joined) {
-        joined.answers.retain(|client, handler| {
-            let same =
-                self.node.hooks.iter().filter(|(_, hook)| {
-                    hook.layer == Layer::Handler && hook.operation == handler.hook.operation
-                });
-            same.map(|(index, _)| self.requests.forgotten.until(*index)).max() < Some(client.start)
-        });
+        let forgotten = self.forgotten(&self.requests.forgotten, |layer| layer == Layer::Handler);
+        if !forgotten.is_empty() {
+            joined.answers.retain(|client, handler| {
+                forgotten.get(handler.operation()).is_none_or(|until| *until < client.start)
+            });
+        }
     }
 
     /// The client calls inside each root that is one.
