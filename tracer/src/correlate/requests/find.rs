@@ -77,7 +77,9 @@ impl Correlator {
         let material =
             Material { joined, answers: HashSet::new(), open: &[], census: &[], operations: Some(&slow) };
         let mut found = self.trees_of(material, &self.relisting(), &mut Names::default());
-        found.retain(|found| !found.root().is_open());
+        // The call that a handler answers can come a little later than its end.
+        let settled = self.newest.minus(self.limits.reorder_ns);
+        found.retain(|found| found.root().end.is_some_and(|end| end <= settled));
         self.requests.keep(found, &answers, self.limits.requests);
     }
 
