@@ -5,7 +5,7 @@ use plegtrace::diagnose::diagnose;
 use plegtrace::input::{Command, Layer};
 use plegtrace::render::text::{self, TextOptions};
 use plegtrace::span::{Account, account, critical_path, violation};
-use plegtrace_common::rec::{CALL_FAILED, CALL_OK, CALL_PARKS, PROCESS_EXECED};
+use plegtrace_common::rec::{CALL_FAILED, CALL_OK, CALL_PARKS, PROCESS_EXECED, PROCESS_INIT};
 use plegtrace_common::role::Role;
 use plegtrace_tests::found;
 use plegtrace_tests::life::Life as _;
@@ -223,6 +223,29 @@ fn requests_before_the_probes() {
     };
     assert_eq!((only(&snapshot(false)).left_out, only(&snapshot(false)).root().walk().count()), (0, 4));
     assert_eq!((only(&snapshot(true)).left_out, only(&snapshot(true)).root().walk().count()), (1, 3));
+}
+
+/// What a runc runs is below it: the hook it waits for is the end of the critical path; what it left behind, the init
+/// that waits to be started, is not in its time.
+#[test]
+fn what_a_runc_runs() {
+    let mut story = node();
+    sandbox_begins(&mut story, 7, 77, S);
+    runc(&mut story, 2000, "create", SANDBOX, 1100 * MS);
+    story.fork(2000, 2001, 1200 * MS).exec(2001, Role::Runc, PROCESS_EXECED | PROCESS_INIT, 1210 * MS);
+    story.fork(2000, 2002, 1300 * MS).exec(2002, Role::Helper, PROCESS_EXECED, 1310 * MS);
+    story.told(2002, &Command::Other { program: "gate".into() });
+    story.read_processes(9 * S).read_open(9 * S);
+    let hangs = story.snapshot(9 * S);
+    let path = critical_path(only(&hangs).root(), hangs.now);
+    let names: Vec<&str> = path.iter().map(|span| span.operation()).collect();
+    assert_eq!(names[names.len() - 2..], ["runc create", "hook gate"]);
+
+    story.exit(10 * S, 2002, 0).exit(11 * S, 2000, 0);
+    sandbox_ends(&mut story, 7, 77, 12 * S, OK);
+    let snapshot = story.read_open(13 * S).snapshot(13 * S);
+    let below: Vec<u32> = only(&snapshot).root().walk().skip(3).map(|span| span.id.tgid).collect();
+    assert_eq!(below, [2000, 2002]);
 }
 
 /// Plugins that run side by side cannot all be in one tree: the longest is, the others are counted.

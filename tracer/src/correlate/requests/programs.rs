@@ -134,28 +134,38 @@ impl Hang<'_> {
     /// Puts the programs of a request below its handler; how many are left out.
     fn below(&self, handler: &mut Span, asker: usize) -> u64 {
         let tops = self.family.tops.iter().zip(&self.found.of);
-        let mine = tops.filter(|(_, of)| **of == Some(asker)).map(|(&top, _)| self.span(top, 0));
+        let mine = tops.filter(|(_, of)| **of == Some(asker)).map(|(&top, _)| self.part(top, 0));
         let left_out = place(handler, mine.collect());
         left_out + self.found.doubts[asker]
     }
 
-    fn span(&self, at: usize, level: usize) -> Span {
-        let mut span = span(&self.family.runs[at], self.read_at);
+    /// A program with what it ran, and its rank among others.
+    fn part(&self, at: usize, level: usize) -> (Rank, Span) {
+        let run = &self.family.runs[at];
+        let mut span = span(run, self.read_at);
         let children = self.family.children.get(&at).filter(|_| level < LEVELS);
-        let children = children.into_iter().flatten().map(|&child| self.span(child, level + 1)).collect();
+        let children = children.into_iter().flatten().map(|&child| self.part(child, level + 1)).collect();
         // What a program left behind when it ended says nothing about the request.
         place(&mut span, children);
-        span
+        (if run.kind == ProcessKind::RuncInit { Rank::Waits } else { Rank::Works }, span)
     }
 }
 
-/// Puts spans below another, the open and the longest first, as long as they lie in it and beside each other; how many
+/// Which of two programs that run at the same time decides how long it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Works,
+    /// `runc init` waits for its runc, which runs hooks meanwhile.
+    Waits,
+}
+
+/// Puts spans below another, the open and the longest first, as long as they lie in it and one after the other; how many
 /// did not fit.
-fn place(parent: &mut Span, mut parts: Vec<Span>) -> u64 {
+fn place(parent: &mut Span, mut parts: Vec<(Rank, Span)>) -> u64 {
     let end = |span: &Span| span.end.unwrap_or(MonoNs(u64::MAX));
-    parts.sort_by_key(|part| (Reverse(end(part).since(part.start())), part.id));
+    parts.sort_by_key(|(rank, part)| (*rank, Reverse(end(part).since(part.start())), part.id));
     let mut left_out = 0;
-    for part in parts {
+    for (_, part) in parts {
         let beside = |other: &Span| end(other) <= part.start() || end(&part) <= other.start();
         let room = parent.children.len() < PROGRAMS && parent.children.iter().all(beside);
         if room && parent.covers(&part) {
