@@ -103,7 +103,7 @@ fn in_flight(runs: &[Arc<Run>], askers: &[Asker]) -> Vec<Vec<usize>> {
             let asker = &askers[**asker];
             may_start(asker.work, run).is_some() && is_of_runtime(run, asker.on.0)
         };
-        possible.push(active.iter().filter(fits).copied().collect());
+        possible.push(active.iter().filter(fits).take(MAX_AT_ONCE + 1).copied().collect());
     }
     possible
 }
