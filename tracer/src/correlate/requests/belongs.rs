@@ -37,7 +37,7 @@ pub(super) struct Asker {
 
 impl Asker {
     /// From then on it starts nothing.
-    fn lasts_to(&self) -> MonoNs {
+    pub(super) fn lasts_to(&self) -> MonoNs {
         self.end.map_or(MonoNs(u64::MAX), |end| end.plus(self.work.starts_later_ns()))
     }
 }

@@ -2,8 +2,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
-    sync::Arc,
+    collections::{BTreeSet, HashMap, HashSet},
 };
 
 use super::{Forgotten, PER_OPERATION, RequestTree, is_of_relist, longest};
@@ -138,12 +137,13 @@ impl Correlator {
         let hooks = &self.node.hooks;
         let mut longest = Longest::default();
         for client in self.clients.all().filter(|client| client.outermost()) {
-            let call = &client.call;
-            let Some(hook) = hooks.get(&call.hook) else { continue };
+            let (call, ns) = (&client.call, client.call.duration_ns());
+            let wanted = longest.wants(ns, call.id());
+            let Some(hook) = hooks.get(&call.hook).filter(|_| wanted) else { continue };
             let alone = client.layer == Layer::KubeletCall || !self.inside_open_call(call);
             let other = hook.long_lived || relisting.contains(&(call.tgid, call.goid));
             if alone && !other && material.wants(&hook.operation) {
-                longest.add(&hook.operation, call.duration_ns(), call.id(), *call);
+                longest.add(ns, call.id(), *call);
             }
         }
         let finished = longest.all().filter_map(|call| trees::finished(&call, hooks));
@@ -179,9 +179,12 @@ impl Correlator {
             if span.is_open() {
                 let call = callers.get(&span.id).filter(|call| !call.replied && call.caller != Caller::Own);
                 roots.extend(call.map(|call| Root { span, caller: call.caller }));
-            } else if forgotten.get(span.operation()).is_none_or(|until| *until < span.start()) {
-                let (hook, ns) = (Arc::clone(&span.hook), span.duration_ns(span.start()));
-                longest.add(&hook.operation, ns, span.id, (span, ambiguous));
+                continue;
+            }
+            let (ns, id) = (span.duration_ns(span.start()), span.id);
+            let known = || forgotten.get(span.operation()).is_none_or(|until| *until < span.start());
+            if longest.wants(ns, id) && known() {
+                longest.add(ns, id, (span, ambiguous));
             }
         }
         roots.extend(longest.all().map(|(span, ambiguous)| {
@@ -230,7 +233,7 @@ impl Correlator {
                 parts.entry(root.id).or_default().push(part);
             }
         };
-        for client in self.clients.all() {
+        for client in self.clients.all().filter(|client| client.layer == Layer::KubeletClient) {
             if by_goroutine.contains_key(&(client.call.tgid, client.call.goid)) {
                 trees::finished(&client.call, hooks).into_iter().for_each(&mut add);
             }
@@ -243,31 +246,37 @@ impl Correlator {
     }
 }
 
-/// The longest of each operation.
+/// The longest of each hook.
 #[derive(Debug)]
-struct Longest<T>(BTreeMap<String, Vec<(Reverse<u64>, CallId, T)>>);
+struct Longest<T>(Vec<Vec<(Reverse<u64>, CallId, T)>>);
 
 impl<T> Default for Longest<T> {
     fn default() -> Self {
-        Self(BTreeMap::new())
+        Self(Vec::new())
     }
 }
 
 impl<T> Longest<T> {
-    fn add(&mut self, operation: &str, ns: u64, id: CallId, item: T) {
-        if !self.0.contains_key(operation) {
-            self.0.insert(operation.to_owned(), Vec::with_capacity(PER_OPERATION + 1));
+    /// Is a call that took so long among them?
+    fn wants(&self, ns: u64, id: CallId) -> bool {
+        let kept = self.0.get(id.hook as usize).filter(|kept| kept.len() >= PER_OPERATION);
+        let last = kept.and_then(|kept| kept.last());
+        last.is_none_or(|(last, last_id, _)| (Reverse(ns), id) < (*last, *last_id))
+    }
+
+    /// Takes a call that is one of them; its hook is one that was announced.
+    fn add(&mut self, ns: u64, id: CallId, item: T) {
+        let place = id.hook as usize;
+        if self.0.len() <= place {
+            self.0.resize_with(place + 1, Vec::new);
         }
-        let Some(kept) = self.0.get_mut(operation) else { return };
-        let key = (Reverse(ns), id);
-        let at = kept.partition_point(|(ns, id, _)| (*ns, *id) <= key);
-        if at < PER_OPERATION {
-            kept.insert(at, (key.0, key.1, item));
-            kept.truncate(PER_OPERATION);
-        }
+        let kept = &mut self.0[place];
+        let at = kept.partition_point(|(ns_, id_, _)| (*ns_, *id_) <= (Reverse(ns), id));
+        kept.insert(at, (Reverse(ns), id, item));
+        kept.truncate(PER_OPERATION);
     }
 
     fn all(self) -> impl Iterator<Item = T> {
-        self.0.into_values().flatten().map(|(_, _, item)| item)
+        self.0.into_iter().flatten().map(|(_, _, item)| item)
     }
 }

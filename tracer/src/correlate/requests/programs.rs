@@ -1,10 +1,6 @@
 //! Hangs the programs that ran for a request below its handler.
 
-use std::{
-    cmp::Reverse,
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::{cmp::Reverse, collections::HashMap, sync::Arc};
 
 use super::{
     RequestTree,
@@ -25,30 +21,29 @@ const PROGRAMS: usize = 32;
 /// No hook stands for a process.
 const NO_HOOK: u32 = u32::MAX;
 
+/// What the handlers of each hook make the runtime run programs for, by the index of the hook.
+type Works = Vec<Option<Work>>;
+
 impl Correlator {
     /// Puts programs into the trees of requests. `census` tells what open requests are about.
     pub(super) fn hang_programs(&self, trees: &mut [RequestTree], census: &[Request]) {
-        let works: HashMap<u32, Work> = self.handlers_that_work();
-        let needs = |tree: &RequestTree| tree.root().walk().any(|span| works.contains_key(&span.id.hook));
-        if !trees.iter().any(needs) {
-            return;
-        }
-        let mut askers = self.askers(&works, census);
         let family = Family::of(self.processes.runs());
+        let Some(first) = family.runs.first().map(|run| run.start) else { return };
+        let works = self.works();
+        let mut askers = self.askers(&works, census, first);
         let tops: Vec<Arc<Run>> = family.tops.iter().map(|&place| Arc::clone(&family.runs[place])).collect();
         let forgotten = |work| {
-            let same = works.iter().filter(|(_, other)| **other == work);
-            same.map(|(hook, _)| self.requests.forgotten.until(*hook)).max().unwrap_or_default()
+            let same = (0..).zip(&works).filter(|(_, other)| **other == Some(work));
+            same.map(|(hook, _)| self.requests.forgotten.until(hook)).max().unwrap_or_default()
         };
         let found = belongs::find(&tops, &mut askers, &forgotten);
         let hang = Hang { family: &family, read_at: self.processes.read_at(), found: &found };
-        let places: HashMap<((u32, u64), MonoNs), usize> =
-            askers.iter().enumerate().map(|(place, asker)| ((asker.on, asker.start), place)).collect();
         for tree in trees.iter_mut() {
             let (mut container, mut left_out) = (None, 0);
             each_handler(&mut tree.tree.root, &mut |handler| {
-                let on = ((handler.id.tgid, handler.id.goid), handler.start());
-                let Some(&asker) = places.get(&on) else { return };
+                let on = (handler.id.tgid, handler.id.goid);
+                let place = askers.binary_search_by_key(&(handler.start(), on), |it| (it.start, it.on));
+                let Ok(asker) = place else { return };
                 left_out += hang.below(handler, asker);
                 container.clone_from(&askers[asker].id);
             });
@@ -56,28 +51,41 @@ impl Correlator {
         }
     }
 
-    fn handlers_that_work(&self) -> HashMap<u32, Work> {
-        let handlers = self.node.hooks.iter().filter(|(_, hook)| hook.layer == Layer::Handler);
-        handlers.filter_map(|(index, hook)| Some((*index, Work::of(&hook.operation)?))).collect()
+    fn works(&self) -> Works {
+        let mut works = Works::new();
+        for (index, hook) in self.node.hooks.iter().filter(|(_, hook)| hook.layer == Layer::Handler) {
+            works.resize(works.len().max(*index as usize + 1), None);
+            works[*index as usize] = Work::of(&hook.operation);
+        }
+        works
     }
 
-    /// All requests that can have started programs, by start; those that began before the probes too, as far as the
-    /// census sees them.
-    fn askers(&self, works: &HashMap<u32, Work>, census: &[Request]) -> Vec<Asker> {
+    /// All requests that can have started programs at `first` or later, by start; those that began before the probes
+    /// too, as far as the census sees them.
+    fn askers(&self, works: &Works, census: &[Request], first: MonoNs) -> Vec<Asker> {
+        let work_of = |hook: u32| works.get(hook as usize).copied().flatten();
+        let mut early: HashMap<(u32, u64), &str> = self.census.inside().collect();
         let finished = self.handlers.iter().filter_map(|call| {
-            let (work, end) = (*works.get(&call.hook)?, Some(call.answered()));
+            let (work, end) = (work_of(call.hook)?, Some(call.answered()));
             Some(Asker { work, on: (call.tgid, call.goid), start: call.start, end, id: None })
         });
         let open = self.open.entries().filter(|entry| entry.is_open()).filter_map(|entry| {
-            let (work, fact) = (*works.get(&entry.fact.hook)?, &entry.fact);
+            let (work, fact) = (work_of(entry.fact.hook)?, &entry.fact);
             let end = (fact.mark_ns != 0).then_some(MonoNs(fact.mark_ns));
             let on = (fact.tgid, fact.goid);
             Some(Asker { work, on, start: entry.start(), end, id: about(work, on, census) })
         });
-        let mut askers: Vec<Asker> = finished.chain(open).collect();
-        let traced: HashSet<(u32, u64)> = askers.iter().map(|asker| asker.on).collect();
-        askers.extend(self.census.inside().filter_map(|(on, operation)| {
-            let work = Work::of(operation).filter(|_| !traced.contains(&on))?;
+        let mut askers = Vec::new();
+        for asker in finished.chain(open) {
+            if !early.is_empty() {
+                early.remove(&asker.on);
+            }
+            if asker.lasts_to() >= first {
+                askers.push(asker);
+            }
+        }
+        askers.extend(early.into_iter().filter_map(|(on, operation)| {
+            let work = Work::of(operation)?;
             Some(Asker { work, on, start: MonoNs(0), end: None, id: about(work, on, census) })
         }));
         askers.sort_by_key(|asker| (asker.start, asker.on));
