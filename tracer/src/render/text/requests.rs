@@ -15,6 +15,8 @@ use crate::{
 
 /// Shorter ones are the node's daily work.
 const WORTH_SHOWING_NS: u64 = SECOND_NS;
+/// Of finished ones that are shorter not even a verbose report tells; JSON does.
+const WORTH_A_TREE_NS: u64 = SECOND_NS / 100;
 /// Trees of open requests, when the report is not verbose.
 const OPEN: usize = 3;
 /// Trees of finished ones, when none is open.
@@ -23,7 +25,14 @@ const FINISHED: usize = 1;
 /// Writes the open requests, oldest first; when there is none, the slowest.
 pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
     let now = page.snapshot.now;
-    let worth = |request: &&RequestTree| page.verbose || request.root().duration_ns(now) >= WORTH_SHOWING_NS;
+    let worth = |request: &&RequestTree| {
+        let least = match (page.verbose, request.root().is_open()) {
+            (true, true) => 0,
+            (true, false) => WORTH_A_TREE_NS,
+            (false, _) => WORTH_SHOWING_NS,
+        };
+        request.root().duration_ns(now) >= least
+    };
     let (open, finished): (Vec<&RequestTree>, Vec<&RequestTree>) =
         page.snapshot.requests.iter().filter(worth).partition(|request| request.root().is_open());
     if !open.is_empty() {
