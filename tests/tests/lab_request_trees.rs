@@ -110,3 +110,33 @@ fn slow_requests_of_a_real_node() {
     let handler = asked.root().walk().find(|span| span.layer() == Layer::Handler);
     assert!(handler.is_some_and(|span| !span.children.is_empty()), "{page}");
 }
+
+/// Three sandboxes wait for their network at once: each has its own plugin below it, and the container of that plugin.
+#[test]
+fn open_sandboxes_have_their_own_plugins() {
+    host::require_root().unwrap();
+    let node = Node::start(&Knobs { pods: 1, ..Kind::Cni.knobs() }).unwrap();
+    node.wait_for_relists(2, LIMIT).unwrap();
+    let watching = watch(&node, "25");
+    let faults = [(); 3].map(|()| fault::sleeping_cni(&node).unwrap());
+    let plugins: Vec<u32> = faults.iter().map(|fault| fault.facts().culprits[0]).collect();
+    let ids = plugins.iter().map(|pid| process::variable(*pid, "CNI_CONTAINERID"));
+    let ids: Vec<Option<String>> = ids.collect();
+    let (snapshot, _) = watching.finish().unwrap();
+    faults.into_iter().for_each(|fault| fault.heal().unwrap());
+    let page = page(&snapshot, "lab-request-trees-open.txt");
+
+    let waiting = |r: &&RequestTree| r.root().is_open() && r.root().operation() == "RunPodSandbox";
+    let open: Vec<&RequestTree> = snapshot.requests.iter().filter(waiting).collect();
+    let ends: Vec<u32> = open
+        .iter()
+        .filter_map(|request| critical_path(request.root(), snapshot.now).last().map(|span| span.id.tgid))
+        .collect();
+    assert_eq!(ends, plugins, "in the order in which they were asked for\n{page}");
+    let about: Vec<Option<String>> = open.iter().map(|request| request.container.clone()).collect();
+    assert_eq!(about, ids, "{page}");
+    for request in open {
+        let time = explained(request, &snapshot);
+        assert!(time.process_ns > S, "{time:?}");
+    }
+}

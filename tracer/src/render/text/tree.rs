@@ -23,7 +23,7 @@ const CHILDREN: usize = 6;
 /// A leaf is shown when it takes at least this share of its tree: one part in so many.
 const LEAF_SHARE: u64 = 50;
 /// Columns that a leaf leaves for figures.
-const FIGURES: usize = 24;
+const FIGURES: usize = 34;
 
 /// Writes the tree of the open relist, else of the longest.
 pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
