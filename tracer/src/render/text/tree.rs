@@ -22,8 +22,9 @@ use crate::{
 const CHILDREN: usize = 6;
 /// A leaf is shown when it takes at least this share of its tree: one part in so many.
 const LEAF_SHARE: u64 = 50;
-/// Columns that a leaf leaves for figures.
-const FIGURES: usize = 34;
+/// Columns that a leaf leaves for figures; more where the tree is open, and says so.
+const FIGURES: usize = 24;
+const OPEN_FIGURES: usize = 34;
 
 /// Writes the tree of the open relist, else of the longest.
 pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
@@ -36,12 +37,23 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
     draw(page, &slowest.tree)
 }
 
+/// What a leaf must weigh to be shown, and the columns it may take.
+#[derive(Clone, Copy, Debug)]
+struct LeafSize {
+    least_ns: u64,
+    columns: usize,
+}
+
 /// Writes a tree, and how much of it is measured.
 pub(super) fn draw(page: &mut Page<'_>, tree: &Tree) -> io::Result<()> {
     let right = Align::Right;
     let mut table = Table::new(&[("", Align::Left), ("total", right), ("self", right), ("", Align::Left)]);
-    let worth_ns = tree.root.duration_ns(page.snapshot.now) / LEAF_SHARE;
-    span(&mut table, &tree.root, 0, page, worth_ns);
+    let figures = if tree.root.is_open() { OPEN_FIGURES } else { FIGURES };
+    let leaf = LeafSize {
+        least_ns: tree.root.duration_ns(page.snapshot.now) / LEAF_SHARE,
+        columns: page.width.saturating_sub(figures),
+    };
+    span(&mut table, &tree.root, 0, page, leaf);
     table.write(page.out, page.paint, page.width)?;
     explained(&tree.root, page)?;
     if tree.misfits > 0 {
@@ -51,7 +63,7 @@ pub(super) fn draw(page: &mut Page<'_>, tree: &Tree) -> io::Result<()> {
     Ok(())
 }
 
-fn span(table: &mut Table, span_: &Span, level: usize, page: &Page<'_>, worth_ns: u64) {
+fn span(table: &mut Table, span_: &Span, level: usize, page: &Page<'_>, leaf: LeafSize) {
     let now = page.snapshot.now;
     let label = match span_.layer() {
         Layer::Handler => format!("{} {}", span_.component().name(), span_.operation()),
@@ -70,12 +82,12 @@ fn span(table: &mut Table, span_: &Span, level: usize, page: &Page<'_>, worth_ns
         note(span_),
     ]);
     let own = if std::ptr::eq(inner, span_) { vec![span_] } else { vec![span_, inner] };
-    leaves(table, &own, level + 1, page, worth_ns);
+    leaves(table, &own, level + 1, page, leaf);
     let shown = longest(&inner.children, if page.verbose { usize::MAX } else { CHILDREN }, page);
     let mut hidden = (0, 0);
     for (place, child) in inner.children.iter().enumerate() {
         if shown.contains(&place) {
-            span(table, child, level + 1, page, worth_ns);
+            span(table, child, level + 1, page, leaf);
         } else {
             hidden = (hidden.0 + 1, hidden.1 + child.duration_ns(now));
         }
@@ -116,16 +128,17 @@ fn explained(root: &Span, page: &mut Page<'_>) -> io::Result<()> {
 }
 
 /// The leaves of a span that weigh something in its tree; a process has one, which is its self time.
-fn leaves(table: &mut Table, spans: &[&Span], level: usize, page: &Page<'_>, worth_ns: u64) {
+fn leaves(table: &mut Table, spans: &[&Span], level: usize, page: &Page<'_>, leaf: LeafSize) {
     if !follows_parks(page.snapshot) {
         return;
     }
     let now = page.snapshot.now;
     let indent = "  ".repeat(level.min(16));
-    let shown = |group: &&Group<'_>| group.kind != Kind::Process && (page.verbose || group.ns >= worth_ns);
+    let shown =
+        |group: &&Group<'_>| group.kind != Kind::Process && (page.verbose || group.ns >= leaf.least_ns);
     for group in groups(spans, now).iter().filter(shown) {
         let label = format!("· {}", group.words());
-        let room = page.width.saturating_sub(FIGURES + indent.len());
+        let room = leaf.columns.saturating_sub(indent.len());
         table.row(vec![
             Cell::new(format!("{indent}{}", cut(label, room)), Tone::Faint),
             Cell::new(human::duration(group.ns), if group.open { Tone::Bad } else { Tone::Faint }),
