@@ -1,7 +1,7 @@
 //! The read side of [`Correlator`]: its state at one moment as a [`Snapshot`].
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     sync::Arc,
 };
 
@@ -11,7 +11,7 @@ use super::{
     join::{self, Joined},
     outcome::Outcome,
     parks::Names,
-    requests::Material,
+    requests::{Material, Slow},
     rows::{RpcRow, Side},
     snapshot::{Caller, HookState, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally, Window},
     stuck, trees,
@@ -35,7 +35,7 @@ impl Correlator {
         relists.iter_mut().for_each(|relist| self.parks.attach(&mut relist.tree.root, &mut names));
         let open = self.open_calls(now, &mut names);
         let census = self.census.view(&|tgid, goid| self.call_since(tgid, goid), now);
-        let material = Material { joined, answers, open: &open, census: &census.requests, operations: None };
+        let material = Material { joined, answers, open: &open, census: &census.requests, only: None };
         let (requests, no_tree) = self.requests_at(material, &mut names);
         let node = &self.node;
         let mut snapshot = Snapshot {
@@ -101,12 +101,14 @@ impl Correlator {
         relists
     }
 
-    /// Handlers and the client calls that waited for them, of `only` these operations.
-    pub(super) fn joined(&self, only: Option<&BTreeSet<String>>) -> Joined {
+    /// Handlers and the client calls that waited for them; `only` those that are needed.
+    pub(super) fn joined(&self, only: Option<&Slow>) -> Joined {
         let hooks = &self.node.hooks;
-        let wanted = |call: &Call| match only {
-            None => true,
-            Some(only) => hooks.get(&call.hook).is_some_and(|hook| only.contains(&hook.operation)),
+        let wanted = |call: &Call| {
+            only.is_none_or(|only| {
+                call.end >= only.since
+                    && hooks.get(&call.hook).is_some_and(|hook| only.operations.contains(&hook.operation))
+            })
         };
         let finished = |call: &Call| wanted(call).then(|| trees::finished(call, hooks)).flatten();
         let mut clients: Vec<Span> =

@@ -10,7 +10,7 @@ use crate::{
     correlate::{
         Caller, Correlator, OpenCall, Request, inflight::Goroutine, join::Joined, parks::Names, trees,
     },
-    decode::{Call, CallId, MonoNs},
+    decode::{CallId, MonoNs},
     input::Layer,
     span::{Span, Tree},
 };
@@ -32,13 +32,20 @@ pub(in crate::correlate) struct Material<'a> {
     pub(in crate::correlate) open: &'a [OpenCall],
     /// Requests as their stacks show them.
     pub(in crate::correlate) census: &'a [Request],
-    /// Of these operations only; `None`: of all.
-    pub(in crate::correlate) operations: Option<&'a BTreeSet<String>>,
+    /// Only what is needed to find these; `None`: everything.
+    pub(in crate::correlate) only: Option<&'a Slow>,
+}
+
+/// Operations with slow requests, and when the first of these began: no call that ended before can be a part of one.
+#[derive(Debug)]
+pub(in crate::correlate) struct Slow {
+    pub(in crate::correlate) operations: BTreeSet<String>,
+    pub(in crate::correlate) since: MonoNs,
 }
 
 impl Material<'_> {
     fn wants(&self, operation: &str) -> bool {
-        self.operations.is_none_or(|only| only.contains(operation))
+        self.only.is_none_or(|only| only.operations.contains(operation))
     }
 }
 
@@ -67,14 +74,11 @@ impl Correlator {
         if !self.requests.is_due(self.processes.ended_runs(), &self.limits) {
             return;
         }
-        let slow = self.slow_operations();
-        if slow.is_empty() {
-            return;
-        }
+        let Some(slow) = self.slow() else { return };
         let joined = self.joined(Some(&slow));
         let answers = self.requests.answers(&joined);
         let material =
-            Material { joined, answers: HashSet::new(), open: &[], census: &[], operations: Some(&slow) };
+            Material { joined, answers: HashSet::new(), open: &[], census: &[], only: Some(&slow) };
         let mut found = self.trees_of(material, &self.relisting(), &mut Names::default());
         // The call that a handler answers can come a little later than its end.
         let settled = self.newest.minus(self.limits.reorder_ns);
@@ -82,18 +86,22 @@ impl Correlator {
         self.requests.keep(found, &answers, self.limits.requests);
     }
 
-    /// Operations of which a recent call is slow enough to be kept.
-    fn slow_operations(&self) -> BTreeSet<String> {
+    /// What must be looked at to find requests slow enough to be kept; `None`: nothing.
+    fn slow(&self) -> Option<Slow> {
         let clients = self.clients.all().filter(|client| client.outermost()).map(|client| &client.call);
-        let wanted = |call: &&Call| {
+        let mut longest = Longest::default();
+        for call in clients.chain(&self.handlers) {
             let ns = call.answered().since(call.start);
-            ns >= super::WORTH_KEEPING_NS
-                && self.node.hooks.get(&call.hook).is_some_and(|hook| {
-                    !hook.long_lived && self.requests.wants(&hook.operation, ns, call.id())
-                })
-        };
-        let operation = |call: &Call| Some(self.node.hooks.get(&call.hook)?.operation.clone());
-        clients.chain(&self.handlers).filter(wanted).filter_map(operation).collect()
+            if ns < super::WORTH_KEEPING_NS || !longest.wants(ns, call.id()) {
+                continue;
+            }
+            let hook = self.node.hooks.get(&call.hook).filter(|hook| !hook.long_lived);
+            if let Some(hook) = hook.filter(|hook| self.requests.wants(&hook.operation, ns, call.id())) {
+                longest.add(ns, call.id(), (call.start, hook.operation.clone()));
+            }
+        }
+        let (starts, operations): (Vec<MonoNs>, BTreeSet<String>) = longest.all().unzip();
+        Some(Slow { operations, since: starts.into_iter().min()? })
     }
 
     /// Goroutines whose calls belong to relists.

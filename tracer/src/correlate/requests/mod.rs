@@ -14,7 +14,7 @@ use std::{
     collections::{BTreeMap, HashSet},
 };
 
-pub(super) use self::find::Material;
+pub(super) use self::find::{Material, Slow};
 use super::{join::Joined, limits::Limits, snapshot::Caller};
 use crate::{
     decode::{Call, CallId, MonoNs},
@@ -112,11 +112,12 @@ impl Requests {
         due
     }
 
-    /// Is a finished call so long that its request must be kept?
+    /// Is a finished call so long that its request must be kept, and is not yet?
     fn wants(&self, operation: &str, ns: u64, id: CallId) -> bool {
-        let mine = self.kept.iter().filter(|kept| kept.root().operation() == operation);
-        let before = mine.filter(|kept| kept.root().id != id && length(kept) >= ns).count();
-        ns >= WORTH_KEEPING_NS && before < PER_OPERATION
+        let mine = || self.kept.iter().filter(|kept| kept.root().operation() == operation);
+        ns >= WORTH_KEEPING_NS
+            && mine().filter(|kept| length(kept) >= ns).count() < PER_OPERATION
+            && !mine().any(|kept| kept.root().walk().any(|span| span.id == id))
     }
 
     /// Kept handlers that turn out to answer a client call: they have no tree of their own.
