@@ -1,7 +1,9 @@
 //! What holds for every input stream: no panic, sound trees, sums that add up, lines that fit, bounded state.
 
+use std::collections::HashSet;
+
 use plegtrace::{
-    correlate::{Caller, Correlator, LastList, Limits, Side, Snapshot},
+    correlate::{Caller, Correlator, LastList, Limits, RequestTree, Side, Snapshot},
     decode::{Call, Event, Meta, MonoNs, Park, Parked, Process, Step, decode},
     diagnose::diagnose,
     input::{
@@ -12,9 +14,15 @@ use plegtrace::{
         json,
         text::{self, TextOptions},
     },
-    span::{account, leaves, self_time_ns, violation},
+    span::{Span, account, leaves, self_time_ns, violation},
 };
-use plegtrace_common::{ABI_VERSION, kind::RecKind, rec::CALL_OK, role::Role};
+use plegtrace_common::{
+    ABI_VERSION,
+    kind::RecKind,
+    rec::{CALL_OK, PROCESS_EXECED},
+    role::Role,
+};
+use plegtrace_tests::life::Life as _;
 use plegtrace_tests::story::{CONTAINERD, KUBELET, MS, PLEG, S, Story, at};
 use proptest::prelude::*;
 
@@ -179,18 +187,30 @@ fn sums_add_up(snapshot: &Snapshot) {
 }
 
 fn sound(snapshot: &Snapshot) {
-    for relist in &snapshot.relists {
-        assert_eq!(violation(relist.root()), None);
-        let selves: u64 = relist.root().walk().map(|span| self_time_ns(span, snapshot.now)).sum();
-        assert_eq!(selves, relist.root().duration_ns(snapshot.now), "self times add up to the whole");
-        assert_eq!(account(relist.root(), snapshot.now).total_ns(), selves, "and so do their leaves");
-        let leaves = relist.root().walk().flat_map(|span| leaves(span, snapshot.now));
-        let mut intervals: Vec<_> = leaves.filter_map(|leaf| leaf.interval).collect();
-        intervals.sort();
-        assert!(intervals.windows(2).all(|pair| pair[0].1 <= pair[1].0), "none of which overlap");
-    }
+    snapshot.relists.iter().for_each(|relist| sound_tree(relist.root(), snapshot));
+    snapshot.requests.iter().for_each(|request| sound_tree(request.root(), snapshot));
     assert!(snapshot.open.is_sorted_by_key(|call| call.span.start()));
     assert!(snapshot.relists.is_sorted_by_key(|relist| relist.root().start()));
+    let (open, finished): (Vec<_>, Vec<_>) =
+        snapshot.requests.iter().map(RequestTree::root).partition(|root| root.is_open());
+    assert!(open.is_sorted_by_key(|root| root.start()));
+    assert!(finished.is_sorted_by_key(|root| std::cmp::Reverse(root.duration_ns(snapshot.now))));
+    assert!(snapshot.requests.iter().map(|request| request.root().is_open()).is_sorted_by_key(|open| !open));
+    let roots: HashSet<_> = snapshot.requests.iter().map(|request| request.root().id).collect();
+    assert_eq!(roots.len(), snapshot.requests.len(), "each has one tree");
+    let inside = snapshot.relists.iter().flat_map(|relist| relist.root().walk());
+    assert!(inside.into_iter().all(|span| !roots.contains(&span.id)), "what is in a relist is no request");
+}
+
+fn sound_tree(root: &Span, snapshot: &Snapshot) {
+    assert_eq!(violation(root), None);
+    let selves: u64 = root.walk().map(|span| self_time_ns(span, snapshot.now)).sum();
+    assert_eq!(selves, root.duration_ns(snapshot.now), "self times add up to the whole");
+    assert_eq!(account(root, snapshot.now).total_ns(), selves, "and so do their leaves");
+    let leaves = root.walk().flat_map(|span| leaves(span, snapshot.now));
+    let mut intervals: Vec<_> = leaves.filter_map(|leaf| leaf.interval).collect();
+    intervals.sort();
+    assert!(intervals.windows(2).all(|pair| pair[0].1 <= pair[1].0), "none of which overlap");
 }
 
 fn lines_fit(snapshot: &Snapshot) {
@@ -237,6 +257,7 @@ proptest! {
             reorder_ns: 100 * MS, relists: 3, relist_calls: 20, loose_calls: 5, recent_calls: 7,
             open_calls: 4, rows: 6, facts: 8,
             processes: 5, process_rows: 4, process_list: 3, census: 4,
+            ended_processes: 4, requests: 3, open_requests: 2,
             parks: 20, stacks: 3, symbols: 5,
         };
         let snapshot = pushed(limits, events).snapshot(at(7 * S));
@@ -247,6 +268,9 @@ proptest! {
         let parts: usize = finished.map(|relist| relist.root().walk().count()).sum();
         prop_assert!(parts <= 2 * limits.relist_calls + limits.relists);
         prop_assert!(snapshot.open.len() <= limits.open_calls);
+        let open = snapshot.requests.iter().filter(|request| request.root().is_open()).count();
+        prop_assert!(open <= limits.open_requests);
+        prop_assert!(snapshot.requests.len() - open <= limits.requests);
         // Bare calls that still wait for their partner may add rows of their own.
         prop_assert!(snapshot.rows.len() <= limits.rows + limits.recent_calls);
     }
@@ -272,6 +296,48 @@ proptest! {
         }
         prop_assert!(processes.open.is_sorted_by_key(|process| (process.start, process.pid)));
         prop_assert!(processes.slowest.is_sorted_by_key(|process| std::cmp::Reverse(process.duration_ns())));
+    }
+
+    /// Whatever runs when: a program is in one tree at most and the trees stay sound. What is in none although it may
+    /// have run for a request is counted.
+    #[test]
+    fn programs_of_requests(
+        requests in proptest::collection::vec((0u64..3000, 1u64..2000, 0usize..3), 0..12),
+        programs in proptest::collection::vec((0u64..4000, 1u64..1500, 0usize..4, "[a-c]"), 0..30),
+    ) {
+        let mut story = Story::node();
+        story.follows_parks().found(CONTAINERD, Role::Containerd).found(900, Role::Shim);
+        for (n, (from, len, kind)) in requests.iter().enumerate() {
+            let operation = ["RunPodSandbox", "ExecSync", "UpdateContainerResources"][*kind];
+            story.rpc(operation, PLEG + 1 + n as u64, from * MS, (from + len) * MS);
+        }
+        for (n, (from, len, kind, container)) in programs.iter().enumerate() {
+            let (pid, container) = (3000 + u32::try_from(n).unwrap(), Some(container.clone()));
+            let (parent, role, command) = match kind {
+                0 => (CONTAINERD, Role::Helper, Command::Cni {
+                    plugin: "bridge".into(), action: Some("ADD".into()), container,
+                }),
+                kind => (900, Role::Runc, Command::Runc {
+                    sub: ["create", "exec", "update"][kind - 1].into(), container, bundle: None,
+                }),
+            };
+            story.fork(parent, pid, from * MS).exec(pid, role, PROCESS_EXECED, from * MS).told(pid, &command);
+            story.exit((from + len) * MS, pid, 0);
+        }
+        let snapshot = story.read_open(6 * S).snapshot(6 * S);
+        sound(&snapshot);
+        lines_fit(&snapshot);
+        let spans = snapshot.requests.iter().flat_map(|request| request.root().walk());
+        let mut pids: Vec<u32> =
+            spans.filter(|span| span.layer() == Layer::Process).map(|span| span.id.tgid).collect();
+        let all = pids.len();
+        pids.sort_unstable();
+        pids.dedup();
+        prop_assert_eq!(pids.len(), all, "each is in one tree");
+        for request in &snapshot.requests {
+            let inside = request.root().walk().filter(|span| span.layer() == Layer::Process);
+            prop_assert!(request.container.is_some() || inside.count() == 0);
+        }
     }
 
     /// The order in which the CPUs hand over records of the same moment does not matter.

@@ -324,6 +324,7 @@ fn a_relist_says_where_its_time_went() {
         parked_ns: 40 * MS,
         transport_ns: 16 * MS,
         short_ns: 0,
+        process_ns: 0,
         unexplained_ns: 0,
     };
     assert_eq!(time, expected);

@@ -135,6 +135,13 @@ impl CensusState {
         }
     }
 
+    /// Goroutines of runtimes that were inside a request when they were read last: process, goroutine, and CRI method.
+    pub(super) fn inside(&self) -> impl Iterator<Item = ((u32, u64), &str)> {
+        self.inside.iter().flat_map(|(pid, all)| {
+            all.iter().map(|(goid, (operation, _))| ((*pid, *goid), operation.as_str()))
+        })
+    }
+
     /// As it is known now. `open` tells the start of a traced call on a goroutine, which is better than a lower bound.
     pub(super) fn view(&self, open: &dyn Fn(u32, u64) -> Option<MonoNs>, now: MonoNs) -> Census {
         let known = Known::of(self.round.as_ref(), self.processes.values());

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use super::requests::Forgotten;
 use crate::{
     decode::{Call, MonoNs},
     input::Layer,
@@ -24,6 +25,11 @@ impl Client {
     pub(super) fn innermost(&self) -> bool {
         self.layer == Layer::KubeletClient || !self.paired
     }
+
+    /// Is this the outermost client call, the one that the kubelet counts where it does?
+    pub(super) fn outermost(&self) -> bool {
+        self.layer == Layer::KubeletCall || !self.paired
+    }
 }
 
 /// The recent client calls, oldest end first.
@@ -34,6 +40,8 @@ pub(super) struct Clients {
     settled: usize,
     /// Bare calls found inside counted ones, among those that have left.
     pub(super) covered: u64,
+    /// Calls that made room.
+    pub(super) forgotten: Forgotten,
 }
 
 impl Clients {
@@ -113,7 +121,9 @@ impl Clients {
 
     fn shrink(&mut self, bound: usize) {
         while self.calls.len() > bound && self.settled > 0 {
-            self.calls.pop_front();
+            if let Some(gone) = self.calls.pop_front() {
+                self.forgotten.add(&gone.call);
+            }
             self.settled -= 1;
         }
     }
@@ -121,6 +131,11 @@ impl Clients {
     /// Bare calls whose row is not decided yet.
     pub(super) fn pending(&self) -> impl Iterator<Item = &Client> {
         self.calls.range(self.settled..).filter(|client| client.layer == Layer::KubeletClient)
+    }
+
+    /// All recent calls.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Client> {
+        self.calls.iter()
     }
 
     /// All recent calls that wait for a runtime themselves.

@@ -15,6 +15,7 @@ use super::{
     parks::Parks,
     processes::Follower,
     relist::Relists,
+    requests::Requests,
     rows::{Rows, Side},
     snapshot::{ListOutcome, Tally},
 };
@@ -26,13 +27,14 @@ use crate::{
 /// All waiting state between events and trees.
 #[derive(Debug)]
 pub struct Correlator {
-    limits: Limits,
+    pub(super) limits: Limits,
     pub(super) node: NodeState,
     pub(super) open: Open,
     pub(super) census: CensusState,
     pub(super) own: OwnCalls,
     pub(super) clients: Clients,
     pub(super) relists: Relists,
+    pub(super) requests: Requests,
     pub(super) parks: Parks,
     /// Finished handlers, as they came.
     pub(super) handlers: VecDeque<Call>,
@@ -41,7 +43,7 @@ pub struct Correlator {
     /// Records per hook.
     pub(super) records: Vec<u64>,
     /// Latest end of a call.
-    newest: MonoNs,
+    pub(super) newest: MonoNs,
     /// Start of the last relist that got its list, among those no longer kept.
     pub(super) forgotten_list: Option<MonoNs>,
     pub(super) tally: Tally,
@@ -66,6 +68,7 @@ impl Correlator {
             own: OwnCalls::default(),
             clients: Clients::default(),
             relists: Relists::default(),
+            requests: Requests::default(),
             parks: Parks::default(),
             handlers: VecDeque::new(),
             rows: Rows::default(),
@@ -86,12 +89,15 @@ impl Correlator {
             Event::Park(park) => {
                 self.tally.parks += 1;
                 self.parks.park(&park, &self.limits);
+                self.requests.park();
+                self.keep_slow_requests();
             }
             Event::Process(process) => {
                 self.tally.processes += 1;
                 self.node.process(&process);
                 self.open.process(&process);
                 self.processes.step(&process, &self.limits);
+                self.keep_slow_requests();
             }
             Event::Fact { at, fact } => {
                 self.tally.facts += 1;
@@ -190,12 +196,18 @@ impl Correlator {
 
     fn handler(&mut self, call: Call) {
         self.handlers.push_back(call);
-        if self.handlers.len() > self.limits.recent_calls {
-            self.handlers.pop_front();
+        self.requests.call();
+        self.keep_slow_requests();
+        if self.handlers.len() > self.limits.recent_calls
+            && let Some(gone) = self.handlers.pop_front()
+        {
+            self.requests.forgotten.add(&gone);
         }
     }
 
     fn client(&mut self, call: Call, layer: Layer) {
+        self.requests.call();
+        self.keep_slow_requests();
         let mut bare: Vec<Call> = self.clients.insert(call, layer).into_iter().collect();
         let until = self.newest.minus(self.limits.reorder_ns);
         self.clients.settle(until, self.limits.recent_calls, |call| bare.push(*call));

@@ -18,6 +18,8 @@ const MAX_AT_ONCE: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Joined {
     pub(super) answers: HashMap<CallId, Span>,
+    /// Handlers that answer no client call for certain, and whether they may answer one.
+    pub(super) loose: Vec<(Span, bool)>,
     pub(super) counts: Joins,
 }
 
@@ -72,12 +74,18 @@ fn one_operation(mut clients: Vec<Span>, mut handlers: Vec<Span>, own: &mut OwnC
     for ((handler, only), candidates) in handlers.into_iter().zip(only).zip(candidates) {
         match (candidates, only) {
             (0, _) if own.take(&handler) => joined.counts.own += 1,
-            (0, _) => joined.counts.foreign += 1,
+            (0, _) => {
+                joined.counts.foreign += 1;
+                joined.loose.push((handler, false));
+            }
             (1, Some(client)) if fits[client].handlers == 1 && !fits[client].poisoned => {
                 joined.counts.joined += 1;
                 joined.answers.insert(clients[client].id, handler);
             }
-            _ => joined.counts.ambiguous += 1,
+            _ => {
+                joined.counts.ambiguous += 1;
+                joined.loose.push((handler, true));
+            }
         }
     }
 }

@@ -25,6 +25,12 @@ pub struct Limits {
     pub process_rows: usize,
     /// Finished processes kept of each sort that stands out: slow, failed, first of a container.
     pub process_list: usize,
+    /// Programs of ended processes kept to find the request they ran for.
+    pub ended_processes: usize,
+    /// Finished requests kept with their trees, the longest of each operation.
+    pub requests: usize,
+    /// Open requests that have trees, the oldest.
+    pub open_requests: usize,
     /// Targets, refusals and loss reasons kept, each.
     pub facts: usize,
     /// Processes of a census kept, and Go programs of which goroutines are.
@@ -51,6 +57,9 @@ impl Default for Limits {
             processes: 16_384,
             process_rows: 256,
             process_list: 64,
+            ended_processes: 2048,
+            requests: 64,
+            open_requests: 256,
             facts: 4096,
             census: 4096,
             parks: 65_536,
@@ -83,6 +92,10 @@ pub(super) struct Drops {
     pub(super) process_rows: u64,
     /// Processes and programs of a census that did not fit.
     pub(super) census: u64,
+    /// Ended processes that made room for younger ones.
+    pub(super) ended_processes: u64,
+    /// Open requests without a tree.
+    pub(super) open_requests: u64,
     /// Facts that did not fit.
     pub(super) facts: u64,
     /// Parks that made room for younger ones.
@@ -118,6 +131,18 @@ impl Drops {
                 "too many kinds of processes: some are in no table",
                 self.process_rows,
                 true,
+            ),
+            (
+                "ended_processes_evicted",
+                "old processes made room for younger ones",
+                self.ended_processes,
+                false,
+            ),
+            (
+                "request_trees_full",
+                "too many requests open at once: the youngest have no tree",
+                self.open_requests,
+                false,
             ),
             ("census_full", "too many processes in a census: some are not shown", self.census, true),
             ("parks_evicted", "old parks made room for younger ones", self.parks, false),

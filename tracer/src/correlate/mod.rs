@@ -22,6 +22,7 @@ mod own;
 mod parks;
 mod processes;
 mod relist;
+mod requests;
 mod rows;
 mod snapshot;
 mod stuck;
@@ -37,6 +38,7 @@ pub use outcome::{Doubt, Outcome, Reason};
 pub use processes::{
     EndedProcess, OpenProcess, ProcessEnd, ProcessKind, ProcessRow, Processes, WorkloadProcess,
 };
+pub use requests::RequestTree;
 pub use rows::{RowKey, RpcRow, Side};
 pub use snapshot::{
     Age, Caller, ClosedUnseen, HookState, Joins, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally,

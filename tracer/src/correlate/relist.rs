@@ -128,6 +128,11 @@ impl Relists {
         }
     }
 
+    /// Goroutines that are known to relist.
+    pub(super) fn goroutines(&self) -> impl Iterator<Item = Goroutine> {
+        self.current.keys().copied()
+    }
+
     /// The finished relists, oldest end first.
     pub(super) fn done(&self) -> impl Iterator<Item = &Done> {
         self.done.iter()

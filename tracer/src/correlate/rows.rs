@@ -32,7 +32,7 @@ impl Side {
             Layer::KubeletCall => Some(Self::Counted),
             Layer::KubeletClient => Some(Self::Bare),
             Layer::Handler => Some(Self::Server),
-            Layer::Mark => None,
+            Layer::Mark | Layer::Process => None,
         }
     }
 }

@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use super::{Outcome, Processes, RpcRow, census::Census, stuck::Stuck, thresholds::ABANDONED_AFTER_NS};
+use super::{
+    Outcome, Processes, RequestTree, RpcRow, census::Census, stuck::Stuck, thresholds::ABANDONED_AFTER_NS,
+};
 use crate::{
     decode::MonoNs,
     input::{Armed, Cost, HookCounters, HookFact, LossCount, Presence, RefusedFact, Start, Stop, TargetFact},
@@ -33,6 +35,9 @@ pub struct Snapshot {
     pub refused: Vec<RefusedFact>,
     /// Relists, open ones too, by start.
     pub relists: Vec<Relist>,
+    /// CRI requests that are no part of a relist: open ones, oldest first, then the longest of those that have ended,
+    /// longest first; a bounded number.
+    pub requests: Vec<RequestTree>,
     /// When the kubelet last got a whole list.
     pub last_list: LastList,
     /// Open calls, oldest first.

@@ -8,11 +8,12 @@ use std::{
 use super::{
     Correlator, abandoned, health,
     inflight::OpenEntry,
-    join,
+    join::{self, Joined},
     outcome::Outcome,
     parks::Names,
+    requests::{Material, Slow},
     rows::{RpcRow, Side},
-    snapshot::{Caller, HookState, Joins, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally, Window},
+    snapshot::{Caller, HookState, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally, Window},
     stuck, trees,
 };
 use crate::{
@@ -26,9 +27,16 @@ impl Correlator {
     #[must_use]
     pub fn snapshot(&self, now: MonoNs) -> Snapshot {
         let mut relists = self.relists_at(now);
-        let joins = self.join(&mut relists);
+        let mut joined = self.joined(None);
+        let answers = self.requests.answers(&joined);
+        relists.iter_mut().for_each(|relist| relist.tree.graft(&mut joined.answers));
+        let joins = joined.counts;
         let mut names = Names::default();
         relists.iter_mut().for_each(|relist| self.parks.attach(&mut relist.tree.root, &mut names));
+        let open = self.open_calls(now, &mut names);
+        let census = self.census.view(&|tgid, goid| self.call_since(tgid, goid), now);
+        let material = Material { joined, answers, open: &open, census: &census.requests, only: None };
+        let (requests, no_tree) = self.requests_at(material, &mut names);
         let node = &self.node;
         let mut snapshot = Snapshot {
             now,
@@ -41,16 +49,17 @@ impl Correlator {
             refused: node.refused.clone(),
             last_list: self.last_list(&relists),
             relists,
-            open: self.open_calls(now, &mut names),
+            requests,
+            open,
             open_read_at: self.open.read_at,
             open_complete: self.open.complete,
             closed_unseen: self.open.closed(),
-            census: self.census.view(&|tgid, goid| self.call_since(tgid, goid), now),
+            census,
             stuck: Vec::new(),
             rows: self.row_list(),
             processes: self.processes.snapshot(now, node.observing_since()),
             joins,
-            losses: self.losses(),
+            losses: self.losses(no_tree),
             tally: self.tally_now(),
             cost: node.cost,
             stop: node.stop,
@@ -92,13 +101,19 @@ impl Correlator {
         relists
     }
 
-    /// Hangs handlers below the client calls that wait for them.
-    fn join(&self, relists: &mut [Relist]) -> Joins {
+    /// Handlers and the client calls that waited for them; `only` those that are needed.
+    pub(super) fn joined(&self, only: Option<&Slow>) -> Joined {
         let hooks = &self.node.hooks;
+        let wanted = |call: &Call| {
+            only.is_none_or(|only| {
+                call.end >= only.since
+                    && hooks.get(&call.hook).is_some_and(|hook| only.operations.contains(&hook.operation))
+            })
+        };
+        let finished = |call: &Call| wanted(call).then(|| trees::finished(call, hooks)).flatten();
         let mut clients: Vec<Span> =
-            self.clients.innermost().filter_map(|client| trees::finished(&client.call, hooks)).collect();
-        let mut handlers: Vec<Span> =
-            self.handlers.iter().filter_map(|call| trees::finished(call, hooks)).collect();
+            self.clients.innermost().filter_map(|client| finished(&client.call)).collect();
+        let mut handlers: Vec<Span> = self.handlers.iter().filter_map(finished).collect();
         for entry in self.open.entries().filter(|entry| entry.is_open()) {
             let Some(span) = trees::open(entry, hooks, &self.parks) else { continue };
             match span.layer() {
@@ -108,11 +123,7 @@ impl Correlator {
                 _ => {}
             }
         }
-        let mut joined = join::join(clients, handlers, &mut self.own.clone());
-        for relist in relists {
-            relist.tree.graft(&mut joined.answers);
-        }
-        joined.counts
+        join::join(clients, handlers, &mut self.own.clone())
     }
 
     /// Is a bare client call open inside this counted one?
@@ -196,8 +207,10 @@ impl Correlator {
         rows
     }
 
-    fn losses(&self) -> Vec<LossCount> {
+    fn losses(&self, no_tree: u64) -> Vec<LossCount> {
         let mut drops = self.drops;
+        drops.open_requests += no_tree;
+        drops.ended_processes += self.processes.evicted_runs();
         drops.open_calls += self.open.dropped;
         drops.row_calls += self.rows.dropped;
         drops.census += self.census.dropped;

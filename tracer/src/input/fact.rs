@@ -181,6 +181,8 @@ pub enum Layer {
     Handler,
     /// A site that only ends or marks calls of other hooks.
     Mark,
+    /// A process that runs for a request; no hook stands for it.
+    Process,
 }
 
 /// A hook that is armed.

@@ -17,6 +17,7 @@ pub(super) enum Kind {
     Parked,
     Transport,
     ShortParks,
+    Process,
     Unexplained,
 }
 
@@ -28,6 +29,7 @@ impl Kind {
             Self::Parked => "parked",
             Self::Transport => "transport",
             Self::ShortParks => "short_parks",
+            Self::Process => "process",
             Self::Unexplained => "unexplained",
         }
     }
@@ -38,6 +40,7 @@ impl Kind {
             Self::Parked => "parked",
             Self::Transport => "between client and handler",
             Self::ShortParks => "short parks",
+            Self::Process => "the process itself",
             Self::Unexplained => "unexplained",
         }
     }
@@ -89,6 +92,7 @@ pub(super) fn groups<'a>(spans: &[&'a Span], now: MonoNs) -> Vec<Group<'a>> {
             LeafKind::Parked(park) => (Kind::Parked, Some(park)),
             LeafKind::Transport(park) => (Kind::Transport, Some(park)),
             LeafKind::ShortParks => (Kind::ShortParks, None),
+            LeafKind::Process => (Kind::Process, None),
             LeafKind::Unexplained => (Kind::Unexplained, None),
         };
         let open = park.is_some_and(|park| park.open);

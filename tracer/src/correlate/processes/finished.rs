@@ -86,7 +86,7 @@ impl Finished {
 }
 
 /// One `runc init` is three processes (nsexec); the two that only make the third end well and do not count.
-fn counts(kind: &ProcessKind, how: ProcessEnd) -> bool {
+pub(super) fn counts(kind: &ProcessKind, how: ProcessEnd) -> bool {
     kind.is_short_lived() && !(*kind == ProcessKind::RuncInit && how == ProcessEnd::Exited(0))
 }
 

@@ -7,17 +7,19 @@
 
 mod finished;
 mod kind;
+mod run;
 mod snapshot;
 mod span;
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use plegtrace_common::{rec::PROCESS_AGAIN, role::Role};
 
 pub use kind::ProcessKind;
 pub use snapshot::{EndedProcess, OpenProcess, ProcessEnd, ProcessRow, Processes, WorkloadProcess};
 
-use self::{finished::Finished, span::Span};
+pub(super) use self::run::Run;
+use self::{finished::Finished, run::Runs, span::Span};
 use super::{generations::Generations, limits::Limits};
 use crate::{
     decode::{MonoNs, Process, Step},
@@ -37,6 +39,7 @@ pub(super) struct Follower {
     spans: HashMap<u32, Span>,
     ended: Generations<u32, MonoNs>,
     finished: Finished,
+    runs: Runs,
     read_at: Option<MonoNs>,
     complete: bool,
     ended_unseen: u64,
@@ -49,6 +52,7 @@ impl Follower {
             spans: HashMap::new(),
             ended: Generations::new(ENDED),
             finished: Finished::default(),
+            runs: Runs::default(),
             read_at: None,
             complete: true,
             ended_unseen: 0,
@@ -85,9 +89,9 @@ impl Follower {
         let before = span.clone();
         span.replace(process);
         if process.role == Role::Workload {
-            self.finished.add(&before, at, ProcessEnd::BecameWorkload, limits);
+            self.over(&before, at, ProcessEnd::BecameWorkload, limits);
         } else if before.executed() {
-            self.finished.add(&before, at, ProcessEnd::Replaced, limits);
+            self.over(&before, at, ProcessEnd::Replaced, limits);
         }
     }
 
@@ -97,7 +101,16 @@ impl Follower {
         *ended = at.max(*ended);
         let known = self.spans.remove(&pid).filter(|span| span.start == process.since);
         let span = known.unwrap_or_else(|| Span::of(process));
-        self.finished.add(&span, at, ProcessEnd::of_status(status), limits);
+        self.over(&span, at, ProcessEnd::of_status(status), limits);
+    }
+
+    /// A program ended, or its process.
+    fn over(&mut self, span: &Span, at: MonoNs, how: ProcessEnd, limits: &Limits) {
+        self.finished.add(span, at, how, limits);
+        let parent = span.parent.and_then(|pid| self.spans.get(&pid));
+        if let Some(run) = Run::of(span, parent, Some((at, how))) {
+            self.runs.add(run, limits.ended_processes);
+        }
     }
 
     fn insert(&mut self, span: Span, limits: &Limits) {
@@ -202,6 +215,30 @@ impl Follower {
             next = parent.parent.filter(|pid| *pid != parent.pid);
         }
         parents
+    }
+
+    /// The programs of short-lived processes that run, and the last of those that have ended, by start.
+    pub(super) fn runs(&self) -> Vec<Arc<Run>> {
+        let parent = |span: &Span| self.spans.get(&span.parent?);
+        let open = self.spans.values().filter_map(|span| Run::of(span, parent(span), None).map(Arc::new));
+        let mut runs: Vec<Arc<Run>> = self.runs.kept().cloned().chain(open).collect();
+        runs.sort_by_key(|run| (run.start, run.pid));
+        runs
+    }
+
+    /// When the processes were read last.
+    pub(super) fn read_at(&self) -> Option<MonoNs> {
+        self.read_at
+    }
+
+    /// Programs that have ended so far.
+    pub(super) fn ended_runs(&self) -> u64 {
+        self.runs.count
+    }
+
+    /// Of these, how many are no longer kept.
+    pub(super) fn evicted_runs(&self) -> u64 {
+        self.runs.evicted()
     }
 
     /// Processes that did not fit.

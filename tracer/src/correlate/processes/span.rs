@@ -165,6 +165,19 @@ impl Span {
         }
     }
 
+    /// Could it run for a CRI request? containerd keeps other clients (Docker, `ctr`) in namespaces of their own, which
+    /// its shims are told, and which bundles have in their path (`NewBundle` in runtime/v2/bundle.go).
+    pub(super) fn may_be_of_cri(&self) -> bool {
+        let namespace = match &self.command {
+            Some(Command::Shim { namespace, .. }) => namespace.as_deref(),
+            _ => None,
+        };
+        let of_containerd =
+            |bundle: &&str| bundle.contains("/io.containerd.runtime.v") && !bundle.contains("/k8s.io/");
+        namespace.is_none_or(|name| name == "k8s.io")
+            && self.bundle.as_deref().filter(of_containerd).is_none()
+    }
+
     /// Was it started by a part of the node, and not by hand or inside a container?
     pub(super) fn is_of_the_node(&self) -> bool {
         !matches!(self.parent_role, Role::None | Role::Workload)

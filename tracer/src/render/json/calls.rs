@@ -52,13 +52,9 @@ impl<'a> Open<'a> {
 impl<'a> OpenDoc<'a> {
     fn of(call: &'a OpenCall, snapshot: &Snapshot) -> Self {
         let span = &call.span;
-        let (caller, gone) = match call.caller {
-            Caller::NotAsked => ("not_asked", None),
-            Caller::Waiting => ("waiting", None),
-            Caller::Gone(at) => ("gone", Some(At::of(snapshot, at))),
-            Caller::Foreign => ("foreign", None),
-            Caller::Own => ("own", None),
-            Caller::Unknown => ("unknown", None),
+        let gone = match call.caller {
+            Caller::Gone(at) => Some(At::of(snapshot, at)),
+            _ => None,
         };
         Self {
             component: span.component(),
@@ -68,13 +64,25 @@ impl<'a> OpenDoc<'a> {
             goroutine: span.id.goid,
             start_at: At::of(snapshot, span.start()),
             age_ns: call.age_ns,
-            caller,
+            caller: caller(call.caller),
             caller_gone_at: gone,
             abandoned: call.is_abandoned(snapshot.now),
             replied: call.replied,
             long_lived: span.hook.long_lived,
             goroutine_checked: span.liveness == Some(Liveness::Alive),
         }
+    }
+}
+
+/// Stable name of who waits.
+pub(super) fn caller(caller: Caller) -> &'static str {
+    match caller {
+        Caller::NotAsked => "not_asked",
+        Caller::Waiting => "waiting",
+        Caller::Gone(_) => "gone",
+        Caller::Foreign => "foreign",
+        Caller::Own => "own",
+        Caller::Unknown => "unknown",
     }
 }
 

@@ -8,6 +8,7 @@ use super::{
     outcome::{LastSuccessfulList, Verdict},
     processes::ProcessesDoc,
     relist::RelistDoc,
+    request::RequestDoc,
     stuck::{CensusDoc, StuckDoc},
 };
 use crate::{
@@ -50,6 +51,7 @@ pub(super) struct Document<'a> {
     stuck: Vec<StuckDoc<'a>>,
     open: Open<'a>,
     relists: Vec<RelistDoc<'a>>,
+    requests: Vec<RequestDoc<'a>>,
     operations: Vec<Operation<'a>>,
     processes: ProcessesDoc<'a>,
     joins: JoinsDoc,
@@ -81,6 +83,7 @@ impl<'a> Document<'a> {
             stuck: StuckDoc::list(snapshot),
             open: Open::of(snapshot),
             relists: snapshot.relists.iter().map(|relist| RelistDoc::of(relist, snapshot)).collect(),
+            requests: snapshot.requests.iter().map(|request| RequestDoc::of(request, snapshot)).collect(),
             operations: snapshot.rows.iter().map(Operation::of).collect(),
             processes: ProcessesDoc::of(snapshot),
             joins: JoinsDoc::of(snapshot.joins),

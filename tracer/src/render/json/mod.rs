@@ -22,9 +22,11 @@
 //! | `stuck[].request`, `census.requests` | requests that goroutine stacks show to be in flight: `component`, `pid`, `operation`, `count`, `goroutines`, `age_ns`, `at_least`, `wait_reason`, `waits_for` (`shim`, `cni`, `exec_output`, `child`, `runtime`, `unknown`, or a lock), `method`, `holds` (`container_status_lock`, `sandbox_status_lock`, `metadata_transaction`, `network_configuration_lock`), `frames` |
 //! | `open` | `read_at`, `complete`, `calls`: oldest first, each with `component`, `layer`, `operation`, `pid`, `goroutine`, `start_at`, `age_ns`, `caller` (`not_asked`, `waiting`, `gone`, `foreign`, `own`: our census, `unknown`), `caller_gone_at`, `abandoned`, `replied`, `long_lived`, `goroutine_checked`; `ended_unseen`, `unwound`, `process_exited`: entries that were no open calls |
 //! | `relists` | by start: `pid`, `start_at`, `duration_ns`, `open`, `interval_ns`, `list_phase_ns`, `status_phase_ns`, `status_pods`, `calls`, `failed_calls`, `list` (`ok`, `failed`, `pending`, `unknown`), `misfits`, `time`, `tree` |
-//! | `relists[].time` | `null` when parks are not followed; the whole relist by what was measured: `not_parked_ns` (on a processor, ready to run, or in a system call), `parked_ns`, `transport_ns` (parked between client and handler), `short_parks_ns`, `unexplained_ns`; they add up to `duration_ns` |
-//! | `relists[].tree` | a span: `component`, `layer`, `operation`, `pid`, `goroutine`, `start_ns` (monotonic), `duration_ns`, `self_ns`, `open`, `result` (`ok`, `failed`, `unknown`), `leaves`, `children` |
-//! | `leaves` of a span | none when parks are not followed; what its `self_ns` consists of: `kind` (`not_parked`, `parked`, `transport`, `short_parks`, `unexplained`), `sum_ns`, and for parks of one place `count`, `open` (one lasts), `wait_reason` (the runtime's number), `stack` (Go functions, innermost first) |
+//! | `requests` | requests that are no part of a relist: open ones, oldest first, then the longest of each operation that have ended, longest first; a bounded number: `operation`, `component`, `pid` (of the root), `start_at`, `duration_ns`, `open`, `caller` (of a root that is a handler, as in `open`; `unknown` when several fit; else `not_asked`), `container` (what it is about, `null` unless that is certain), `left_out` (processes that may have run for it and are not in its tree), `misfits`, `time`, `tree` |
+//! | `requests[].time`, `tree` | as those of a relist |
+//! | `relists[].time` | `null` when parks are not followed; the whole relist by what was measured: `not_parked_ns` (on a processor, ready to run, or in a system call), `parked_ns`, `transport_ns` (parked between client and handler), `short_parks_ns`, `process_ns` (in processes that ran for it), `unexplained_ns`; they add up to `duration_ns` |
+//! | `relists[].tree` | a span: `component`, `layer`, `operation`, `pid`, `goroutine` (0 of a process, whose `layer` is `process`), `start_ns` (monotonic), `duration_ns`, `self_ns`, `open`, `result` (`ok`, `failed`, `unknown`), `leaves`, `children` |
+//! | `leaves` of a span | none when parks are not followed; what its `self_ns` consists of: `kind` (`not_parked`, `parked`, `transport`, `short_parks`, `process`, `unexplained`), `sum_ns`, and for parks of one place `count`, `open` (one lasts), `wait_reason` (the runtime's number), `stack` (Go functions, innermost first) |
 //! | `operations` | one per table, process and operation: `side` (`relist`, `phase`, `counted`, `bare`, `server`), `component`, `pid`, `operation`, `service`, `count`, `failed`, `unknown_result`, `sum_ns`, `max_ns`, `p50_ns`, `p90_ns`, `p99_ns`, `log2_ns` (element *i*: durations of 2^i to 2^(i+1) ns; trailing zeros left out), `unwound`, `kernel` |
 //! | `operations[].kernel` | what the kernel side counted for exactly these calls: `hits`, `calls`, `failed`, `unmatched`, `sum_ns`, `max_ns`, `log2_ns` |
 //! | `processes` | `read_at` (`null`: processes are not followed), `complete`, `open`: short-lived processes that have not ended, oldest first; `commands`: figures of those that ended; `slowest` and `failed`: some of them; `workloads` and `workloads_ended`: first processes of containers and of execs; `ended_unseen` |
@@ -49,7 +51,9 @@ mod outcome;
 mod processes;
 mod relist;
 mod report;
+mod request;
 mod stuck;
+mod tree;
 
 pub use doc::SCHEMA_VERSION;
 pub(in crate::render) use report::disarm;

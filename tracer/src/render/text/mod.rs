@@ -9,6 +9,7 @@ mod open;
 mod page;
 mod processes;
 mod relists;
+mod requests;
 mod rpc;
 mod stuck;
 mod tree;

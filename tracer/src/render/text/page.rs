@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{finding, frame, open, processes, relists, rpc, stuck, tree, unseen, verdict};
+use super::{finding, frame, open, processes, relists, requests, rpc, stuck, tree, unseen, verdict};
 use crate::{
     correlate::Snapshot,
     diagnose::{Diagnosis, Verdict},
@@ -56,6 +56,7 @@ pub fn report(
         relists::write(&mut page)?;
         rpc::write(&mut page)?;
         tree::write(&mut page)?;
+        requests::write(&mut page)?;
     }
     unseen::write(&mut page)?;
     frame::footer(&mut page)

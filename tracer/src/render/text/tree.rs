@@ -1,4 +1,4 @@
-//! The slowest relist as an indented tree with self times.
+//! Spans as an indented tree with self times; the slowest relist as one.
 
 use std::io;
 
@@ -12,18 +12,19 @@ use crate::{
     input::Layer,
     render::{
         escape, human,
-        leaves::{follows_parks, groups},
+        leaves::{Group, Kind, follows_parks, groups},
         table::{Align, Cell, Table, Tone},
     },
-    span::{Span, account, self_time_ns},
+    span::{Span, Tree, account, self_time_ns},
 };
 
 /// Children shown per span; the longest are kept.
 const CHILDREN: usize = 6;
-/// A leaf is shown when it takes at least this share of its relist: one part in so many.
+/// A leaf is shown when it takes at least this share of its tree: one part in so many.
 const LEAF_SHARE: u64 = 50;
-/// Columns that a leaf leaves for figures.
+/// Columns that a leaf leaves for figures; more where the tree is open, and says so.
 const FIGURES: usize = 24;
+const OPEN_FIGURES: usize = 34;
 
 /// Writes the tree of the open relist, else of the longest.
 pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
@@ -33,24 +34,40 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
     let start = human::clock(snapshot.wall_ns(slowest.root().start()));
     let what = if slowest.root().is_open() { "Open relist" } else { "Slowest relist" };
     page.section(what, &format!("began {start}"))?;
+    draw(page, &slowest.tree)
+}
+
+/// What a leaf must weigh to be shown, and the columns it may take.
+#[derive(Clone, Copy, Debug)]
+struct LeafSize {
+    least_ns: u64,
+    columns: usize,
+}
+
+/// Writes a tree, and how much of it is measured.
+pub(super) fn draw(page: &mut Page<'_>, tree: &Tree) -> io::Result<()> {
     let right = Align::Right;
     let mut table = Table::new(&[("", Align::Left), ("total", right), ("self", right), ("", Align::Left)]);
-    let worth_ns = slowest.root().duration_ns(snapshot.now) / LEAF_SHARE;
-    span(&mut table, slowest.root(), 0, page, worth_ns);
+    let figures = if tree.root.is_open() { OPEN_FIGURES } else { FIGURES };
+    let leaf = LeafSize {
+        least_ns: tree.root.duration_ns(page.snapshot.now) / LEAF_SHARE,
+        columns: page.width.saturating_sub(figures),
+    };
+    span(&mut table, &tree.root, 0, page, leaf);
     table.write(page.out, page.paint, page.width)?;
-    explained(slowest.root(), page)?;
-    if slowest.tree.misfits > 0 {
-        let text =
-            format!("{} contradict the others and are left out", human::plural(slowest.tree.misfits, "call"));
+    explained(&tree.root, page)?;
+    if tree.misfits > 0 {
+        let text = format!("{} contradict the others and are left out", human::plural(tree.misfits, "call"));
         writeln!(page.out, "  {}", page.paint.faint(&text))?;
     }
     Ok(())
 }
 
-fn span(table: &mut Table, span_: &Span, level: usize, page: &Page<'_>, worth_ns: u64) {
+fn span(table: &mut Table, span_: &Span, level: usize, page: &Page<'_>, leaf: LeafSize) {
     let now = page.snapshot.now;
     let label = match span_.layer() {
         Layer::Handler => format!("{} {}", span_.component().name(), span_.operation()),
+        Layer::Process => format!("{}, pid {}", span_.operation(), span_.id.tgid),
         layer => name(layer, span_.operation()),
     };
     let length = human::duration(span_.duration_ns(now));
@@ -65,12 +82,12 @@ fn span(table: &mut Table, span_: &Span, level: usize, page: &Page<'_>, worth_ns
         note(span_),
     ]);
     let own = if std::ptr::eq(inner, span_) { vec![span_] } else { vec![span_, inner] };
-    leaves(table, &own, level + 1, page, worth_ns);
+    leaves(table, &own, level + 1, page, leaf);
     let shown = longest(&inner.children, if page.verbose { usize::MAX } else { CHILDREN }, page);
     let mut hidden = (0, 0);
     for (place, child) in inner.children.iter().enumerate() {
         if shown.contains(&place) {
-            span(table, child, level + 1, page, worth_ns);
+            span(table, child, level + 1, page, leaf);
         } else {
             hidden = (hidden.0 + 1, hidden.1 + child.duration_ns(now));
         }
@@ -82,7 +99,7 @@ fn span(table: &mut Table, span_: &Span, level: usize, page: &Page<'_>, worth_ns
     }
 }
 
-/// Says how much of a relist is measured, when anything is there that could have measured it.
+/// Says how much of a tree is measured, when anything is there that could have measured it.
 fn explained(root: &Span, page: &mut Page<'_>) -> io::Result<()> {
     if !follows_parks(page.snapshot) {
         return Ok(());
@@ -94,6 +111,7 @@ fn explained(root: &Span, page: &mut Page<'_>) -> io::Result<()> {
         ("running, ready or in a syscall", account.not_parked_ns),
         ("parked", account.parked_ns + account.short_ns),
         ("between client and handler", account.transport_ns),
+        ("in processes", account.process_ns),
         ("unexplained", account.unexplained_ns),
     ];
     let parts: Vec<String> = parts
@@ -109,16 +127,18 @@ fn explained(root: &Span, page: &mut Page<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// The leaves of a span that weigh something in its relist.
-fn leaves(table: &mut Table, spans: &[&Span], level: usize, page: &Page<'_>, worth_ns: u64) {
+/// The leaves of a span that weigh something in its tree; a process has one, which is its self time.
+fn leaves(table: &mut Table, spans: &[&Span], level: usize, page: &Page<'_>, leaf: LeafSize) {
     if !follows_parks(page.snapshot) {
         return;
     }
     let now = page.snapshot.now;
     let indent = "  ".repeat(level.min(16));
-    for group in groups(spans, now).iter().filter(|group| page.verbose || group.ns >= worth_ns) {
+    let shown =
+        |group: &&Group<'_>| group.kind != Kind::Process && (page.verbose || group.ns >= leaf.least_ns);
+    for group in groups(spans, now).iter().filter(shown) {
         let label = format!("· {}", group.words());
-        let room = page.width.saturating_sub(FIGURES + indent.len());
+        let room = leaf.columns.saturating_sub(indent.len());
         table.row(vec![
             Cell::new(format!("{indent}{}", cut(label, room)), Tone::Faint),
             Cell::new(human::duration(group.ns), if group.open { Tone::Bad } else { Tone::Faint }),

@@ -1,0 +1,142 @@
+//! Trees of real requests: what a slow sandbox and a slow command spent their time with, down to the process.
+
+use std::time::Duration;
+
+use plegtrace::correlate::{Caller, RequestTree, Snapshot};
+use plegtrace::diagnose::diagnose;
+use plegtrace::input::Layer;
+use plegtrace::render::text::{self, TextOptions};
+use plegtrace::span::{Account, Span, account, critical_path, violation};
+use plegtrace_lab::fault::Kind;
+use plegtrace_lab::{Knobs, Node, fault, host, process};
+use plegtrace_tests::program;
+use plegtrace_tests::watching::Watching;
+
+const LIMIT: Duration = Duration::from_secs(60);
+const S: u64 = 1_000_000_000;
+/// Share of a slow request that must be measured.
+const EXPLAINED: f64 = 0.95;
+
+fn watch(node: &Node, seconds: &str) -> Watching {
+    let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
+    let watching =
+        Watching::start(&["-d", seconds, "--kubelet-pid", &kubelet, "--runtime-pid", &runtime]).unwrap();
+    watching.wait_until_armed().unwrap();
+    watching
+}
+
+/// The report, kept to be looked at.
+fn page(snapshot: &Snapshot, name: &str) -> String {
+    let mut out = Vec::new();
+    let options = TextOptions { verbose: true, ..TextOptions::default() };
+    text::report(snapshot, &diagnose(snapshot), &options, &mut out).unwrap();
+    std::fs::write(program::target_dir().join(name), &out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// The longest request of this operation whose root is of this layer.
+fn longest<'a>(snapshot: &'a Snapshot, layer: Layer, operation: &str) -> &'a RequestTree {
+    let mine =
+        |request: &&RequestTree| request.root().operation() == operation && request.root().layer() == layer;
+    let found = snapshot.requests.iter().filter(mine).max_by_key(|r| r.root().duration_ns(snapshot.now));
+    found.unwrap_or_else(|| panic!("no {operation}: {:#?}", snapshot.requests))
+}
+
+/// Leaves add up to the request, and nearly all of them were measured.
+fn explained(request: &RequestTree, snapshot: &Snapshot) -> Account {
+    assert_eq!(violation(request.root()), None);
+    let time = account(request.root(), snapshot.now);
+    let share = time.explained_ns() as f64 / time.total_ns() as f64;
+    eprintln!("{}: measured {share:.4}, {time:?}", request.root().operation());
+    assert_eq!(time.total_ns(), request.root().duration_ns(snapshot.now));
+    assert!(share >= EXPLAINED, "{request:#?}");
+    time
+}
+
+fn programs(request: &RequestTree) -> Vec<(&str, &Span)> {
+    let programs = request.root().walk().filter(|span| span.layer() == Layer::Process);
+    programs.map(|span| (span.operation(), span)).collect()
+}
+
+/// A CNI plugin that sleeps three seconds is the leaf that its RunPodSandbox spent its time in; a command that sleeps for
+/// one is a park of its ExecSync, beside its `runc exec`; and a pod of the kubelet has everything from the kubelet's call
+/// down to the `runc start` of its sandbox.
+#[test]
+fn slow_requests_of_a_real_node() {
+    host::require_root().unwrap();
+    let node = Node::start(&Knobs { pods: 1, ..Kind::CniSlow.knobs() }).unwrap();
+    let pod = node.pod("p1").unwrap();
+    node.wait_for_relists(2, LIMIT).unwrap();
+    let watching = watch(&node, "30");
+    let client = node.containerd().client();
+    client.exec_sync(&pod.container, &["sleep", "1"], LIMIT).unwrap();
+    node.kubelet().add_pod("x1").unwrap();
+    process::wait_for("a pod of the kubelet", LIMIT, || {
+        Ok((node.kubelet().running_pods().is_ok_and(|pods| pods.len() == 2)).then_some(()))
+    })
+    .unwrap();
+    let mut slow = fault::slow_cni(&node).unwrap();
+    process::wait_for("the end of the slow plugin", LIMIT, || Ok(slow.hanging().is_empty().then_some(())))
+        .unwrap();
+    let (snapshot, _) = watching.finish().unwrap();
+    slow.heal().unwrap();
+    let page = page(&snapshot, "lab-request-trees.txt");
+    let losses: Vec<_> = snapshot.real_losses().collect();
+    assert!(losses.is_empty(), "{losses:?}");
+
+    let sandbox = longest(&snapshot, Layer::Handler, "RunPodSandbox");
+    assert_eq!(sandbox.caller, Caller::Foreign, "our own client asked");
+    let time = explained(sandbox, &snapshot);
+    let plugin = critical_path(sandbox.root(), snapshot.now).last().copied().unwrap();
+    assert_eq!((plugin.layer(), plugin.operation()), (Layer::Process, "CNI lab-gate ADD"), "{page}");
+    let slept = plugin.duration_ns(snapshot.now);
+    assert!((3 * S..4 * S).contains(&slept) && time.process_ns >= slept, "{slept}");
+    assert!(page.contains(&format!("CNI lab-gate ADD, pid {}", plugin.id.tgid)), "{page}");
+    assert_eq!(sandbox.container.as_ref().map(String::len), Some(64), "the id of the sandbox");
+
+    let exec = longest(&snapshot, Layer::Handler, "ExecSync");
+    assert_eq!(exec.container.as_ref(), Some(&pod.container));
+    let time = explained(exec, &snapshot);
+    let all = programs(exec);
+    assert_eq!(all.iter().filter(|(name, _)| *name == "runc exec").count(), 1, "{page}");
+    assert!(time.parked_ns > S * 8 / 10, "a command that sleeps is waited for: {time:?}");
+
+    let asked = longest(&snapshot, Layer::KubeletCall, "RunPodSandbox");
+    explained(asked, &snapshot);
+    let names: Vec<&str> = programs(asked).iter().map(|(name, _)| *name).collect();
+    for wanted in ["shim start", "runc create", "runc start"] {
+        assert!(names.contains(&wanted), "{wanted}: {names:?}\n{page}");
+    }
+    let handler = asked.root().walk().find(|span| span.layer() == Layer::Handler);
+    assert!(handler.is_some_and(|span| !span.children.is_empty()), "{page}");
+}
+
+/// Three sandboxes wait for their network at once: each has its own plugin below it, and the container of that plugin.
+#[test]
+fn open_sandboxes_have_their_own_plugins() {
+    host::require_root().unwrap();
+    let node = Node::start(&Knobs { pods: 1, ..Kind::Cni.knobs() }).unwrap();
+    node.wait_for_relists(2, LIMIT).unwrap();
+    let watching = watch(&node, "25");
+    let faults = [(); 3].map(|()| fault::sleeping_cni(&node).unwrap());
+    let plugins: Vec<u32> = faults.iter().map(|fault| fault.facts().culprits[0]).collect();
+    let ids = plugins.iter().map(|pid| process::variable(*pid, "CNI_CONTAINERID"));
+    let ids: Vec<Option<String>> = ids.collect();
+    let (snapshot, _) = watching.finish().unwrap();
+    faults.into_iter().for_each(|fault| fault.heal().unwrap());
+    let page = page(&snapshot, "lab-request-trees-open.txt");
+
+    let waiting = |r: &&RequestTree| r.root().is_open() && r.root().operation() == "RunPodSandbox";
+    let open: Vec<&RequestTree> = snapshot.requests.iter().filter(waiting).collect();
+    let ends: Vec<u32> = open
+        .iter()
+        .filter_map(|request| critical_path(request.root(), snapshot.now).last().map(|span| span.id.tgid))
+        .collect();
+    assert_eq!(ends, plugins, "in the order in which they were asked for\n{page}");
+    let about: Vec<Option<String>> = open.iter().map(|request| request.container.clone()).collect();
+    assert_eq!(about, ids, "{page}");
+    for request in open {
+        let time = explained(request, &snapshot);
+        assert!(time.process_ns > S, "{time:?}");
+    }
+}

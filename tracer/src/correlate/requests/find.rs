@@ -1,0 +1,290 @@
+//! Recent and open calls → the trees of requests.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, HashMap, HashSet},
+};
+
+use super::{Forgotten, PER_OPERATION, RequestTree, is_of_relist, longest};
+use crate::{
+    correlate::{
+        Caller, Correlator, OpenCall, Request, inflight::Goroutine, join::Joined, parks::Names, trees,
+    },
+    decode::{CallId, MonoNs},
+    input::Layer,
+    span::{Span, Tree},
+};
+
+/// The tree of a request is to begin here.
+#[derive(Debug)]
+struct Root {
+    span: Span,
+    caller: Caller,
+}
+
+/// What trees are made of, besides the calls that are kept.
+pub(in crate::correlate) struct Material<'a> {
+    /// Client calls and handlers; what belongs into relists is taken out.
+    pub(in crate::correlate) joined: Joined,
+    /// Kept requests that turn out to be answers to client calls.
+    pub(in crate::correlate) answers: HashSet<CallId>,
+    /// Open calls with their callers.
+    pub(in crate::correlate) open: &'a [OpenCall],
+    /// Requests as their stacks show them.
+    pub(in crate::correlate) census: &'a [Request],
+    /// Only what is needed to find these; `None`: everything.
+    pub(in crate::correlate) only: Option<&'a Slow>,
+}
+
+/// Operations with slow requests, and when the first of these began: no call that ended before can be a part of one.
+#[derive(Debug)]
+pub(in crate::correlate) struct Slow {
+    pub(in crate::correlate) operations: BTreeSet<String>,
+    pub(in crate::correlate) since: MonoNs,
+}
+
+impl Material<'_> {
+    fn wants(&self, operation: &str) -> bool {
+        self.only.is_none_or(|only| only.operations.contains(operation))
+    }
+}
+
+impl Correlator {
+    /// The requests of a snapshot, and how many open ones have no tree.
+    pub(in crate::correlate) fn requests_at(
+        &self,
+        material: Material<'_>,
+        names: &mut Names,
+    ) -> (Vec<RequestTree>, u64) {
+        let relisting = self.relisting();
+        let answers = material.answers.clone();
+        let mut found = self.trees_of(material, &relisting, names);
+        let kept = self.requests.kept.iter();
+        let kept = kept.filter(|kept| !is_of_relist(kept, &relisting) && !answers.contains(&kept.root().id));
+        let finished = found.extract_if(.., |found| !found.root().is_open()).collect();
+        let finished = longest(finished, kept.cloned().collect(), self.limits.requests);
+        let left_out = found.len().saturating_sub(self.limits.open_requests);
+        found.truncate(self.limits.open_requests);
+        found.extend(finished);
+        (found, left_out as u64)
+    }
+
+    /// Before recent calls, parks and processes are forgotten: keeps the trees of slow requests.
+    pub(in crate::correlate) fn keep_slow_requests(&mut self) {
+        if !self.requests.is_due(self.processes.ended_runs(), &self.limits) {
+            return;
+        }
+        let Some(slow) = self.slow() else { return };
+        let joined = self.joined(Some(&slow));
+        let answers = self.requests.answers(&joined);
+        let material =
+            Material { joined, answers: HashSet::new(), open: &[], census: &[], only: Some(&slow) };
+        let mut found = self.trees_of(material, &self.relisting(), &mut Names::default());
+        // The call that a handler answers can come a little later than its end.
+        let settled = self.newest.minus(self.limits.reorder_ns);
+        found.retain(|found| found.root().end.is_some_and(|end| end <= settled));
+        self.requests.keep(found, &answers, self.limits.requests);
+    }
+
+    /// What must be looked at to find requests slow enough to be kept; `None`: nothing.
+    fn slow(&self) -> Option<Slow> {
+        let clients = self.clients.all().filter(|client| client.outermost()).map(|client| &client.call);
+        let mut longest = Longest::default();
+        for call in clients.chain(&self.handlers) {
+            let ns = call.answered().since(call.start);
+            if ns < super::WORTH_KEEPING_NS || !longest.wants(ns, call.id()) {
+                continue;
+            }
+            let hook = self.node.hooks.get(&call.hook).filter(|hook| !hook.long_lived);
+            if let Some(hook) = hook.filter(|hook| self.requests.wants(&hook.operation, ns, call.id())) {
+                longest.add(ns, call.id(), (call.start, hook.operation.clone()));
+            }
+        }
+        let (starts, operations): (Vec<MonoNs>, BTreeSet<String>) = longest.all().unzip();
+        Some(Slow { operations, since: starts.into_iter().min()? })
+    }
+
+    /// Goroutines whose calls belong to relists.
+    fn relisting(&self) -> HashSet<Goroutine> {
+        self.relists.goroutines().chain(self.open_relists()).collect()
+    }
+
+    /// Open requests, oldest first, and the longest of those that have ended.
+    fn trees_of(
+        &self,
+        mut material: Material<'_>,
+        relisting: &HashSet<Goroutine>,
+        names: &mut Names,
+    ) -> Vec<RequestTree> {
+        let mut roots = self.client_roots(&material, relisting);
+        roots.extend(self.handler_roots(&mut material));
+        roots.sort_by_key(|root| (root.span.start(), root.span.id));
+        // What lies beyond the bound is not built, only counted.
+        let mut open = 0;
+        let bound = self.limits.open_requests;
+        let mut parts = self.parts(&roots);
+        self.forget_lost_answers(&mut material.joined);
+        let mut trees = Vec::with_capacity(roots.len());
+        for root in roots {
+            open += usize::from(root.span.is_open());
+            let whole = !root.span.is_open() || open <= bound;
+            let parts = parts.remove(&root.span.id).filter(|_| whole).unwrap_or_default();
+            let mut tree = Tree::build(root.span, parts);
+            tree.graft(&mut material.joined.answers);
+            if whole {
+                self.parks.attach(&mut tree.root, names);
+            }
+            trees.push(RequestTree { tree, caller: root.caller, container: None, left_out: 0 });
+        }
+        self.hang_programs(&mut trees, material.census);
+        trees
+    }
+
+    /// Client calls of the kubelet outside of relists.
+    fn client_roots(&self, material: &Material<'_>, relisting: &HashSet<Goroutine>) -> Vec<Root> {
+        let hooks = &self.node.hooks;
+        let mut longest = Longest::default();
+        for client in self.clients.all().filter(|client| client.outermost()) {
+            let (call, ns) = (&client.call, client.call.duration_ns());
+            let wanted = longest.wants(ns, call.id());
+            let Some(hook) = hooks.get(&call.hook).filter(|_| wanted) else { continue };
+            let alone = client.layer == Layer::KubeletCall || !self.inside_open_call(call);
+            let other = hook.long_lived || relisting.contains(&(call.tgid, call.goid));
+            if alone && !other && material.wants(&hook.operation) {
+                longest.add(ns, call.id(), *call);
+            }
+        }
+        let finished = longest.all().filter_map(|call| trees::finished(&call, hooks));
+        let mut roots: Vec<Root> = finished.map(|span| Root { span, caller: Caller::NotAsked }).collect();
+        let mut open: HashMap<Goroutine, Span> = HashMap::new();
+        for entry in self.open.entries().filter(|entry| entry.is_open()) {
+            let Some(span) = trees::open(entry, hooks, &self.parks) else { continue };
+            let on = (span.id.tgid, span.id.goid);
+            let client = matches!(span.layer(), Layer::KubeletCall | Layer::KubeletClient);
+            if !client || span.hook.long_lived || relisting.contains(&on) || !material.wants(span.operation())
+            {
+                continue;
+            }
+            let outer = |span: &Span| (span.start(), span.depth, span.id);
+            let kept = open.entry(on).or_insert_with(|| span.clone());
+            if outer(&span) < outer(kept) {
+                *kept = span;
+            }
+        }
+        roots.extend(open.into_values().map(|span| Root { span, caller: Caller::NotAsked }));
+        roots
+    }
+
+    /// Handlers whose caller is somebody else, or not certain.
+    fn handler_roots(&self, material: &mut Material<'_>) -> Vec<Root> {
+        let callers: HashMap<CallId, &OpenCall> =
+            material.open.iter().map(|call| (call.span.id, call)).collect();
+        let clients = |layer| matches!(layer, Layer::KubeletCall | Layer::KubeletClient);
+        let forgotten = self.forgotten(&self.clients.forgotten, clients);
+        let mut longest = Longest::default();
+        let mut roots = Vec::new();
+        for (span, ambiguous) in std::mem::take(&mut material.joined.loose) {
+            if span.is_open() {
+                let call = callers.get(&span.id).filter(|call| !call.replied && call.caller != Caller::Own);
+                roots.extend(call.map(|call| Root { span, caller: call.caller }));
+                continue;
+            }
+            let (ns, id) = (span.duration_ns(span.start()), span.id);
+            let known = || forgotten.get(span.operation()).is_none_or(|until| *until < span.start());
+            if longest.wants(ns, id) && known() {
+                longest.add(ns, id, (span, ambiguous));
+            }
+        }
+        roots.extend(longest.all().map(|(span, ambiguous)| {
+            let seen = self.node.sees_client_of(span.operation());
+            let caller = if ambiguous || !seen { Caller::Unknown } else { Caller::Foreign };
+            Root { span, caller }
+        }));
+        roots
+    }
+
+    /// For each operation of which calls are no longer kept: when the youngest of those ended.
+    fn forgotten(&self, what: &Forgotten, layers: impl Fn(Layer) -> bool) -> HashMap<&str, MonoNs> {
+        let mut forgotten: HashMap<&str, MonoNs> = HashMap::new();
+        for (index, hook) in self.node.hooks.iter().filter(|(_, hook)| layers(hook.layer)) {
+            let until = what.until(*index);
+            if until > MonoNs(0) {
+                let last = forgotten.entry(&hook.operation).or_default();
+                *last = until.max(*last);
+            }
+        }
+        forgotten
+    }
+
+    /// An answer is not certain when another handler that could have been it is no longer known.
+    fn forget_lost_answers(&self, joined: &mut Joined) {
+        let forgotten = self.forgotten(&self.requests.forgotten, |layer| layer == Layer::Handler);
+        if !forgotten.is_empty() {
+            joined.answers.retain(|client, handler| {
+                forgotten.get(handler.operation()).is_none_or(|until| *until < client.start)
+            });
+        }
+    }
+
+    /// The client calls inside each root that is one.
+    fn parts(&self, roots: &[Root]) -> HashMap<CallId, Vec<Span>> {
+        let hooks = &self.node.hooks;
+        let mut by_goroutine: HashMap<Goroutine, Vec<&Span>> = HashMap::new();
+        for Root { span, .. } in roots.iter().filter(|root| root.span.layer() != Layer::Handler) {
+            by_goroutine.entry((span.id.tgid, span.id.goid)).or_default().push(span);
+        }
+        let mut parts: HashMap<CallId, Vec<Span>> = HashMap::new();
+        let mut add = |part: Span| {
+            let around = by_goroutine.get(&(part.id.tgid, part.id.goid)).into_iter().flatten();
+            let around = around.filter(|root| root.id != part.id && root.covers(&part));
+            if let Some(root) = around.max_by_key(|root| root.start()) {
+                parts.entry(root.id).or_default().push(part);
+            }
+        };
+        for client in self.clients.all().filter(|client| client.layer == Layer::KubeletClient) {
+            if by_goroutine.contains_key(&(client.call.tgid, client.call.goid)) {
+                trees::finished(&client.call, hooks).into_iter().for_each(&mut add);
+            }
+        }
+        for goroutine in by_goroutine.keys() {
+            let open = self.open.on(*goroutine).filter_map(|entry| trees::open(entry, hooks, &self.parks));
+            open.filter(|span| span.layer() == Layer::KubeletClient).for_each(&mut add);
+        }
+        parts
+    }
+}
+
+/// The longest of each hook.
+#[derive(Debug)]
+struct Longest<T>(Vec<Vec<(Reverse<u64>, CallId, T)>>);
+
+impl<T> Default for Longest<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> Longest<T> {
+    /// Is a call that took so long among them?
+    fn wants(&self, ns: u64, id: CallId) -> bool {
+        let kept = self.0.get(id.hook as usize).filter(|kept| kept.len() >= PER_OPERATION);
+        let last = kept.and_then(|kept| kept.last());
+        last.is_none_or(|(last, last_id, _)| (Reverse(ns), id) < (*last, *last_id))
+    }
+
+    /// Takes a call that is one of them; its hook is one that was announced.
+    fn add(&mut self, ns: u64, id: CallId, item: T) {
+        let place = id.hook as usize;
+        if self.0.len() <= place {
+            self.0.resize_with(place + 1, Vec::new);
+        }
+        let kept = &mut self.0[place];
+        let at = kept.partition_point(|(ns_, id_, _)| (*ns_, *id_) <= (Reverse(ns), id));
+        kept.insert(at, (Reverse(ns), id, item));
+        kept.truncate(PER_OPERATION);
+    }
+
+    fn all(self) -> impl Iterator<Item = T> {
+        self.0.into_iter().flatten().map(|(_, _, item)| item)
+    }
+}
