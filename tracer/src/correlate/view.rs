@@ -11,6 +11,7 @@ use super::{
     join,
     outcome::Outcome,
     parks::Names,
+    processes::Processes,
     rows::{RpcRow, Side},
     snapshot::{Caller, HookState, Joins, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally, Window},
     stuck, trees,
@@ -48,7 +49,7 @@ impl Correlator {
             census: self.census.view(&|tgid, goid| self.call_since(tgid, goid), now),
             stuck: Vec::new(),
             rows: self.row_list(),
-            processes: self.processes.snapshot(now, node.observing_since()),
+            processes: self.processes_at(now),
             joins,
             losses: self.losses(),
             tally: self.tally_now(),
@@ -59,6 +60,15 @@ impl Correlator {
         snapshot.stuck = stuck::find(&snapshot);
         snapshot.outcome = health::judge(&snapshot);
         snapshot
+    }
+
+    /// The processes, each runc with its phases.
+    fn processes_at(&self, now: MonoNs) -> Processes {
+        let mut processes = self.processes.snapshot(now, self.node.observing_since());
+        for process in &mut processes.open {
+            process.phases = self.phases.of(process.pid, process.start, now, &self.node);
+        }
+        processes
     }
 
     /// Start of the oldest traced call that is open on a goroutine.
@@ -198,7 +208,7 @@ impl Correlator {
 
     fn losses(&self) -> Vec<LossCount> {
         let mut drops = self.drops;
-        drops.open_calls += self.open.dropped;
+        drops.open_calls += self.open.dropped + self.phases.dropped;
         drops.row_calls += self.rows.dropped;
         drops.census += self.census.dropped;
         drops.processes += self.processes.dropped();

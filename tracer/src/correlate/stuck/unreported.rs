@@ -31,6 +31,7 @@ fn unreported(seen: &Unreported, runtime: u32, snapshot: &Snapshot) -> Option<St
         container: Some(seen.said.container.clone()),
         parks: Vec::new(),
         frames: Vec::new(),
+        phases: Vec::new(),
         sockets: Vec::new(),
         waiters: Vec::new(),
     })

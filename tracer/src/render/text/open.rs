@@ -70,7 +70,7 @@ pub(super) fn name(layer: Layer, operation: &str) -> String {
         Layer::ListPhase => format!("{operation}, list phase"),
         Layer::StatusPhase => format!("{operation}, status phase"),
         Layer::KubeletClient => format!("{operation}, bare client"),
-        Layer::KubeletCall | Layer::Handler | Layer::Mark => operation.to_owned(),
+        Layer::KubeletCall | Layer::Handler | Layer::RuncPhase | Layer::Mark => operation.to_owned(),
     }
 }
 
