@@ -40,9 +40,10 @@ impl Default for Phases {
 impl Phases {
     /// Takes the phases out of a reading.
     pub(super) fn reading(&mut self, reading: &mut InFlight, node: &NodeState, limits: &Limits) {
-        let (phases, others) = std::mem::take(&mut reading.calls).into_iter().partition(|call: &OpenCallFact| {
-            node.hooks.get(&call.hook).is_some_and(|hook| hook.layer == Layer::RuncPhase)
-        });
+        let (phases, others) =
+            std::mem::take(&mut reading.calls).into_iter().partition(|call: &OpenCallFact| {
+                node.hooks.get(&call.hook).is_some_and(|hook| hook.layer == Layer::RuncPhase)
+            });
         reading.calls = others;
         self.open.clear();
         let phases: Vec<OpenCallFact> = phases;
@@ -67,8 +68,13 @@ impl Phases {
 
     /// The phases of a process whose program began at `since`, outermost first.
     pub(super) fn of(&self, pid: u32, since: Option<MonoNs>, now: MonoNs, node: &NodeState) -> Vec<Phase> {
-        let mut calls: Vec<&OpenCallFact> =
-            self.open.get(&pid).into_iter().flatten().filter(|call| Some(MonoNs(call.start_ns)) >= since).collect();
+        let mut calls: Vec<&OpenCallFact> = self
+            .open
+            .get(&pid)
+            .into_iter()
+            .flatten()
+            .filter(|call| Some(MonoNs(call.start_ns)) >= since)
+            .collect();
         calls.sort_by_key(|call| (call.goid, call.start_ns));
         let mut open: Vec<&OpenCallFact> = Vec::new();
         for call in calls {

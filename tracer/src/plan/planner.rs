@@ -8,7 +8,7 @@ use super::{
     catalogue::CATALOGUE,
     cri,
     planned::{Plan, PlannedBinary, PlannedSite},
-    row::{Class, End, ErrorResult, Mark, Wanted, What},
+    row::{Class, End, ErrorResult, Mark, Row, Wanted, What},
 };
 use crate::input::{Component, HookFact, Layer, RefusedFact};
 
@@ -177,7 +177,8 @@ impl Planner {
 
     /// Are the parks of this executable followed? Both sites or none: a park whose end is not seen would last for ever.
     fn parks(&mut self, facts: &BinaryFacts) -> bool {
-        if !self.follow_parks {
+        let wanted = |row: &&Row| row.components.contains(&facts.component) && is_park_row(row);
+        if !self.follow_parks || !CATALOGUE.iter().any(|row| wanted(&row)) {
             return false;
         }
         let mut missing = None;
@@ -336,7 +337,11 @@ fn matters(component: Component) -> bool {
 }
 
 fn is_park(function: &FoundFunction) -> bool {
-    matches!(function.wanted.row.what, What::Mark(mark) if mark.is_park())
+    is_park_row(function.wanted.row)
+}
+
+fn is_park_row(row: &Row) -> bool {
+    matches!(row.what, What::Mark(mark) if mark.is_park())
 }
 
 /// Tells the starts whether the parks of what they start are followed; half of the sites are none.
@@ -536,7 +541,7 @@ mod tests {
         assert_eq!((binary.starts.len(), binary.ends.len(), binary.parks.len()), (3, 2, 0));
         assert!(binary.every_site().all(|site| site.conf.pairing == pairing::FRAME && site.conf.parks == 0));
         assert!(all.refused.iter().any(|r| r.what == "runc-seccomp"), "{:?}", all.refused);
-        assert!(all.refused.iter().all(|r| !r.matters), "{:?}", all.refused);
+        assert!(all.refused.iter().all(|r| !r.matters && r.source == "uprobes"), "{:?}", all.refused);
         let few = plan(Budget::Few);
         assert_eq!((few.hooks.len(), few.hooks[0].operation.as_str()), (1, "RunHooks"));
     }

@@ -17,7 +17,7 @@ pub enum Class {
     Scheduler = 7,
     /// What runc itself does.
     RuncStep = 8,
-    /// Where runc waits for other programs.
+    /// Where runc waits for hooks and for systemd, which is what holds it up most often.
     RuncWait = 9,
 }
 

@@ -40,7 +40,7 @@ const fn step(id: &'static str, functions: Functions, versions: &'static str, lo
     phase(id, Class::RuncStep, End::Returns(None), functions, versions, lost)
 }
 
-/// Where it waits for other programs.
+/// Where it waits for hooks and for systemd.
 const fn wait(id: &'static str, functions: Functions, versions: &'static str, lost: &'static str) -> Row {
     phase(id, Class::RuncWait, End::Returns(None), functions, versions, lost)
 }
@@ -68,7 +68,12 @@ pub(super) const ROWS: &[Row] = &[
         "that runc init got as far as Go",
     ),
     // hook: runc 1.0..: libcontainer.parseSync, between runc and its init
-    wait("runc-sync", &[("libcontainer", &["parseSync"])], "runc 1.0 and later", "that it waits for its init"),
+    step(
+        "runc-sync",
+        &[("libcontainer", &["parseSync"])],
+        "runc 1.0 and later",
+        "that it waits for its init",
+    ),
     // hook: runc 1.0..: libcontainer.prepareRootfs, in `runc init`
     step("runc-rootfs", &[("libcontainer", &["prepareRootfs"])], "runc 1.0 and later", "mounts of runc init"),
     // hook: runc 1.0.0-rc93..: libcontainer/seccomp/patchbpf.PatchAndLoad, in `runc init`
@@ -93,18 +98,22 @@ pub(super) const ROWS: &[Row] = &[
         "runc 1.0 and later",
         "that it waits for a job of systemd",
     ),
-    // hook: godbus 4..5: (*Object).Call and CallWithContext wait for the answer, for ever; (*Conn).Auth is how a
-    // connection begins
+    // hook: godbus 4..5: both wait for the answer, for ever
     wait(
         "runc-dbus",
         &[
             ("godbus/dbus.(*Object)", &["Call", "CallWithContext"]),
             ("dbus/v5.(*Object)", &["Call", "CallWithContext"]),
-            ("godbus/dbus.(*Conn)", &["Auth"]),
-            ("dbus/v5.(*Conn)", &["Auth"]),
         ],
         "runc 1.0 and later",
-        "that it waits for D-Bus",
+        "that it waits for an answer over D-Bus",
+    ),
+    // hook: godbus 4..5: how a connection begins
+    step(
+        "runc-bus",
+        &[("godbus/dbus.(*Conn)", &["Auth"]), ("dbus/v5.(*Conn)", &["Auth"])],
+        "runc 1.0 and later",
+        "that it waits for the D-Bus daemon",
     ),
     // hook: runc 1.0..1.2: libcontainer/cgroups; 1.3..: github.com/opencontainers/cgroups
     step(
@@ -123,7 +132,7 @@ pub(super) const ROWS: &[Row] = &[
     // hook: runc 1.0..: libcontainer.destroy
     step("runc-destroy", &[("libcontainer", &["destroy"])], "runc 1.0 and later", "what delete is about"),
     // hook: runc 1.0..: main.(*signalHandler).forward, until the process of run or exec ends; at once when detached
-    wait(
+    step(
         "runc-forward",
         &[("main.(*signalHandler)", &["forward"])],
         "runc 1.0 and later",
@@ -140,7 +149,8 @@ mod tests {
     #[test]
     fn phases_of_all_versions() {
         let id = |symbol: &str| wanted(CATALOGUE, Component::Runc, symbol).map(|found| found.row.id);
-        let (runc, cgroups) = ("github.com/opencontainers/runc/libcontainer", "github.com/opencontainers/cgroups");
+        let (runc, cgroups) =
+            ("github.com/opencontainers/runc/libcontainer", "github.com/opencontainers/cgroups");
         for (symbol, expected) in [
             (format!("{runc}.(*linuxContainer).start"), "runc-container"),
             (format!("{runc}.(*Container).exec"), "runc-container"),

@@ -38,7 +38,8 @@ pub(crate) fn run(settings: &Settings) -> Result<Exit, SessionError> {
         node,
         kernel,
         report: checked.report,
-        programs: [programs(&targets, probes.plan(), why), files(probes.plan(), |b| probes.file_facts(b))].concat(),
+        programs: [programs(&targets, probes.plan(), why), files(probes.plan(), |b| probes.file_facts(b))]
+            .concat(),
         presence: survey.node.presence.clone(),
         refused,
     };

@@ -163,9 +163,7 @@ fn patterns(component: Component) -> Vec<Pattern> {
         }
         Select::Functions(all) => all
             .iter()
-            .flat_map(|(owner, names)| {
-                names.iter().map(move |name| Pattern::new(&format!("{owner}.{name}")))
-            })
+            .flat_map(|(owner, names)| names.iter().map(move |name| Pattern::new(&format!("{owner}.{name}"))))
             .collect(),
         Select::Runtime(name) => vec![Pattern::new(&format!("runtime.{name}"))],
     })

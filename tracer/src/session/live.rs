@@ -341,19 +341,24 @@ mod tests {
     /// A call is over with its process, and with the program that made it; one of a program from before us is not.
     #[test]
     fn calls_end_with_their_program() {
-        let call = |tgid| (CallKey { goid: 1, tgid, class: 8, depth: 640, reserved: 0 }, OpenCall {
-            start_ns: 500,
-            mark_ns: 0,
-            g_addr: 0,
-            hook: 3,
-            flags: 0,
-            depth: 640,
-            tid: tgid,
-            parked_ns: 0,
-            short_ns: 0,
-            parks: 0,
-            reserved: 0,
-        });
+        let call = |tgid| {
+            (
+                CallKey { goid: 1, tgid, class: 8, depth: 640, reserved: 0 },
+                OpenCall {
+                    start_ns: 500,
+                    mark_ns: 0,
+                    g_addr: 0,
+                    hook: 3,
+                    flags: 0,
+                    depth: 640,
+                    tid: tgid,
+                    parked_ns: 0,
+                    short_ns: 0,
+                    parks: 0,
+                    reserved: 0,
+                },
+            )
+        };
         let began = HashMap::from([(10, 400), (11, 501), (12, 0)]);
         let ended = |tgid| {
             let (key, call) = call(tgid);

@@ -164,7 +164,9 @@ mod tests {
             fs::write(dir.join("runc"), "x").unwrap();
         }
         fs::set_permissions(second.join("runc"), fs::Permissions::from_mode(0o755)).unwrap();
-        let find = || Program::find(std::process::id(), &[PathBuf::from("."), first.clone(), second.clone()], "runc");
+        let find = || {
+            Program::find(std::process::id(), &[PathBuf::from("."), first.clone(), second.clone()], "runc")
+        };
         let found = find().unwrap();
         assert_eq!(found.path, second.join("runc"), "the other one is not executable");
         assert_eq!(find().unwrap().version, found.version);

@@ -9,7 +9,8 @@ use crate::{
 };
 
 /// What is not seen of runc all the same.
-const COPIES: &str = "a runc init that is started from a sealed copy of this file is followed as a process only";
+const COPIES: &str =
+    "a runc init that is started from a sealed copy of this file is followed as a process only";
 
 /// One row per process, with the probes of its executable. Processes that share an executable share its probes, which
 /// are shown at the one they were planned for. `unproved` says why a target is unproved.
