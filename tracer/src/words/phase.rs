@@ -15,11 +15,13 @@ pub fn phase(phases: &[Phase]) -> Option<String> {
     Some(format!("{}{meaning}, {}", short(&phase.operation), duration(phase.age_ns)))
 }
 
-/// The same without its meaning, for tables: `systemd.startUnit 30.9 s`.
+/// The same without its meaning, for tables: `systemd.startUnit 30.9 s`, `parseSync 2.0 s`.
 #[must_use]
 pub fn phase_briefly(phases: &[Phase]) -> Option<String> {
     let phase = phases.last()?;
-    Some(format!("{} {}", short(&phase.operation), duration(phase.age_ns)))
+    let name = short(&phase.operation);
+    let name = name.strip_prefix("libcontainer.").unwrap_or(&name);
+    Some(format!("{name} {}", duration(phase.age_ns)))
 }
 
 /// All of them, outermost first: `libcontainer.(*Container).start > libcontainer.parseSync > configs.Hooks.Run`.
@@ -75,6 +77,8 @@ mod tests {
         assert_eq!(phase(&phases).as_deref(), Some(expected));
         assert_eq!(phase_path(&phases), "libcontainer.(*Container).start > systemd.startUnit");
         assert_eq!(phase(&[of("a.b")]).as_deref(), Some("a.b, 30.9 s"));
+        assert_eq!(phase_briefly(&phases).as_deref(), Some("systemd.startUnit 30.9 s"));
+        assert_eq!(phase_briefly(&phases[..1]).as_deref(), Some("(*Container).start 30.9 s"));
         assert_eq!(phase(&[]), None);
     }
 
