@@ -44,7 +44,7 @@ pub(crate) struct RuncFiles {
 #[derive(Debug)]
 enum Question {
     /// Which runc does this runtime find?
-    Runtime(census::Request, u32),
+    Runtime(Box<census::Request>, u32),
     /// Which one is this process?
     Process(u32),
 }
@@ -75,7 +75,7 @@ impl RuncFiles {
     /// A runtime was found.
     pub(crate) fn runtime(&self, request: census::Request, pid: u32) {
         // When the queue is full, the next runc tells.
-        let _ = self.questions.try_send(Question::Runtime(request, pid));
+        let _ = self.questions.try_send(Question::Runtime(Box::new(request), pid));
     }
 
     /// A process stepped: it may have become a runc.
@@ -134,7 +134,7 @@ impl Search {
 
 /// The runc that a runtime finds, once.
 pub(crate) fn found_by(request: census::Request, runtime: u32) -> Option<Found> {
-    Search::default().answer(&Question::Runtime(request, runtime))
+    Search::default().answer(&Question::Runtime(Box::new(request), runtime))
 }
 
 #[cfg(test)]
