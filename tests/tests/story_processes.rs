@@ -107,8 +107,13 @@ fn phases_of_a_runc() {
     assert!(hook.open.iter().all(|call| call.span.id.tgid != 10), "{:?}", hook.open);
     assert_eq!(hook.closed_unseen, Default::default());
 
+    let before = story.open_mut().clone();
     story.leave("RunHooks", 6900 * MS).leave("parseSync", 6950 * MS);
     assert_eq!(phases(&story.snapshot(7 * S), 10), ages[..1], "records after the reading");
+    let after = std::mem::replace(story.open_mut(), before);
+    story.read_open(6940 * MS);
+    assert_eq!(phases(&story.snapshot(7 * S), 10), ages[..1], "records before the reading, which is older");
+    *story.open_mut() = after;
     story.read_open(7 * S);
     assert_eq!(phases(&story.snapshot(7 * S), 10), ages[..1]);
     let row = |snapshot: &Snapshot, operation: &str| {
