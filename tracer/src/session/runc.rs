@@ -7,6 +7,7 @@
 
 use std::{
     collections::HashSet,
+    path::{Path, PathBuf},
     sync::mpsc::{Receiver, SyncSender, sync_channel},
 };
 
@@ -21,7 +22,7 @@ use super::{arm::give_memory_back, inspect::Inspected};
 use crate::{
     census,
     input::{Component, Frame},
-    target::{FileVersion, Program, RefuseReason},
+    target::{FileVersion, Program, RefuseReason, share_mounts},
 };
 
 /// The name by which runtimes look for it.
@@ -91,44 +92,53 @@ impl RuncFiles {
     }
 }
 
-/// The process that has just become a runc which is started from its file. `runc init` may be started from a copy, or
-/// through a mount over the file; and crun has no phases.
+/// The process that has just become a runc, for a part of the node, and from its file: `runc init` may be started from a
+/// copy, or through a mount over the file; and crun has no phases.
 fn runc_of(frame: &Frame) -> Option<u32> {
     let record = ProcessRec::read_from_bytes(&frame.bytes).ok().filter(|_| frame.kind == RecKind::Exec)?;
     let from_file = record.flags & (PROCESS_INIT | PROCESS_AGAIN | PROCESS_CRUN) == 0;
-    (Role::from_u32(record.role) == Role::Runc && from_file).then_some(record.header.tgid)
+    let of_node = !matches!(Role::from_u32(record.parent_role), Role::None | Role::Workload);
+    (Role::from_u32(record.role) == Role::Runc && from_file && of_node).then_some(record.header.tgid)
 }
 
 /// What is known so far.
 #[derive(Debug, Default)]
 struct Search {
     known: HashSet<FileVersion>,
-    /// Where the runtime found it last.
-    place: Option<(u32, std::path::PathBuf)>,
+    /// The runtime, whose mounts the files of runc are on.
+    runtime: Option<u32>,
+    /// Where it found the last one.
+    directory: Option<PathBuf>,
 }
 
 impl Search {
     fn answer(&mut self, question: &Question) -> Option<Found> {
         let program = match question {
             Question::Runtime(request, pid) => {
+                self.runtime = Some(*pid);
                 let program = Program::find(*pid, &census::search_path(request, *pid), NAME)?;
-                self.place = program.path.parent().map(|directory| (*pid, directory.to_owned()));
+                self.directory = program.path.parent().map(Path::to_owned);
                 program
             }
-            Question::Process(pid) => match Program::of_process(*pid) {
-                Ok(Some(program)) => program,
-                // It has ended; perhaps it was of another file than the ones before.
-                _ => {
-                    let (runtime, directory) = self.place.clone()?;
-                    Program::find(runtime, &[directory], NAME)?
-                }
-            },
+            Question::Process(pid) => self.program(*pid)?,
         };
         if self.known.len() >= MAX_FILES || !self.known.insert(program.version) {
             return None;
         }
         let path = program.path.display().to_string();
         Some((path, Inspected::of_program(Component::Runc, program)))
+    }
+
+    /// What a runc runs, when it is one of the node's: what has mounts of its own is in a container, which can make whoever
+    /// opens a file of it wait. One that has ended may have been of another file than those before.
+    fn program(&self, pid: u32) -> Option<Program> {
+        let runtime = self.runtime.unwrap_or_else(std::process::id);
+        if share_mounts(pid, runtime)
+            && let Ok(Some(program)) = Program::of_process(pid)
+        {
+            return Some(program);
+        }
+        Program::find(runtime, std::slice::from_ref(self.directory.as_ref()?), NAME)
     }
 }
 

@@ -75,6 +75,13 @@ impl Program {
     }
 }
 
+/// Do both processes see the same mounts? Not when one of them is gone.
+#[must_use]
+pub fn share_mounts(a: u32, b: u32) -> bool {
+    let mounts = |pid: u32| std::fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
+    mounts(a).is_some_and(|of_a| mounts(b) == Some(of_a))
+}
+
 /// A path that leads to an open file, whatever is at its own path by now.
 #[must_use]
 pub(crate) fn path_of_open(file: &File) -> PathBuf {
@@ -150,6 +157,8 @@ mod tests {
         let own = Program::of_process(std::process::id()).unwrap().unwrap();
         assert_eq!(own.path, std::env::current_exe().unwrap());
         assert!(Program::of_process(u32::MAX).unwrap().is_none());
+        assert!(share_mounts(std::process::id(), std::process::id()));
+        assert!(!share_mounts(std::process::id(), u32::MAX) && !share_mounts(u32::MAX, u32::MAX));
         let sealed = tempfile::tempfile().unwrap();
         assert!(Program::of(sealed, PathBuf::from("/memfd:runc")).unwrap().is_none());
     }
