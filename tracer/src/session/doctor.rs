@@ -23,9 +23,11 @@ pub(crate) fn run(settings: &Settings) -> Result<Exit, SessionError> {
     let survey = Survey::take(settings)?;
     let mut probes = Probes::new(mode, true, &settings.without);
     probes.inspect(&survey.wanted());
-    let runc = survey.runtime_to_ask(settings).and_then(|(request, pid)| runc::found_by(request, pid));
-    probes.take_files(runc.into_iter().collect());
+    let asked = survey.runtime_to_ask(settings).filter(|_| runc::can_tell_copies(mode));
+    let found = asked.and_then(|(request, pid)| runc::found_by(request, pid));
+    probes.take_files(found.into_iter().collect());
     let mut refused = probes.plan().refused.clone();
+    refused.extend((!runc::can_tell_copies(mode)).then(runc::copies_refused));
     refused.extend(probes.verify());
     refused.extend(survey.ambiguous_runtime().map(choice));
     let targets = survey.targets(&probes, clock::boottime_offset_ns());

@@ -21,7 +21,8 @@ use zerocopy::FromBytes;
 use super::{arm::give_memory_back, inspect::Inspected};
 use crate::{
     census,
-    input::{Component, Frame},
+    input::{Component, Frame, RefusedFact},
+    kernel::AttachMode,
     target::{FileVersion, Program, RefuseReason, share_mounts},
 };
 
@@ -139,6 +140,23 @@ impl Search {
             return Some(program);
         }
         Program::find(runtime, std::slice::from_ref(self.directory.as_ref()?), NAME)
+    }
+}
+
+/// A `runc init` may be started through an overlay over the file of runc (1.2 and later): its text is that file, and the
+/// probes fire, but its program is another file. Where sites are found by the program, such a hit would be a loss.
+pub(crate) fn can_tell_copies(mode: AttachMode) -> bool {
+    mode != AttachMode::PerfAddress
+}
+
+/// Why runc is not probed then.
+pub(crate) fn copies_refused() -> RefusedFact {
+    RefusedFact {
+        source: "uprobes".to_owned(),
+        component: Some(Component::Runc),
+        what: NAME.to_owned(),
+        why: "on this kernel a runc init that runs from a sealed copy would not be recognised".to_owned(),
+        matters: false,
     }
 }
 

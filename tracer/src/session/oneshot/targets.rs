@@ -7,7 +7,12 @@ use super::Session;
 use crate::{
     cli::Settings,
     input::{Component, Fact, Frame, Layer, TargetGone},
-    session::{clock, error::SessionError, runc::RuncFiles, survey::Survey},
+    session::{
+        clock,
+        error::SessionError,
+        runc::{RuncFiles, can_tell_copies, copies_refused},
+        survey::Survey,
+    },
     target::DiscoverError,
 };
 
@@ -63,6 +68,9 @@ impl Session {
     pub(super) fn look_for_runc(&mut self, settings: &Settings) {
         if !settings.uprobes || !settings.processes || settings.without.contains(&Layer::RuncPhase) {
             return;
+        }
+        if self.live.as_ref().is_some_and(|live| !can_tell_copies(live.mode())) {
+            return self.pipeline.fact(clock::monotonic_ns(), &Fact::Refused(copies_refused()));
         }
         match RuncFiles::start() {
             Ok(runc) => self.runc = Some(runc),
