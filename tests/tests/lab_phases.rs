@@ -100,10 +100,9 @@ fn check(snapshot: &Snapshot, case: &Case, pids: &[u32]) {
 fn hangs(case: &Case) {
     host::require_root().unwrap();
     let node = Node::start(&Knobs { runc: case.runc, ..case.fault.knobs() }).unwrap();
-    let pod = node.containerd().run_pod("phases").unwrap();
     let all = watch(&node, &["-d", "55"]);
     let until_found = watch(&node, &["-d", "50", "--until-found"]);
-    let fault = case.fault.inject(&node, &pod.name).unwrap();
+    let fault = case.fault.inject(&node, "p1").unwrap_or_else(|error| panic!("{:?}: {error:#}", case.fault));
     let (snapshot, _) = until_found.finish().unwrap();
     // A delete that takes too long is tried again: the runc of the fault's begin may have been killed.
     let mut pids = fault.facts().victims.clone();
@@ -134,10 +133,10 @@ fn hangs(case: &Case) {
     );
 }
 
-/// `runc create` of three generations waits for its hook.
+/// `runc create` waits for its hook: built with Go 1.19, and with Go 1.15, whose goroutines are found otherwise.
 #[test]
 fn a_hook_is_the_phase_of_its_runc() {
-    for runc in [Suite::Bookworm, Suite::Bullseye, Suite::Trixie] {
+    for runc in [Suite::Bookworm, Suite::Bullseye] {
         let around = Some("start");
         hangs(&Case { fault: Kind::Hook, runc, process: "runc create", operations: HOOKS, around });
     }
@@ -164,7 +163,7 @@ fn rc93_hangs_in_its_filter() {
 #[test]
 fn a_writer_gets_the_file() {
     host::require_root().unwrap();
-    let knobs = Knobs { pods: 0, network: Network::Host, runc: Suite::Trixie, ..Knobs::default() };
+    let knobs = Knobs { pods: 0, network: Network::Host, runc: Suite::Bullseye, ..Knobs::default() };
     let containerd = Containerd::start(&knobs).unwrap();
     let pod = containerd.run_pod("writer").unwrap();
     let exec = || {
