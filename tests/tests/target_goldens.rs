@@ -170,7 +170,7 @@ fn check_tree(suite: Suite, tree: &Tree, package: &str, with_goldens: bool) {
 }
 
 /// Most probes in a runc: each of its processes pays for all of them.
-const RUNC_PROBES: usize = 130;
+const RUNC_PROBES: usize = 60;
 
 /// Every row of the catalogue for runc has its functions in each of the four generations, and nothing is refused.
 #[test]
@@ -198,7 +198,7 @@ fn phases_are_found_in_every_runc() {
             few.sites()
         );
         assert!(all.refused.is_empty(), "{suite}: {:?}", all.refused);
-        assert!(all.sites() <= RUNC_PROBES && few.sites() * 3 < all.sites(), "{suite}");
+        assert!(all.sites() <= RUNC_PROBES && few.sites() * 2 < all.sites(), "{suite}");
     }
 }
 
