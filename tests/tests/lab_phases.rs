@@ -111,7 +111,11 @@ fn hangs(case: &Case) {
         snapshot.processes.open.iter().map(|process| process.pid).filter(|_| case.fault == Kind::Poststop),
     );
     check(&snapshot, case, &pids);
-    fault.heal().unwrap();
+    match fault.heal() {
+        // containerd may be between two tries of that delete, and not let the container be removed before the next.
+        Err(error) if case.fault == Kind::Poststop => eprintln!("{error:#}"),
+        healed => healed.unwrap(),
+    }
     process::wait_for("the end of all phases", LIMIT, || {
         let seen = all.seen();
         Ok(seen.open_phases().next().is_none().then_some(()))
