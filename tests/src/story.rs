@@ -149,14 +149,18 @@ impl Story {
     pub fn hook(&mut self, layer: Layer, operation: &str) -> &mut Self {
         let index = u32::try_from(self.hooks.len()).expect("few hooks");
         self.hooks.insert((layer, operation.into()), index);
-        let component = if layer == Layer::Handler { Component::Containerd } else { Component::Kubelet };
+        let (component, service) = match layer {
+            Layer::Handler => (Component::Containerd, "runtime.v1.RuntimeService"),
+            Layer::RuncPhase => (Component::Runc, "libcontainer"),
+            _ => (Component::Kubelet, ""),
+        };
         let hook = HookFact {
             index,
             layer,
             component,
             exe: format!("/usr/bin/{}", component.name()),
             operation: operation.into(),
-            service: if layer == Layer::Handler { "runtime.v1.RuntimeService".into() } else { String::new() },
+            service: service.into(),
             symbol: format!("example.{operation}"),
             long_lived: false,
             sites: 4,
@@ -214,6 +218,21 @@ impl Story {
             parks: 0,
         });
         self
+    }
+
+    /// A runc comes into a phase, which lasts until [`Story::leave`]; what is inside another one has more `depth`.
+    pub fn enter(&mut self, pid: u32, operation: &str, depth: u32, ns: u64) -> &mut Self {
+        if !self.hooks.contains_key(&(Layer::RuncPhase, operation.to_owned())) {
+            self.hook(Layer::RuncPhase, operation);
+        }
+        self.begin(Layer::RuncPhase, operation, 1, depth, ns);
+        self.open.last_mut().expect("it has just begun").tgid = pid;
+        self
+    }
+
+    /// The youngest phase of this name ends.
+    pub fn leave(&mut self, operation: &str, ns: u64) -> &mut Self {
+        self.end(Layer::RuncPhase, operation, 1, ns, 0)
     }
 
     /// The youngest open call of this kind on this goroutine ends.

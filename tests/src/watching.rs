@@ -10,7 +10,9 @@ use clap::Parser as _;
 use plegtrace::cli::{Args, Settings};
 use plegtrace::correlate::Snapshot;
 use plegtrace::decode::{Call, Event, Park, Process, decode};
-use plegtrace::input::{Armed, CommandFact, Fact, Frame, HookFact, Layer, ProcessesFact};
+use plegtrace::input::{
+    Armed, CommandFact, Fact, Frame, HookFact, InFlight, Layer, OpenCallFact, ProcessesFact, RefusedFact,
+};
 use plegtrace::session::{self, SessionError};
 use plegtrace_lab::process;
 
@@ -32,6 +34,10 @@ pub struct Seen {
     pub commands: Vec<CommandFact>,
     /// The first and the last reading of the watched processes.
     pub watched: Option<(ProcessesFact, ProcessesFact)>,
+    /// The last reading of the open calls.
+    pub open: InFlight,
+    /// What is not seen, in the order of the stream.
+    pub refused: Vec<RefusedFact>,
     /// Set when the probes are on.
     pub armed: Option<Armed>,
     /// Long parks, in the order of the stream.
@@ -54,6 +60,8 @@ impl Seen {
                     let hook = symbols.hook;
                     self.symbols.extend(symbols.names.into_iter().map(|s| ((hook, s.offset), s.name)));
                 }
+                Fact::InFlight(reading) => self.open = reading,
+                Fact::Refused(refused) => self.refused.push(refused),
                 Fact::Armed(armed) => self.armed = Some(armed),
                 Fact::Command(command) => self.commands.push(command),
                 Fact::Processes(reading) => {
@@ -72,6 +80,12 @@ impl Seen {
     pub fn stack_of(&self, park: &Park) -> Vec<&str> {
         let name = |at: &u64| self.symbols.get(&(park.hook, *at)).map_or("", String::as_str);
         park.stack.iter().map(name).collect()
+    }
+
+    /// The phases of runc that were open when that was read last, each with its hook.
+    pub fn open_phases(&self) -> impl Iterator<Item = (&OpenCallFact, &HookFact)> {
+        let calls = self.open.calls.iter().filter_map(|call| Some((call, self.hooks.get(&call.hook)?)));
+        calls.filter(|(_, hook)| hook.layer == Layer::RuncPhase)
     }
 
     /// The finished calls of a layer, each with its hook.
@@ -131,6 +145,22 @@ impl Watching {
                 bail!("plegtrace ended early");
             }
             Ok(self.seen().armed.clone())
+        })
+    }
+
+    /// Waits until the phases of runc are followed, which is a moment after the probes are on.
+    ///
+    /// # Errors
+    ///
+    /// The observation ended before, or they are not in time.
+    pub fn wait_until_runc_is_probed(&self) -> Result<()> {
+        process::wait_for("probes on runc", ARMED_LIMIT, || {
+            if self.thread.is_finished() {
+                bail!("plegtrace ended early");
+            }
+            let phase = |hook: &HookFact| hook.layer == Layer::RuncPhase;
+            // Hooks are told once their probes are on.
+            Ok(self.seen().hooks.values().any(phase).then_some(()))
         })
     }
 

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::time::{Duration, Instant};
 
-use plegtrace::correlate::{EndedProcess, OpenProcess, Outcome, ProcessEnd, ProcessKind, Reason, Snapshot};
+use plegtrace::correlate::{
+    EndedProcess, OpenProcess, Outcome, ProcessEnd, ProcessKind, Reason, RpcRow, Side, Snapshot,
+};
 use plegtrace::decode::{Process, Step};
 use plegtrace::input::{Command, CommandFact, Component, ProcessesFact, WatchedFact};
 use plegtrace::session::clock;
@@ -58,6 +60,7 @@ impl Churn {
         let mut other = Running::start(&[&arguments[..], &["--sources", "processes"]].concat()).unwrap();
         let watching = Watching::start(&arguments).unwrap();
         watching.wait_until_armed().unwrap();
+        watching.wait_until_runc_is_probed().unwrap();
         other.wait_until_armed(LIMIT).unwrap();
         let mut roots: Vec<u32> = containerd.shims().iter().map(|shim| shim.pid).collect();
         roots.push(containerd.pid());
@@ -341,6 +344,23 @@ fn compare_with_the_report(churn: &Churn) {
     assert!(rows.contains_key("CNI bridge ADD") && rows.contains_key("shim delete"), "{rows:?}");
 }
 
+/// Every process that was made, by create and by exec, was in that phase of its runc.
+fn phases_are_counted(churn: &Churn) {
+    let start = |row: &&RpcRow| row.key.side == Side::RuncPhase && row.key.operation == "start";
+    let row = churn.snapshot.rows.iter().find(start).expect("runc has phases");
+    let asked = churn.asked.execs.values().sum::<u64>() + 2 * churn.asked.pods.len() as u64;
+    assert_eq!((row.latency.count(), row.unwound, row.key.tgid), (asked, 0, 0));
+    for row in churn.snapshot.rows.iter().filter(|row| row.key.side == Side::RuncPhase) {
+        eprintln!(
+            "{}: {}, 99 % below {} us",
+            row.key.operation,
+            row.latency.count(),
+            row.latency.quantile_ns(0.99).unwrap_or(0) / 1000
+        );
+        assert_eq!(row.unwound, 0, "{}", row.key.operation);
+    }
+}
+
 /// Nothing of all this is left: no open span, no entry in the kernel's map, no memory; and nothing was called late.
 fn nothing_is_left(churn: &Churn) {
     let processes = &churn.snapshot.processes;
@@ -349,6 +369,9 @@ fn nothing_is_left(churn: &Churn) {
     let open: Vec<&OpenProcess> = processes.open.iter().filter(ours).collect();
     assert!(open.is_empty(), "still open: {open:?}");
     assert_eq!(processes.ended_unseen, 0);
+    let phases: Vec<_> = churn.seen.open_phases().collect();
+    assert!(phases.is_empty(), "phases of runc that ended: {phases:?}");
+    assert_eq!((churn.snapshot.closed_unseen.process_exited, churn.snapshot.tally.unwound), (0, 0));
     assert_eq!(churn.snapshot.real_losses().count(), 0, "{:?}", churn.snapshot.losses);
     assert_eq!(churn.seen.undecoded, 0);
     if let Outcome::Stalled { reasons } = &churn.snapshot.outcome {
@@ -377,6 +400,7 @@ fn all_are_seen(duration: Duration) {
     compare_with_the_shims(&churn);
     compare_with_what_was_asked(&churn);
     compare_with_the_report(&churn);
+    phases_are_counted(&churn);
     nothing_is_left(&churn);
 }
 

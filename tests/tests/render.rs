@@ -83,6 +83,8 @@ fn processes() -> Snapshot {
     story.fork(900, 2001, 4 * S).exec(2001, Role::Runc, PROCESS_EXECED, 4 * S).told(2001, &runc("create"));
     let init = PROCESS_EXECED | PROCESS_INIT;
     story.fork(2001, 2002, 5 * S).exec(2002, Role::Runc, init, 5 * S).fork(2002, 2003, 5 * S);
+    story.enter(2001, "start", 500, 4 * S + 2 * MS).enter(2001, "parseSync", 900, 4 * S + 9 * MS);
+    story.enter(2003, "PatchAndLoad", 700, 5 * S + 9 * MS);
     story.relist(14 * S, 0).relist(15 * S, 0).read_open(16 * S).read_processes(16 * S);
     story.snapshot(16 * S)
 }

@@ -1,7 +1,7 @@
 //! Stories of short-lived processes: what a snapshot says of those that run, those that have ended, and those whose
 //! records were lost.
 
-use plegtrace::correlate::{Limits, Outcome, ProcessEnd, ProcessKind, Reason, Snapshot};
+use plegtrace::correlate::{Limits, Outcome, ProcessEnd, ProcessKind, Reason, Side, Snapshot};
 use plegtrace::input::{Command, Component};
 use plegtrace_common::rec::{PROCESS_AGAIN, PROCESS_EXECED, PROCESS_INIT};
 use plegtrace_common::role::Role;
@@ -85,6 +85,60 @@ fn a_late_runc_is_a_stall() {
         panic!("{reasons:?}")
     };
     assert_eq!((kind.to_string().as_str(), container.as_deref()), ("runc kill", Some("c1")));
+}
+
+/// What a runc of a story is doing, outermost first.
+fn phases(snapshot: &Snapshot, pid: u32) -> Vec<(String, u64)> {
+    let process = snapshot.processes.open.iter().find(|process| process.pid == pid).unwrap();
+    process.phases.iter().map(|phase| (phase.operation.clone(), phase.age_ns / MS)).collect()
+}
+
+/// The phases of a runc nest, and end with a record, whichever of reading and record comes first; none is an open call.
+#[test]
+fn phases_of_a_runc() {
+    let mut story = node(8);
+    start_runc(&mut story, 10, "create", "c1", S);
+    story.enter(10, "start", 500, 1100 * MS).enter(10, "parseSync", 900, 1200 * MS);
+    story.enter(10, "RunHooks", 1300, 1300 * MS).read_processes(2 * S).read_open(2 * S);
+    let inside = ["libcontainer.start", "libcontainer.parseSync", "libcontainer.RunHooks"];
+    let hook = story.snapshot(7 * S);
+    let ages = inside.iter().map(|name| (*name).to_owned()).zip([5900, 5800, 5700]).collect::<Vec<_>>();
+    assert_eq!(phases(&hook, 10), ages);
+    assert!(hook.open.iter().all(|call| call.span.id.tgid != 10), "{:?}", hook.open);
+    assert_eq!(hook.closed_unseen, Default::default());
+
+    let before = story.open_mut().clone();
+    story.leave("RunHooks", 6900 * MS).leave("parseSync", 6950 * MS);
+    assert_eq!(phases(&story.snapshot(7 * S), 10), ages[..1], "records after the reading");
+    let after = std::mem::replace(story.open_mut(), before);
+    story.read_open(6940 * MS);
+    assert_eq!(phases(&story.snapshot(7 * S), 10), ages[..1], "records before the reading, which is older");
+    *story.open_mut() = after;
+    story.read_open(7 * S);
+    assert_eq!(phases(&story.snapshot(7 * S), 10), ages[..1]);
+    let row = |snapshot: &Snapshot, operation: &str| {
+        let row = snapshot.rows.iter().find(|row| row.key.operation == operation).unwrap();
+        (row.key.side, row.key.tgid, row.latency.count())
+    };
+    start_runc(&mut story, 11, "delete", "c1", 7 * S);
+    story.enter(11, "RunHooks", 700, 7100 * MS).leave("RunHooks", 7200 * MS);
+    assert_eq!(row(&story.snapshot(8 * S), "RunHooks"), (Side::RuncPhase, 0, 2), "one row for all runc");
+}
+
+/// Phases are those of the program that runs now, and of a phase that was left without a record nothing stays.
+#[test]
+fn phases_of_another_program() {
+    let mut story = node(8);
+    start_runc(&mut story, 10, "create", "c1", S);
+    story.enter(10, "parseSync", 900, 1200 * MS).enter(10, "destroy", 800, 1300 * MS);
+    story.read_processes(2 * S).read_open(2 * S);
+    assert_eq!(phases(&story.snapshot(3 * S), 10), [("libcontainer.destroy".to_owned(), 1700)], "unwound");
+    story.exit(3 * S, 10, 0);
+    start_runc(&mut story, 10, "start", "c2", 3500 * MS);
+    story.read_processes(4 * S).read_open(4 * S);
+    assert_eq!(phases(&story.snapshot(4 * S), 10), [], "the pid has another owner");
+    let left = story.snapshot(4 * S);
+    assert_eq!((left.closed_unseen, left.tally.unwound), (Default::default(), 0));
 }
 
 /// What may last: commands started by hand, log drivers, decompressors, and runc that looks on.

@@ -2,13 +2,18 @@
 //! what merely takes its time is not accused.
 
 use plegtrace::correlate::{Age, Outcome, Snapshot, Stuck, Waiter, What};
+use plegtrace::diagnose::diagnose;
 use plegtrace::input::{
     CensusFact, Command, Component, ContainerFact, EndedInit, Fact, FdFact, FdTarget, Freezer,
     GoroutineGroup, Holder, IdOnStack, Park, PipeFact, ProcessFact, RuntimeSays, RuntimeState, SocketFact,
     SyscallFact,
 };
+use plegtrace::words;
+use plegtrace_common::rec::PROCESS_EXECED;
+use plegtrace_common::role::Role;
 use plegtrace_tests::found::{about, group, lists, pipe_of, process, relist, stopped, update};
-use plegtrace_tests::story::{CONTAINERD, KUBELET, S, Story, at};
+use plegtrace_tests::life::Life as _;
+use plegtrace_tests::story::{CONTAINERD, KUBELET, MS, S, Story, at};
 
 const SHIM: u32 = 24_141;
 const RUNC: u32 = 24_200;
@@ -103,6 +108,44 @@ fn the_innermost_process_is_named() {
     assert_eq!(waiters(stuck), [format!("runc {RUNC}"), format!("shim {SHIM}")]);
     let container = stuck.container.as_ref().unwrap();
     assert_eq!((container.id.as_str(), container.pod.as_deref()), ("c1", Some("p1")), "runc and shim told");
+}
+
+/// Where the runc is that waits, and the one that does not end, is told with them: in waiters, evidence and JSON. A pid that
+/// belonged to somebody else when the census looked tells nothing.
+#[test]
+fn phases_of_what_is_stuck() {
+    let hook = ProcessFact {
+        command: Some(Command::Other { program: "hook".into() }),
+        ..process(Component::Helper, HOOK, RUNC, 2 * S)
+    };
+    let shim = process(Component::Shim, SHIM, 1, 0);
+    let kill = runc("kill", RUNC + 9, SHIM, S);
+    let mut story = Story::node();
+    story.found(SHIM, Role::Shim);
+    for (pid, sub) in [(RUNC, "create"), (RUNC + 9, "kill")] {
+        let command = Command::Runc { sub: sub.into(), container: Some("c1".into()), bundle: None };
+        story.fork(SHIM, pid, S).exec(pid, Role::Runc, PROCESS_EXECED, S).told(pid, &command);
+    }
+    story.enter(RUNC, "parseSync", 500, S + MS).enter(RUNC, "RunHooks", 900, 2 * S);
+    story.enter(RUNC + 9, "startUnit", 500, 3 * S).read_processes(20 * S).read_open(20 * S);
+    story.census(20 * S, &[hook, runc("create", RUNC, SHIM, S), kill, shim], &[], &[]);
+    let snapshot = story.snapshot(20 * S);
+    let [late, hooked] = &snapshot.stuck[..] else { panic!("{:#?}", snapshot.stuck) };
+    assert_eq!((late.what.pid(), hooked.what.pid()), (RUNC + 9, HOOK));
+    let expected = "libcontainer.startUnit (waits for systemd to start a unit), 17.0 s";
+    assert_eq!(words::phase(&late.phases).as_deref(), Some(expected));
+    let runc = "runc create of c1 (pid 24200, in libcontainer.RunHooks (waits for a hook), 18.0 s)";
+    assert_eq!(words::waiter_line(&hooked.waiters[0]), runc);
+    let evidence: Vec<String> =
+        diagnose(&snapshot).findings.iter().flat_map(|f| &f.evidence).map(|e| e.text.clone()).collect();
+    assert!(evidence.iter().any(|text| text.contains(runc)), "{evidence:#?}");
+
+    story.exit(21 * S, RUNC + 9, 0).fork(SHIM, RUNC + 9, 22 * S);
+    story.exec(RUNC + 9, Role::Runc, PROCESS_EXECED, 22 * S).enter(RUNC + 9, "destroy", 500, 22 * S);
+    story.read_processes(23 * S).read_open(23 * S);
+    let reused = story.snapshot(24 * S);
+    let kill = reused.stuck.iter().find(|stuck| stuck.what.pid() == RUNC + 9).unwrap();
+    assert_eq!(kill.phases, [], "the census saw another process");
 }
 
 /// `runc init` reads the word of its runc, which waits for its hook: only the hook is named, and init waits with the rest.

@@ -11,7 +11,10 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use plegtrace::target::{GoBinary, Match};
+use plegtrace::input::Component;
+use plegtrace::plan::{Budget, Planner};
+use plegtrace::session::Inspected;
+use plegtrace::target::{self, GoBinary, Match};
 use plegtrace_lab::host;
 use plegtrace_lab::packages::{self, Suite, Tree};
 use target_kit::{available, check_against_objdump, golden_dir, resolve_all};
@@ -163,6 +166,39 @@ fn check_tree(suite: Suite, tree: &Tree, package: &str, with_goldens: bool) {
         if with_goldens {
             compare(&format!("{suite}-{program}"), &describe(&version, &binary, &matches));
         }
+    }
+}
+
+/// Most probes in a runc: each of its processes pays for all of them.
+const RUNC_PROBES: usize = 60;
+
+/// Every row of the catalogue for runc has its functions in each of the four generations, and nothing is refused.
+#[test]
+fn phases_are_found_in_every_runc() {
+    for suite in [Suite::Bullseye, Suite::Bookworm, Suite::Trixie, Suite::Sid] {
+        let Some(tree) = available(&format!("runc of {suite}"), packages::runc(suite)) else { continue };
+        let directory = tree.path("usr/sbin/runc").expect("the package has its program");
+        let directory = directory.parent().expect("a directory").to_owned();
+        let program =
+            target::Program::find(std::process::id(), &[directory], "runc").expect("it is executable");
+        let runc =
+            Inspected::of_program(Component::Runc, program).unwrap_or_else(|why| panic!("{suite}: {why}"));
+        for function in &runc.facts.functions {
+            assert!(function.start.is_ok() && function.returns.is_ok(), "{suite}: {function:?}");
+        }
+        let [all, few] = [Budget::All, Budget::Few].map(|budget| {
+            let mut planner = Planner::new(budget).with_parks(true);
+            planner.add(&runc.facts);
+            planner.finish()
+        });
+        eprintln!(
+            "{suite} runc: {} functions, {} probes, {} where they are dear",
+            all.hooks.len(),
+            all.sites(),
+            few.sites()
+        );
+        assert!(all.refused.is_empty(), "{suite}: {:?}", all.refused);
+        assert!(all.sites() <= RUNC_PROBES && few.sites() * 2 < all.sites(), "{suite}");
     }
 }
 

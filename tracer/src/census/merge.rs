@@ -26,6 +26,7 @@ pub(super) struct Merged {
     pub(super) processes: BTreeMap<u32, ProcessFact>,
     pub(super) finished: BTreeSet<u32>,
     pub(super) arguments: CommandLines,
+    pub(super) search_path: Option<String>,
     goroutines: BTreeMap<u32, GoroutinesFact>,
     containers: Vec<ContainerFact>,
     pressure: Option<Pressure>,
@@ -87,6 +88,7 @@ impl Merged {
             Answer::Arguments { pid, arguments } => {
                 self.arguments.insert(pid, arguments);
             }
+            Answer::SearchPath { path } => self.search_path = Some(path),
         }
     }
 
@@ -96,7 +98,7 @@ impl Merged {
             What::Processes => self.finished.iter().copied().collect(),
             What::Goroutines(_) => self.goroutines.keys().copied().collect(),
             What::Versions(_) => self.versions.keys().copied().collect(),
-            What::Runtime(_) => Vec::new(),
+            What::Runtime(_) | What::SearchPath(_) => Vec::new(),
             What::Arguments(_) => self.arguments.keys().copied().collect(),
         }
     }

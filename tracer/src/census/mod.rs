@@ -24,5 +24,5 @@ pub use liveness::{Asked, ask_all};
 pub use memory::{Memory, MemoryError, Piece, ProcessMemory};
 pub use own::{exists, own_memory};
 pub use protocol::{RUNTIME, Runtime};
-pub use round::{Census, Limits, Request, command_lines, round};
+pub use round::{Census, Limits, Request, command_lines, round, search_path};
 pub use worker::{CHILD_COMMAND, this_program};

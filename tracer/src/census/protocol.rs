@@ -53,6 +53,8 @@ pub(super) enum What {
     Arguments(Vec<u32>),
     /// What a runtime says of its containers.
     Runtime(Runtime),
+    /// Where this process looks for programs.
+    SearchPath(u32),
 }
 
 /// A runtime that can be asked.
@@ -170,6 +172,9 @@ pub(super) enum Answer {
     Runtime(RuntimeSays),
     /// A command line.
     Arguments { pid: u32, arguments: Vec<String> },
+    /// Its `PATH`: the only variable of an environment that leaves the child as it is, and it does not get further than
+    /// the lookup of a program.
+    SearchPath { path: String },
     /// Last line.
     Done,
 }

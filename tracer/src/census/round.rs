@@ -221,6 +221,16 @@ pub fn command_lines(request: &Request, pids: &[u32]) -> (CommandLines, Vec<Unan
     (merged.arguments, merged.unanswered)
 }
 
+/// The directories in which a process looks for programs; none when it does not tell in time.
+#[must_use]
+pub fn search_path(request: &Request, pid: u32) -> Vec<PathBuf> {
+    let mut merged = Merged::default();
+    let until = Instant::now() + request.limits.round;
+    let once = Request { limits: Limits { restarts: 0, ..request.limits }, ..request.clone() };
+    converse(&once, &What::SearchPath(pid), request.limits.target, until, &mut merged);
+    merged.search_path.map(|path| path.split(':').map(PathBuf::from).collect()).unwrap_or_default()
+}
+
 /// Asks until everything is told, the time is over, or too many children were late.
 fn converse(request: &Request, what: &What, each: Duration, until: Instant, merged: &mut Merged) {
     let mut late: Vec<(u32, Step)> = Vec::new();

@@ -221,6 +221,8 @@ pub enum Family {
     KubeletClient,
     /// Handlers of the runtime.
     Handler,
+    /// Phases of runc.
+    RuncPhase,
 }
 
 /// How probes are attached.

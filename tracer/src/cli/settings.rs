@@ -130,6 +130,7 @@ fn layer(family: Family) -> Layer {
         Family::KubeletCall => Layer::KubeletCall,
         Family::KubeletClient => Layer::KubeletClient,
         Family::Handler => Layer::Handler,
+        Family::RuncPhase => Layer::RuncPhase,
     }
 }
 

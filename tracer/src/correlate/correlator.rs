@@ -13,6 +13,7 @@ use super::{
     node::NodeState,
     own::OwnCalls,
     parks::Parks,
+    phases::Phases,
     processes::Follower,
     relist::Relists,
     requests::Requests,
@@ -40,6 +41,7 @@ pub struct Correlator {
     pub(super) handlers: VecDeque<Call>,
     pub(super) rows: Rows,
     pub(super) processes: Follower,
+    pub(super) phases: Phases,
     /// Records per hook.
     pub(super) records: Vec<u64>,
     /// Latest end of a call.
@@ -73,6 +75,7 @@ impl Correlator {
             handlers: VecDeque::new(),
             rows: Rows::default(),
             processes: Follower::new(),
+            phases: Phases::default(),
             records: vec![0; MAX_HOOKS as usize],
             newest: MonoNs::default(),
             forgotten_list: None,
@@ -137,6 +140,7 @@ impl Correlator {
 
     fn in_flight(&mut self, mut reading: InFlight) {
         self.parks.reading(&mut reading, &self.limits);
+        self.phases.reading(&mut reading, &self.node, &self.limits);
         self.open.snapshot(reading, &self.limits);
         abandoned::remember(&mut self.open, &self.clients, &self.node.hooks);
         for goroutine in self.open_relists() {
@@ -158,6 +162,11 @@ impl Correlator {
 
     fn call(&mut self, call: Call) {
         self.tally.calls += 1;
+        let phase = self.node.hooks.get(&call.hook).filter(|hook| hook.layer == Layer::RuncPhase);
+        if let Some(hook) = phase {
+            self.records[call.hook as usize] += 1;
+            return self.phases.call(&call, hook, &mut self.rows, &self.limits);
+        }
         self.tally.unwound += u64::from(call.unwound());
         self.tally.restarted += u64::from(call.restarted());
         self.open.call(&call);

@@ -119,7 +119,12 @@ fn calls_open(snapshot: &Snapshot) -> Vec<Reason> {
             // Inside a counted call it is the same call once more.
             Layer::KubeletClient => !relists.contains(&on(call)) && !counted.contains(&on(call)),
             Layer::Handler => !call.replied && !matches!(call.caller, Caller::Gone(_) | Caller::Own),
-            Layer::Relist | Layer::ListPhase | Layer::StatusPhase | Layer::Mark | Layer::Process => false,
+            Layer::Relist
+            | Layer::ListPhase
+            | Layer::StatusPhase
+            | Layer::RuncPhase
+            | Layer::Mark
+            | Layer::Process => false,
         };
         let late = stuck_after_ns(call.span.operation()).is_some_and(|limit| call.age_ns > limit);
         layer && late && !call.span.hook.long_lived

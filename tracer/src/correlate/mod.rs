@@ -20,6 +20,7 @@ mod node;
 mod outcome;
 mod own;
 mod parks;
+mod phases;
 mod processes;
 mod relist;
 mod requests;
@@ -35,6 +36,7 @@ pub use correlator::Correlator;
 pub use latency::Latency;
 pub use limits::Limits;
 pub use outcome::{Doubt, Outcome, Reason};
+pub use phases::Phase;
 pub use processes::{
     EndedProcess, OpenProcess, ProcessEnd, ProcessKind, ProcessRow, Processes, WorkloadProcess,
 };

@@ -21,6 +21,8 @@ pub enum Side {
     Bare,
     /// Handlers in the runtime.
     Server,
+    /// Phases of all runc together.
+    RuncPhase,
 }
 
 impl Side {
@@ -32,6 +34,7 @@ impl Side {
             Layer::KubeletCall => Some(Self::Counted),
             Layer::KubeletClient => Some(Self::Bare),
             Layer::Handler => Some(Self::Server),
+            Layer::RuncPhase => Some(Self::RuncPhase),
             Layer::Mark | Layer::Process => None,
         }
     }
@@ -44,7 +47,7 @@ pub struct RowKey {
     pub side: Side,
     /// Component it was measured in.
     pub component: Component,
-    /// Process it was measured in.
+    /// Process it was measured in; 0: all that run such a program.
     pub tgid: u32,
     /// CRI method or function.
     pub operation: String,

@@ -11,6 +11,7 @@ use super::{
     join::{self, Joined},
     outcome::Outcome,
     parks::Names,
+    processes::Processes,
     requests::{Material, Slow},
     rows::{RpcRow, Side},
     snapshot::{Caller, HookState, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally, Window},
@@ -57,7 +58,7 @@ impl Correlator {
             census,
             stuck: Vec::new(),
             rows: self.row_list(),
-            processes: self.processes.snapshot(now, node.observing_since()),
+            processes: self.processes_at(now),
             joins,
             losses: self.losses(no_tree),
             tally: self.tally_now(),
@@ -68,6 +69,15 @@ impl Correlator {
         snapshot.stuck = stuck::find(&snapshot);
         snapshot.outcome = health::judge(&snapshot);
         snapshot
+    }
+
+    /// The processes, each runc with its phases.
+    fn processes_at(&self, now: MonoNs) -> Processes {
+        let mut processes = self.processes.snapshot(now, self.node.observing_since());
+        for process in &mut processes.open {
+            process.phases = self.phases.of(process.pid, process.start, now, &self.node);
+        }
+        processes
     }
 
     /// Start of the oldest traced call that is open on a goroutine.
@@ -211,7 +221,7 @@ impl Correlator {
         let mut drops = self.drops;
         drops.open_requests += no_tree;
         drops.ended_processes += self.processes.evicted_runs();
-        drops.open_calls += self.open.dropped;
+        drops.open_calls += self.open.dropped + self.phases.dropped;
         drops.row_calls += self.rows.dropped;
         drops.census += self.census.dropped;
         drops.processes += self.processes.dropped();

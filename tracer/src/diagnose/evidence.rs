@@ -70,6 +70,7 @@ pub(super) fn of_stuck(stuck: &Stuck, scene: &Scene<'_>) -> Vec<Evidence> {
         all.push(Evidence::new(Source::Census, format!("{} for it", waits(&parents))));
     }
     all.push(Evidence::new(Source::Census, words::what(stuck)));
+    all.extend(of_phases(stuck));
     // Where stopped threads were when they were stopped says little.
     if !matches!(stuck.what, What::Stopped { .. } | What::Frozen { .. }) {
         let parks = stuck.parks.iter().take(PARKS);
@@ -78,6 +79,14 @@ pub(super) fn of_stuck(stuck: &Stuck, scene: &Scene<'_>) -> Vec<Evidence> {
     let sockets = stuck.sockets.iter().take(PARKS);
     all.extend(sockets.map(|socket| Evidence::new(Source::Census, words::socket_line(socket))));
     all
+}
+
+/// `runc kill 4711 is in systemd.startUnit (…), 30.9 s`.
+fn of_phases(stuck: &Stuck) -> Option<Evidence> {
+    let What::Process { command, comm, .. } = &stuck.what else { return None };
+    let phase = words::phase(&stuck.phases)?;
+    let text = format!("{} is in {phase}", words::command_words(command, comm));
+    Some(Evidence::new(Source::Uprobes, text))
 }
 
 fn waits(names: &[String]) -> String {

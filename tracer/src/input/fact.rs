@@ -179,6 +179,8 @@ pub enum Layer {
     KubeletClient,
     /// Handler of a CRI method in the runtime.
     Handler,
+    /// A part of a runc command in which it can hang.
+    RuncPhase,
     /// A site that only ends or marks calls of other hooks.
     Mark,
     /// A process that runs for a request; no hook stands for it.
@@ -198,7 +200,7 @@ pub struct HookFact {
     pub exe: String,
     /// CRI method ("ListContainers") or function name for other layers.
     pub operation: String,
-    /// "runtime.v1.RuntimeService" for handlers; the Go type for others.
+    /// "runtime.v1.RuntimeService" for handlers; the end of the Go package, with the type of a method, for others.
     pub service: String,
     /// Full Go symbol.
     pub symbol: String,

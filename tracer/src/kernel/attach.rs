@@ -103,6 +103,11 @@ impl Kernel {
         Ok(refused)
     }
 
+    /// Takes the probes of an executable off again.
+    pub fn detach(&mut self, id: u64) {
+        self.links.remove(&id);
+    }
+
     /// Attaches where goroutines park and run again: both or none.
     fn attach_parks(&mut self, binary: &PlannedBinary) -> Result<Option<[LinkSet; 2]>, KernelError> {
         if binary.parks.is_empty() {

@@ -1,7 +1,10 @@
 //! The catalogue: every hook there can be, as data. Names and versions were read in the sources of Kubernetes
 //! (pkg/kubelet), containerd and grpc-go at the tags named, and in the binaries of Debian.
 
-use super::row::{Class, End, ErrorResult, Mark, Row, Select, What};
+use super::{
+    row::{Class, End, ErrorResult, Mark, Row, Select, What},
+    runc,
+};
 use crate::input::{Component, Layer};
 
 const KUBELET: &[Component] = &[Component::Kubelet];
@@ -28,7 +31,19 @@ const fn calls(layer: Layer, end: End) -> What {
 }
 
 /// Every row. The first one that matches a symbol has it.
-pub const CATALOGUE: &[Row] = &[
+pub const CATALOGUE: &[Row] = &joined::<{ SERVED.len() + runc::ROWS.len() }>(SERVED, runc::ROWS);
+
+const fn joined<const N: usize>(first: &[Row], then: &[Row]) -> [Row; N] {
+    let (mut all, mut place) = ([first[0]; N], 0);
+    while place < N {
+        all[place] = if place < first.len() { first[place] } else { then[place - first.len()] };
+        place += 1;
+    }
+    all
+}
+
+/// Programs that serve.
+const SERVED: &[Row] = &[
     // hook: kubelet 1.5..1.26: pkg/kubelet/pleg.(*GenericPLEG).relist; 1.27..: Relist
     Row {
         id: "relist",

@@ -5,6 +5,7 @@ mod cri;
 mod planned;
 mod planner;
 mod row;
+mod runc;
 
 pub use catalogue::CATALOGUE;
 pub use cri::is_long_lived;

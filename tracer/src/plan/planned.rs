@@ -26,7 +26,7 @@ pub struct PlannedSite {
 pub struct PlannedBinary {
     /// What it is.
     pub component: Component,
-    /// A process that runs it; the file is reached through its `/proc/PID/exe`.
+    /// A process that runs it, through which the file is reached; 0 when it is reached as an open file.
     pub pid: u32,
     /// Path to attach to.
     pub path: PathBuf,

@@ -8,7 +8,7 @@ use super::{
     catalogue::CATALOGUE,
     cri,
     planned::{Plan, PlannedBinary, PlannedSite},
-    row::{Class, End, ErrorResult, Mark, Wanted, What},
+    row::{Class, End, ErrorResult, Mark, Row, Wanted, What},
 };
 use crate::input::{Component, HookFact, Layer, RefusedFact};
 
@@ -48,7 +48,7 @@ pub struct FoundFunction {
 pub struct BinaryFacts {
     /// What it is.
     pub component: Component,
-    /// A process that runs it.
+    /// A process that runs it; 0: none does all the time.
     pub pid: u32,
     /// Path to attach to.
     pub path: PathBuf,
@@ -164,9 +164,9 @@ impl Planner {
                 self.refuse(facts.component, &function.symbol, why, false);
             } else if binary.sites() >= MAX_SITES_PER_BINARY {
                 let why = format!("more than {MAX_SITES_PER_BINARY} sites in one executable");
-                self.refuse(facts.component, &function.symbol, &why, true);
+                self.refuse(facts.component, &function.symbol, &why, matters(facts.component));
             } else if let Err(why) = self.add_function(facts, function, &mut binary) {
-                self.refuse(facts.component, &function.symbol, &why, true);
+                self.refuse(facts.component, &function.symbol, &why, matters(facts.component));
             }
         }
         follow_parks(&mut binary);
@@ -177,7 +177,8 @@ impl Planner {
 
     /// Are the parks of this executable followed? Both sites or none: a park whose end is not seen would last for ever.
     fn parks(&mut self, facts: &BinaryFacts) -> bool {
-        if !self.follow_parks {
+        let wanted = |row: &&Row| row.components.contains(&facts.component) && is_park_row(row);
+        if !self.follow_parks || !CATALOGUE.iter().any(|row| wanted(&row)) {
             return false;
         }
         let mut missing = None;
@@ -203,7 +204,7 @@ impl Planner {
             let found = facts.functions.iter().any(|f| f.wanted.row.id == row.id);
             if let (false, Some(lost)) = (found, row.lost_without) {
                 let why = format!("no such function in this build ({}); not seen: {lost}", row.versions);
-                self.refuse(facts.component, row.id, &why, true);
+                self.refuse(facts.component, row.id, &why, matters(facts.component));
             }
         }
         let class_seen = |class| facts.functions.iter().any(|f| f.wanted.row.class == class && is_call(f));
@@ -246,6 +247,10 @@ impl Planner {
             }
             What::Calls { layer, end: End::Marks } => {
                 let starts = vec![self.site(&base, &start, action::START, pairing::GOROUTINE, None)?];
+                (layer, starts, Vec::new())
+            }
+            What::Calls { layer, end: End::WithProgram } => {
+                let starts = vec![self.site(&base, &start, action::START, pairing::FRAME, None)?];
                 (layer, starts, Vec::new())
             }
             What::Calls { layer, end: End::Returns(error) } => {
@@ -321,12 +326,22 @@ fn is_essential(wanted: &Wanted) -> bool {
         What::Calls { layer: Layer::KubeletCall | Layer::Handler, .. } => {
             cri::is_essential(&wanted.operation)
         }
+        What::Calls { layer: Layer::RuncPhase, .. } => wanted.row.class == Class::RuncWait,
         What::Calls { .. } => true,
     }
 }
 
+/// Is the report weaker without it? Without its phases, runc is still seen as a process, as every other command is.
+fn matters(component: Component) -> bool {
+    component != Component::Runc
+}
+
 fn is_park(function: &FoundFunction) -> bool {
-    matches!(function.wanted.row.what, What::Mark(mark) if mark.is_park())
+    is_park_row(function.wanted.row)
+}
+
+fn is_park_row(row: &Row) -> bool {
+    matches!(row.what, What::Mark(mark) if mark.is_park())
 }
 
 /// Tells the starts whether the parks of what they start are followed; half of the sites are none.
@@ -504,6 +519,31 @@ mod tests {
         assert!(one.refused.iter().any(|r| r.source == "parks" && r.what == "runtime.execute" && !r.matters));
         let left_out = plan(&[handler, "runtime.gopark", "runtime.execute"], false);
         assert_eq!((left_out.binaries[0].parks.len(), left_out.binaries[0].starts[0].conf.parks), (0, 0));
+    }
+
+    /// Phases of runc pair by frame; one that ends in an `execve` has no end; what is missing is no reason for doubt; and
+    /// where sites are dear only those remain in which runc waits for others.
+    #[test]
+    fn phases_of_runc() {
+        let runc = "github.com/opencontainers/runc/libcontainer";
+        let functions = || {
+            let returns = || Ok(vec![site(0x1100, g_source::REGISTER)]);
+            let symbols = [".(*linuxStandardInit).Init", ".destroy", "/configs.HookList.RunHooks"];
+            symbols.map(|name| function(Component::Runc, &format!("{runc}{name}"), returns())).to_vec()
+        };
+        let plan = |budget| {
+            let mut planner = Planner::new(budget).with_parks(true);
+            planner.add(&facts(Component::Runc, functions()));
+            planner.finish()
+        };
+        let all = plan(Budget::All);
+        let binary = &all.binaries[0];
+        assert_eq!((binary.starts.len(), binary.ends.len(), binary.parks.len()), (3, 2, 0));
+        assert!(binary.every_site().all(|site| site.conf.pairing == pairing::FRAME && site.conf.parks == 0));
+        assert!(all.refused.iter().any(|r| r.what == "runc-seccomp"), "{:?}", all.refused);
+        assert!(all.refused.iter().all(|r| !r.matters && r.source == "uprobes"), "{:?}", all.refused);
+        let few = plan(Budget::Few);
+        assert_eq!((few.hooks.len(), few.hooks[0].operation.as_str()), (1, "RunHooks"));
     }
 
     /// Old binaries give the error on the stack, and their RETs find the goroutine in thread-local storage.

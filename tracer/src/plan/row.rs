@@ -15,6 +15,10 @@ pub enum Class {
     KubeletClient = 5,
     Handler = 6,
     Scheduler = 7,
+    /// What runc itself does.
+    RuncStep = 8,
+    /// Where runc waits for hooks and for systemd, which is what holds it up most often.
+    RuncWait = 9,
 }
 
 /// Which functions a row means. Go symbols are matched on their end, because build modes prefix packages
@@ -37,6 +41,8 @@ pub enum Select {
         /// Its names.
         names: &'static [&'static str],
     },
+    /// Several functions that do the same thing in different versions: each as in [`Select::Function`].
+    Functions(&'static [(&'static str, &'static [&'static str])]),
     /// One function of Go's own package `runtime`, and of no other package of that name.
     Runtime(&'static str),
 }
@@ -57,6 +63,9 @@ pub enum End {
     Returns(Option<ErrorResult>),
     /// At the marks of the class.
     Marks,
+    /// With the program of the process: when all goes well the function does not return, it executes another program.
+    /// What is left open then is taken out by who reads the open calls.
+    WithProgram,
 }
 
 /// What a mark does to the open call of its class on its goroutine.
@@ -157,6 +166,10 @@ fn matches<'a>(select: Select, owner: &str, name: &'a str) -> Option<(&'a str, S
             let ours = names.contains(&name) && ends_at_boundary(owner, wanted);
             ours.then(|| (name, wanted.to_owned()))
         }
+        Select::Functions(all) => all.iter().find_map(|(wanted, names)| {
+            let ours = names.contains(&name) && ends_at_boundary(owner, wanted);
+            ours.then(|| (name, (*wanted).to_owned()))
+        }),
         Select::Runtime(wanted) => (owner == "runtime" && name == wanted).then(|| (name, owner.to_owned())),
     }
 }

@@ -5,10 +5,10 @@ use std::{
     time::Duration,
 };
 
-use super::{clock, inspect::Inspected, live::Live, pipeline::Pipeline};
+use super::{clock, inspect::Inspected, live::Live, pipeline::Pipeline, runc::Found};
 use crate::{
     input::{Armed, Component, Fact, Layer, RefusedFact},
-    kernel::AttachMode,
+    kernel::{AttachMode, KernelError},
     plan::{Budget, Plan, PlannedBinary, Planner},
     target::{AnalysedFile, RefuseReason},
 };
@@ -105,6 +105,16 @@ impl Probes {
         }
     }
 
+    /// Plans the sites of files that no process runs all the time.
+    pub(crate) fn take_files(&mut self, found: Vec<Found>) {
+        for (exe, result) in found {
+            match result {
+                Ok(inspected) => self.take(inspected),
+                Err(why) => self.planner.refuse(Component::Runc, &exe, &why.to_string(), false),
+            }
+        }
+    }
+
     fn is_fresh(&self, wanted: &Wanted) -> bool {
         let known = self.of_pid(wanted.component, wanted.pid).is_some();
         !known && !self.unreadable.contains(&(wanted.component, wanted.pid))
@@ -128,9 +138,9 @@ impl Probes {
             .map(|(binary, why)| RefusedFact {
                 source: "uprobes".to_owned(),
                 component: Some(binary.component),
-                what: binary.path.display().to_string(),
+                what: self.name_of(binary),
                 why,
-                matters: true,
+                matters: binary.component != Component::Runc,
             })
             .collect()
     }
@@ -147,26 +157,72 @@ impl Probes {
         live.learn(self.planner.plan());
         let (mut refused, mut without_parks) = (Vec::new(), Vec::new());
         for (place, binary) in self.planner.plan().binaries.iter().enumerate().skip(self.attached) {
-            let attach = |()| live.attach(place as u64, binary).map_err(|e| chain(&e));
-            let done = self.check(binary).and_then(attach);
-            match done {
+            match self.attach_one(place as u64, binary, live) {
                 Ok(None) => self.sites += binary.sites(),
                 Ok(Some(why)) => {
                     self.sites += binary.starts.len() + binary.ends.len();
                     without_parks.push((binary.component, binary.path.display().to_string(), chain(&why)));
                 }
-                Err(why) => refused.push((binary.component, binary.path.display().to_string(), why)),
+                Err(why) => refused.push((binary.component, self.name_of(binary), why)),
             }
         }
         self.attached = self.planner.plan().binaries.len();
         for (component, path, why) in refused {
-            self.planner.refuse(component, &path, &why, true);
+            self.planner.refuse(component, &path, &why, component != Component::Runc);
         }
         for (component, path, why) in without_parks {
             let why = format!("{why}; not seen: where its goroutines wait");
             self.planner.refuse_source("parks", component, &path, &why, false);
         }
         self.took += began.elapsed();
+    }
+
+    /// A file that no process may be running can be written to. So nobody shall, while probes are in it, and what was
+    /// written before that is seen by the last look.
+    fn attach_one(
+        &self,
+        place: u64,
+        binary: &PlannedBinary,
+        live: &mut Live,
+    ) -> Result<Option<KernelError>, String> {
+        let lease = match self.inspected_as(binary).filter(|_| binary.pid == 0) {
+            Some(inspected) => {
+                let unguarded = |why| format!("it cannot be guarded against being written to: {why}");
+                Some(inspected.file().lease().map_err(unguarded)?)
+            }
+            None => None,
+        };
+        self.check(binary)?;
+        let parks = live.attach(place, binary).map_err(|error| chain(&error))?;
+        if let Some(lease) = lease {
+            live.guard(place, lease);
+        }
+        Ok(parks)
+    }
+
+    /// Takes the probes off from files that somebody wants to write to; what is there then is analysed anew.
+    pub(crate) fn give_way(&mut self, live: &mut Live) {
+        for place in live.give_way() {
+            let place = usize::try_from(place).unwrap_or(usize::MAX);
+            let Some(binary) = self.planner.plan().binaries.get(place).cloned() else { continue };
+            let (name, path) = (self.name_of(&binary), &binary.path);
+            self.sites = self.sites.saturating_sub(binary.sites());
+            self.inspected.retain(|_, inspected| inspected.facts.path != *path);
+            let why = "somebody wants to write to the file: its probes were taken off";
+            self.planner.refuse(binary.component, &name, why, false);
+        }
+    }
+
+    /// Path, version and Go version of an executable that no process runs all the time.
+    pub(crate) fn file_facts(&self, binary: &PlannedBinary) -> Option<(String, Option<String>, String)> {
+        let inspected = self.inspected_as(binary)?;
+        Some((inspected.facts.exe.clone(), inspected.version.clone(), inspected.go_version.clone()))
+    }
+
+    /// Its path, for people.
+    fn name_of(&self, binary: &PlannedBinary) -> String {
+        let inspected = self.inspected_as(binary).filter(|_| binary.pid == 0);
+        inspected.map_or_else(|| binary.path.display().to_string(), |inspected| inspected.facts.exe.clone())
     }
 
     /// Tells the pipeline what it has not been told: hooks, refusals, and how much is armed.

@@ -2,14 +2,14 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use super::{arm::Probes, checks, clock, error::SessionError, report, survey::Survey};
+use super::{arm::Probes, checks, clock, error::SessionError, report, runc, survey::Survey};
 use crate::{
     cli::{Output, Settings},
     exit::Exit,
     input::RefusedFact,
     kernel::AttachMode,
     preflight::{attach_mode, unproved},
-    render::doctor::{self, DoctorView, Verdict, programs},
+    render::doctor::{self, DoctorView, Verdict, files, programs},
 };
 
 /// Looks, plans, verifies, prints. The exit code says whether plegtrace can run here.
@@ -23,7 +23,11 @@ pub(crate) fn run(settings: &Settings) -> Result<Exit, SessionError> {
     let survey = Survey::take(settings)?;
     let mut probes = Probes::new(mode, true, &settings.without);
     probes.inspect(&survey.wanted());
+    let asked = survey.runtime_to_ask(settings).filter(|_| runc::can_tell_copies(mode));
+    let found = asked.and_then(|(request, pid)| runc::found_by(request, pid));
+    probes.take_files(found.into_iter().collect());
     let mut refused = probes.plan().refused.clone();
+    refused.extend((!runc::can_tell_copies(mode)).then(runc::copies_refused));
     refused.extend(probes.verify());
     refused.extend(survey.ambiguous_runtime().map(choice));
     let targets = survey.targets(&probes, clock::boottime_offset_ns());
@@ -36,7 +40,8 @@ pub(crate) fn run(settings: &Settings) -> Result<Exit, SessionError> {
         node,
         kernel,
         report: checked.report,
-        programs: programs(&targets, probes.plan(), why),
+        programs: [programs(&targets, probes.plan(), why), files(probes.plan(), |b| probes.file_facts(b))]
+            .concat(),
         presence: survey.node.presence.clone(),
         refused,
     };

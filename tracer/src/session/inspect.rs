@@ -1,6 +1,6 @@
 //! One executable → what the planner needs to know of it, in one pass over its function table.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use crate::{
     input::Component,
@@ -8,8 +8,8 @@ use crate::{
         self, BinaryFacts, CATALOGUE, End, FoundFunction, FoundSite, PlannedBinary, PlannedSite, Select, What,
     },
     target::{
-        AnalysedFile, Convention, FileId, GoBinary, Match, Pattern, Price, RefuseReason, Site, SiteCheck,
-        SiteRefusal, exe_link,
+        AnalysedFile, Convention, FileId, GoBinary, Match, Pattern, Price, Program, RefuseReason, Site,
+        SiteCheck, SiteRefusal, exe_link,
     },
 };
 
@@ -35,9 +35,31 @@ impl Inspected {
     ///
     /// Why nothing in it can be probed.
     pub fn of(component: Component, pid: u32, exe: &str) -> Result<Self, RefuseReason> {
-        let began = std::time::Instant::now();
         let path = exe_link(pid);
-        let binary = GoBinary::open(&path)?;
+        Self::analyse(component, (pid, exe), || Ok((GoBinary::open(&path)?, path.clone())))
+    }
+
+    /// Analyses a program that may not run at all now. It is reached by the open file.
+    ///
+    /// # Errors
+    ///
+    /// Why nothing in it can be probed.
+    pub fn of_program(component: Component, program: Program) -> Result<Self, RefuseReason> {
+        let exe = program.path.display().to_string();
+        Self::analyse(component, (0, &exe), || {
+            let binary = GoBinary::from_file(program.file)?;
+            let path = binary.file().path().unwrap_or_default();
+            Ok((binary, path))
+        })
+    }
+
+    fn analyse(
+        component: Component,
+        (pid, exe): (u32, &str),
+        open: impl FnOnce() -> Result<(GoBinary, PathBuf), RefuseReason>,
+    ) -> Result<Self, RefuseReason> {
+        let began = std::time::Instant::now();
+        let (binary, path) = open()?;
         let id = binary.id();
         let facts = BinaryFacts {
             component,
@@ -139,6 +161,10 @@ fn patterns(component: Component) -> Vec<Pattern> {
         Select::Function { owner, names } => {
             names.iter().map(|name| Pattern::new(&format!("{owner}.{name}"))).collect()
         }
+        Select::Functions(all) => all
+            .iter()
+            .flat_map(|(owner, names)| names.iter().map(move |name| Pattern::new(&format!("{owner}.{name}"))))
+            .collect(),
         Select::Runtime(name) => vec![Pattern::new(&format!("runtime.{name}"))],
     })
     .collect()

@@ -16,8 +16,9 @@ use crate::{
         Component, Cost, Fact, Frame, InFlight, Liveness, LossCount, OpenCallFact, ParkerFact, ProcessesFact,
         WatchedFact, admit, frame_fact, next_frame,
     },
-    kernel::{AttachMode, Kernel, KernelError, Processes},
+    kernel::{AttachMode, Kernel, KernelError, OpenCalls, Processes},
     plan::{Plan, PlannedBinary},
+    target::Lease,
 };
 
 /// A call younger than this is not worth a question.
@@ -30,6 +31,8 @@ const ASK_AT_MOST: usize = 512;
 /// The kernel side and what is needed to read it.
 pub(crate) struct Live {
     kernel: Kernel,
+    /// Leases on probed files that nobody may be running, by the number of the executable. Given up after the probes.
+    leases: HashMap<u64, Lease>,
     /// Processes are followed.
     follows: bool,
     /// Parks are followed.
@@ -49,6 +52,7 @@ impl Live {
     pub(crate) fn new(kernel: Kernel, follows: bool, follows_parks: bool) -> Self {
         Self {
             kernel,
+            leases: HashMap::new(),
             follows,
             follows_parks,
             goid_offsets: HashMap::new(),
@@ -98,6 +102,22 @@ impl Live {
         self.kernel.attach(id, binary)
     }
 
+    /// Keeps a lease for as long as the probes of this executable are on.
+    pub(crate) fn guard(&mut self, id: u64, lease: Lease) {
+        self.leases.insert(id, lease);
+    }
+
+    /// Takes the probes off from files that somebody wants to write to, and lets them; says which.
+    pub(crate) fn give_way(&mut self) -> Vec<u64> {
+        let broken = |(id, lease): (&u64, &Lease)| (!lease.is_intact()).then_some(*id);
+        let wanted: Vec<u64> = self.leases.iter().filter_map(broken).collect();
+        for id in &wanted {
+            self.kernel.detach(*id);
+            self.leases.remove(id);
+        }
+        wanted
+    }
+
     /// Hands over every record that is waiting.
     pub(crate) fn drain(&mut self, sink: &mut dyn FnMut(Frame)) {
         let damaged = &mut self.damaged;
@@ -118,11 +138,12 @@ impl Live {
     /// A map cannot be read.
     pub(crate) fn read_in_flight(&mut self, sink: &mut dyn FnMut(Frame)) -> Result<(), KernelError> {
         let at_ns = clock::monotonic_ns();
-        let open = self.kernel.open_calls()?;
+        let mut open = self.kernel.open_calls()?;
         let parkers = if self.follows_parks { self.kernel.parkers()?.parkers } else { Vec::new() };
         let processes = self.follows.then(|| self.kernel.processes()).transpose()?;
         self.drain(sink);
         if let Some(processes) = processes {
+            self.forget_ended_programs(&mut open, &processes);
             sink(frame_fact(at_ns, &Fact::Processes(told(at_ns, &processes))));
         }
         let answers = self.ask(&open.calls, at_ns);
@@ -151,6 +172,23 @@ impl Live {
         let fact = InFlight { at_ns, calls, complete: open.complete, parkers };
         sink(frame_fact(at_ns, &Fact::InFlight(fact)));
         Ok(())
+    }
+
+    /// Forgets the calls of programs that have ended: by an `execve`, or with their process. This is how the last phases
+    /// of every runc end. The processes were read after the calls, and whoever makes a watched call is watched.
+    fn forget_ended_programs(&mut self, open: &mut OpenCalls, processes: &Processes) {
+        if !processes.complete {
+            return;
+        }
+        let began: HashMap<u32, u64> =
+            processes.processes.iter().map(|(pid, watched)| (*pid, watched.since_ns)).collect();
+        let (over, calls) =
+            std::mem::take(&mut open.calls).into_iter().partition(|(key, call)| has_ended(key, call, &began));
+        open.calls = calls;
+        let over: Vec<(CallKey, OpenCall)> = over;
+        for (key, _) in over {
+            self.kernel.forget_call(&key);
+        }
     }
 
     /// Forgets goroutines that were in no call when the calls were read, and did not begin one since.
@@ -247,6 +285,11 @@ impl Live {
     }
 }
 
+/// Has the program ended that made the call? `began`: when the programs of the watched processes did; 0: before us.
+fn has_ended(key: &CallKey, call: &OpenCall, began: &HashMap<u32, u64>) -> bool {
+    began.get(&key.tgid).is_none_or(|began| *began > call.start_ns)
+}
+
 fn told(at_ns: u64, read: &Processes) -> ProcessesFact {
     let fact = |&(pid, watched): &(u32, Watched)| WatchedFact {
         pid,
@@ -288,5 +331,40 @@ fn parker_fact(key: &ParkerKey, parker: &Parker) -> ParkerFact {
         hook: parker.hook,
         reason: parker.reason,
         stack,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A call is over with its process, and with the program that made it; one of a program from before us is not.
+    #[test]
+    fn calls_end_with_their_program() {
+        let call = |tgid| {
+            (
+                CallKey { goid: 1, tgid, class: 8, depth: 640, reserved: 0 },
+                OpenCall {
+                    start_ns: 500,
+                    mark_ns: 0,
+                    g_addr: 0,
+                    hook: 3,
+                    flags: 0,
+                    depth: 640,
+                    tid: tgid,
+                    parked_ns: 0,
+                    short_ns: 0,
+                    parks: 0,
+                    reserved: 0,
+                },
+            )
+        };
+        let began = HashMap::from([(10, 400), (11, 501), (12, 0)]);
+        let ended = |tgid| {
+            let (key, call) = call(tgid);
+            has_ended(&key, &call, &began)
+        };
+        let pids = [10, 11, 12, 13];
+        assert_eq!(pids.map(ended), [false, true, false, true], "runs; executed another; was there; is gone");
     }
 }

@@ -17,6 +17,7 @@ mod record;
 mod replay;
 mod report;
 mod rounds;
+mod runc;
 mod stop;
 mod survey;
 mod symbols;

@@ -83,6 +83,11 @@ impl Survey {
         Some(census::Request { goroutines, versions: first, foreign, ask, ..request })
     }
 
+    /// The runtime whose runc is looked for, and how it is asked where. `None` when there is no program to ask with.
+    pub(crate) fn runtime_to_ask(&self, settings: &Settings) -> Option<(census::Request, u32)> {
+        Some((census_request(settings)?, self.node.runtime()?.pid))
+    }
+
     /// Where the runtime serves the CRI: where the kubelet calls it, else where it says itself.
     fn cri(&self, runtime: &Process) -> Option<census::Runtime> {
         let called = self.node.endpoint().map(Path::to_owned);

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::{RefuseReason, SiteRefusal};
+use super::program::{Lease, path_of_open};
 use super::site::SiteCheck;
 use super::source::ByteSource;
 
@@ -75,6 +76,20 @@ impl AnalysedFile {
     pub fn still_same(&self, path: &Path) -> Result<bool, RefuseReason> {
         let source = ByteSource::from_file(open(path)?)?;
         Ok(FileId::of(&source, self.table_offset)? == self.id)
+    }
+
+    /// A path that leads to it, whatever is at its own path by now; `None` for bytes in memory.
+    #[must_use]
+    pub fn path(&self) -> Option<PathBuf> {
+        self.source.file().map(path_of_open)
+    }
+
+    /// A lease on it.
+    ///
+    /// # Errors
+    /// As [`Lease::take`].
+    pub fn lease(&self) -> io::Result<Lease> {
+        Lease::take(self.source.file().ok_or(io::ErrorKind::Unsupported)?)
     }
 
     /// Compares the bytes at a site with the open file once more.

@@ -20,6 +20,7 @@ mod pclntab;
 mod pclntab_header;
 mod pcvalue;
 mod process;
+mod program;
 mod relocation;
 mod settings;
 mod site;
@@ -45,6 +46,7 @@ pub(crate) use process::{
     MAX_CMDLINE, Stat, clock_ticks, is_multi_call, multi_call_role, parse_stat, read_stat, role_of_program,
     split_args, ticks_to_ns,
 };
+pub use program::{FileVersion, Lease, Program, share_mounts};
 pub use site::{GSource, Price, Site, SiteCheck};
 pub use symtab::Witness;
 pub use version::GoVersion;

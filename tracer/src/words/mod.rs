@@ -6,11 +6,13 @@
 pub mod human;
 mod owner;
 mod park;
+mod phase;
 mod request;
 mod stuck;
 
 pub use owner::{command_words, container_line, of_pod, short_id};
 pub use park::{go_stack, holders, park_line, pipe_words, short_function, socket_line, syscall_words};
+pub use phase::{phase, phase_briefly, phase_path};
 pub use request::{lock, requests, waits_for};
 pub use stuck::{age, sentence, waiter_line, what};
 

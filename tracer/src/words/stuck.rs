@@ -4,6 +4,7 @@ use super::{
     LONG, cut,
     owner::{command_words, of_pod, short_id},
     park::holders,
+    phase::phase,
     request::{is_certain, requests, waits_for},
 };
 use crate::{
@@ -90,8 +91,14 @@ pub fn age(age: Age) -> String {
 #[must_use]
 pub fn waiter_line(waiter: &Waiter) -> String {
     match waiter {
-        Waiter::Process { component: Component::Runc | Component::Helper, command: Some(command), pid } => {
-            format!("{} (pid {pid})", command_words(command, "?"))
+        Waiter::Process {
+            component: Component::Runc | Component::Helper,
+            command: Some(command),
+            pid,
+            phases,
+        } => {
+            let phase = phase(phases).map(|phase| format!(", in {phase}"));
+            format!("{} (pid {pid}{})", command_words(command, "?"), phase.unwrap_or_default())
         }
         Waiter::Process { component, pid, .. } => format!("{} {pid}", component.name()),
         Waiter::Requests(request) => {

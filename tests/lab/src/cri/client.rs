@@ -163,11 +163,8 @@ impl Client {
         Q: prost::Message + Send + Sync + 'static,
         A: prost::Message + Default + Send + Sync + 'static,
     {
-        let rpc = |status: &tonic::Status| Error::Rpc {
-            method,
-            code: status.code(),
-            message: with_causes(status),
-        };
+        let rpc =
+            |status: &tonic::Status| Error::Rpc { method, code: status.code(), message: with_causes(status) };
         let path = format!("/{}.{service}/{method}", self.api.package());
         let path = PathAndQuery::try_from(path).expect("a method path is a valid URI path");
         let mut grpc = tonic::client::Grpc::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE);

@@ -122,7 +122,7 @@ pub fn frozen_container(node: &Node, pod: &Pod) -> Result<Fault> {
 ///
 /// When the shim cannot be found, moved or frozen.
 pub fn frozen_shim(node: &Node, pod: &Pod) -> Result<Fault> {
-    frozen_shim_below(Freezer::root(), node, pod)
+    frozen_shim_below(&Freezer::root(), node, pod)
 }
 
 /// The same by version 2 of cgroups, also where everything else is in version 1; `None` where it is not mounted.
@@ -131,16 +131,16 @@ pub fn frozen_shim(node: &Node, pod: &Pod) -> Result<Fault> {
 ///
 /// As [`frozen_shim`].
 pub fn frozen_shim_unified(node: &Node, pod: &Pod) -> Result<Option<Fault>> {
-    Freezer::unified().map(|root| frozen_shim_below(root, node, pod)).transpose()
+    Freezer::unified().map(|root| frozen_shim_below(&root, node, pod)).transpose()
 }
 
-fn frozen_shim_below(root: Freezer, node: &Node, pod: &Pod) -> Result<Fault> {
+fn frozen_shim_below(root: &Freezer, node: &Node, pod: &Pod) -> Result<Fault> {
     let containerd = node.containerd();
     let shim = containerd.shim_of(&pod.sandbox)?;
-    let home = Freezer::of(&root, shim)?;
+    let home = Freezer::of(root, shim)?;
     // Below the lab's own, so that the janitor finds it. Not a slice with the systemd driver: nobody asks systemd for it.
     let parent = root.group.join(containerd.scratch().network());
-    let freezer = Freezer { group: parent.join("frozen-shim"), ..root };
+    let freezer = Freezer { group: parent.join("frozen-shim"), ..root.clone() };
     fs::create_dir_all(&freezer.group).context("cannot make a cgroup")?;
     let ids = vec![pod.sandbox.clone(), pod.container.clone()];
     let path = Some(freezer.file());

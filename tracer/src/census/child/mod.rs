@@ -49,8 +49,20 @@ pub fn serve() -> io::Result<()> {
         What::Versions(wanted) => versions::all(&mut tell, &wanted)?,
         What::Arguments(pids) => arguments(&mut tell, &pids)?,
         What::Runtime(runtime) => cri::ask(&mut tell, &runtime)?,
+        What::SearchPath(pid) => search_path(&mut tell, pid)?,
     }
     tell.done()
+}
+
+fn search_path(tell: &mut Tell, pid: u32) -> io::Result<()> {
+    let comm = read::stat(&tell.process(pid)).map(|stat| stat.comm).unwrap_or_default();
+    if tell.ask(pid, &comm, Step::Environment)? {
+        let environment = read::environment(&tell.process(pid)).unwrap_or_default();
+        if let Some(path) = environment.iter().find_map(|variable| variable.strip_prefix("PATH=")) {
+            tell.say(&Answer::SearchPath { path: path.to_owned() })?;
+        }
+    }
+    Ok(())
 }
 
 fn arguments(tell: &mut Tell, pids: &[u32]) -> io::Result<()> {

@@ -201,6 +201,7 @@ impl Follower {
             bundle: span.bundle.clone(),
             under: if kind == ProcessKind::RuncInit { span.under.clone() } else { None },
             parents: self.parents(span),
+            phases: Vec::new(),
             late,
             kind,
         })

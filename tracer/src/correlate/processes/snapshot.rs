@@ -1,7 +1,10 @@
 //! [`Processes`]: the processes of the node at one moment, as a snapshot shows them.
 
 use super::ProcessKind;
-use crate::{correlate::Latency, decode::MonoNs};
+use crate::{
+    correlate::{Latency, Phase},
+    decode::MonoNs,
+};
 
 /// The short-lived processes of the node, and the first processes of its containers.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +52,8 @@ pub struct OpenProcess {
     pub under: Option<String>,
     /// Its parent, the parent of that, and so on up to a component of the node.
     pub parents: Vec<(u32, ProcessKind)>,
+    /// What a runc is doing, outermost first; empty when that is not seen.
+    pub phases: Vec<Phase>,
     /// It should have ended by now.
     pub late: bool,
 }

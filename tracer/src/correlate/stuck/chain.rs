@@ -191,6 +191,7 @@ fn of_request(request: &Request, known: &Known, snapshot: &Snapshot) -> Stuck {
         container: request.containers.first().filter(|_| request.target_known).cloned(),
         parks: Vec::new(),
         frames: request.frames.clone(),
+        phases: Vec::new(),
         sockets: Vec::new(),
         waiters,
     }

@@ -1,6 +1,6 @@
 //! Processes in which nothing can run: stopped, frozen, or dead and not reaped.
 
-use super::{Stuck, What, work};
+use super::{Stuck, What, phases, work};
 use crate::{
     correlate::{Age, census::ProcessSeen, snapshot::Snapshot, thresholds::UNREAPED_NS},
     input::Component,
@@ -37,6 +37,7 @@ fn halted(seen: &ProcessSeen, snapshot: &Snapshot) -> Option<Stuck> {
         container: fact.container.clone(),
         parks: fact.parked.clone(),
         frames: Vec::new(),
+        phases: phases(fact, snapshot),
         sockets: fact.sockets.iter().filter(waits).cloned().collect(),
         waiters,
     })

@@ -12,8 +12,8 @@ mod work;
 
 use std::cmp::Reverse;
 
-use super::{Age, snapshot::Snapshot};
-use crate::input::{Command, Component, ContainerFact, Freezer, Park, PipeFact, SocketFact};
+use super::{Age, OpenProcess, Phase, snapshot::Snapshot};
+use crate::input::{Command, Component, ContainerFact, Freezer, Park, PipeFact, ProcessFact, SocketFact};
 
 pub(super) use chain::{matters, processes};
 pub use requests::{Held, Request, WaitsFor};
@@ -32,6 +32,8 @@ pub struct Stuck {
     pub parks: Vec<Park>,
     /// Where its goroutines are parked, innermost first; full Go names.
     pub frames: Vec<String>,
+    /// What it is doing, when it is a runc whose phases are seen; outermost first.
+    pub phases: Vec<Phase>,
     /// Its sockets on which somebody waits for it.
     pub sockets: Vec<SocketFact>,
     /// Who waits for it, the nearest first.
@@ -165,6 +167,8 @@ pub enum Waiter {
         command: Option<Command>,
         /// Process.
         pid: u32,
+        /// What it is doing, as in [`Stuck::phases`].
+        phases: Vec<Phase>,
     },
     /// Requests.
     Requests(Request),
@@ -175,6 +179,14 @@ pub enum Waiter {
         /// How long it is open.
         age: Age,
     },
+}
+
+/// The phases of a process of the census. It is still the same when its program was there before the census looked.
+fn phases(fact: &ProcessFact, snapshot: &Snapshot) -> Vec<Phase> {
+    let same = |process: &&OpenProcess| {
+        process.pid == fact.pid && process.start.is_none_or(|start| start.0 <= fact.at_ns)
+    };
+    snapshot.processes.open.iter().find(same).map(|process| process.phases.clone()).unwrap_or_default()
 }
 
 /// Everything that does not move, what holds others up first, then what is older.

@@ -85,6 +85,7 @@ fn stuck(
         container,
         parks: Vec::new(),
         frames: Vec::new(),
+        phases: Vec::new(),
         sockets: Vec::new(),
         waiters: Vec::new(),
     }

@@ -1,6 +1,6 @@
 //! Processes that do one thing and end, and have not: runc, CNI plugins, hooks; and pipes that outlive their command.
 
-use super::{Stuck, Waiter, What, halted, subject::Known};
+use super::{Stuck, Waiter, What, halted, phases, subject::Known};
 use crate::{
     correlate::{
         Age,
@@ -40,7 +40,7 @@ pub(super) fn processes(snapshot: &Snapshot) -> Vec<Stuck> {
     let with_siblings = |seen: &ProcessSeen| {
         let mut stuck = stuck(seen, snapshot);
         let siblings = behind.iter().filter(|other| other.fact.parent == seen.fact.parent);
-        stuck.waiters.extend(siblings.map(|sibling| waiter(sibling)));
+        stuck.waiters.extend(siblings.map(|sibling| waiter(sibling, snapshot)));
         stuck
     };
     first.into_iter().map(with_siblings).collect()
@@ -85,8 +85,9 @@ fn stuck(seen: &ProcessSeen, snapshot: &Snapshot) -> Stuck {
         container: container(seen, &ancestors),
         parks: fact.parked.clone(),
         frames: Vec::new(),
+        phases: phases(fact, snapshot),
         sockets: Vec::new(),
-        waiters: ancestors.into_iter().map(waiter).collect(),
+        waiters: ancestors.into_iter().map(|seen| waiter(seen, snapshot)).collect(),
     }
 }
 
@@ -119,12 +120,13 @@ fn waits_to_be_started(park: &Park) -> Option<String> {
 
 /// The processes that wait for a process with this parent.
 pub(super) fn waiting(parent: u32, snapshot: &Snapshot) -> Vec<Waiter> {
-    ancestors(parent, snapshot).into_iter().map(waiter).collect()
+    ancestors(parent, snapshot).into_iter().map(|seen| waiter(seen, snapshot)).collect()
 }
 
-fn waiter(seen: &ProcessSeen) -> Waiter {
+fn waiter(seen: &ProcessSeen, snapshot: &Snapshot) -> Waiter {
     let fact = &seen.fact;
-    Waiter::Process { component: fact.component, command: fact.command.clone(), pid: fact.pid }
+    let phases = phases(fact, snapshot);
+    Waiter::Process { component: fact.component, command: fact.command.clone(), pid: fact.pid, phases }
 }
 
 /// Parents up to the first that serves others (a shim, a runtime, the kubelet), that one included.
@@ -167,6 +169,7 @@ pub(super) fn outputs(known: &Known, snapshot: &Snapshot) -> Vec<Stuck> {
             container: container.clone(),
             parks: Vec::new(),
             frames: Vec::new(),
+            phases: Vec::new(),
             sockets: Vec::new(),
             waiters: Vec::new(),
         };

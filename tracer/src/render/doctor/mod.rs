@@ -8,7 +8,7 @@
 //! | `verdict` | `can_run`, `cannot_run`, or `not_known` (a check could not be asked) |
 //! | `blocked` | `null`, or why it cannot run: `check`, `sentence`, `hint` |
 //! | `checks` | `id`, `what`, `state` (`ok`, `warn`, `fail`, `unknown`), `detail`, `hint`; from basic to special |
-//! | `programs` | `component`, `pid`, `exe`, `version`, `go_version`, `socket`, `unproved` (why, or `null`), `hooks` |
+//! | `programs` | `component`, `pid` (0: no process runs it all the time), `exe`, `version`, `go_version`, `socket`, `unproved` (why, or `null`), `note`, `hooks` |
 //! | `programs[].hooks` | `operation`, `service`, `layer`, `symbol`, `sites`, `prices` (`null`: not known): sites that are `emulated` (about 0.65 µs a hit in a VM) and `single_stepped` (about 9 µs) |
 //! | `presence` | traces of components without a process: `component`, `path` |
 //! | `refused` | `source`, `component`, `what`, `why`, `matters` |
@@ -19,7 +19,7 @@ mod text;
 mod view;
 
 pub use json::json;
-pub use programs::programs;
+pub use programs::{files, programs};
 pub use text::text;
 pub use view::{DoctorView, HookRow, Prices, ProgramRow, Verdict};
 

@@ -4,9 +4,13 @@ use std::collections::BTreeSet;
 
 use super::view::{HookRow, Prices, ProgramRow};
 use crate::{
-    input::TargetFact,
+    input::{Component, TargetFact},
     plan::{Plan, PlannedBinary, PlannedSite},
 };
+
+/// What is not seen of runc all the same.
+const COPIES: &str =
+    "a runc init that is started from a sealed copy of this file is followed as a process only";
 
 /// One row per process, with the probes of its executable. Processes that share an executable share its probes, which
 /// are shown at the one they were planned for. `unproved` says why a target is unproved.
@@ -19,6 +23,29 @@ pub fn programs(
     targets.iter().map(|target| row(target, plan, unproved(target))).collect()
 }
 
+/// One row per executable that no process runs all the time. `facts`: its path, version and Go version.
+#[must_use]
+pub fn files(
+    plan: &Plan,
+    facts: impl Fn(&PlannedBinary) -> Option<(String, Option<String>, String)>,
+) -> Vec<ProgramRow> {
+    let row = |binary: &PlannedBinary| {
+        let (exe, version, go_version) = facts(binary)?;
+        Some(ProgramRow {
+            component: binary.component,
+            pid: 0,
+            exe,
+            version,
+            go_version: Some(go_version),
+            socket: None,
+            unproved: None,
+            note: (binary.component == Component::Runc).then(|| COPIES.to_owned()),
+            hooks: hooks(binary, plan),
+        })
+    };
+    plan.binaries.iter().filter(|binary| binary.pid == 0).filter_map(row).collect()
+}
+
 fn row(target: &TargetFact, plan: &Plan, unproved: Option<String>) -> ProgramRow {
     let of_target = |b: &&PlannedBinary| b.component == target.component && b.pid == target.pid;
     ProgramRow {
@@ -29,6 +56,7 @@ fn row(target: &TargetFact, plan: &Plan, unproved: Option<String>) -> ProgramRow
         go_version: target.go_version.clone(),
         socket: target.socket.clone(),
         unproved,
+        note: None,
         hooks: plan.binaries.iter().filter(of_target).flat_map(|binary| hooks(binary, plan)).collect(),
     }
 }

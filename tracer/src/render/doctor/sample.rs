@@ -44,6 +44,7 @@ fn kubelet() -> ProgramRow {
         go_version: Some("go1.15.15".to_owned()),
         socket: Some("/run/containerd/containerd.sock".to_owned()),
         unproved: None,
+        note: None,
         hooks: vec![HookRow {
             operation: "relist".to_owned(),
             service: "pleg.(*GenericPLEG)".to_owned(),
@@ -64,6 +65,7 @@ fn shim(pid: u32) -> ProgramRow {
         go_version: None,
         socket: None,
         unproved: Some("no test has run on arm64 yet".to_owned()),
+        note: None,
         hooks: Vec::new(),
     }
 }

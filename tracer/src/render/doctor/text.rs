@@ -96,7 +96,11 @@ fn together(rows: &[ProgramRow]) -> Vec<(&ProgramRow, usize)> {
 fn program(row: &ProgramRow, count: usize, paint: Paint, out: &mut dyn Write) -> io::Result<()> {
     let version =
         |text: &Option<String>| text.as_ref().map_or_else(String::new, |v| format!(" {}", escape::text(v)));
-    let who = if count > 1 { format!("{count} processes") } else { format!("pid {}", row.pid) };
+    let who = match (count, row.pid) {
+        (1, 0) => "each time it is started".to_owned(),
+        (1, pid) => format!("pid {pid}"),
+        _ => format!("{count} processes"),
+    };
     write!(out, "  {}{}   {who}   {}", row.component.name(), version(&row.version), escape::text(&row.exe))?;
     if let Some(go) = &row.go_version {
         write!(out, "   {}", escape::text(go))?;
@@ -110,6 +114,9 @@ fn program(row: &ProgramRow, count: usize, paint: Paint, out: &mut dyn Write) ->
     }
     if let Some(why) = &row.unproved {
         writeln!(out, "    {}", paint.doubt(&format!("unproved: {}", escape::text(why))))?;
+    }
+    if let Some(note) = &row.note {
+        writeln!(out, "    {}", paint.faint(&escape::text(note)))?;
     }
     let width = row.hooks.iter().map(|hook| hook.operation.chars().count()).max().unwrap_or(0).min(32);
     row.hooks.iter().try_for_each(|hook| self::hook(hook, width, paint, out))

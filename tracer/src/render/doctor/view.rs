@@ -31,7 +31,7 @@ pub struct DoctorView {
 pub struct ProgramRow {
     /// What it is.
     pub component: Component,
-    /// Process id.
+    /// Process id; 0: no process runs it all the time.
     pub pid: u32,
     /// Path of the executable as the process sees it.
     pub exe: String,
@@ -43,6 +43,8 @@ pub struct ProgramRow {
     pub socket: Option<String>,
     /// Why plegtrace is not proved on it, if it is not.
     pub unproved: Option<String>,
+    /// What is to be known about its probes.
+    pub note: Option<String>,
     /// The probes.
     pub hooks: Vec<HookRow>,
 }

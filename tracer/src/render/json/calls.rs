@@ -127,6 +127,7 @@ impl<'a> Operation<'a> {
                 Side::Counted => "counted",
                 Side::Bare => "bare",
                 Side::Server => "server",
+                Side::RuncPhase => "runc_phase",
             },
             component: row.key.component,
             pid: row.key.tgid,

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{calls::trimmed, doc::At};
 use crate::correlate::{
-    EndedProcess, OpenProcess, ProcessEnd, ProcessKind, ProcessRow, Snapshot, WorkloadProcess,
+    EndedProcess, OpenProcess, Phase, ProcessEnd, ProcessKind, ProcessRow, Snapshot, WorkloadProcess,
 };
 
 #[derive(Debug, Serialize)]
@@ -78,6 +78,27 @@ struct OpenDoc<'a> {
     bundle: Option<&'a str>,
     started_for: Option<&'a str>,
     parents: Vec<ParentDoc<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    phase: Vec<PhaseDoc<'a>>,
+}
+
+/// A phase of a runc.
+#[derive(Debug, Serialize)]
+pub(super) struct PhaseDoc<'a> {
+    operation: &'a str,
+    start_at: At,
+    age_ns: u64,
+}
+
+impl<'a> PhaseDoc<'a> {
+    pub(super) fn list(phases: &'a [Phase], snapshot: &Snapshot) -> Vec<Self> {
+        let doc = |phase: &'a Phase| Self {
+            operation: &phase.operation,
+            start_at: At::of(snapshot, phase.start),
+            age_ns: phase.age_ns,
+        };
+        phases.iter().map(doc).collect()
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -102,6 +123,7 @@ impl<'a> OpenDoc<'a> {
             bundle: process.bundle.as_deref(),
             started_for: process.under.as_deref(),
             parents: process.parents.iter().map(parent).collect(),
+            phase: PhaseDoc::list(&process.phases, snapshot),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::processes::PhaseDoc;
 use crate::{
     correlate::{Age, Held, Request, Snapshot, Stuck, Waiter, WaitsFor, What},
     input::{
@@ -35,6 +36,8 @@ pub(super) struct StuckDoc<'a> {
     container: Option<&'a ContainerFact>,
     parks: &'a [Park],
     frames: &'a [String],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    phase: Vec<PhaseDoc<'a>>,
     sockets: &'a [SocketFact],
     waiters: Vec<WaiterDoc<'a>>,
 }
@@ -81,14 +84,16 @@ struct WaiterDoc<'a> {
     age_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     at_least: Option<bool>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    phase: Vec<PhaseDoc<'a>>,
 }
 
 impl<'a> StuckDoc<'a> {
     pub(super) fn list(snapshot: &'a Snapshot) -> Vec<Self> {
-        snapshot.stuck.iter().map(Self::of).collect()
+        snapshot.stuck.iter().map(|stuck| Self::of(stuck, snapshot)).collect()
     }
 
-    fn of(stuck: &'a Stuck) -> Self {
+    fn of(stuck: &'a Stuck, snapshot: &Snapshot) -> Self {
         let Age { ns: age_ns, at_least } = stuck.since;
         let blank = Self {
             kind: stuck.what.name(),
@@ -105,8 +110,9 @@ impl<'a> StuckDoc<'a> {
             container: stuck.container.as_ref(),
             parks: &stuck.parks,
             frames: &stuck.frames,
+            phase: PhaseDoc::list(&stuck.phases, snapshot),
             sockets: &stuck.sockets,
-            waiters: stuck.waiters.iter().map(WaiterDoc::of).collect(),
+            waiters: stuck.waiters.iter().map(|waiter| WaiterDoc::of(waiter, snapshot)).collect(),
         };
         match &stuck.what {
             What::Stopped { component, .. } => Self { component: Some(*component), ..blank },
@@ -127,7 +133,7 @@ impl<'a> StuckDoc<'a> {
 }
 
 impl<'a> WaiterDoc<'a> {
-    fn of(waiter: &'a Waiter) -> Self {
+    fn of(waiter: &'a Waiter, snapshot: &Snapshot) -> Self {
         let blank = Self {
             kind: "process",
             pid: 0,
@@ -136,11 +142,16 @@ impl<'a> WaiterDoc<'a> {
             request: None,
             age_ns: None,
             at_least: None,
+            phase: Vec::new(),
         };
         match waiter {
-            Waiter::Process { component, command, pid } => {
-                Self { pid: *pid, component: Some(*component), command: command.as_ref(), ..blank }
-            }
+            Waiter::Process { component, command, pid, phases } => Self {
+                pid: *pid,
+                component: Some(*component),
+                command: command.as_ref(),
+                phase: PhaseDoc::list(phases, snapshot),
+                ..blank
+            },
             Waiter::Requests(request) => {
                 let doc = RequestDoc::of(request);
                 Self { kind: "requests", pid: request.pid, request: Some(doc), ..blank }

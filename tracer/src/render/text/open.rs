@@ -70,7 +70,9 @@ pub(super) fn name(layer: Layer, operation: &str) -> String {
         Layer::ListPhase => format!("{operation}, list phase"),
         Layer::StatusPhase => format!("{operation}, status phase"),
         Layer::KubeletClient => format!("{operation}, bare client"),
-        Layer::KubeletCall | Layer::Handler | Layer::Mark | Layer::Process => operation.to_owned(),
+        Layer::KubeletCall | Layer::Handler | Layer::RuncPhase | Layer::Mark | Layer::Process => {
+            operation.to_owned()
+        }
     }
 }
 

@@ -9,12 +9,15 @@ use crate::{
         escape, human,
         table::{Align, Cell, Table, Tone},
     },
+    words,
 };
 
 /// Younger ones are the node's daily work.
 const WORTH_SHOWING_NS: u64 = SECOND_NS;
 /// Characters of a container id that tools print.
 const SHORT_ID: usize = 12;
+/// Place of the column that says what a runc is doing; it is left out when that is not seen of any.
+const PHASE: usize = 3;
 
 /// Writes the open ones, then the figures.
 pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
@@ -41,20 +44,25 @@ fn open(page: &mut Page<'_>) -> io::Result<()> {
     if shown.is_empty() {
         return Ok(());
     }
-    let mut table = Table::new(&[
+    let mut columns = vec![
         ("age", Align::Right),
         ("pid", Align::Right),
         ("command", Align::Left),
         ("container", Align::Left),
         ("started by", Align::Left),
-    ]);
+    ];
     let rows = page.rows(shown.len());
-    shown[..rows].iter().for_each(|process| table.row(open_row(process)));
+    let phases = shown[..rows].iter().any(|process| !process.phases.is_empty());
+    if phases {
+        columns.insert(PHASE, ("in", Align::Left));
+    }
+    let mut table = Table::new(&columns);
+    shown[..rows].iter().for_each(|process| table.row(open_row(process, phases)));
     table.write(page.out, page.paint, page.width)?;
     page.more(shown.len() - rows)
 }
 
-fn open_row(process: &OpenProcess) -> Vec<Cell> {
+fn open_row(process: &OpenProcess, phases: bool) -> Vec<Cell> {
     let at_least = if process.at_least { "≥ " } else { "" };
     let mut command = process.kind.to_string();
     if let Some(under) = &process.under {
@@ -63,13 +71,18 @@ fn open_row(process: &OpenProcess) -> Vec<Cell> {
     let container = process.container.as_deref().map_or_else(|| "–".into(), short);
     let parents =
         process.parents.iter().map(|(pid, kind)| format!("{} {pid}", escape::text_to(&kind.to_string(), 24)));
-    vec![
+    let mut cells = vec![
         Cell::bad_if(format!("{at_least}{}", human::duration(process.age_ns)), process.late),
         process.pid.to_string().into(),
         Cell::bad_if(escape::text_to(&command, 40), process.late),
         container.into(),
         Cell::new(parents.collect::<Vec<_>>().join(" < "), Tone::Faint),
-    ]
+    ];
+    if phases {
+        let phase = words::phase_briefly(&process.phases);
+        cells.insert(PHASE, phase.map_or_else(|| "–".into(), |phase| escape::text_to(&phase, 60).into()));
+    }
+    cells
 }
 
 /// A container id as tools print it.

@@ -31,6 +31,8 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
         let place = format!("{} {}", row.key.component.name(), row.key.tgid);
         match row.key.side {
             Side::Relist | Side::Phase => {}
+            // Where a runc hangs is told with it; what its phases took is for who wants to know it all.
+            Side::RuncPhase if !page.verbose => {}
             side => tables.entry((side, place)).or_default().push(row),
         }
     }
@@ -38,11 +40,13 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
         let title = match side {
             Side::Counted => "Calls of the kubelet",
             Side::Bare => "Bare client calls",
+            Side::RuncPhase => "Phases of runc",
             _ => "Handlers",
         };
         let note = match side {
             Side::Counted => format!("{place}, at the layer its own metrics count"),
             Side::Bare => format!("{place}, outside that layer"),
+            Side::RuncPhase => "all that ended, of all its processes".to_owned(),
             _ => place,
         };
         table(page, title, &note, rows)?;
@@ -100,6 +104,10 @@ fn cells(row: &RpcRow, histogram: bool) -> Vec<Cell> {
 
 /// The operation, with the API version where it is not v1.
 fn operation(row: &RpcRow) -> String {
+    if row.key.side == Side::RuncPhase {
+        let service = row.key.service.rsplit('/').next().unwrap_or_default();
+        return format!("{}, {service}", row.key.operation);
+    }
     let version = row.key.service.split('.').find(|part| part.starts_with("v1") && *part != "v1");
     match version {
         Some(version) => format!("{} {version}", row.key.operation),

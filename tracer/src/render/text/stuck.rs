@@ -31,6 +31,12 @@ fn one(page: &mut Page<'_>, stuck: &Stuck) -> io::Result<()> {
     let head =
         page.paint.title(&format!("{}, {}", escape::line(&words::what(stuck)), words::age(stuck.since)));
     writeln!(page.out, "  {head}")?;
+    if let Some(phase) = words::phase(&stuck.phases) {
+        line(page, "phase", &phase)?;
+        if stuck.phases.len() > 1 && verbose {
+            line(page, "", &words::phase_path(&stuck.phases))?;
+        }
+    }
     if let Some(container) = &stuck.container {
         line(page, "pod", &words::container_line(container))?;
     }

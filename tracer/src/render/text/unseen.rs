@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, io};
 
 use super::page::Page;
 use crate::{
-    correlate::{Side, Snapshot, TargetState},
+    correlate::{HookState, Side, Snapshot, TargetState},
     input::{Component, Layer, RefusedFact, Unanswered},
     render::{escape, human},
 };
@@ -68,7 +68,8 @@ fn silent(snapshot: &Snapshot, verbose: bool) -> Lines {
     }
     let mut lines = Lines::new();
     let mut others: BTreeMap<Component, Vec<String>> = BTreeMap::new();
-    for state in snapshot.hooks.iter().filter(|state| !state.fired()) {
+    let told = |state: &&HookState| verbose || state.hook.layer != Layer::RuncPhase;
+    for state in snapshot.hooks.iter().filter(|state| !state.fired()).filter(told) {
         let name = escape::text_to(&state.hook.operation, 60);
         match state.hook.layer {
             Layer::Relist | Layer::ListPhase => {

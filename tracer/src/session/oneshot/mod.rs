@@ -22,6 +22,7 @@ use super::{
     pipeline::{Pipeline, Tap},
     progress::Progress,
     rounds::{Depth, Rounds},
+    runc::RuncFiles,
     stop::Interrupts,
     survey::Survey,
     symbols::Symbols,
@@ -85,6 +86,8 @@ struct Session {
     probes: Probes,
     survey: Survey,
     live: Option<Live>,
+    /// `None` when its phases are not followed.
+    runc: Option<RuncFiles>,
     /// Kubelet and runtime as last seen, to notice when they go.
     alive: HashMap<u32, Component>,
     rescan: bool,
@@ -118,6 +121,7 @@ impl Session {
             probes: Probes::new(mode, settings.parks, &settings.without),
             survey,
             live: None,
+            runc: None,
             alive: HashMap::new(),
             rescan: false,
             lost: Vec::new(),
@@ -167,6 +171,7 @@ impl Session {
         self.probes.attach(&mut live);
         self.probes.tell(&mut self.pipeline, live.mode().name());
         self.live = Some(live);
+        self.look_for_runc(settings);
         // Who ended before the kernel side could tell of it is missed at the next look.
         self.rescan = true;
         Ok(())
@@ -248,11 +253,14 @@ impl Session {
 
     fn drain(&mut self) {
         let Some(live) = self.live.as_mut() else { return };
-        let (pipeline, rescan) = (&mut self.pipeline, &mut self.rescan);
+        let (pipeline, rescan, runc) = (&mut self.pipeline, &mut self.rescan, &self.runc);
         let mut exited = Vec::new();
         live.drain(&mut |frame| {
             *rescan |= concerns_targets(&frame);
             exited.extend((frame.kind == RecKind::Exit).then_some(frame.header.tgid));
+            if let Some(runc) = runc {
+                runc.step(&frame);
+            }
             pipeline.push(&frame);
         });
         for tgid in exited.into_iter().filter(|tgid| self.alive.contains_key(tgid)) {
@@ -260,6 +268,7 @@ impl Session {
                 tracing::warn!("{}", chain(&error));
             }
         }
+        self.follow_runc();
     }
 
     /// Has the places where goroutines park named; the last time it waits for the names.
@@ -277,9 +286,12 @@ impl Session {
     /// Reads what is open, and follows targets that came or went.
     fn look(&mut self, settings: &Settings) -> Result<(), SessionError> {
         if let Some(live) = self.live.as_mut() {
-            let (pipeline, rescan) = (&mut self.pipeline, &mut self.rescan);
+            let (pipeline, rescan, runc) = (&mut self.pipeline, &mut self.rescan, &self.runc);
             live.read_in_flight(&mut |frame| {
                 *rescan |= concerns_targets(&frame);
+                if let Some(runc) = runc {
+                    runc.step(&frame);
+                }
                 pipeline.push(&frame);
             })?;
             live.read_counters(&mut |frame| pipeline.push(&frame))?;

@@ -6,8 +6,13 @@ use zerocopy::FromBytes;
 use super::Session;
 use crate::{
     cli::Settings,
-    input::{Component, Fact, Frame, TargetGone},
-    session::{clock, error::SessionError, survey::Survey},
+    input::{Component, Fact, Frame, Layer, TargetGone},
+    session::{
+        clock,
+        error::SessionError,
+        runc::{RuncFiles, can_tell_copies, copies_refused},
+        survey::Survey,
+    },
     target::DiscoverError,
 };
 
@@ -52,8 +57,47 @@ impl Session {
         let fresh = self.survey.targets(&self.probes, clock::boottime_offset_ns());
         if fresh.iter().any(|t| !self.alive.contains_key(&t.pid) && t.component != Component::Shim) {
             self.tell_targets();
+            self.ask_for_runc(settings);
         }
         Ok(())
+    }
+}
+
+impl Session {
+    /// Begins to look for the files of runc. Its calls count only in processes that are watched.
+    pub(super) fn look_for_runc(&mut self, settings: &Settings) {
+        if !settings.uprobes || !settings.processes || settings.without.contains(&Layer::RuncPhase) {
+            return;
+        }
+        if self.live.as_ref().is_some_and(|live| !can_tell_copies(live.mode())) {
+            return self.pipeline.fact(clock::monotonic_ns(), &Fact::Refused(copies_refused()));
+        }
+        match RuncFiles::start() {
+            Ok(runc) => self.runc = Some(runc),
+            Err(error) => return self.refuse("uprobes", &format!("cannot look for runc: {error}")),
+        }
+        self.ask_for_runc(settings);
+    }
+
+    fn ask_for_runc(&self, settings: &Settings) {
+        if let (Some(runc), Some((request, pid))) = (&self.runc, self.survey.runtime_to_ask(settings)) {
+            runc.runtime(request, pid);
+        }
+    }
+
+    /// Probes the files of runc that were found, and lets those be written to who want to.
+    pub(super) fn follow_runc(&mut self) {
+        let (Some(live), Some(runc)) = (self.live.as_mut(), &self.runc) else { return };
+        let (before, found) = (self.probes.sites(), runc.take());
+        let news = !found.is_empty();
+        self.probes.take_files(found);
+        self.probes.give_way(live);
+        if news {
+            self.probes.attach(live);
+        }
+        if news || self.probes.sites() != before {
+            self.probes.tell(&mut self.pipeline, live.mode().name());
+        }
     }
 }
 
