@@ -129,23 +129,34 @@ fn s10_without_anybody_at_the_lock() {
     none(&seen_twice(6 * S, &[process(Component::Shim, SHIM, 1, 0)], &[], &[]));
 }
 
-/// A stopped shim is certain at once, but what waits behind it shows only later: an observation does not end before.
+/// A stopped shim is certain at once, but what waits behind it shows only later: an observation does not end before,
+/// unless a relist that began after it has got its list.
 #[test]
 fn a_young_stall_is_not_settled() {
     let shim = stopped(process(Component::Shim, SHIM, 1, 0));
-    let of_age = |ns: u64| {
+    let of_age = |ns: u64, relist: Option<u64>| {
         let mut story = Story::node();
+        if let Some(from) = relist {
+            story.relist(from, 0);
+        }
         for round in (1..).map(|n| n * S).take_while(|&at| at <= S + ns) {
             story.census(round, std::slice::from_ref(&shim), &[], &[]);
         }
         story.snapshot(S + ns)
     };
-    for (age, settled) in [(S, false), (5 * S, false), (6 * S, true)] {
-        let snapshot = of_age(age);
+    let (before, after) = (Some(S - MS), Some(S + MS));
+    let cases =
+        [(S, None, false), (5 * S, None, false), (6 * S, None, true), (S, before, false), (S, after, true)];
+    for (age, relist, settled) in cases {
+        let snapshot = of_age(age, relist);
         let finding = only(&snapshot, "S10");
         assert_eq!((finding.since.unwrap().ns, finding.confidence), (age, Confidence::High));
-        assert_eq!(diagnose(&snapshot).is_settled(), settled, "{age}");
+        assert_eq!(diagnose(&snapshot).is_settled(&snapshot), settled, "{age} {relist:?}");
     }
+    // What reaches the relist cannot reach farther.
+    let containerd = stopped(process(Component::Containerd, CONTAINERD, 1, 0));
+    let snapshot = seen_twice(4 * S, &[containerd], &[], &[]);
+    assert!(diagnose(&snapshot).is_settled(&snapshot), "{:?}", only(&snapshot, "R14").since);
 }
 
 /// What the update waits for is not seen: R1 all the same, less sure.

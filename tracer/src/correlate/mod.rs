@@ -46,4 +46,4 @@ pub use snapshot::{
     Age, Caller, ClosedUnseen, HookState, Joins, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally,
     Target, TargetState, Window,
 };
-pub use stuck::{Held, Request, Stuck, Waiter, WaitsFor, What};
+pub use stuck::{Held, REACH_RELIST, Request, Stuck, Waiter, WaitsFor, What};

@@ -14,7 +14,7 @@ mod rule;
 pub mod rules;
 mod scene;
 
-use crate::correlate::{Outcome, Snapshot, thresholds::SETTLED_NS};
+use crate::correlate::{Age, ListOutcome, Outcome, REACH_RELIST, Relist, Snapshot, thresholds::SETTLED_NS};
 
 pub use evidence::{Evidence, Source};
 pub use excluded::Excluded;
@@ -68,16 +68,27 @@ impl Diagnosis {
         if self.verdict == Verdict::Stall { stalls.first() } else { notices.first() }
     }
 
-    /// Nothing more needs to be seen: the first cause is certain, it holds something up, and what follows from it has had
-    /// the time to show.
+    /// Nothing more needs to be seen: the first cause is certain, it holds something up, and it is known how far that
+    /// reaches: up to the relist, or not, because one that began since then has got its list. A stopped shim is certain
+    /// within a second; whether lists wait behind it shows only later.
     #[must_use]
-    pub fn is_settled(&self) -> bool {
+    pub fn is_settled(&self, snapshot: &Snapshot) -> bool {
         let settled = |finding: &Finding| {
             let is_certain = finding.confidence == Confidence::High && finding.severity == Severity::Stall;
-            is_certain && finding.since.is_none_or(|since| since.ns >= SETTLED_NS)
+            is_certain
+                && (finding.reach >= REACH_RELIST
+                    || finding.since.is_none_or(|since| has_shown(snapshot, since)))
         };
         self.first().is_some_and(settled)
     }
+}
+
+/// Would it have been seen by now that relists wait for something of this age?
+fn has_shown(snapshot: &Snapshot, since: Age) -> bool {
+    let listed = |relist: &Relist| {
+        relist.list == ListOutcome::Ok && snapshot.now.0.saturating_sub(relist.root().start().0) < since.ns
+    };
+    since.ns >= SETTLED_NS || snapshot.relists.iter().any(listed)
 }
 
 /// Asks every rule.

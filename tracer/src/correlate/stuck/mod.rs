@@ -19,6 +19,9 @@ pub(super) use chain::{matters, processes};
 pub use requests::{Held, Request, WaitsFor};
 use subject::Known;
 
+/// [`Stuck::reach`] of what holds up the relist: nothing reaches farther.
+pub const REACH_RELIST: u8 = 3;
+
 /// Something that does not move.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stuck {
@@ -41,7 +44,7 @@ pub struct Stuck {
 }
 
 impl Stuck {
-    /// How far it reaches: 3 holds up the relist, 2 requests, 1 other processes, 0 nobody that is known.
+    /// How far it reaches: [`REACH_RELIST`] (3) holds up the relist, 2 requests, 1 other processes, 0 nobody that is known.
     #[must_use]
     pub fn reach(&self) -> u8 {
         let halted = match &self.what {
@@ -51,11 +54,11 @@ impl Stuck {
             _ => false,
         };
         let of_waiter = |waiter: &Waiter| match waiter {
-            Waiter::Relist { .. } => 3,
+            Waiter::Relist { .. } => REACH_RELIST,
             Waiter::Requests(_) => 2,
             Waiter::Process { .. } => 1,
         };
-        if halted { 3 } else { self.waiters.iter().map(of_waiter).max().unwrap_or(0) }
+        if halted { REACH_RELIST } else { self.waiters.iter().map(of_waiter).max().unwrap_or(0) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! K1: the relist waits to hand over an event that nobody takes.
 
 use crate::{
-    correlate::{Age, Request, WaitsFor, thresholds::SECOND_NS},
+    correlate::{Age, REACH_RELIST, Request, WaitsFor, thresholds::SECOND_NS},
     diagnose::{Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source, evidence},
     input::{Component, Layer},
     words,
@@ -73,7 +73,7 @@ fn of(request: &Request, scene: &Scene<'_>) -> Option<Finding> {
             words: format!("kubelet {}: its sync loop takes no events", request.pid),
         }),
         victims: vec![format!("relist of kubelet {}", request.pid)],
-        reach: 3,
+        reach: REACH_RELIST,
         ..finding
     };
     Some(finding.advise([

@@ -2,7 +2,7 @@
 
 use crate::{
     correlate::{
-        Age, Relist,
+        Age, REACH_RELIST, Relist,
         thresholds::{RELIST_OPEN_NS, RELIST_PERIOD_NS, SECOND_NS},
     },
     decode::MonoNs,
@@ -104,7 +104,7 @@ fn of(relist: &Relist, status: &Status, scene: &Scene<'_>) -> Finding {
             words: format!("kubelet {pid}: {pods} changed pods in one relist"),
         }),
         victims: vec![format!("relist of kubelet {pid}")],
-        reach: 3,
+        reach: REACH_RELIST,
         ..finding
     };
     let finding = finding.advise([

@@ -1,7 +1,7 @@
 //! K7: the kubelet is stopped, frozen or gone.
 
 use crate::{
-    correlate::{Reason, TargetState, What},
+    correlate::{REACH_RELIST, Reason, TargetState, What},
     diagnose::{Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source},
     input::Component,
 };
@@ -52,7 +52,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
         };
         let headline = format!("the kubelet is {how}: nobody lists, nobody reports the node");
         let finding = Finding::of_stuck(&RULE, headline, Component::Kubelet, stuck, scene);
-        let finding = Finding { reach: 3, ..finding };
+        let finding = Finding { reach: REACH_RELIST, ..finding };
         Some(finding.advise([next, "then ask who did it".to_owned()]))
     });
     let down = scene.reasons().find_map(|reason| match reason {
@@ -85,7 +85,7 @@ fn is_down(left: &str, scene: &Scene<'_>) -> Finding {
             words: format!("kubelet: {left}"),
         }),
         victims: vec!["the node's lease, and every change of its pods".to_owned()],
-        reach: 3,
+        reach: REACH_RELIST,
         ..finding
     }
     .advise(["journalctl -u kubelet -e: why it left", "systemctl start kubelet; containers are not touched"])

@@ -1,7 +1,7 @@
 //! R15: the container runtime is gone.
 
 use crate::{
-    correlate::{Age, Reason, Target, TargetState},
+    correlate::{Age, REACH_RELIST, Reason, Target, TargetState},
     diagnose::{Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source, evidence},
     input::Component,
     words::human::duration,
@@ -74,7 +74,7 @@ fn is_down(component: Component, left: &str, scene: &Scene<'_>) -> Finding {
         since: gone(scene).map(|(_, age, _)| age),
         culprit: Some(culprit(component, format!("{name}: {left}"))),
         victims: vec!["every relist, every probe by exec, every start and stop of a container".to_owned()],
-        reach: 3,
+        reach: REACH_RELIST,
         ..finding
     }
     .advise([

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     correlate::{
-        Age, Doubt, LastList, ListOutcome, Outcome, Reason, Snapshot,
+        Age, Doubt, LastList, ListOutcome, Outcome, REACH_RELIST, Reason, Snapshot,
         thresholds::{CRI_DEADLINE_NS, PLEG_THRESHOLD_NS},
     },
     decode::MonoNs,
@@ -137,8 +137,8 @@ fn explains(findings: &[Finding], reason: &Reason) -> bool {
     let reach = findings.iter().map(|finding| finding.reach).max().unwrap_or(0);
     match reason {
         Reason::Stuck(stuck) => culprit(stuck.what.pid()),
-        Reason::RelistOpen { .. } | Reason::ListStale { .. } => reach == 3,
-        Reason::Down { .. } => reach == 3,
+        Reason::RelistOpen { .. } | Reason::ListStale { .. } => reach == REACH_RELIST,
+        Reason::Down { .. } => reach == REACH_RELIST,
         Reason::CallsOpen { .. } => reach >= 2,
         Reason::Abandoned { .. } | Reason::ProcessesOpen { .. } => false,
     }

@@ -236,7 +236,7 @@ impl Session {
     /// A cause that is settled, and was looked at twice, needs no more time; nor does a census that has nobody to wait for.
     fn is_enough(&self, snapshot: &Snapshot, elapsed: Duration, alone: bool) -> bool {
         let watched = elapsed >= ENOUGH && self.census.are_enough();
-        watched && diagnose(snapshot).is_settled() || alone && self.census.are_all()
+        watched && diagnose(snapshot).is_settled(snapshot) || alone && self.census.are_all()
     }
 
     fn line(&self, snapshot: &Snapshot, elapsed: Duration, of: Duration) -> String {
