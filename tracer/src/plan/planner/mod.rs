@@ -1,70 +1,20 @@
 //! [`Planner`]: functions found in executables + catalogue → [`Plan`], with a reason for everything left out.
 
-use std::path::PathBuf;
+mod found;
+mod function;
 
-use plegtrace_common::site::{ARG_REGS, MAX_HOOKS, MAX_SITES, SiteConf, action, err_source, pairing};
+pub use found::{BinaryFacts, FoundFunction, FoundSite};
 
 use super::{
     catalogue::CATALOGUE,
     cri,
-    planned::{Plan, PlannedBinary, PlannedSite},
-    row::{Class, End, ErrorResult, Mark, Row, Wanted, What},
+    planned::{Plan, PlannedBinary},
+    row::{Class, Row, Wanted, What},
 };
-use crate::input::{Component, HookFact, Layer, RefusedFact};
+use crate::input::{Component, Layer, RefusedFact};
 
 /// Most sites in one executable: every probed page of its text is copied once per process.
 const MAX_SITES_PER_BINARY: usize = 400;
-
-/// A probe site as found in an executable.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FoundSite {
-    /// Offset in the file.
-    pub file_offset: u64,
-    /// Address minus `mm->start_code`.
-    pub code_offset: u64,
-    /// The instruction there.
-    pub bytes: Vec<u8>,
-    /// [`g_source`](plegtrace_common::site::g_source) at this site.
-    pub g_source: u8,
-    /// Offset of `g` from the thread pointer, where it is found that way.
-    pub tls_offset: i32,
-}
-
-/// A function that the catalogue wants, as found in an executable.
-#[derive(Clone, Debug)]
-pub struct FoundFunction {
-    /// Full Go symbol.
-    pub symbol: String,
-    /// Its row.
-    pub wanted: Wanted,
-    /// Where calls begin, or why not.
-    pub start: Result<FoundSite, String>,
-    /// Its RETs, or why not; asked only for rows that end there.
-    pub returns: Result<Vec<FoundSite>, String>,
-}
-
-/// One executable.
-#[derive(Clone, Debug)]
-pub struct BinaryFacts {
-    /// What it is.
-    pub component: Component,
-    /// A process that runs it; 0: none does all the time.
-    pub pid: u32,
-    /// Path to attach to.
-    pub path: PathBuf,
-    /// Path as the process sees it, for people.
-    pub exe: String,
-    /// Inode number.
-    pub inode: u64,
-    /// Device as the kernel encodes it.
-    pub kernel_dev: u64,
-    /// Register ABI (Go ≥ 1.17), not the stack ABI.
-    pub register_abi: bool,
-    /// Offset of `goid` in `runtime.g`.
-    pub goid_offset: u32,
-    /// What was found in it.
-    pub functions: Vec<FoundFunction>,
-}
 
 /// How many sites are worth their price.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -219,96 +169,6 @@ impl Planner {
             self.refuse(facts.component, what, &format!("none found in {}", facts.exe), true);
         }
     }
-
-    fn add_function(
-        &mut self,
-        facts: &BinaryFacts,
-        function: &FoundFunction,
-        binary: &mut PlannedBinary,
-    ) -> Result<(), String> {
-        let wanted = &function.wanted;
-        let start = function.start.clone()?;
-        let hook = u32::try_from(self.plan.hooks.len()).unwrap_or(u32::MAX);
-        if hook >= MAX_HOOKS {
-            return Err(format!("more than {MAX_HOOKS} hooks"));
-        }
-        let base = Base { facts, hook, class: wanted.row.class };
-        let (layer, starts, ends) = match wanted.row.what {
-            What::Mark(mark) => {
-                let site =
-                    self.site(&base, &start, mark_action(mark), pairing::GOROUTINE, mark_error(mark))?;
-                match mark {
-                    Mark::Park(_) => binary.parks.push(site),
-                    Mark::Resume(_) => binary.resumes.push(site),
-                    _ => binary.ends.push(site),
-                }
-                self.plan.hooks.push(hook_fact(facts, function, hook, Layer::Mark, 1));
-                return Ok(());
-            }
-            What::Calls { layer, end: End::Marks } => {
-                let starts = vec![self.site(&base, &start, action::START, pairing::GOROUTINE, None)?];
-                (layer, starts, Vec::new())
-            }
-            What::Calls { layer, end: End::WithProgram } => {
-                let starts = vec![self.site(&base, &start, action::START, pairing::FRAME, None)?];
-                (layer, starts, Vec::new())
-            }
-            What::Calls { layer, end: End::Returns(error) } => {
-                let returns = function.returns.clone()?;
-                let starts = vec![self.site(&base, &start, action::START, pairing::FRAME, None)?];
-                let ends = returns
-                    .iter()
-                    .map(|site| self.site(&base, site, action::END, pairing::FRAME, error))
-                    .collect::<Result<_, _>>()?;
-                (layer, starts, ends)
-            }
-        };
-        self.plan.hooks.push(hook_fact(facts, function, hook, layer, starts.len() + ends.len()));
-        binary.starts.extend(starts.into_iter().map(|site| declare_reply(site, layer, wanted)));
-        binary.ends.extend(ends);
-        Ok(())
-    }
-
-    fn site(
-        &mut self,
-        base: &Base<'_>,
-        found: &FoundSite,
-        action: u8,
-        pairing: u8,
-        error: Option<ErrorResult>,
-    ) -> Result<PlannedSite, String> {
-        let index = self.next_site;
-        if index >= MAX_SITES {
-            return Err(format!("more than {MAX_SITES} sites"));
-        }
-        self.next_site += 1;
-        let (err_source, err_stack_off) = error_source(base.facts.register_abi, error);
-        Ok(PlannedSite {
-            index,
-            conf: SiteConf {
-                hook: base.hook,
-                class: base.class as u32,
-                goid_off: base.facts.goid_offset,
-                tls_off: found.tls_offset,
-                err_stack_off,
-                action,
-                pairing,
-                g_source: found.g_source,
-                err_source,
-                parks: 0,
-            },
-            file_offset: found.file_offset,
-            code_offset: found.code_offset,
-            expected: found.bytes.clone(),
-        })
-    }
-}
-
-/// What the sites of one function share.
-struct Base<'a> {
-    facts: &'a BinaryFacts,
-    hook: u32,
-    class: Class,
 }
 
 fn layer(wanted: &Wanted) -> Layer {
@@ -358,64 +218,9 @@ fn is_call(function: &FoundFunction) -> bool {
     matches!(function.wanted.row.what, What::Calls { .. })
 }
 
-fn mark_action(mark: Mark) -> u8 {
-    match mark {
-        Mark::End(_) => action::END,
-        Mark::Reply => action::REPLY,
-        Mark::Result(_) => action::RESULT,
-        Mark::Park(_) => action::PARK,
-        Mark::Resume(_) => action::RESUME,
-    }
-}
-
-fn mark_error(mark: Mark) -> Option<ErrorResult> {
-    match mark {
-        Mark::End(error) => error,
-        Mark::Reply => None,
-        Mark::Result(error) | Mark::Park(error) | Mark::Resume(error) => Some(error),
-    }
-}
-
-fn error_source(register_abi: bool, error: Option<ErrorResult>) -> (u8, u32) {
-    match error {
-        None => (err_source::NONE, 0),
-        Some(e) if register_abi && e.register < ARG_REGS => (err_source::REG0 + e.register, 0),
-        Some(_) if register_abi => (err_source::NONE, 0),
-        Some(e) => (err_source::STACK, e.stack),
-    }
-}
-
-/// Unary handlers go well exactly when they reply; streams send many messages and no reply.
-fn declare_reply(mut site: PlannedSite, layer: Layer, wanted: &Wanted) -> PlannedSite {
-    if layer == Layer::Handler && !cri::is_stream(&wanted.operation) {
-        site.conf.err_source = err_source::REPLY;
-    }
-    site
-}
-
-fn hook_fact(
-    facts: &BinaryFacts,
-    function: &FoundFunction,
-    index: u32,
-    layer: Layer,
-    sites: usize,
-) -> HookFact {
-    HookFact {
-        index,
-        layer,
-        component: facts.component,
-        exe: facts.exe.clone(),
-        operation: function.wanted.operation.clone(),
-        service: function.wanted.service.clone(),
-        symbol: function.symbol.clone(),
-        long_lived: cri::is_long_lived(&function.wanted.operation),
-        sites: u32::try_from(sites).unwrap_or(u32::MAX),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use plegtrace_common::site::g_source;
+    use plegtrace_common::site::{action, err_source, g_source, pairing};
 
     use super::*;
     use crate::plan::wanted;

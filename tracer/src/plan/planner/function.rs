@@ -1,0 +1,161 @@
+//! One function → its sites: what the kernel side does there, how it pairs begin and end, and where the error is.
+
+use plegtrace_common::site::{ARG_REGS, MAX_HOOKS, MAX_SITES, SiteConf, action, err_source, pairing};
+
+use super::{BinaryFacts, FoundFunction, FoundSite, Planner};
+use crate::{
+    input::{HookFact, Layer},
+    plan::{
+        cri,
+        planned::{PlannedBinary, PlannedSite},
+        row::{Class, End, ErrorResult, Mark, Wanted, What},
+    },
+};
+
+/// What the sites of one function share.
+struct Base<'a> {
+    facts: &'a BinaryFacts,
+    hook: u32,
+    class: Class,
+}
+
+impl Planner {
+    /// Plans the sites of one function.
+    pub(super) fn add_function(
+        &mut self,
+        facts: &BinaryFacts,
+        function: &FoundFunction,
+        binary: &mut PlannedBinary,
+    ) -> Result<(), String> {
+        let wanted = &function.wanted;
+        let start = function.start.clone()?;
+        let hook = u32::try_from(self.plan.hooks.len()).unwrap_or(u32::MAX);
+        if hook >= MAX_HOOKS {
+            return Err(format!("more than {MAX_HOOKS} hooks"));
+        }
+        let base = Base { facts, hook, class: wanted.row.class };
+        let (layer, starts, ends) = match wanted.row.what {
+            What::Mark(mark) => {
+                let site =
+                    self.site(&base, &start, mark_action(mark), pairing::GOROUTINE, mark_error(mark))?;
+                match mark {
+                    Mark::Park(_) => binary.parks.push(site),
+                    Mark::Resume(_) => binary.resumes.push(site),
+                    _ => binary.ends.push(site),
+                }
+                self.plan.hooks.push(hook_fact(facts, function, hook, Layer::Mark, 1));
+                return Ok(());
+            }
+            What::Calls { layer, end: End::Marks } => {
+                let starts = vec![self.site(&base, &start, action::START, pairing::GOROUTINE, None)?];
+                (layer, starts, Vec::new())
+            }
+            What::Calls { layer, end: End::WithProgram } => {
+                let starts = vec![self.site(&base, &start, action::START, pairing::FRAME, None)?];
+                (layer, starts, Vec::new())
+            }
+            What::Calls { layer, end: End::Returns(error) } => {
+                let returns = function.returns.clone()?;
+                let starts = vec![self.site(&base, &start, action::START, pairing::FRAME, None)?];
+                let ends = returns
+                    .iter()
+                    .map(|site| self.site(&base, site, action::END, pairing::FRAME, error))
+                    .collect::<Result<_, _>>()?;
+                (layer, starts, ends)
+            }
+        };
+        self.plan.hooks.push(hook_fact(facts, function, hook, layer, starts.len() + ends.len()));
+        binary.starts.extend(starts.into_iter().map(|site| declare_reply(site, layer, wanted)));
+        binary.ends.extend(ends);
+        Ok(())
+    }
+
+    fn site(
+        &mut self,
+        base: &Base<'_>,
+        found: &FoundSite,
+        action: u8,
+        pairing: u8,
+        error: Option<ErrorResult>,
+    ) -> Result<PlannedSite, String> {
+        let index = self.next_site;
+        if index >= MAX_SITES {
+            return Err(format!("more than {MAX_SITES} sites"));
+        }
+        self.next_site += 1;
+        let (err_source, err_stack_off) = error_source(base.facts.register_abi, error);
+        Ok(PlannedSite {
+            index,
+            conf: SiteConf {
+                hook: base.hook,
+                class: base.class as u32,
+                goid_off: base.facts.goid_offset,
+                tls_off: found.tls_offset,
+                err_stack_off,
+                action,
+                pairing,
+                g_source: found.g_source,
+                err_source,
+                parks: 0,
+            },
+            file_offset: found.file_offset,
+            code_offset: found.code_offset,
+            expected: found.bytes.clone(),
+        })
+    }
+}
+
+fn mark_action(mark: Mark) -> u8 {
+    match mark {
+        Mark::End(_) => action::END,
+        Mark::Reply => action::REPLY,
+        Mark::Result(_) => action::RESULT,
+        Mark::Park(_) => action::PARK,
+        Mark::Resume(_) => action::RESUME,
+    }
+}
+
+fn mark_error(mark: Mark) -> Option<ErrorResult> {
+    match mark {
+        Mark::End(error) => error,
+        Mark::Reply => None,
+        Mark::Result(error) | Mark::Park(error) | Mark::Resume(error) => Some(error),
+    }
+}
+
+fn error_source(register_abi: bool, error: Option<ErrorResult>) -> (u8, u32) {
+    match error {
+        None => (err_source::NONE, 0),
+        Some(e) if register_abi && e.register < ARG_REGS => (err_source::REG0 + e.register, 0),
+        Some(_) if register_abi => (err_source::NONE, 0),
+        Some(e) => (err_source::STACK, e.stack),
+    }
+}
+
+/// Unary handlers go well exactly when they reply; streams send many messages and no reply.
+fn declare_reply(mut site: PlannedSite, layer: Layer, wanted: &Wanted) -> PlannedSite {
+    if layer == Layer::Handler && !cri::is_stream(&wanted.operation) {
+        site.conf.err_source = err_source::REPLY;
+    }
+    site
+}
+
+fn hook_fact(
+    facts: &BinaryFacts,
+    function: &FoundFunction,
+    index: u32,
+    layer: Layer,
+    sites: usize,
+) -> HookFact {
+    HookFact {
+        index,
+        layer,
+        component: facts.component,
+        exe: facts.exe.clone(),
+        operation: function.wanted.operation.clone(),
+        service: function.wanted.service.clone(),
+        symbol: function.symbol.clone(),
+        long_lived: cri::is_long_lived(&function.wanted.operation),
+        sites: u32::try_from(sites).unwrap_or(u32::MAX),
+    }
+}
