@@ -9,12 +9,14 @@
 
 mod child;
 mod clock;
+mod conversation;
 pub mod goroutines;
 mod liveness;
 mod memory;
 mod merge;
 mod own;
 mod protocol;
+mod request;
 mod round;
 pub mod text;
 mod worker;
@@ -24,5 +26,6 @@ pub use liveness::{Asked, ask_all};
 pub use memory::{Memory, MemoryError, Piece, ProcessMemory};
 pub use own::{exists, own_memory};
 pub use protocol::{RUNTIME, Runtime};
-pub use round::{Census, Limits, Request, command_lines, round, search_path};
+pub use request::{Limits, Request};
+pub use round::{Census, command_lines, round, search_path};
 pub use worker::{CHILD_COMMAND, this_program};

@@ -1,100 +1,26 @@
-//! [`Census`]: one round, from the parent's side. Gives each process its time, kills the child that is late, starts
-//! another one for the rest, and keeps what was told.
+//! [`Census`]: one round, from the parent's side: what is asked, in which order, and what is better not asked.
 
 use std::{
     path::PathBuf,
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use super::{
     clock,
+    conversation::converse,
     merge::Merged,
-    protocol::{Answer, HELLO, Order, RUNTIME, Runtime, Step, What},
-    worker::{self, Heard, Worker},
+    protocol::{RUNTIME, Runtime, What},
+    request::{Limits, Request},
 };
 use crate::{
     input::{Component, Fact, GoroutineGroup, GoroutinesFact, ProcessFact, SocketFact, Unanswered},
     target::CommandLines,
 };
 
-/// A child that got no processor when its time was over gets it so many times more.
-const PATIENCE: u32 = 4;
-
 /// The handlers of what the runtime is asked.
 const LISTS: [&str; 2] =
     ["._RuntimeService_ListPodSandbox_Handler", "._RuntimeService_ListContainers_Handler"];
-
-/// What to look at, and how long that may take.
-#[derive(Clone, Debug)]
-pub struct Request {
-    /// Root of the tree that is looked at: `/`, except in tests.
-    pub root: PathBuf,
-    /// The program that is run as the child: a plegtrace.
-    pub program: PathBuf,
-    /// The kubelet, when told.
-    pub kubelet: Option<u32>,
-    /// The runtime, when told.
-    pub runtime: Option<u32>,
-    /// Components that are not the node's: they and what they run are left out.
-    pub foreign: Vec<u32>,
-    /// Processes whose goroutines are wanted, most important first.
-    pub goroutines: Vec<u32>,
-    /// The versions of the programs are wanted too.
-    pub versions: bool,
-    /// The runtime that is asked for names and states, if it does not look as if it could not answer.
-    pub ask: Option<Runtime>,
-    /// How long it may take.
-    pub limits: Limits,
-}
-
-impl Request {
-    /// Everything on this machine, as far as `program` gets within the usual limits.
-    #[must_use]
-    pub fn new(program: PathBuf) -> Self {
-        Self {
-            root: PathBuf::from("/"),
-            program,
-            kubelet: None,
-            runtime: None,
-            foreign: Vec::new(),
-            goroutines: Vec::new(),
-            versions: false,
-            ask: None,
-            limits: Limits::default(),
-        }
-    }
-}
-
-/// Time and tries of one round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// For all questions to one process.
-    pub target: Duration,
-    /// For all processes.
-    pub round: Duration,
-    /// For the goroutines of one process.
-    pub goroutines: Duration,
-    /// For all goroutines; beside `round`.
-    pub all_goroutines: Duration,
-    /// For what the runtime says.
-    pub runtime: Duration,
-    /// Children that may be started again because one was late.
-    pub restarts: u32,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            target: Duration::from_millis(300),
-            round: Duration::from_secs(2),
-            goroutines: Duration::from_secs(1),
-            all_goroutines: Duration::from_secs(3),
-            runtime: Duration::from_millis(1500),
-            restarts: 8,
-        }
-    }
-}
 
 /// A round that runs in a thread of its own.
 #[derive(Debug)]
@@ -231,133 +157,13 @@ pub fn search_path(request: &Request, pid: u32) -> Vec<PathBuf> {
     merged.search_path.map(|path| path.split(':').map(PathBuf::from).collect()).unwrap_or_default()
 }
 
-/// Asks until everything is told, the time is over, or too many children were late.
-fn converse(request: &Request, what: &What, each: Duration, until: Instant, merged: &mut Merged) {
-    let mut late: Vec<(u32, Step)> = Vec::new();
-    for _ in 0..=request.limits.restarts {
-        let mut skip = worker::left_behind();
-        skip.push(std::process::id());
-        let order = Order {
-            root: request.root.clone(),
-            parent: std::process::id(),
-            kubelet: request.kubelet,
-            runtime: request.runtime,
-            skip,
-            foreign: request.foreign.clone(),
-            finished: merged.told(what),
-            late: late.clone(),
-            what: what.clone(),
-        };
-        let mut worker = match Worker::start(&request.program, &order) {
-            Ok(worker) => worker,
-            Err(error) => return merged.refuse(nobody(format!("cannot start the reader: {error}"))),
-        };
-        let silence = listen(&mut worker, each, until, merged);
-        let gone = worker.end();
-        match silence {
-            Silence::Done => return,
-            Silence::Greeting(why) => return merged.refuse(nobody(why)),
-            Silence::TimeOver(at) => {
-                let why = "the time for the whole census was over".to_owned();
-                return merged.refuse(at.map_or_else(|| nobody(why.clone()), |asked| asked.unanswered(&why)));
-            }
-            Silence::Late(asked, why) => {
-                let hangs = if gone { "" } else { "; the reader hangs in the kernel and was left behind" };
-                merged.refuse(asked.unanswered(&format!("{why}{hangs}")));
-                late.push((asked.pid, asked.step));
-            }
-        }
-    }
-    merged.refuse(nobody(format!("given up after {} late answers", late.len())));
-}
-
-fn nobody(why: String) -> Unanswered {
-    Unanswered { pid: 0, comm: String::new(), what: "census".to_owned(), why }
-}
-
-/// A question that was announced.
-#[derive(Clone, Debug)]
-struct Asked {
-    pid: u32,
-    comm: String,
-    step: Step,
-    /// When its process was first asked, and how often it got more time.
-    since: Instant,
-    extended: u32,
-}
-
-impl Asked {
-    fn unanswered(&self, why: &str) -> Unanswered {
-        let what = self.step.words().to_owned();
-        Unanswered { pid: self.pid, comm: self.comm.clone(), what, why: why.to_owned() }
-    }
-
-    /// The next question. All questions to one process share its time, except for those that are slow by nature.
-    fn next(before: Option<&Self>, pid: u32, comm: String, step: Step) -> Self {
-        let same = before.filter(|asked| asked.pid == pid && pid != 0 && step != Step::Names);
-        let (since, extended) = same.map_or((Instant::now(), 0), |asked| (asked.since, asked.extended));
-        Self { pid, comm, step, since, extended }
-    }
-}
-
-/// Why a child is not listened to any more.
-enum Silence {
-    /// It told everything.
-    Done,
-    /// It is no child of ours.
-    Greeting(String),
-    /// It did not come back from a question, and why not.
-    Late(Asked, String),
-    /// All time is over; the last question.
-    TimeOver(Option<Asked>),
-}
-
-fn listen(worker: &mut Worker, each: Duration, until: Instant, merged: &mut Merged) -> Silence {
-    let mut asked: Option<Asked> = None;
-    let mut greeted = false;
-    loop {
-        let deadline = match &asked {
-            Some(asked) => asked.since + each * (1 + asked.extended),
-            // It only has to start.
-            None => until,
-        };
-        match worker.listen(deadline.min(until)) {
-            Heard::Answer(answer) => match *answer {
-                Answer::Hello(words) if words == HELLO => greeted = true,
-                _ if !greeted => return Silence::Greeting("the reader is not plegtrace".to_owned()),
-                Answer::Done => return Silence::Done,
-                Answer::Asking { pid, comm, step } => {
-                    asked = Some(Asked::next(asked.as_ref(), pid, comm, step));
-                }
-                answer => merged.take(answer),
-            },
-            Heard::End(why) => {
-                return match asked {
-                    Some(asked) if greeted => Silence::Late(asked, why),
-                    _ => Silence::Greeting(why),
-                };
-            }
-            Heard::Nothing if Instant::now() >= until => return Silence::TimeOver(asked),
-            Heard::Nothing => {
-                if let Some(asked) = asked.as_mut() {
-                    if asked.extended + 1 < PATIENCE && worker.wants_to_run() {
-                        asked.extended += 1;
-                        continue;
-                    }
-                    let why = format!("no answer within {} ms", asked.since.elapsed().as_millis());
-                    return Silence::Late(asked.clone(), why);
-                }
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::{
         fs,
         os::unix::fs::PermissionsExt as _,
         sync::{Mutex, PoisonError},
+        time::Duration,
     };
 
     use super::*;
