@@ -164,6 +164,19 @@ impl Watching {
         })
     }
 
+    /// Ends the observation, and every other one in this process, as Ctrl-C does.
+    ///
+    /// # Errors
+    ///
+    /// The observation had ended before, or it failed.
+    pub fn interrupt(self) -> Result<(Snapshot, Seen)> {
+        if self.thread.is_finished() {
+            bail!("plegtrace ended early");
+        }
+        process::signal(std::process::id(), libc::SIGINT)?;
+        self.finish()
+    }
+
     /// Waits for the end of the observation.
     ///
     /// # Errors

@@ -20,6 +20,8 @@ use plegtrace_tests::watching::Watching;
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(60);
+/// Seconds; an observation ends when there is no more to be seen.
+const LONG: &str = "120";
 /// Far below what the kernel waits for a lease to be given up (`/proc/sys/fs/lease-break-time`, 45 s).
 const GIVES_WAY: Duration = Duration::from_secs(5);
 
@@ -100,8 +102,8 @@ fn check(snapshot: &Snapshot, case: &Case, pids: &[u32]) {
 fn hangs(case: &Case) {
     host::require_root().unwrap();
     let node = Node::start(&Knobs { runc: case.runc, ..case.fault.knobs() }).unwrap();
-    let all = watch(&node, &["-d", "55"]);
-    let until_found = watch(&node, &["-d", "50", "--until-found"]);
+    let all = watch(&node, &["-d", LONG]);
+    let until_found = watch(&node, &["-d", LONG, "--until-found"]);
     let fault = case.fault.inject(&node, "p1").unwrap_or_else(|error| panic!("{:?}: {error:#}", case.fault));
     let (snapshot, _) = until_found.finish().unwrap();
     // A delete that takes too long is tried again: the runc of the fault's begin may have been killed.
@@ -121,7 +123,7 @@ fn hangs(case: &Case) {
         Ok(seen.open_phases().next().is_none().then_some(()))
     })
     .unwrap();
-    let (after, seen) = all.finish().unwrap();
+    let (after, seen) = all.interrupt().unwrap();
     let left: Vec<_> = seen.open_phases().collect();
     assert!(left.is_empty(), "{}: {left:?}", case.fault.name());
     assert!(
@@ -175,7 +177,7 @@ fn a_writer_gets_the_file() {
         assert_eq!(answer.exit_code, 0);
     };
     let pid = containerd.pid().to_string();
-    let watching = Watching::start(&["-d", "20", "--runtime-pid", &pid]).unwrap();
+    let watching = Watching::start(&["-d", LONG, "--runtime-pid", &pid]).unwrap();
     watching.wait_until_armed().unwrap();
     watching.wait_until_runc_is_probed().unwrap();
     exec();
@@ -192,7 +194,7 @@ fn a_writer_gets_the_file() {
     assert!(began.elapsed() < GIVES_WAY, "a writer waited for {:?}", began.elapsed());
     drop(file);
     exec();
-    let (_, seen) = watching.finish().unwrap();
+    let (_, seen) = watching.interrupt().unwrap();
     let told = seen
         .refused
         .iter()

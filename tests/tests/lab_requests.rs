@@ -185,25 +185,28 @@ fn each_request_is_told_behind_its_own_shim() {
     drop((commands, update, waiting));
 }
 
-/// A shim is stopped, and the first process of its container is killed, and with it a command in there: the kernel knows,
-/// and the runtime says for ever that the container runs, and waits for the command. A container that ends the usual way
-/// is not told of, nor a command that runs. Names are those of the runtime.
+/// Two shims are stopped; the first process of the one's container is killed, and a command in the other's: the kernel
+/// knows, and the runtime says for ever that the container runs, and waits for the command. A container that ends the
+/// usual way is not told of, nor a command that runs. Names are those of the runtime.
 #[test]
 fn an_end_that_the_runtime_never_learns_of() {
     host::require_root().unwrap();
-    let node = Node::start(&Knobs { pods: 3, ..Knobs::default() }).unwrap();
+    let node = Node::start(&Knobs { pods: 4, ..Knobs::default() }).unwrap();
     let containerd = node.containerd();
-    let [one, two, three] = ["p1", "p2", "p3"].map(|name| node.pod(name).unwrap());
-    let commands = [exec(containerd, &one, "600"), exec(containerd, &three, "601")];
-    let [command, _] = [(&one, "600"), (&three, "601")].map(|(pod, seconds)| running(pod, seconds));
+    let [one, two, three, four] = ["p1", "p2", "p3", "p4"].map(|name| node.pod(name).unwrap());
+    let commands = [exec(containerd, &four, "600"), exec(containerd, &three, "601")];
+    let [command, _] = [(&four, "600"), (&three, "601")].map(|(pod, seconds)| running(pod, seconds));
+    let stopped = [&one, &four].map(|pod| {
+        let shim = containerd.shim_of(&pod.sandbox).unwrap();
+        fault::stop_process(shim).unwrap()
+    });
     let init = |pod: &Pod| process::in_cgroup(&pod.container).into_iter().min().unwrap();
-    let stopped = fault::stop_process(containerd.shim_of(&one.sandbox).unwrap()).unwrap();
     let victim = init(&one);
-    for pid in [victim, init(&two)] {
+    for pid in [victim, command, init(&two)] {
         process::signal(pid, libc::SIGKILL).unwrap();
     }
-    process::wait_for("a dead init", LIMIT, || Ok((process::state(victim) == Some('Z')).then_some(())))
-        .unwrap();
+    let dead = |pid| process::state(pid) == Some('Z');
+    process::wait_for("the dead", LIMIT, || Ok((dead(victim) && dead(command)).then_some(()))).unwrap();
     let report = report(&node, &["-d", "15"]);
     let all = serde_json::to_string_pretty(&report["stuck"]).unwrap();
     let told: Vec<&Value> =
@@ -212,11 +215,11 @@ fn an_end_that_the_runtime_never_learns_of() {
         told.into_iter().partition(|told| told["unreported"]["exec"].is_string());
     let ([ended], [told]) = (&execs[..], &told[..]) else { panic!("{all}\n{}", report["census"]["round"]) };
     assert_eq!(
-        (&ended["pid"], &ended["container"]["id"]),
-        (&command.into(), &told["container"]["id"]),
+        (ended["pid"].as_u64(), ended["container"]["id"].as_str()),
+        (Some(command.into()), Some(four.container.as_str())),
         "{all}"
     );
-    assert_eq!(behind(&report, command), [("ExecSync".to_owned(), vec![one.container.clone()], true)]);
+    assert_eq!(behind(&report, command), [("ExecSync".to_owned(), vec![four.container.clone()], true)]);
     assert_eq!(
         (told["pid"].as_u64(), told["unreported"]["state"].as_str()),
         (Some(victim.into()), Some("running"))
