@@ -33,7 +33,9 @@ fn duration(kind: Kind) -> &'static [&'static str] {
     match kind {
         // These have to last five seconds first.
         Kind::ContainerFrozen | Kind::ExecStorm => &["-d", "12"],
-        Kind::ContainerdRestarted | Kind::ManyChangedPods | Kind::FullChannel => &["-d", "8"],
+        Kind::ContainerdRestarted | Kind::FullChannel => &["-d", "8"],
+        // The kubelet takes its time to start.
+        Kind::ManyChangedPods => &["-d", "11"],
         _ => &["-d", "60", "--until-found"],
     }
 }
@@ -43,6 +45,15 @@ fn trace(node: &Node, kind: Kind) -> Running {
     let arguments = [&["-o", "json"], duration(kind)].concat();
     let about = ["--kubelet-pid", &kubelet, "--runtime-pid", &runtime];
     Running::start(&[&arguments[..], &about[..]].concat()).unwrap()
+}
+
+/// What is told of relists, without their trees.
+fn relists(report: &Value) -> Value {
+    let mut relists = report["relists"].clone();
+    for relist in relists.as_array_mut().unwrap() {
+        relist.as_object_mut().unwrap().remove("tree");
+    }
+    relists
 }
 
 /// The moment of the report, and of the probes.
@@ -113,8 +124,9 @@ fn inject_and_name(node: &Node, kind: Kind, moment: Moment, pod: &str) -> Row {
     let id = kind.root_cause().expect("a fault has a cause");
     let told = serde_json::to_string_pretty(&report["diagnosis"]).unwrap();
     let stuck = serde_json::to_string_pretty(&report["stuck"]).unwrap();
-    let first =
-        findings.first().unwrap_or_else(|| panic!("{kind:?} {moment:?}: nothing is named\n{told}\n{stuck}"));
+    let first = findings.first().unwrap_or_else(|| {
+        panic!("{kind:?} {moment:?}: nothing is named\n{told}\n{stuck}\n{}", relists(&report))
+    });
     assert_eq!(first["id"], id, "{kind:?} {moment:?}\n{told}\n{stuck}");
     check_culprit(kind, first, &facts);
     check_others(kind, findings, &facts);
