@@ -20,7 +20,7 @@ const OPERATIONS: [(&str, &str); 3] =
 fn mode_is_exact(node: &Node, mode: &str, name: &str) {
     let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
     let about = ["--kubelet-pid", &kubelet, "--runtime-pid", &runtime];
-    let watching = Watching::start(&[&["-d", "14", "--attach", mode], &about[..]].concat()).unwrap();
+    let watching = Watching::start(&[&["-d", "600", "--attach", mode], &about[..]].concat()).unwrap();
     let armed = watching.wait_until_armed().unwrap();
     assert_eq!(armed.mode, name);
     process::wait_for("a relist that began under our eyes", LIMIT, || {
@@ -34,7 +34,7 @@ fn mode_is_exact(node: &Node, mode: &str, name: &str) {
     let first = scrape();
     node.wait_for_relists(RELISTS, LIMIT).unwrap();
     let second = scrape();
-    let (snapshot, seen) = watching.finish().unwrap();
+    let (snapshot, seen) = watching.interrupt().unwrap();
     assert!(snapshot.now.0 > second.1.end_ns, "{mode}: observed until after the second scrape");
     assert_eq!(snapshot.real_losses().count(), 0, "{mode}: {:?}", snapshot.losses);
     assert_eq!(seen.calls.iter().filter(|call| call.unwound()).count(), 0, "{mode}: every end was seen");
@@ -98,14 +98,14 @@ fn generation_is_exact(generation: Generation, mode: &str) {
     let client = containerd.client_of(generation.api()).unwrap();
     client.version(LIMIT).unwrap();
     let runtime = containerd.pid().to_string();
-    let watching = Watching::start(&["-d", "5", "--attach", mode, "--runtime-pid", &runtime]).unwrap();
+    let watching = Watching::start(&["-d", "600", "--attach", mode, "--runtime-pid", &runtime]).unwrap();
     watching.wait_until_armed().unwrap();
     let relists = relist::Loop::start(client, Duration::from_millis(5), LIMIT);
     process::wait_for("turns of the loop", LIMIT, || Ok((relists.relists().len() >= 50).then_some(())))
         .unwrap();
     let relists = relists.stop();
     assert!(relists.iter().all(|relist| relist.error.is_none()), "{relists:?}");
-    let (snapshot, seen) = watching.finish().unwrap();
+    let (snapshot, seen) = watching.interrupt().unwrap();
     assert_eq!(snapshot.real_losses().count(), 0, "{:?}", snapshot.losses);
 
     let version = format!("runtime.{}.", generation.api());

@@ -85,7 +85,7 @@ fn slow_relists(watching: &Watching) -> usize {
 /// Pods that come and go together, on processors that are wanted by others.
 fn slow_node() -> Slow {
     let node = Node::start(&Knobs { pods: PODS, exec_probes: true, ..Knobs::default() }).unwrap();
-    let watching = watch(&node, "48");
+    let watching = watch(&node, "600");
     process::wait_for("relists that began under our eyes", LIMIT, || {
         Ok((watching.seen().of_layer(Layer::Relist).count() >= 3).then_some(()))
     })
@@ -111,7 +111,7 @@ fn slow_node() -> Slow {
     node.wait_for_relists(5, LIMIT).unwrap();
     drop(load);
     let second = scrape();
-    let (snapshot, seen) = watching.finish().unwrap();
+    let (snapshot, seen) = watching.interrupt().unwrap();
     assert!(snapshot.now.0 > second.end_ns, "observed until after the second scrape");
     Slow { scrapes: [first, second], snapshot, seen }
 }
@@ -191,7 +191,7 @@ fn the_parks_of_a_handler_agree_with_the_stopwatch_of_its_client() {
     host::require_root().unwrap();
     let node = Node::start(&Knobs::default()).unwrap();
     let pod = node.pod("p1").unwrap();
-    let watching = watch(&node, "14");
+    let watching = watch(&node, "600");
     let client = node.containerd().client();
     let mut stopwatch = 0;
     for _ in 0..COMMANDS {
@@ -199,7 +199,7 @@ fn the_parks_of_a_handler_agree_with_the_stopwatch_of_its_client() {
         client.exec_sync(&pod.container, &["sleep", "0.4"], LIMIT).unwrap();
         stopwatch += u64::try_from(began.elapsed().as_nanos()).unwrap();
     }
-    let (_, seen) = watching.finish().unwrap();
+    let (_, seen) = watching.interrupt().unwrap();
     let calls: Vec<&Call> =
         seen.of_layer(Layer::Handler).filter(|(_, h)| h.operation == "ExecSync").map(|(c, _)| c).collect();
     assert_eq!(calls.len(), COMMANDS);
@@ -320,11 +320,11 @@ fn the_newest_containerd_is_measured_too() {
     let pod = containerd.run_pod("one").unwrap();
     let client = containerd.client_of(generation.api()).unwrap();
     let runtime = containerd.pid().to_string();
-    let watching = Watching::start(&["-d", "6", "--runtime-pid", &runtime]).unwrap();
+    let watching = Watching::start(&["-d", "600", "--runtime-pid", &runtime]).unwrap();
     watching.wait_until_armed().unwrap();
     let relists = relist::Loop::start(client.clone(), Duration::from_millis(20), LIMIT);
     client.exec_sync(&pod.container, &["sleep", "0.3"], LIMIT).unwrap();
-    let (_, seen) = watching.finish().unwrap();
+    let (_, seen) = watching.interrupt().unwrap();
     assert!(relists.stop().iter().all(|relist| relist.error.is_none()));
     handlers_are_measured(&seen, &["(*criService).ExecSync"]);
 }

@@ -24,7 +24,7 @@ const PODS: usize = 6;
 /// What a node with many exec probes does.
 const RUNC_PER_SECOND: f64 = 20.0;
 /// Begin and end of a churn lie inside of the observation by as much.
-const MARGIN: Duration = Duration::from_secs(25);
+const MARGIN: Duration = Duration::from_secs(60);
 const LIMIT: Duration = Duration::from_secs(60);
 /// Two records of the same step are made within this time, on a machine that is busy.
 const SAME_NS: u64 = 1_000_000_000;
@@ -77,7 +77,8 @@ impl Churn {
         settle(&containerd);
         let events = connector.finish().unwrap();
         let told = everything_told(&mut shims, &asked);
-        let (snapshot, seen) = watching.finish().unwrap();
+        let (snapshot, seen) = watching.interrupt().unwrap();
+        other.signal(libc::SIGINT).unwrap();
         other.finish(LIMIT).unwrap();
         Churn { containerd, began_ns, ended_ns, asked, events, told, roots, seen, snapshot, rss_kib }
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use plegtrace::correlate::{Caller, RequestTree, Snapshot};
+use plegtrace::decode::Call;
 use plegtrace::diagnose::diagnose;
 use plegtrace::input::Layer;
 use plegtrace::render::text::{self, TextOptions};
@@ -67,7 +68,7 @@ fn slow_requests_of_a_real_node() {
     let node = Node::start(&Knobs { pods: 1, ..Kind::CniSlow.knobs() }).unwrap();
     let pod = node.pod("p1").unwrap();
     node.wait_for_relists(2, LIMIT).unwrap();
-    let watching = watch(&node, "30");
+    let watching = watch(&node, "600");
     let client = node.containerd().client();
     client.exec_sync(&pod.container, &["sleep", "1"], LIMIT).unwrap();
     node.kubelet().add_pod("x1").unwrap();
@@ -78,7 +79,14 @@ fn slow_requests_of_a_real_node() {
     let mut slow = fault::slow_cni(&node).unwrap();
     process::wait_for("the end of the slow plugin", LIMIT, || Ok(slow.hanging().is_empty().then_some(())))
         .unwrap();
-    let (snapshot, _) = watching.finish().unwrap();
+    process::wait_for("the end of its sandbox", LIMIT, || {
+        let seen = watching.seen();
+        let mut handlers = seen.of_layer(Layer::Handler);
+        let slow = |call: &Call| call.end.since(call.start) >= 3 * S;
+        Ok(handlers.any(|(call, hook)| hook.operation == "RunPodSandbox" && slow(call)).then_some(()))
+    })
+    .unwrap();
+    let (snapshot, _) = watching.interrupt().unwrap();
     slow.heal().unwrap();
     let page = page(&snapshot, "lab-request-trees.txt");
     let losses: Vec<_> = snapshot.real_losses().collect();
@@ -117,12 +125,16 @@ fn open_sandboxes_have_their_own_plugins() {
     host::require_root().unwrap();
     let node = Node::start(&Knobs { pods: 1, ..Kind::Cni.knobs() }).unwrap();
     node.wait_for_relists(2, LIMIT).unwrap();
-    let watching = watch(&node, "25");
+    let watching = watch(&node, "600");
     let faults = [(); 3].map(|()| fault::sleeping_cni(&node).unwrap());
     let plugins: Vec<u32> = faults.iter().map(|fault| fault.facts().culprits[0]).collect();
     let ids = plugins.iter().map(|pid| process::variable(*pid, "CNI_CONTAINERID"));
     let ids: Vec<Option<String>> = ids.collect();
-    let (snapshot, _) = watching.finish().unwrap();
+    let relists = || watching.seen().of_layer(Layer::Relist).count();
+    let before = relists();
+    // One begins a second after the one before it.
+    process::wait_for("plugins that last", LIMIT, || Ok((relists() >= before + 3).then_some(()))).unwrap();
+    let (snapshot, _) = watching.interrupt().unwrap();
     faults.into_iter().for_each(|fault| fault.heal().unwrap());
     let page = page(&snapshot, "lab-request-trees-open.txt");
 

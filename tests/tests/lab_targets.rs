@@ -1,7 +1,7 @@
 //! Targets that go, come back, or are not what they should be.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use plegtrace::input::{Component, Layer};
@@ -71,7 +71,7 @@ fn a_restarted_containerd_is_probed_again() {
     let containerd = node.containerd();
     let (kubelet, socket) = (node.kubelet().pid().to_string(), containerd.socket().to_str().unwrap());
     let watching =
-        Watching::start(&["-d", "75", "--kubelet-pid", &kubelet, "--runtime-endpoint", socket]).unwrap();
+        Watching::start(&["-d", "600", "--kubelet-pid", &kubelet, "--runtime-endpoint", socket]).unwrap();
     watching.wait_until_armed().unwrap();
     wait_for_calls(&watching, Layer::Handler, containerd.pid(), "handlers of the first containerd");
 
@@ -88,7 +88,14 @@ fn a_restarted_containerd_is_probed_again() {
     std::fs::write(&newer, "#!/bin/sh\n").unwrap();
     std::fs::rename(&newer, &copy).unwrap();
 
-    let (snapshot, seen) = watching.finish().unwrap();
+    // Another program of that kind starts: plegtrace looks at all of them again, within a second.
+    let version = Command::new(containerd.program()).arg("--version").stdout(Stdio::null()).status();
+    assert!(version.unwrap().success());
+    let relists = || watching.seen().of_layer(Layer::Relist).count();
+    let before = relists();
+    process::wait_for("relists after that", LIMIT, || Ok((relists() >= before + 3).then_some(()))).unwrap();
+
+    let (snapshot, seen) = watching.interrupt().unwrap();
     for pid in [containerd.pid(), same.pid()] {
         let target = snapshot.targets.iter().find(|target| target.fact.pid == pid).unwrap();
         let gone = matches!(target.state, plegtrace::correlate::TargetState::Gone { .. });

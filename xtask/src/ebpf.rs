@@ -1,10 +1,11 @@
 //! The eBPF programs → an object file, and the environment through which the tracer's build script finds it.
 
 use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::progress::step;
 use crate::setup::{self, Toolchain};
@@ -42,16 +43,17 @@ impl Object {
     /// When the toolchain cannot be set up or the programs do not compile.
     pub(crate) fn build(want: Want) -> Result<Self> {
         let toolchain = setup::bpf()?;
-        step("build", "eBPF object");
-        let path = compile(&toolchain, &paths::target().join("bpf"), &[])?;
+        // Both in one directory: they share `core` and all that runs on the host. The shipped one comes last, and stays.
         let debug = match want {
             Want::Shipped => None,
             Want::WithDebugLog => {
                 step("build", "eBPF object with debug-log");
-                Some(compile(&toolchain, &paths::target().join("bpf-debug"), &["--features", "debug-log"])?)
+                let built = compile(&toolchain, &["--features", "debug-log"])?;
+                Some(keep(&built, &paths::target().join("bpf-debug"))?)
             }
         };
-        Ok(Self { path, debug })
+        step("build", "eBPF object");
+        Ok(Self { path: compile(&toolchain, &[])?, debug })
     }
 
     /// What every cargo that compiles the tracer needs in its environment to embed this object.
@@ -78,15 +80,29 @@ pub(crate) fn cargo(toolchain: &Toolchain, subcommand: &str, target_dir: &Path) 
     command
 }
 
-fn compile(toolchain: &Toolchain, target_dir: &Path, features: &[&str]) -> Result<PathBuf> {
-    cmd::run(cargo(toolchain, "build", target_dir).args(features))?;
+fn compile(toolchain: &Toolchain, features: &[&str]) -> Result<PathBuf> {
+    let target_dir = paths::target().join("bpf");
+    cmd::run(cargo(toolchain, "build", &target_dir).args(features))?;
     let object = target_dir.join(TARGET).join("release").join(PACKAGE);
     ensure!(object.is_file(), "cargo built no object at {}", object.display());
     Ok(object)
 }
 
+/// A copy of `object` in `dir`, written only when it differs: whoever embeds it is compiled again when it is younger.
+fn keep(object: &Path, dir: &Path) -> Result<PathBuf> {
+    let copy = dir.join(PACKAGE);
+    let new = fs::read(object).with_context(|| format!("cannot read {}", object.display()))?;
+    if fs::read(&copy).ok().as_ref() != Some(&new) {
+        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        fs::write(&copy, new).with_context(|| format!("cannot write {}", copy.display()))?;
+    }
+    Ok(copy)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
 
     /// The tracer's build script is told of the debug object only when there is one.
@@ -96,5 +112,20 @@ mod tests {
         assert_eq!(object.envs(), [("PLEGTRACE_BPF_OBJECT", OsString::from("/o/a"))]);
         object.debug = Some("/o/b".into());
         assert_eq!(object.envs()[1], ("PLEGTRACE_BPF_OBJECT_DEBUG", OsString::from("/o/b")));
+    }
+
+    /// A copy that says the same is not touched; one that does not is replaced.
+    #[test]
+    fn a_copy_is_written_when_it_differs() {
+        let dir = tempfile::tempdir().unwrap();
+        let (object, copies) = (dir.path().join("object"), dir.path().join("copies"));
+        fs::write(&object, "one").unwrap();
+        let copy = keep(&object, &copies).unwrap();
+        let old = fs::File::options().write(true).open(&copy).unwrap();
+        old.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        keep(&object, &copies).unwrap();
+        assert_eq!(fs::metadata(&copy).unwrap().modified().unwrap(), SystemTime::UNIX_EPOCH);
+        fs::write(&object, "two").unwrap();
+        assert_eq!(fs::read(keep(&object, &copies).unwrap()).unwrap(), b"two");
     }
 }
