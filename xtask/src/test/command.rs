@@ -17,7 +17,7 @@ use crate::cmd::{self, Exit};
 use crate::ebpf::Want;
 use crate::paths;
 use crate::progress::step;
-use crate::vm::{self, Ahead, Counts};
+use crate::vm::{self, Counts};
 
 /// No test program takes longer than this; all together must stay below an hour.
 const BUDGET: Duration = Duration::from_secs(25 * 60);
@@ -52,6 +52,9 @@ pub(crate) enum Part {
 }
 
 const PARTS: [Part; 5] = [Part::Unit, Part::Docs, Part::Integration, Part::Lab, Part::Vm];
+
+/// The last ones, of which parts run at the same time when all are asked for.
+const BESIDE: [Part; 3] = [Part::Integration, Part::Lab, Part::Vm];
 
 /// What one layer reports.
 #[derive(Debug, Default)]
@@ -94,21 +97,17 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     step("test", "compiling the test programs");
     let programs = layers::compile(&built.object, &[])?;
     let mut total = Tally { minimums, total: Counts::default() };
-    let beside = options.wants(Part::Lab) && options.wants(Part::Vm);
-    for part in PARTS.into_iter().filter(|part| options.wants(*part)) {
+    let asked = PARTS.into_iter().filter(|part| options.wants(*part));
+    let beside = BESIDE.into_iter().all(|part| options.wants(part));
+    for part in asked.filter(|part| !(beside && BESIDE.contains(part))) {
         let begin = Instant::now();
-        match part {
-            Part::Lab if beside => {
-                let [lab, guests] = lab_and_guests(&programs, &built);
-                total.add(Part::Lab, lab, begin);
-                total.add(Part::Vm, guests, begin);
-            }
-            Part::Vm if beside => {}
-            part => {
-                step("test", &format!("layer {}", part.name()));
-                total.add(part, layer(part, &programs, &built), begin);
-            }
-        }
+        step("test", &format!("layer {}", part.name()));
+        total.add(part, layer(part, &programs, &built), begin);
+    }
+    if beside {
+        let begin = Instant::now();
+        let outcomes = beside_each_other(&programs, &built);
+        BESIDE.into_iter().zip(outcomes).for_each(|(part, outcome)| total.add(part, outcome, begin));
     }
     for part in PARTS.into_iter().filter(|part| !options.wants(*part)) {
         step("test", &format!("layer {} was not asked for", part.name()));
@@ -140,29 +139,38 @@ impl Part {
     }
 }
 
-/// The lab and the guests, which take turns where both would need the machine: what guests are made of is made while
-/// the lab mostly waits, and they run beside those tests of the lab that nothing else on the machine disturbs.
-fn lab_and_guests(programs: &[Program], built: &Built) -> [Result<Outcome>; 2] {
-    step("test", "layer lab");
+/// The last three layers, which take turns where each would need the machine: what guests are made of is made, and the
+/// patient tests run, while the lab mostly waits; guests run beside those tests of the lab that nothing disturbs.
+fn beside_each_other(programs: &[Program], built: &Built) -> [Result<Outcome>; 3] {
     let selection = vm::Selection::all();
-    let ahead = Ahead::start(selection.clone());
-    let lab = |own: bool| {
-        let of_lab = programs.iter().filter(|program| program.layer == Layer::Lab);
-        run_all(of_lab.filter(|program| program.is_of_lab_itself() == own), built)
-    };
-    let observers = lab(false);
-    drop(ahead);
+    let of = |layer| programs.iter().filter(move |program| program.layer == layer);
+    let lab = |own| run_all(of(Layer::Lab).filter(|program| program.is_of_lab_itself() == own), built);
+    let integration =
+        |patient| run_all(of(Layer::Integration).filter(|program| program.is_patient() == patient), built);
+    step("test", "layer integration");
+    let prompt = integration(false);
+    step("test", "layer lab, and beside it what can wait");
+    let (observers, patient) = thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            vm::lower()?;
+            vm::ahead(&selection);
+            integration(true)
+        });
+        (lab(false), waiting.join().expect("the thread of what can wait does not panic"))
+    });
     step("test", "layer vm, beside the lab's own tests");
     let (own, guests) = thread::scope(|scope| {
         let guests = scope.spawn(|| guests(&selection));
         (lab(true), guests.join().expect("the guests' thread does not panic"))
     });
-    let both = |observers: Outcome, own: Outcome| {
-        let mut counts = observers.counts;
-        counts += own.counts;
-        Outcome { counts, tests: sum(counts) }
-    };
-    [observers.and_then(|observers| Ok(both(observers, own?))), guests]
+    [both(prompt, patient), both(observers, own), guests]
+}
+
+/// Two halves of one layer.
+fn both(one: Result<Outcome>, other: Result<Outcome>) -> Result<Outcome> {
+    let mut counts = one?.counts;
+    counts += other?.counts;
+    Ok(Outcome { counts, tests: sum(counts) })
 }
 
 fn guests(selection: &vm::Selection) -> Result<Outcome> {

@@ -17,6 +17,10 @@ pub(crate) const PRIVILEGED: &str = "lab_";
 /// All tests of this package outside its library need root.
 const LAB_PACKAGE: &str = "plegtrace-lab";
 
+/// Compiles Go programs with every toolchain that there is: minutes of both processors when nothing is cached, and no
+/// clock in its tests.
+const PATIENT: &str = "target_builds";
+
 /// Which part of the tests a program belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Layer {
@@ -43,6 +47,11 @@ impl Program {
     /// Does it test the lab, not plegtrace? Then it does not mind what else happens on the machine.
     pub(crate) fn is_of_lab_itself(&self) -> bool {
         self.layer == Layer::Lab && self.name.starts_with(LAB_PACKAGE)
+    }
+
+    /// Can it run at the lowest priority, beside tests that mostly wait?
+    pub(crate) fn is_patient(&self) -> bool {
+        self.layer == Layer::Integration && self.name.ends_with(PATIENT)
     }
 }
 
@@ -157,15 +166,17 @@ mod tests {
         assert_eq!(seen, expected);
     }
 
-    /// Tests of the lab are told from those that use it.
+    /// Tests of the lab are told from those that use it, and the patient ones from the others.
     #[test]
-    fn tests_of_the_lab_itself() {
+    fn programs_that_run_beside_others() {
         let of = |layer, name: &str| {
             let (file, directory) = (PathBuf::new(), PathBuf::new());
-            Program { layer, name: name.to_owned(), file, directory }.is_of_lab_itself()
+            Program { layer, name: name.to_owned(), file, directory }
         };
-        assert!(of(Layer::Lab, "plegtrace-lab-faults"));
-        assert!(!of(Layer::Lab, "plegtrace-tests-lab_matrix"));
-        assert!(!of(Layer::Unit, "plegtrace-lab-plegtrace_lab"));
+        assert!(of(Layer::Lab, "plegtrace-lab-faults").is_of_lab_itself());
+        assert!(!of(Layer::Lab, "plegtrace-tests-lab_matrix").is_of_lab_itself());
+        assert!(!of(Layer::Unit, "plegtrace-lab-plegtrace_lab").is_of_lab_itself());
+        assert!(of(Layer::Integration, "plegtrace-tests-target_builds").is_patient());
+        assert!(!of(Layer::Integration, "plegtrace-tests-target_goldens").is_patient());
     }
 }

@@ -20,6 +20,6 @@ mod qemu;
 mod suites;
 mod verdict;
 
-pub(crate) use ahead::Ahead;
+pub(crate) use ahead::{ahead, lower};
 pub(crate) use command::{Figures, Options, Selection, run, run_all, stats};
 pub(crate) use verdict::Counts;
