@@ -1,6 +1,7 @@
 //! Turns /proc into what the lab asks about processes, and conditions into waits with a deadline.
 
 use std::fs;
+use std::io::Read as _;
 use std::path::Path;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
@@ -80,7 +81,13 @@ pub fn catches(pid: u32, signal: i32) -> bool {
 /// The arguments of a process; none when it is gone.
 #[must_use]
 pub fn arguments(pid: u32) -> Vec<String> {
-    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    // At once: `fs::read` tries 32 bytes first, and a process that ends before the next read would have only those.
+    let mut bytes = Vec::with_capacity(8 << 10);
+    let read =
+        fs::File::open(format!("/proc/{pid}/cmdline")).and_then(|mut file| file.read_to_end(&mut bytes));
+    if read.is_err() {
+        return Vec::new();
+    }
     let words = bytes.split(|&byte| byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
     let mut words: Vec<String> = words.collect();
     words.pop(); // The last argument ends with a zero as well.

@@ -5,7 +5,7 @@
 //! only, of whomever the caller trusts not to wait for ever. Every read is bounded.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use plegtrace_common::role::Role;
@@ -14,6 +14,8 @@ use super::cmdline::{self, CommandFacts};
 use super::identity;
 
 const MAX_STAT: u64 = 4096;
+/// What is read at once; most texts are shorter.
+const ONE_READ: usize = 8 << 10;
 /// Bytes of a command line that are read.
 pub(crate) const MAX_CMDLINE: u64 = 64 << 10;
 
@@ -216,9 +218,15 @@ pub(crate) fn split_args(bytes: &[u8]) -> Vec<String> {
 }
 
 fn read_bounded(path: &Path, max: u64) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path).ok()?.take(max).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
+    read_whole(File::open(path).ok()?, max).ok()
+}
+
+/// A text of /proc as one answer of the kernel. An empty buffer would be tried with 32 bytes first, and the command line
+/// of a process that ends before the next read would be those.
+pub(crate) fn read_whole(file: File, max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(ONE_READ);
+    file.take(max).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn is_deleted(dir: &Path) -> bool {
@@ -265,6 +273,23 @@ mod tests {
         assert_eq!(parse_stat("42 (x) S 7"), None);
         assert_eq!(parse_stat(""), None);
         assert_eq!(ticks_to_ns(12345, 100), 123_450_000_000);
+    }
+
+    /// A text is one read: a pipe of packets throws away what a read leaves of one.
+    #[test]
+    fn a_text_is_one_read() {
+        use std::io::Write as _;
+        use std::os::fd::FromRawFd as _;
+        let mut ends = [0; 2];
+        // SAFETY: pipe2 fills two numbers; each descriptor gets one owner.
+        let [from, mut to] = unsafe {
+            assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_DIRECT), 0);
+            ends.map(|fd| File::from_raw_fd(fd))
+        };
+        let line = [b'x'; 200];
+        to.write_all(&line).unwrap();
+        drop(to);
+        assert_eq!(read_whole(from, MAX_CMDLINE).unwrap(), line);
     }
 
     /// One executable, several roles.

@@ -2,12 +2,12 @@
 
 use std::{
     fs::{self, File},
-    io::{self, Read as _},
+    io,
     os::unix::fs::OpenOptionsExt as _,
     path::Path,
 };
 
-use crate::target::{MAX_CMDLINE, Stat, parse_stat, split_args};
+use crate::target::{MAX_CMDLINE, Stat, parse_stat, read_whole, split_args};
 
 /// The texts of /proc that are read whole are far below this.
 const MAX_TEXT: u64 = 64 << 10;
@@ -17,9 +17,7 @@ const MAX_ENVIRONMENT: u64 = 128 << 10;
 
 /// Bytes of a file, up to a bound.
 pub(super) fn bytes(path: &Path, max: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(max).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    read_whole(File::open(path)?, max)
 }
 
 /// A text of the kernel; hostile parts of it may be anything.
@@ -34,9 +32,7 @@ pub(super) fn file(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     if !file.metadata()?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    let mut bytes = Vec::new();
-    file.take(max).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    read_whole(file, max)
 }
 
 /// Mounts of a process.
