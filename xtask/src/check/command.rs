@@ -1,6 +1,7 @@
 //! The steps of the check, each named and timed; all of them run, then the failures are told together.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Result, bail};
@@ -59,11 +60,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 fn fmt() -> Result<()> {
     cmd::run(host_cargo().args(["fmt", "--all", "--check"]))?;
-    let fuzz = paths::workspace().join("tests/fuzz/Cargo.toml");
-    if fuzz.exists() {
-        cmd::run(host_cargo().args(["fmt", "--check", "--manifest-path"]).arg(fuzz))?;
-    }
-    Ok(())
+    cmd::run(host_cargo().args(["fmt", "--check", "--manifest-path"]).arg(fuzz()))
 }
 
 /// With the object in the environment, like every other cargo call: changing it would compile the tracer again.
@@ -71,7 +68,18 @@ fn clippy() -> Result<()> {
     let object = Object::build(Want::WithDebugLog)?;
     let mut command = host_cargo();
     command.args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]);
+    cmd::run(command.envs(object.envs()))?;
+    // A workspace of its own, because its programs are linked in another way; the same target directory, so that what
+    // both depend on is compiled once.
+    let mut command = host_cargo();
+    command.args(["clippy", "--no-default-features", "--manifest-path"]).arg(fuzz()).arg("--target-dir");
+    command.arg(paths::target()).args(["--", "-D", "warnings"]);
     cmd::run(command.envs(object.envs()))
+}
+
+/// The manifest of the fuzz targets.
+fn fuzz() -> PathBuf {
+    paths::workspace().join("tests/fuzz/Cargo.toml")
 }
 
 /// The programs are linted by the compiler that builds them. Where it comes without clippy, its own lints count.
