@@ -1,11 +1,11 @@
 //! The one-shot: survey, arm, observe, report.
 
+mod begin;
 mod census;
 mod targets;
 
 use std::{
     collections::HashMap,
-    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -15,13 +15,13 @@ use plegtrace_common::kind::RecKind;
 use targets::concerns_targets;
 
 use super::{
-    arm::{Probes, chain, source_refused},
+    arm::{Probes, chain},
     clock,
     error::SessionError,
     live::Live,
     pipeline::{Pipeline, Tap},
     progress::Progress,
-    rounds::{Depth, Rounds},
+    rounds::Rounds,
     runc::RuncFiles,
     stop::Interrupts,
     survey::Survey,
@@ -31,11 +31,10 @@ use crate::{
     cli::Settings,
     correlate::Snapshot,
     diagnose::diagnose,
-    input::{Component, Fact, RefusedFact, Start, Stop, StopWhy},
-    kernel::{AttachMode, Kernel, LoadOptions},
+    input::{Component, Fact, Stop, StopWhy},
+    kernel::AttachMode,
     recording::Recorder,
     render::human,
-    target::KernelOffsets,
 };
 
 /// Finished records are taken out this often.
@@ -101,98 +100,6 @@ struct Session {
 }
 
 impl Session {
-    fn begin(
-        settings: &Settings,
-        mode: AttachMode,
-        tap: Option<Tap>,
-        recorder: Option<Arc<Recorder>>,
-        progress: &mut Progress,
-    ) -> Result<Self, SessionError> {
-        progress.step("looking for kubelet and container runtime");
-        let survey = Survey::take(settings)?;
-        if survey.node.is_empty() {
-            return Err(SessionError::NothingToTrace);
-        }
-        if let Some(question) = survey.ambiguous_runtime() {
-            return Err(SessionError::Ambiguous(question));
-        }
-        let mut session = Self {
-            pipeline: Pipeline::new(tap),
-            probes: Probes::new(mode, settings.parks, &settings.without),
-            survey,
-            live: None,
-            runc: None,
-            alive: HashMap::new(),
-            rescan: false,
-            lost: Vec::new(),
-            census: Rounds::default(),
-            recorder,
-            symbols: Symbols::default(),
-        };
-        session.pipeline.fact(clock::monotonic_ns(), &Fact::Start(start()));
-        for presence in session.survey.node.presence.clone() {
-            session.pipeline.fact(clock::monotonic_ns(), &Fact::Presence(presence));
-        }
-        session.begin_census(settings, Depth::Goroutines, true);
-        Ok(session)
-    }
-
-    fn arm(
-        &mut self,
-        settings: &Settings,
-        mode: AttachMode,
-        progress: &mut Progress,
-    ) -> Result<(), SessionError> {
-        progress.step("reading the programs' function tables");
-        if settings.uprobes {
-            self.probes.inspect(&self.survey.wanted());
-        } else {
-            self.refuse_source("uprobes");
-        }
-        if !settings.parks {
-            self.refuse_parks();
-        }
-        if !settings.processes {
-            self.refuse_source("processes");
-        }
-        self.tell_targets();
-        progress.step(&format!("attaching {} probes ({})", self.probes.plan().sites(), mode.name()));
-        let options = LoadOptions {
-            mode,
-            settings: KernelOffsets::load(Path::new("/"))?.settings(settings.follows_names()),
-            ring_bytes: settings.ring_bytes,
-            processes: settings.processes,
-            parks: settings.parks,
-        };
-        let mut live = Live::new(Kernel::load(&options)?, settings.processes, settings.parks);
-        for (pid, component) in self.survey.watched() {
-            live.watch(pid, component)?;
-        }
-        self.probes.attach(&mut live);
-        self.probes.tell(&mut self.pipeline, live.mode().name());
-        self.live = Some(live);
-        self.look_for_runc(settings);
-        // Who ended before the kernel side could tell of it is missed at the next look.
-        self.rescan = true;
-        Ok(())
-    }
-
-    fn refuse_source(&mut self, source: &str) {
-        self.refuse(source, "left out by --sources");
-    }
-
-    /// Nothing is judged differently without parks: only the leaves of trees have no names.
-    fn refuse_parks(&mut self) {
-        let refused = source_refused("parks", "left out by --sources");
-        let fact = Fact::Refused(RefusedFact { matters: false, ..refused });
-        self.pipeline.fact(clock::monotonic_ns(), &fact);
-    }
-
-    fn refuse(&mut self, source: &str, why: &str) {
-        let refused = source_refused(source, why);
-        self.pipeline.fact(clock::monotonic_ns(), &Fact::Refused(refused));
-    }
-
     /// Observes until there is a reason to stop.
     async fn run(
         &mut self,
@@ -334,17 +241,5 @@ fn taking_off(sites: usize, mode: AttachMode) -> String {
         AttachMode::PerfCookie | AttachMode::PerfAddress => {
             format!("taking {sites} probes off, about {} s on this kernel", sites.div_ceil(9))
         }
-    }
-}
-
-fn start() -> Start {
-    let (node, kernel) = clock::node_and_kernel();
-    Start {
-        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-        node,
-        kernel,
-        realtime_offset_ns: clock::realtime_offset_ns(),
-        boottime_offset_ns: clock::boottime_offset_ns(),
-        cpus: std::thread::available_parallelism().map_or(0, |n| u32::try_from(n.get()).unwrap_or(0)),
     }
 }

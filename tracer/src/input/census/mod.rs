@@ -1,0 +1,85 @@
+//! Facts of the census: what was already there when we came, read from outside, without an event and without a signal.
+//!
+//! One round tells every process of interest ([`ProcessFact`]), the stacks of the Go programs among them
+//! ([`GoroutinesFact`]), and closes with a [`CensusFact`] that says who did not answer. Lists are cut at the bounds in
+//! their docs, and say so.
+
+mod descriptor;
+mod goroutines;
+mod process;
+mod runtime;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::{
+    descriptor::{FdFact, FdTarget, Holder, PipeFact, SocketFact},
+    goroutines::{GoroutineGroup, GoroutinesFact, IdOnStack, Subject},
+    process::{Command, Freezer, Park, ProcessFact, SyscallFact},
+    runtime::{ContainerFact, EndedInit, OwnCall, RuntimeSays, RuntimeState},
+};
+
+/// One round of the census is complete.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CensusFact {
+    /// First read of the round.
+    pub began_ns: u64,
+    /// Last read of the round.
+    pub ended_ns: u64,
+    /// Processes looked at.
+    pub processes: u32,
+    /// Who did not answer in time, or could not be read.
+    pub unanswered: Vec<Unanswered>,
+    /// Processes that were left out because there were too many, or because the time was over.
+    pub left_out: u32,
+    /// Containers whose bundles were found, with or without a process in this round: who is meant by an id in a
+    /// command line. At most 4096.
+    #[serde(default)]
+    pub containers: Vec<ContainerFact>,
+    /// How much is waited for processors and disks; `None` where the kernel does not count it (before Linux 4.20).
+    #[serde(default)]
+    pub pressure: Option<Pressure>,
+    /// Versions of the node's programs; only in the round in which they were asked.
+    #[serde(default)]
+    pub versions: Vec<VersionFact>,
+    /// What the runtime itself says, when it was asked.
+    #[serde(default)]
+    pub says: Option<RuntimeSays>,
+    /// Containers and sandboxes whose first process has ended. At most 4096.
+    #[serde(default)]
+    pub ended: Vec<EndedInit>,
+}
+
+/// What version a program of the node says it has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VersionFact {
+    /// "kubelet", "containerd", "runc", "systemd", …
+    pub program: String,
+    /// "1.6.20~ds1"
+    pub version: String,
+}
+
+/// Shares of the last ten seconds in which somebody waited, hundredths of a percent (`/proc/pressure`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pressure {
+    /// At least one thread waited for a processor.
+    pub cpu_some_avg10: u32,
+    /// At least one thread waited for a disk.
+    pub io_some_avg10: u32,
+    /// All threads that wanted to run waited for a disk.
+    pub io_full_avg10: u32,
+    /// All threads that wanted to run waited for memory.
+    pub memory_full_avg10: u32,
+}
+
+/// A question that got no answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unanswered {
+    /// Who was asked.
+    pub pid: u32,
+    /// The kernel's name of it. Hostile text.
+    pub comm: String,
+    /// What was asked: "command line", "kernel stack", "goroutines", …
+    pub what: String,
+    /// Why there is no answer: "no answer within 300 ms", "permission denied", …
+    pub why: String,
+}

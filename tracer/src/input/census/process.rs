@@ -1,0 +1,128 @@
+//! One process as the census found it: what it was told to do, and where its threads are.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ContainerFact, FdFact, Holder, PipeFact, SocketFact};
+use crate::input::Component;
+
+/// One process as the census found it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProcessFact {
+    /// When it was read.
+    pub at_ns: u64,
+    /// Process id.
+    pub pid: u32,
+    /// Its parent.
+    pub parent: u32,
+    /// When it was started; the resolution is a clock tick.
+    pub started_ns: Option<u64>,
+    /// What it is to the node; [`Component::Helper`] for CNI plugins, hooks and whatever else a component runs.
+    pub component: Component,
+    /// The kernel's name of it. Hostile text.
+    pub comm: String,
+    /// What it was told to do, from its command line.
+    pub command: Option<Command>,
+    /// State of its first thread: R, S, D, T, t, Z, …
+    pub state: char,
+    /// Number of threads.
+    pub threads: u32,
+    /// Threads in state T or t.
+    pub stopped: u32,
+    /// The freezer of its cgroup, when that is not thawed.
+    pub freezer: Option<Freezer>,
+    /// Where its threads wait, one entry for all that wait alike; at most 64.
+    pub parked: Vec<Park>,
+    /// Its unix stream sockets that listen or hold unread bytes; at most 64.
+    pub sockets: Vec<SocketFact>,
+    /// Pipes and FIFOs it reads of which somebody outside of it holds the writing end; at most 64. Only for shims.
+    pub pipes: Vec<PipeFact>,
+    /// Container and pod it belongs to, or works for.
+    pub container: Option<ContainerFact>,
+}
+
+/// What a process was told to do. Only what is on the allow-list: never whole command lines, never environment values
+/// other than the two that CNI defines.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case")]
+pub enum Command {
+    /// runc or crun.
+    Runc {
+        /// "create", "start", "exec", "init", …
+        sub: String,
+        /// Container id.
+        container: Option<String>,
+        /// Directory of the bundle.
+        bundle: Option<String>,
+    },
+    /// A containerd shim.
+    Shim {
+        /// "start" and "delete" are short-lived helpers of their own; `None` is the server.
+        action: Option<String>,
+        /// Namespace of containerd ("k8s.io", "moby").
+        namespace: Option<String>,
+        /// Id of the sandbox or container it was started for.
+        id: Option<String>,
+    },
+    /// A CNI plugin.
+    Cni {
+        /// Name of the program.
+        plugin: String,
+        /// `CNI_COMMAND`: "ADD", "DEL", "CHECK", …
+        action: Option<String>,
+        /// `CNI_CONTAINERID`.
+        container: Option<String>,
+    },
+    /// Something else: an OCI hook, a mount helper, …
+    Other {
+        /// Name of the program.
+        program: String,
+    },
+}
+
+/// A cgroup that is frozen, or about to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Freezer {
+    /// The cgroup that was told to freeze, the process's own or one above it: path below the root of the hierarchy.
+    pub path: String,
+    /// 1 or 2.
+    pub version: u8,
+    /// "FROZEN", "FREEZING".
+    pub state: String,
+    /// This cgroup itself was told to freeze, not one above it.
+    pub own: bool,
+}
+
+/// Threads that wait alike.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Park {
+    /// How many threads.
+    pub threads: u32,
+    /// One of them.
+    pub tid: u32,
+    /// Their state.
+    pub state: char,
+    /// The system call they are in.
+    pub syscall: Option<SyscallFact>,
+    /// Kernel functions, innermost first; at most 32. Empty when the kernel does not say.
+    pub kernel_stack: Vec<String>,
+    /// Function of user space that made the system call, when it could be named.
+    pub user_function: Option<String>,
+}
+
+/// A system call a thread is inside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SyscallFact {
+    /// Number on this machine.
+    pub nr: i64,
+    /// Its name; `None` for numbers we do not know.
+    pub name: Option<String>,
+    /// Arguments.
+    pub args: [u64; 6],
+    /// The descriptor it works on, when the call has one as its first argument.
+    pub fd: Option<FdFact>,
+    /// The path it works on, when the call has one and it could be read. Hostile text.
+    pub path: Option<String>,
+    /// Who holds the file lock that it waits for; its `fd` is -1.
+    #[serde(default)]
+    pub lock_holder: Option<Holder>,
+}

@@ -1,0 +1,74 @@
+//! What the runtime says of its containers, and what has become of them.
+
+use serde::{Deserialize, Serialize};
+
+/// What a runtime says of its containers, over the CRI.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuntimeSays {
+    /// Its process.
+    pub pid: u32,
+    /// Version of the CRI that it answered in; empty when it did not answer.
+    pub version: String,
+    /// Our calls: they are among the handlers that are seen.
+    pub calls: Vec<OwnCall>,
+    /// Sandboxes and containers, those that run first; at most 4096.
+    pub containers: Vec<RuntimeState>,
+    /// How many were too many.
+    pub left_out: u32,
+}
+
+/// A call that the census made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnCall {
+    /// CRI method.
+    pub operation: String,
+    /// When it was sent.
+    pub began_ns: u64,
+    /// When the answer was there; `None`: none came, and the call was given up.
+    pub ended_ns: Option<u64>,
+}
+
+/// A container or sandbox as the runtime believes it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuntimeState {
+    /// Which.
+    pub container: ContainerFact,
+    /// "created", "running", "exited", "unknown"; of sandboxes "ready", "notready".
+    pub state: String,
+    /// It runs, the runtime says.
+    pub runs: bool,
+}
+
+/// A container, or a command in one, whose first process has ended, by the pid that its shim wrote down.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedInit {
+    /// Id of the container or sandbox.
+    pub id: String,
+    /// The runtime's id of the command; `None` for the container itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exec: Option<String>,
+    /// The process.
+    pub pid: u32,
+    /// It has ended, and nobody has asked how; otherwise it is gone.
+    pub zombie: bool,
+    /// Commands in the same container that run.
+    #[serde(default)]
+    pub commands: u32,
+}
+
+/// Container and pod of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ContainerFact {
+    /// Id of the container; of the sandbox for a shim.
+    pub id: String,
+    /// Id of its sandbox.
+    pub sandbox: Option<String>,
+    /// Name of the container in its pod.
+    pub name: Option<String>,
+    /// Name of the pod.
+    pub pod: Option<String>,
+    /// Namespace of the pod.
+    pub namespace: Option<String>,
+    /// Where this was read: "cri", "bundle", "cgroup", "command line".
+    pub source: String,
+}

@@ -1,0 +1,186 @@
+//! [`Live`]: the running kernel as a source of the input stream.
+
+mod open;
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use plegtrace_common::key::Watched;
+
+use super::clock;
+use crate::{
+    census,
+    input::{Component, Cost, Fact, Frame, LossCount, admit, frame_fact, next_frame},
+    kernel::{AttachMode, Kernel, KernelError},
+    plan::{Plan, PlannedBinary},
+    target::Lease,
+};
+
+/// The kernel side and what is needed to read it.
+pub(crate) struct Live {
+    kernel: Kernel,
+    /// Leases on probed files that nobody may be running, by the number of the executable. Given up after the probes.
+    leases: HashMap<u64, Lease>,
+    /// Processes are followed.
+    follows: bool,
+    /// Parks are followed.
+    follows_parks: bool,
+    /// Offset of `goid` in `runtime.g`, by hook.
+    goid_offsets: HashMap<u32, u32>,
+    hooks: u32,
+    /// Records that were no records: a defect, counted all the same.
+    damaged: u64,
+    began_ns: u64,
+    began_cpu_ns: u64,
+}
+
+impl Live {
+    /// Takes a loaded kernel side over.
+    #[must_use]
+    pub(crate) fn new(kernel: Kernel, follows: bool, follows_parks: bool) -> Self {
+        Self {
+            kernel,
+            leases: HashMap::new(),
+            follows,
+            follows_parks,
+            goid_offsets: HashMap::new(),
+            hooks: 0,
+            damaged: 0,
+            began_ns: clock::monotonic_ns(),
+            began_cpu_ns: clock::cpu_ns(),
+        }
+    }
+
+    /// How sites are attached.
+    #[must_use]
+    pub(crate) fn mode(&self) -> AttachMode {
+        self.kernel.mode()
+    }
+
+    /// Watches a process.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's table of processes is full.
+    pub(crate) fn watch(&mut self, pid: u32, component: Component) -> Result<(), KernelError> {
+        self.kernel.watch(pid, Watched::found(component.role()))
+    }
+
+    /// Learns the hooks of a plan that has grown.
+    pub(crate) fn learn(&mut self, plan: &Plan) {
+        self.hooks = u32::try_from(plan.hooks.len()).unwrap_or(u32::MAX);
+        for binary in &plan.binaries {
+            for site in binary.every_site() {
+                self.goid_offsets.insert(site.conf.hook, site.conf.goid_off);
+            }
+        }
+    }
+
+    /// Attaches one executable under a number of the caller's.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses; nothing of it is attached then. What comes back without an error is why its parks are not
+    /// followed, if so.
+    pub(crate) fn attach(
+        &mut self,
+        id: u64,
+        binary: &PlannedBinary,
+    ) -> Result<Option<KernelError>, KernelError> {
+        self.kernel.attach(id, binary)
+    }
+
+    /// Keeps a lease for as long as the probes of this executable are on.
+    pub(crate) fn guard(&mut self, id: u64, lease: Lease) {
+        self.leases.insert(id, lease);
+    }
+
+    /// Takes the probes off from files that somebody wants to write to, and lets them; says which.
+    pub(crate) fn give_way(&mut self) -> Vec<u64> {
+        let broken = |(id, lease): (&u64, &Lease)| (!lease.is_intact()).then_some(*id);
+        let wanted: Vec<u64> = self.leases.iter().filter_map(broken).collect();
+        for id in &wanted {
+            self.kernel.detach(*id);
+            self.leases.remove(id);
+        }
+        wanted
+    }
+
+    /// Hands over every record that is waiting.
+    pub(crate) fn drain(&mut self, sink: &mut dyn FnMut(Frame)) {
+        let damaged = &mut self.damaged;
+        self.kernel.drain(&mut |mut bytes: Bytes| match next_frame(&mut bytes).and_then(admit) {
+            Ok((frame, fact)) => {
+                sink(frame);
+                fact.into_iter().for_each(&mut *sink);
+            }
+            Err(_) => *damaged += 1,
+        });
+    }
+
+    /// Forgets the open calls of a process that is gone.
+    ///
+    /// # Errors
+    ///
+    /// The map of open calls cannot be read.
+    pub(crate) fn sweep(&mut self, tgid: u32) -> Result<(), KernelError> {
+        for (key, _) in self.kernel.open_calls()?.calls {
+            if key.tgid == tgid {
+                self.kernel.forget_call(&key);
+            }
+        }
+        for (key, _) in self.kernel.parkers()?.parkers {
+            if key.tgid == tgid {
+                self.kernel.forget_parker(&key);
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets watched processes that are not there any more: those whose end came before they were entered by
+    /// [`Self::watch`]. The kernel side forgets all others itself.
+    ///
+    /// # Errors
+    ///
+    /// The map of watched processes cannot be read.
+    pub(crate) fn sweep_processes(&mut self) -> Result<(), KernelError> {
+        for (pid, _) in self.kernel.processes()?.processes {
+            if !census::exists(pid) {
+                self.kernel.forget_process(pid);
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands over counters, losses and own cost.
+    ///
+    /// # Errors
+    ///
+    /// A map cannot be read.
+    pub(crate) fn read_counters(&mut self, sink: &mut dyn FnMut(Frame)) -> Result<(), KernelError> {
+        let now = clock::monotonic_ns();
+        let hooks = self.kernel.counters(self.hooks)?;
+        let mut counts = self.kernel.reasons()?;
+        if self.damaged > 0 {
+            counts.push(LossCount {
+                stage: "ring".to_owned(),
+                reason: "damaged_record".to_owned(),
+                sentence: "records of the kernel side could not be read".to_owned(),
+                count: self.damaged,
+                is_loss: true,
+            });
+        }
+        sink(frame_fact(now, &Fact::Counters { hooks }));
+        sink(frame_fact(now, &Fact::Loss { counts }));
+        let (rss_bytes, rss_peak_bytes) = census::own_memory();
+        let cost = Cost {
+            cpu_ns: clock::cpu_ns().saturating_sub(self.began_cpu_ns),
+            wall_ns: now.saturating_sub(self.began_ns),
+            rss_bytes,
+            rss_peak_bytes,
+            child_peak_bytes: clock::largest_child_bytes(),
+        };
+        sink(frame_fact(now, &Fact::Cost(cost)));
+        Ok(())
+    }
+}
