@@ -117,7 +117,7 @@ impl Merged {
 
     /// A second child looks at everybody again who was not told of to the end; what the first one found out stays.
     fn process(&mut self, mut fact: ProcessFact) {
-        if let Some(old) = self.before.remove(&fact.pid).filter(|old| old.started_ns == fact.started_ns) {
+        if let Some(old) = self.before.remove(&fact.pid).filter(|old| old.is_same_process(&fact)) {
             if fact.parked.is_empty() {
                 (fact.parked, fact.stopped) = (old.parked, old.stopped);
             }

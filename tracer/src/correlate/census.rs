@@ -76,7 +76,7 @@ impl CensusState {
             self.dropped += 1;
             return;
         }
-        let before = self.processes.get(&fact.pid).filter(|seen| seen.fact.started_ns == fact.started_ns);
+        let before = self.processes.get(&fact.pid).filter(|seen| seen.fact.is_same_process(&fact));
         let still_since = stands_still(&fact)
             .then(|| before.and_then(|seen| seen.still_since).unwrap_or(MonoNs(fact.at_ns)));
         self.coming.insert(fact.pid, ProcessSeen { fact, still_since });

@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::{ContainerFact, FdFact, Holder, PipeFact, SocketFact};
 use crate::input::Component;
 
+/// Two starts with the same number of clock ticks are told within this, which is half a tick.
+const SAME_START_NS: u64 = 5_000_000;
+
 /// One process as the census found it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessFact {
@@ -38,6 +41,19 @@ pub struct ProcessFact {
     pub pipes: Vec<PipeFact>,
     /// Container and pod it belongs to, or works for.
     pub container: Option<ContainerFact>,
+}
+
+impl ProcessFact {
+    /// Is it the same process at two looks? Their pids are equal, and they began at the same time as well as two looks
+    /// can tell: a start is counted from the boot, and how far that clock is ahead is read anew each time.
+    #[must_use]
+    pub fn is_same_process(&self, other: &Self) -> bool {
+        let same_start = match (self.started_ns, other.started_ns) {
+            (Some(one), Some(other)) => one.abs_diff(other) < SAME_START_NS,
+            (one, other) => one == other,
+        };
+        self.pid == other.pid && same_start
+    }
 }
 
 /// What a process was told to do. Only what is on the allow-list: never whole command lines, never environment values
@@ -125,4 +141,40 @@ pub struct SyscallFact {
     /// Who holds the file lock that it waits for; its `fd` is -1.
     #[serde(default)]
     pub lock_holder: Option<Holder>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: u32, started_ns: Option<u64>) -> ProcessFact {
+        ProcessFact {
+            at_ns: 0,
+            pid,
+            parent: 1,
+            started_ns,
+            component: Component::Shim,
+            comm: String::new(),
+            command: None,
+            state: 'S',
+            threads: 1,
+            stopped: 0,
+            freezer: None,
+            parked: Vec::new(),
+            sockets: Vec::new(),
+            pipes: Vec::new(),
+            container: None,
+        }
+    }
+
+    /// On a machine that slept once, two looks tell starts that differ by how long reading two clocks takes.
+    #[test]
+    fn the_same_process_at_two_looks() {
+        let first = process(7, Some(1_000_000_000));
+        assert!(first.is_same_process(&process(7, Some(1_000_000_040))));
+        assert!(first.is_same_process(&process(7, Some(999_999_980))));
+        assert!(!first.is_same_process(&process(7, Some(1_010_000_000))), "the number is used again");
+        assert!(!first.is_same_process(&process(8, Some(1_000_000_000))));
+        assert!(!first.is_same_process(&process(7, None)));
+    }
 }

@@ -86,13 +86,9 @@ impl Session {
             processes: settings.processes,
             parks: settings.parks,
         };
-        let mut live = Live::new(Kernel::load(&options)?, settings.processes, settings.parks);
-        for (pid, component) in self.survey.watched() {
-            live.watch(pid, component)?;
-        }
-        self.probes.attach(&mut live);
-        self.probes.tell(&mut self.pipeline, live.mode().name());
-        self.live = Some(live);
+        self.live = Some(Live::new(Kernel::load(&options)?, settings.processes, settings.parks));
+        self.watch_all();
+        self.attach();
         self.look_for_runc(settings);
         // Who ended before the kernel side could tell of it is missed at the next look.
         self.rescan = true;

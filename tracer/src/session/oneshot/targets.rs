@@ -6,8 +6,10 @@ use zerocopy::FromBytes;
 use super::Session;
 use crate::{
     cli::Settings,
-    input::{Component, Fact, Frame, Layer, TargetGone},
+    input::{Component, Fact, Frame, Layer, RefusedFact, TargetGone},
+    kernel::KernelError,
     session::{
+        arm::{chain, source_refused},
         clock,
         error::SessionError,
         runc::{RuncFiles, can_tell_copies, copies_refused},
@@ -44,15 +46,12 @@ impl Session {
             self.pipeline.fact(clock::monotonic_ns(), &fact);
         }
         if let Some(live) = self.live.as_mut() {
-            live.sweep_processes()?;
+            warn(live.sweep_processes());
         }
-        if let (Some(live), true) = (self.live.as_mut(), settings.uprobes) {
+        if settings.uprobes {
             self.probes.inspect(&self.survey.wanted());
-            for (pid, component) in self.survey.watched() {
-                live.watch(pid, component)?;
-            }
-            self.probes.attach(live);
-            self.probes.tell(&mut self.pipeline, live.mode().name());
+            self.watch_all();
+            self.attach();
         }
         let fresh = self.survey.targets(&self.probes, clock::boottime_offset_ns());
         if fresh.iter().any(|t| !self.alive.contains_key(&t.pid) && t.component != Component::Shim) {
@@ -64,6 +63,26 @@ impl Session {
 }
 
 impl Session {
+    /// Attaches what is planned and not attached yet, and says what came of it.
+    pub(super) fn attach(&mut self) {
+        let Some(live) = self.live.as_mut() else { return };
+        self.probes.attach(live);
+        self.probes.tell(&mut self.pipeline, live.mode().name());
+    }
+
+    /// Watches all that was found. A table that is full is no reason to stop: what is not followed is said.
+    pub(super) fn watch_all(&mut self) {
+        let Some(live) = self.live.as_mut() else { return };
+        for (pid, component) in self.survey.watched() {
+            if let Err(error) = live.watch(pid, component) {
+                let why = chain(&error);
+                let fact = RefusedFact { component: Some(component), ..source_refused("processes", &why) };
+                let fact = RefusedFact { what: format!("process {pid}"), ..fact };
+                self.pipeline.fact(clock::monotonic_ns(), &Fact::Refused(fact));
+            }
+        }
+    }
+
     /// Begins to look for the files of runc. Its calls count only in processes that are watched.
     pub(super) fn look_for_runc(&mut self, settings: &Settings) {
         if !settings.uprobes || !settings.processes || settings.without.contains(&Layer::RuncPhase) {
@@ -109,6 +128,13 @@ fn survey_again(settings: &Settings) -> Result<Survey, DiscoverError> {
     let neither = Settings { kubelet_pid: None, runtime_pid: None, ..settings.clone() };
     let others = [kubelet, runtime, neither];
     others.iter().fold(Survey::take(settings), |found, other| found.or_else(|_| Survey::take(other)))
+}
+
+/// What fails here once is tried again at the next look.
+pub(super) fn warn(done: Result<(), KernelError>) {
+    if let Err(error) = done {
+        tracing::warn!("{}", chain(&error));
+    }
 }
 
 /// Did a kubelet or runtime come or go?
