@@ -3,7 +3,7 @@
 use plegtrace::{
     correlate::{Caller, Doubt, Joins, LastList, ListOutcome, Outcome, Reason as Why, Side, Snapshot},
     decode::MonoNs,
-    input::{Component, Fact, InFlight, Layer, Liveness},
+    input::{CensusFact, Component, Fact, InFlight, Layer, Liveness, RefusedFact, Unanswered},
     render::text,
     span::{Account, account, violation},
 };
@@ -344,4 +344,37 @@ fn a_relist_says_where_its_time_went() {
     ] {
         assert!(page.contains(wanted), "{wanted}\n{page}");
     }
+}
+
+/// Without a census, with one that never comes to its end, or without the goroutines of the runtime, nobody knows what
+/// was stuck before the probes: the node is not called healthy.
+#[test]
+fn nobody_looked_at_what_was_stuck_before() {
+    let told = |facts: &[Fact]| {
+        let mut story = Story::node();
+        story.relist(0, 0).relist(S, 0).read_open(2 * S);
+        facts.iter().for_each(|fact| drop(story.fact(2 * S, fact)));
+        story.snapshot(2 * S)
+    };
+    let census = |cut, unanswered: &[Unanswered]| {
+        Fact::Census(CensusFact { cut, unanswered: unanswered.to_vec(), ..CensusFact::default() })
+    };
+    let refused = Fact::Refused(RefusedFact {
+        source: "census".into(),
+        component: None,
+        what: "census".into(),
+        why: "left out by --sources".into(),
+        matters: true,
+    });
+    assert_eq!(doubts(&told(&[refused])), ["no_census"]);
+    assert_eq!(doubts(&told(&[census(true, &[])])), ["census_cut"]);
+    assert!(healthy(&told(&[census(false, &[]), census(true, &[])])), "what the whole one found is kept");
+    let late = |pid| Unanswered {
+        pid,
+        comm: "containerd".into(),
+        what: "goroutines".into(),
+        why: "no answer within 900 ms".into(),
+    };
+    assert_eq!(doubts(&told(&[census(false, &[late(CONTAINERD)])])), ["goroutines_unread"]);
+    assert!(healthy(&told(&[census(false, &[late(CONTAINERD + 1)])])), "another program");
 }

@@ -14,9 +14,16 @@ use crate::input::Unanswered;
 /// A child that got no processor when its time was over gets it so many times more.
 const PATIENCE: u32 = 4;
 
-/// Asks until everything is told, the time is over, or too many children were late.
-pub(super) fn converse(request: &Request, what: &What, each: Duration, until: Instant, merged: &mut Merged) {
-    let mut late: Vec<(u32, Step)> = Vec::new();
+/// Asks until everything is told, the time is over, or too many children were late. Was everything told that was not
+/// refused?
+pub(super) fn converse(
+    request: &Request,
+    what: &What,
+    each: Duration,
+    until: Instant,
+    merged: &mut Merged,
+) -> bool {
+    let mut late = hung(merged);
     for _ in 0..=request.limits.restarts {
         let mut skip = worker::left_behind();
         skip.push(std::process::id());
@@ -33,16 +40,23 @@ pub(super) fn converse(request: &Request, what: &What, each: Duration, until: In
         };
         let mut worker = match Worker::start(&request.program, &order) {
             Ok(worker) => worker,
-            Err(error) => return merged.refuse(nobody(format!("cannot start the reader: {error}"))),
+            Err(error) => {
+                merged.refuse(nobody(format!("cannot start the reader: {error}")));
+                return false;
+            }
         };
         let silence = listen(&mut worker, each, until, merged);
-        let gone = worker.end();
+        let gone = worker.end(silence.question());
         match silence {
-            Silence::Done => return,
-            Silence::Greeting(why) => return merged.refuse(nobody(why)),
+            Silence::Done => return true,
+            Silence::Greeting(why) => {
+                merged.refuse(nobody(why));
+                return false;
+            }
             Silence::TimeOver(at) => {
-                let why = "the time for the whole census was over".to_owned();
-                return merged.refuse(at.map_or_else(|| nobody(why.clone()), |asked| asked.unanswered(&why)));
+                let why = "the time for the whole census was over";
+                merged.refuse(at.map_or_else(|| nobody(why.to_owned()), |asked| asked.unanswered(why)));
+                return false;
             }
             Silence::Late(asked, why) => {
                 let hangs = if gone { "" } else { "; the reader hangs in the kernel and was left behind" };
@@ -52,6 +66,18 @@ pub(super) fn converse(request: &Request, what: &What, each: Duration, until: In
         }
     }
     merged.refuse(nobody(format!("given up after {} late answers", late.len())));
+    false
+}
+
+/// What children are still asking since earlier conversations, and cannot be killed: nobody asks it again meanwhile.
+fn hung(merged: &mut Merged) -> Vec<(u32, Step)> {
+    let questions = worker::questions_left_behind();
+    for (pid, step) in &questions {
+        let why = "a reader that asked before hangs in the kernel".to_owned();
+        let what = step.words().to_owned();
+        merged.refuse(Unanswered { pid: *pid, comm: String::new(), what, why });
+    }
+    questions
 }
 
 fn nobody(why: String) -> Unanswered {
@@ -93,6 +119,16 @@ enum Silence {
     Late(Asked, String),
     /// All time is over; the last question.
     TimeOver(Option<Asked>),
+}
+
+impl Silence {
+    /// The question that was not answered.
+    fn question(&self) -> Option<(u32, Step)> {
+        match self {
+            Self::Late(asked, _) | Self::TimeOver(Some(asked)) => Some((asked.pid, asked.step)),
+            Self::Done | Self::Greeting(_) | Self::TimeOver(None) => None,
+        }
+    }
 }
 
 fn listen(worker: &mut Worker, each: Duration, until: Instant, merged: &mut Merged) -> Silence {

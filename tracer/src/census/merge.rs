@@ -36,6 +36,8 @@ pub(super) struct Merged {
     pub(super) unanswered: Vec<Unanswered>,
     unanswered_more: usize,
     left_out: u32,
+    /// Not all processes were told of to the end.
+    pub(super) cut: bool,
     /// Told of by an earlier child and not to the end: those that a later one does not tell of again have ended.
     before: BTreeMap<u32, ProcessFact>,
 }
@@ -170,6 +172,7 @@ impl Merged {
             began_ns,
             ended_ns,
             processes: u32::try_from(self.processes.len()).unwrap_or(u32::MAX),
+            cut: self.cut,
             unanswered: self.unanswered,
             left_out: u32::try_from(unfinished).unwrap_or(u32::MAX).saturating_add(self.left_out),
             containers: self.containers,
@@ -242,7 +245,7 @@ mod tests {
         assert_eq!((seven.parked.len(), seven.command.is_some()), (1, true));
         // Nobody was told to its end, and one was too many from the start.
         assert_eq!((round.processes, round.left_out, round.began_ns, round.ended_ns), (2, 3, 5, 9));
-        let reused = Answer::Process(Box::new(process(7, 200)));
+        let reused = Answer::Process(Box::new(process(7, 20_000_000)));
         let facts = merge(vec![found(), first(7), threads(7), command, found(), reused]);
         let Fact::Process(seven) = &facts[0] else { panic!("{facts:?}") };
         assert_eq!((seven.parked.len(), seven.command.is_some()), (0, false));

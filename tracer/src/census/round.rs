@@ -58,7 +58,7 @@ pub fn round(request: &Request) -> Vec<Fact> {
     let began_ns = clock::now_ns();
     let mut merged = Merged::default();
     let until = Instant::now() + request.limits.round;
-    converse(request, &What::Processes, request.limits.target, until, &mut merged);
+    merged.cut = !converse(request, &What::Processes, request.limits.target, until, &mut merged);
     let wanted = request.goroutines.iter().filter_map(|pid| {
         let fact = merged.processes.get(pid)?;
         Some((*pid, fact.component))

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::protocol::{Answer, MAX_LINE, MAX_STREAM, Order};
+use super::protocol::{Answer, MAX_LINE, MAX_STREAM, Order, Step};
 use crate::target::parse_stat;
 
 /// The hidden sub-command that makes plegtrace the child.
@@ -26,18 +26,30 @@ pub fn this_program() -> PathBuf {
     PathBuf::from("/proc/self/exe")
 }
 
+/// A killed child that has not ended, and what it was asking, if that is known.
+#[derive(Debug)]
+struct LeftBehind {
+    child: Child,
+    question: Option<(u32, Step)>,
+}
+
 /// Killed children that have not ended. They belong to the process, not to a round: whoever starts or ends another
 /// child looks whether they have ended since.
-static LEFT_BEHIND: Mutex<Vec<Child>> = Mutex::new(Vec::new());
+static LEFT_BEHIND: Mutex<Vec<LeftBehind>> = Mutex::new(Vec::new());
 
 /// Pids of children that could not be killed, without those that have ended since.
 pub(super) fn left_behind() -> Vec<u32> {
-    reap().iter().map(Child::id).collect()
+    reap().iter().map(|left| left.child.id()).collect()
 }
 
-fn reap() -> MutexGuard<'static, Vec<Child>> {
+/// What they were asking: it would hang another reader as well.
+pub(super) fn questions_left_behind() -> Vec<(u32, Step)> {
+    reap().iter().filter_map(|left| left.question).collect()
+}
+
+fn reap() -> MutexGuard<'static, Vec<LeftBehind>> {
     let mut children = LEFT_BEHIND.lock().unwrap_or_else(PoisonError::into_inner);
-    children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+    children.retain_mut(|left| matches!(left.child.try_wait(), Ok(None)));
     children
 }
 
@@ -90,7 +102,7 @@ impl Worker {
         match orders.write_all(&line) {
             Ok(()) => Ok(worker),
             Err(error) => {
-                worker.end();
+                worker.end(None);
                 Err(error)
             }
         }
@@ -176,15 +188,16 @@ impl Worker {
         }
     }
 
-    /// Kills it. `false` when it hangs in the kernel: it is left behind then, and ends when the kernel lets it.
-    pub(super) fn end(mut self) -> bool {
+    /// Kills it. `false` when it hangs in the kernel, over this question: it is left behind then, and ends when the
+    /// kernel lets it.
+    pub(super) fn end(mut self, question: Option<(u32, Step)>) -> bool {
         let _ = self.child.kill();
         let until = Instant::now() + DYING;
         loop {
             match self.child.try_wait() {
                 Ok(None) if Instant::now() < until => thread::sleep(Duration::from_millis(1)),
                 Ok(None) => {
-                    reap().push(self.child);
+                    reap().push(LeftBehind { child: self.child, question });
                     return false;
                 }
                 _ => return true,

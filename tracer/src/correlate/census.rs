@@ -1,7 +1,7 @@
 //! [`CensusState`]: what the census told last, and since when it tells the same. One look cannot tell a stuck request
 //! from one that is merely in flight; two looks give a lower bound of its age.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{
     limits::Limits,
@@ -26,14 +26,18 @@ pub struct ProcessSeen {
 pub struct Census {
     /// The last complete round; `None` when there was none.
     pub round: Option<CensusFact>,
-    /// Complete rounds so far.
+    /// Rounds so far.
     pub rounds: u64,
+    /// Of these, how many told all of all processes.
+    pub whole_rounds: u64,
     /// What versions the programs of the node say they have.
     pub versions: Vec<VersionFact>,
     /// Processes of the last round, by pid.
     pub processes: Vec<ProcessSeen>,
     /// Goroutines of Go programs as they were read last, by pid.
     pub goroutines: Vec<GoroutinesFact>,
+    /// Processes whose goroutines were read at least once.
+    pub read: BTreeSet<u32>,
     /// Requests that their stacks show to be in flight, the longest first.
     pub requests: Vec<Request>,
     /// Containers that have ended and run nevertheless, if one asks the runtime, and commands that have ended and are not
@@ -58,6 +62,9 @@ pub struct Unreported {
 pub(super) struct CensusState {
     round: Option<CensusFact>,
     rounds: u64,
+    whole_rounds: u64,
+    /// Goroutines of these were read.
+    read: BTreeSet<u32>,
     versions: BTreeMap<String, VersionFact>,
     processes: BTreeMap<u32, ProcessSeen>,
     /// Of the round that is not complete yet.
@@ -97,12 +104,19 @@ impl CensusState {
             inside.insert(goid, (operation, since));
         }
         self.inside.insert(fact.pid, inside);
+        self.read.insert(fact.pid);
         self.goroutines.insert(fact.pid, fact);
     }
 
-    /// A round is complete: what it did not tell is no longer there.
+    /// A round is over: what it did not tell is no longer there, unless it was cut. Then it stands as it was found
+    /// before, with the time of that look.
     pub(super) fn round(&mut self, round: CensusFact) {
-        self.processes = std::mem::take(&mut self.coming);
+        let before = std::mem::replace(&mut self.processes, std::mem::take(&mut self.coming));
+        if round.cut {
+            self.keep(before);
+        } else {
+            self.whole_rounds += 1;
+        }
         // Goroutines that this round did not read may have gone on since.
         let alive = &self.processes;
         self.goroutines.retain(|pid, fact| alive.contains_key(pid) && fact.at_ns >= round.began_ns);
@@ -112,6 +126,17 @@ impl CensusState {
         self.rounds += 1;
         self.versions.extend(round.versions.iter().map(|fact| (fact.program.clone(), fact.clone())));
         self.round = Some(round);
+    }
+
+    /// Keeps what an earlier round told to the end and this one did not.
+    fn keep(&mut self, before: BTreeMap<u32, ProcessSeen>) {
+        for (pid, old) in before {
+            let fresh = self.processes.get(&pid);
+            let told = |new: &ProcessSeen| !new.fact.parked.is_empty() || old.fact.parked.is_empty();
+            if fresh.is_none_or(|new| new.fact.is_same_process(&old.fact) && !told(new)) {
+                self.processes.insert(pid, old);
+            }
+        }
     }
 
     /// Compares what has ended with what the runtime says. A round in which it did not answer changes nothing for
@@ -155,6 +180,8 @@ impl CensusState {
         Census {
             round: self.round.clone(),
             rounds: self.rounds,
+            whole_rounds: self.whole_rounds,
+            read: self.read.clone(),
             versions: self.versions.values().cloned().collect(),
             processes: self.processes.values().cloned().collect(),
             goroutines: self.goroutines.values().cloned().collect(),
@@ -169,4 +196,54 @@ fn stands_still(fact: &ProcessFact) -> bool {
     let stopped = fact.threads > 0 && fact.stopped == fact.threads;
     let frozen = fact.freezer.as_ref().is_some_and(|freezer| freezer.state == "FROZEN");
     stopped || frozen || fact.state == 'Z'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shim(pid: u32, at_ns: u64, stopped: u32) -> ProcessFact {
+        ProcessFact {
+            at_ns,
+            pid,
+            parent: 1,
+            started_ns: Some(7),
+            component: Component::Shim,
+            comm: "containerd-shim".to_owned(),
+            command: None,
+            state: 'S',
+            threads: 2,
+            stopped,
+            freezer: None,
+            parked: Vec::new(),
+            sockets: Vec::new(),
+            pipes: Vec::new(),
+            container: None,
+        }
+    }
+
+    fn round(state: &mut CensusState, processes: &[ProcessFact], cut: bool) {
+        processes.iter().for_each(|fact| state.process(fact.clone(), &Limits::default()));
+        state.round(CensusFact { cut, ..CensusFact::default() });
+    }
+
+    fn found(state: &CensusState) -> Vec<(u32, u64, Option<MonoNs>)> {
+        let of = |seen: &ProcessSeen| (seen.fact.pid, seen.fact.at_ns, seen.still_since);
+        state.processes.values().map(of).collect()
+    }
+
+    /// A stopped shim that a cut round does not reach is there all the same, as of the time it was seen; one that a
+    /// whole round does not find is gone.
+    #[test]
+    fn a_cut_round_takes_nothing_away() {
+        let mut state = CensusState::default();
+        round(&mut state, &[shim(5, 100, 2), shim(6, 100, 0)], false);
+        round(&mut state, &[shim(6, 200, 0)], true);
+        assert_eq!(found(&state), [(5, 100, Some(MonoNs(100))), (6, 200, None)]);
+        round(&mut state, &[], true);
+        assert_eq!(found(&state), [(5, 100, Some(MonoNs(100))), (6, 200, None)]);
+        round(&mut state, &[shim(5, 400, 2)], false);
+        assert_eq!(found(&state), [(5, 400, Some(MonoNs(100)))]);
+        assert_eq!((state.rounds, state.whole_rounds), (4, 2));
+    }
 }

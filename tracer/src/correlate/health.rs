@@ -18,6 +18,9 @@ use crate::{
 const RUNTIMES: [Component; 4] =
     [Component::Containerd, Component::Crio, Component::Dockerd, Component::CriDockerd];
 
+/// What the census calls the question for goroutines, in the list of those who did not answer.
+const GOROUTINES: &str = "goroutines";
+
 /// Judges a snapshot by its facts. What is held up outweighs what is not known.
 pub(super) fn judge(snapshot: &Snapshot) -> Outcome {
     let mut reasons = down(snapshot);
@@ -185,10 +188,34 @@ fn doubts(snapshot: &Snapshot) -> Vec<Doubt> {
     if snapshot.open_read_at.is_none() || !snapshot.open_complete {
         why.push(Doubt::OpenUnread);
     }
+    why.extend(census_doubts(snapshot));
     let lost: Vec<_> = snapshot.real_losses().collect();
     if let Some(worst) = lost.iter().max_by_key(|loss| loss.count) {
         let count = lost.iter().map(|loss| loss.count).fold(0, u64::saturating_add);
         why.push(Doubt::Lost { count, sentence: worst.sentence.clone() });
     }
+    why
+}
+
+/// What the census could not tell. A cut round is no doubt after a whole one: what that found is kept.
+fn census_doubts(snapshot: &Snapshot) -> Vec<Doubt> {
+    let census = &snapshot.census;
+    if snapshot.refused.iter().any(|refused| refused.source == "census") && census.rounds == 0 {
+        return vec![Doubt::NoCensus];
+    }
+    let mut why = Vec::new();
+    if census.rounds > 0 && census.whole_rounds == 0 {
+        why.push(Doubt::CensusCut);
+    }
+    let unread = |target: &&super::Target| {
+        let runtime = target.state == TargetState::Live && target.fact.component.role().is_runtime();
+        runtime && !census.read.contains(&target.fact.pid)
+    };
+    let unanswered = census.round.iter().flat_map(|round| &round.unanswered);
+    let asked: Vec<_> = unanswered.filter(|one| one.what == GOROUTINES).collect();
+    why.extend(snapshot.targets.iter().filter(unread).filter_map(|target| {
+        let one = asked.iter().find(|one| one.pid == target.fact.pid)?;
+        Some(Doubt::GoroutinesUnread { component: target.fact.component, why: one.why.clone() })
+    }));
     why
 }

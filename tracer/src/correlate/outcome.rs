@@ -139,6 +139,17 @@ pub enum Doubt {
     NotArmed,
     /// Open calls could not be read, or not all.
     OpenUnread,
+    /// Nobody looked at processes and goroutines: what was stuck before the probes is not known.
+    NoCensus,
+    /// No look at the processes was finished.
+    CensusCut,
+    /// The goroutines of a runtime were asked for, and never read.
+    GoroutinesUnread {
+        /// Which runtime.
+        component: Component,
+        /// Why.
+        why: String,
+    },
     /// Records were lost.
     Lost {
         /// How many, over all reasons.
@@ -159,6 +170,9 @@ impl Doubt {
             Self::ListUnknown => "list_unknown",
             Self::NotArmed => "not_armed",
             Self::OpenUnread => "open_unread",
+            Self::NoCensus => "no_census",
+            Self::CensusCut => "census_cut",
+            Self::GoroutinesUnread { .. } => "goroutines_unread",
             Self::Lost { .. } => "lost",
         }
     }

@@ -36,10 +36,10 @@ pub(super) fn find(scene: &Scene<'_>, findings: &[Finding]) -> Vec<Excluded> {
     found
 }
 
-/// The processes of the last look; `None` when nobody looked.
+/// The processes of the last look; `None` when nobody looked, or not at all of them.
 fn seen<'a>(scene: &Scene<'a>) -> Option<&'a [ProcessSeen]> {
     let census = &scene.snapshot.census;
-    census.round.as_ref().map(|_| census.processes.as_slice())
+    census.round.as_ref().filter(|round| !round.cut).map(|_| census.processes.as_slice())
 }
 
 fn runc(scene: &Scene<'_>) -> Option<Excluded> {

@@ -27,6 +27,9 @@ pub struct CensusFact {
     pub ended_ns: u64,
     /// Processes looked at.
     pub processes: u32,
+    /// It ended before all was told of all processes: who is missing may be there all the same.
+    #[serde(default)]
+    pub cut: bool,
     /// Who did not answer in time, or could not be read.
     pub unanswered: Vec<Unanswered>,
     /// Processes that were left out because there were too many, or because the time was over.

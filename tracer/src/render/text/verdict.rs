@@ -223,6 +223,13 @@ pub fn doubt(doubt: &Doubt) -> String {
         Doubt::ListUnknown => "relists ended, but not seen whether their lists succeeded".into(),
         Doubt::NotArmed => "the probes were never on".into(),
         Doubt::OpenUnread => "the calls open now could not be read in full".into(),
+        Doubt::NoCensus => {
+            "nobody looked at processes and goroutines: what was stuck before the probes is not known".into()
+        }
+        Doubt::CensusCut => "no look at the processes of the node came to its end".into(),
+        Doubt::GoroutinesUnread { component, why } => {
+            format!("the goroutines of {} could not be read: {}", component.name(), escape::text(why))
+        }
         Doubt::Lost { count, sentence } => {
             format!("{} lost: {}", human::plural(*count, "event"), escape::text(sentence))
         }
