@@ -5,11 +5,12 @@ use std::{
     fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use plegtrace::{
     census::{self, Request},
-    input::{CensusFact, Command, Component, Fact, FdTarget, ProcessFact},
+    input::{CensusFact, Command, Component, Fact, FdTarget, Liveness, ProcessFact},
 };
 use plegtrace_tests::program;
 
@@ -188,4 +189,30 @@ fn broken_trees() {
     let empty = tempfile::tempdir().unwrap();
     let (processes, round) = census(empty.path());
     assert_eq!((processes.len(), round.unanswered[0].what.as_str()), (0, "list of processes"));
+}
+
+/// Whether goroutines are still there is read by a child: the same id and not dead is alive, another id or dead is over,
+/// and whoever cannot be read is not known.
+#[test]
+fn goroutines_of_calls() {
+    const GOID: usize = 19;
+    let mut g = [0u64; 20];
+    g[GOID] = 77;
+    g[GOID - 1] = 4; // waiting
+    let ask = |goid: u64, g: &[u64; 20]| census::Asked {
+        tgid: std::process::id(),
+        goid,
+        g_addr: g.as_ptr() as u64,
+        goid_offset: 8 * GOID as u32,
+    };
+    let dead = [6u64; 20];
+    let [alive, other, dead] = [ask(77, &g), ask(78, &g), ask(6, &dead)];
+    let gone = census::Asked { g_addr: 8, ..alive };
+    let request = Request::new(program::path().unwrap());
+    let answers = census::ask_all(&request, vec![alive, other, dead, gone], Duration::from_secs(60));
+    let of = |one| answers.get(one).copied();
+    assert_eq!(
+        [&alive, &other, &dead, &gone].map(of),
+        [Liveness::Alive, Liveness::Over, Liveness::Over, Liveness::Unknown].map(Some)
+    );
 }

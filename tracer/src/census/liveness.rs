@@ -3,9 +3,20 @@
 //! The runtime keeps every `g` it ever made and gives it to new goroutines, so the address stays readable; another id
 //! or the status "dead" there proves that the call is over although its end was not seen.
 
-use std::{collections::HashMap, sync::mpsc, thread, time::Duration};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
-use super::memory::{Memory as _, ProcessMemory};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    conversation::converse,
+    memory::{Memory as _, ProcessMemory},
+    merge::Merged,
+    protocol::What,
+    request::{Limits, Request},
+};
 use crate::input::Liveness;
 
 /// `_Gdead` (src/runtime/runtime2.go, all versions).
@@ -16,7 +27,7 @@ const GSCAN: u32 = 0x1000;
 const STATUS_BEFORE_GOID: u64 = 8;
 
 /// One question: does the goroutine `goid`, once at `g_addr` in process `tgid`, still exist?
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Asked {
     /// Process.
     pub tgid: u32,
@@ -30,35 +41,20 @@ pub struct Asked {
 
 /// Answers every question that can be answered within `deadline`; the others stay [`Liveness::Unknown`].
 ///
-/// A process with a stuck memory lock can block the reader, so it runs in a thread of its own which is left behind
-/// when it is late.
+/// A process with a stuck memory lock blocks its reader, so that is a child, which is left behind when it is late.
 #[must_use]
-pub fn ask_all(questions: Vec<Asked>, deadline: Duration) -> HashMap<Asked, Liveness> {
-    if questions.is_empty() {
-        return HashMap::new();
+pub fn ask_all(request: &Request, questions: Vec<Asked>, deadline: Duration) -> HashMap<Asked, Liveness> {
+    let mut merged = Merged::default();
+    if !questions.is_empty() {
+        let limits = Limits { restarts: 1, ..request.limits };
+        let request = Request { limits, ..request.clone() };
+        let until = Instant::now() + deadline;
+        converse(&request, &What::Calls(questions), deadline / 2, until, &mut merged);
     }
-    let (to, from) = mpsc::channel();
-    let reader = move || {
-        for question in questions {
-            if to.send((question, ask(&question))).is_err() {
-                return;
-            }
-        }
-    };
-    if thread::Builder::new().name("liveness".to_owned()).spawn(reader).is_err() {
-        return HashMap::new();
-    }
-    let until = std::time::Instant::now() + deadline;
-    let mut answers = HashMap::new();
-    while let Ok((question, answer)) =
-        from.recv_timeout(until.saturating_duration_since(std::time::Instant::now()))
-    {
-        answers.insert(question, answer);
-    }
-    answers
+    merged.calls
 }
 
-fn ask(question: &Asked) -> Liveness {
+pub(super) fn ask(question: &Asked) -> Liveness {
     let at = question.g_addr.wrapping_add(u64::from(question.goid_offset)).wrapping_sub(STATUS_BEFORE_GOID);
     let mut bytes = [0u8; 16];
     if !matches!(ProcessMemory { pid: question.tgid }.read_one(at, &mut bytes), Ok(true)) {
@@ -90,17 +86,5 @@ mod tests {
         g[18] = u64::from(GDEAD);
         assert_eq!(ask(&question(&g, 77)), Liveness::Over);
         assert_eq!(ask(&Asked { g_addr: 0, ..question(&g, 77) }), Liveness::Unknown);
-    }
-
-    /// Answers come back by question, and in time.
-    #[test]
-    fn asked_together() {
-        let mut g = [0u64; 20];
-        g[18] = 4;
-        g[19] = 77;
-        let (alive, over) = (question(&g, 77), question(&g, 1));
-        let answers = ask_all(vec![alive, over], Duration::from_secs(5));
-        assert_eq!(answers[&alive], Liveness::Alive);
-        assert_eq!(answers[&over], Liveness::Over);
     }
 }

@@ -1,15 +1,18 @@
 //! Answers of one or several children → facts. Pure.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     mem::take,
 };
 
-use super::protocol::{Answer, What};
+use super::{
+    liveness::Asked,
+    protocol::{Answer, What},
+};
 use crate::{
     input::{
-        CensusFact, ContainerFact, EndedInit, Fact, GoroutinesFact, Pressure, ProcessFact, RuntimeSays,
-        Unanswered, VersionFact,
+        CensusFact, ContainerFact, EndedInit, Fact, GoroutinesFact, Liveness, Pressure, ProcessFact,
+        RuntimeSays, Unanswered, VersionFact,
     },
     target::CommandLines,
 };
@@ -27,6 +30,7 @@ pub(super) struct Merged {
     pub(super) finished: BTreeSet<u32>,
     pub(super) arguments: CommandLines,
     pub(super) search_path: Option<String>,
+    pub(super) calls: HashMap<Asked, Liveness>,
     goroutines: BTreeMap<u32, GoroutinesFact>,
     containers: Vec<ContainerFact>,
     pressure: Option<Pressure>,
@@ -91,6 +95,7 @@ impl Merged {
                 self.arguments.insert(pid, arguments);
             }
             Answer::SearchPath { path } => self.search_path = Some(path),
+            Answer::Call { of, is } => drop(self.calls.insert(of, is)),
         }
     }
 
@@ -100,7 +105,7 @@ impl Merged {
             What::Processes => self.finished.iter().copied().collect(),
             What::Goroutines(_) => self.goroutines.keys().copied().collect(),
             What::Versions(_) => self.versions.keys().copied().collect(),
-            What::Runtime(_) | What::SearchPath(_) => Vec::new(),
+            What::Runtime(_) | What::SearchPath(_) | What::Calls(_) => Vec::new(),
             What::Arguments(_) => self.arguments.keys().copied().collect(),
         }
     }

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::liveness::Asked;
 use crate::input::{
-    Command, Component, ContainerFact, EndedInit, Freezer, GoroutinesFact, Park, Pressure, ProcessFact,
-    RuntimeSays, Unanswered, VersionFact,
+    Command, Component, ContainerFact, EndedInit, Freezer, GoroutinesFact, Liveness, Park, Pressure,
+    ProcessFact, RuntimeSays, Unanswered, VersionFact,
 };
 
 /// Version of both; parent and child are the same file, unless somebody points the parent elsewhere.
@@ -55,6 +56,8 @@ pub(super) enum What {
     Runtime(Runtime),
     /// Where this process looks for programs.
     SearchPath(u32),
+    /// Are the goroutines of these calls still there?
+    Calls(Vec<Asked>),
 }
 
 /// A runtime that can be asked.
@@ -106,6 +109,8 @@ pub(super) enum Step {
     Version,
     /// Lists of a runtime: it may not answer.
     Runtime,
+    /// The goroutine of a call: a few words of its memory.
+    Call,
 }
 
 impl Step {
@@ -126,6 +131,7 @@ impl Step {
             Self::Goroutines => "goroutines",
             Self::Version => "version",
             Self::Runtime => RUNTIME,
+            Self::Call => "goroutine of a call",
         }
     }
 
@@ -175,6 +181,8 @@ pub(super) enum Answer {
     /// Its `PATH`: the only variable of an environment that leaves the child as it is, and it does not get further than
     /// the lookup of a program.
     SearchPath { path: String },
+    /// Is the goroutine of a call still there?
+    Call { of: Asked, is: Liveness },
     /// Last line.
     Done,
 }

@@ -22,7 +22,8 @@ use crate::{
 
 /// How long reading goes on before it ends with what it has.
 const READ: Duration = Duration::from_secs(10);
-/// How long we wait for analysis and reading together. A reader that is blocked by then is left behind: it ends with us.
+/// How long we wait for analysis and reading together. A reader that is blocked by then is left behind: the
+/// answer is printed all the same, but this process has not ended before the kernel lets the reader go.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Reads, prints.

@@ -133,7 +133,8 @@ impl Survey {
     }
 }
 
-fn census_request(settings: &Settings) -> Option<census::Request> {
+/// How the census is asked; `None` when there is no program to take it with.
+pub(crate) fn census_request(settings: &Settings) -> Option<census::Request> {
     let mut request = census::Request::new(settings.census_program.clone()?);
     (request.kubelet, request.runtime) = (settings.kubelet_pid, settings.runtime_pid);
     Some(request)

@@ -25,7 +25,10 @@ mod versions;
 
 use std::io::{self, Read as _};
 
-use super::protocol::{Answer, Order, Step, What};
+use super::{
+    liveness::{self, Asked},
+    protocol::{Answer, Order, Step, What},
+};
 use tell::Tell;
 
 /// An order is short: pids and paths.
@@ -50,8 +53,19 @@ pub fn serve() -> io::Result<()> {
         What::Arguments(pids) => arguments(&mut tell, &pids)?,
         What::Runtime(runtime) => cri::ask(&mut tell, &runtime)?,
         What::SearchPath(pid) => search_path(&mut tell, pid)?,
+        What::Calls(questions) => calls(&mut tell, &questions)?,
     }
     tell.done()
+}
+
+/// Asks process by process, because one that does not answer is not asked again.
+fn calls(tell: &mut Tell, questions: &[Asked]) -> io::Result<()> {
+    for of in questions {
+        if tell.ask(of.tgid, "", Step::Call)? {
+            tell.say(&Answer::Call { of: *of, is: liveness::ask(of) })?;
+        }
+    }
+    Ok(())
 }
 
 fn search_path(tell: &mut Tell, pid: u32) -> io::Result<()> {

@@ -25,6 +25,10 @@ pub(crate) struct Live {
     follows: bool,
     /// Parks are followed.
     follows_parks: bool,
+    /// How goroutines are asked whether they are still there; `None`: they are not.
+    census: Option<census::Request>,
+    /// Questions that were asked so far, when there were too many for one look.
+    asked: usize,
     /// Offset of `goid` in `runtime.g`, by hook.
     goid_offsets: HashMap<u32, u32>,
     hooks: u32,
@@ -37,12 +41,19 @@ pub(crate) struct Live {
 impl Live {
     /// Takes a loaded kernel side over.
     #[must_use]
-    pub(crate) fn new(kernel: Kernel, follows: bool, follows_parks: bool) -> Self {
+    pub(crate) fn new(
+        kernel: Kernel,
+        follows: bool,
+        follows_parks: bool,
+        census: Option<census::Request>,
+    ) -> Self {
         Self {
             kernel,
             leases: HashMap::new(),
             follows,
             follows_parks,
+            census,
+            asked: 0,
             goid_offsets: HashMap::new(),
             hooks: 0,
             damaged: 0,

@@ -1,7 +1,7 @@
 //! What is open: read from the maps, asked about, forgotten when it is over without its end having been seen.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     time::Duration,
 };
 
@@ -99,20 +99,31 @@ impl Live {
         }
     }
 
-    fn ask(&self, calls: &[(CallKey, OpenCall)], now_ns: u64) -> HashMap<census::Asked, Liveness> {
-        let questions = calls
-            .iter()
-            .filter(|(_, call)| now_ns.saturating_sub(call.start_ns) >= ASK_AFTER_NS)
-            .filter_map(|(key, call)| self.question(key, call))
-            .take(ASK_AT_MOST)
-            .collect();
-        census::ask_all(questions, ASK_DEADLINE)
+    fn ask(&mut self, calls: &[(CallKey, OpenCall)], now_ns: u64) -> HashMap<census::Asked, Liveness> {
+        let old = |(_, call): &&(CallKey, OpenCall)| now_ns.saturating_sub(call.start_ns) >= ASK_AFTER_NS;
+        // Calls inside each other are on one goroutine.
+        let questions: BTreeSet<census::Asked> =
+            calls.iter().filter(old).filter_map(|(key, call)| self.question(key, call)).collect();
+        let Some(request) = &self.census else { return HashMap::new() };
+        let turn = in_turn(questions.into_iter().collect(), self.asked, ASK_AT_MOST);
+        self.asked = self.asked.wrapping_add(turn.len());
+        census::ask_all(request, turn, ASK_DEADLINE)
     }
 
     fn question(&self, key: &CallKey, call: &OpenCall) -> Option<census::Asked> {
         let goid_offset = *self.goid_offsets.get(&call.hook)?;
         Some(census::Asked { tgid: key.tgid, goid: key.goid, g_addr: call.g_addr, goid_offset })
     }
+}
+
+/// At most `most` of them, those that were not among the `before` ones of earlier looks first.
+fn in_turn<T>(mut all: Vec<T>, before: usize, most: usize) -> Vec<T> {
+    if all.len() > most {
+        let from = before % all.len();
+        all.rotate_left(from);
+        all.truncate(most);
+    }
+    all
 }
 
 /// Has the program ended that made the call? `began`: when the programs of the watched processes did; 0: before us.
@@ -196,5 +207,19 @@ mod tests {
         };
         let pids = [10, 11, 12, 13];
         assert_eq!(pids.map(ended), [false, true, false, true], "runs; executed another; was there; is gone");
+    }
+
+    /// Too many questions for one look are all asked within a few.
+    #[test]
+    fn each_has_its_turn() {
+        assert_eq!(in_turn(vec![1, 2, 3], 7, 3), [1, 2, 3]);
+        let mut before = 0;
+        let mut asked = BTreeSet::new();
+        for _ in 0..3 {
+            let turn = in_turn((0..5).collect(), before, 2);
+            before += turn.len();
+            asked.extend(turn);
+        }
+        assert_eq!(asked.len(), 5);
     }
 }

@@ -16,7 +16,7 @@ use crate::{
         pipeline::{Pipeline, Tap},
         progress::Progress,
         rounds::{Depth, Rounds},
-        survey::Survey,
+        survey::{Survey, census_request},
         symbols::Symbols,
     },
     target::KernelOffsets,
@@ -86,7 +86,12 @@ impl Session {
             processes: settings.processes,
             parks: settings.parks,
         };
-        self.live = Some(Live::new(Kernel::load(&options)?, settings.processes, settings.parks));
+        self.live = Some(Live::new(
+            Kernel::load(&options)?,
+            settings.processes,
+            settings.parks,
+            census_request(settings),
+        ));
         self.watch_all();
         self.attach();
         self.look_for_runc(settings);
