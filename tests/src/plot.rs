@@ -132,7 +132,7 @@ impl Story {
 
     /// A component has left something behind.
     pub fn presence(&mut self, component: Component, path: &str) -> &mut Self {
-        self.fact(0, &Fact::Presence(Presence { component, path: path.into() }))
+        self.fact(0, &Fact::Presence(Presence { component, path: path.into(), called: false }))
     }
 
     /// A watched process ends with this wait status.

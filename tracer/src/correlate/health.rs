@@ -10,7 +10,7 @@ use super::{
     thresholds::{LAST_LIST_NS, RELIST_OPEN_NS, stuck_after_ns},
 };
 use crate::{
-    input::{Component, Layer},
+    input::{Component, Layer, Presence},
     span::critical_path,
 };
 
@@ -66,7 +66,7 @@ fn down(snapshot: &Snapshot) -> Vec<Reason> {
         let mut evidence = last.max_by_key(|(at, _)| *at).map(|(_, how)| how);
         if evidence.is_none() && (component == Component::Kubelet || !any_runtime) {
             let left = snapshot.presences.iter().find(|presence| presence.component == component);
-            evidence = left.map(|presence| format!("no process, but {} is there", presence.path));
+            evidence = left.map(Presence::words);
         }
         reasons.extend(evidence.map(|evidence| Reason::Down { component, evidence }));
     }

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     census,
     cli::Settings,
-    input::{Component, TargetFact},
+    input::{Component, Presence, TargetFact},
     preflight::unproved,
     target::{DiscoverError, Node, Overrides, Process, discover, discover_with},
 };
@@ -96,10 +96,21 @@ impl Survey {
         (runtime.role != Role::Dockerd).then_some(census::Runtime { pid: runtime.pid, socket })
     }
 
-    /// Components that are not meant. All are, unless the operator named some.
+    /// What is there of the node although no process is. Where nobody listens on the socket that the kubelet calls, its
+    /// runtime is missing, and no other one.
+    pub(crate) fn presences(&self) -> Vec<Presence> {
+        let unserved = self.node.unserved().filter(|_| self.node.runtime().is_none());
+        let runtime = |presence: &&Presence| unserved.is_none() || presence.component == Component::Kubelet;
+        let mut all: Vec<Presence> = self.node.presence.iter().filter(runtime).cloned().collect();
+        all.extend(unserved.clone());
+        all
+    }
+
+    /// Components that are not meant: those inside of containers, where the node's own are outside. All others are,
+    /// unless the operator named some.
     fn foreign(&self, settings: &Settings) -> Vec<u32> {
         if settings.follows_names() {
-            return Vec::new();
+            return self.node.nested().map(|process| process.pid).collect();
         }
         let ours: Vec<u32> = self.watched().into_iter().map(|(pid, _)| pid).collect();
         let server = |process: &&Process| {
@@ -112,12 +123,11 @@ impl Survey {
 
     /// Why the choice of a runtime is open, when it is.
     pub(crate) fn ambiguous_runtime(&self) -> Option<String> {
-        let runtimes: Vec<&Process> = self.node.processes.iter().filter(|p| p.role.is_runtime()).collect();
-        if self.node.runtime().is_some() || runtimes.is_empty() {
+        if !self.node.is_ambiguous() {
             return None;
         }
         let list: Vec<String> =
-            runtimes.iter().map(|p| format!("{} (pid {})", p.role.name(), p.pid)).collect();
+            self.node.runtimes().map(|p| format!("{} (pid {})", p.role.name(), p.pid)).collect();
         Some(format!(
             "cannot tell which of {} serves the kubelet; name it with --runtime-pid or --runtime-endpoint",
             list.join(", ")

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use plegtrace_common::role::Role;
 
 use super::cmdline;
+use super::node::{Listeners, Node};
 use super::process::{Process, may_be_component, read_args};
 use crate::input::{Component, Presence};
 
@@ -47,100 +48,6 @@ pub enum DiscoverError {
         /// Its value.
         pid: u32,
     },
-}
-
-/// The components of the node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Node {
-    /// Running ones, by pid.
-    pub processes: Vec<Process>,
-    /// Units, sockets and directories of components, running or not.
-    pub presence: Vec<Presence>,
-    /// The endpoint given by the user.
-    pub runtime_endpoint: Option<PathBuf>,
-    forced_kubelet: Option<u32>,
-    forced_runtime: Option<u32>,
-}
-
-impl Node {
-    /// Running processes with this role.
-    pub fn with_role(&self, role: Role) -> impl Iterator<Item = &Process> {
-        self.processes.iter().filter(move |process| process.role == role)
-    }
-
-    /// The node's kubelet: the one given by the user, else one outside of containers, else the oldest; none that calls
-    /// another runtime than the one given by the user.
-    #[must_use]
-    pub fn kubelet(&self) -> Option<&Process> {
-        let mut kubelets: Vec<_> = self.with_role(Role::Kubelet).collect();
-        let runtime = self.processes.iter().find(|process| self.forced_runtime == Some(process.pid));
-        let socket = runtime.and_then(|process| process.facts.serves.as_deref());
-        kubelets.retain(|process| {
-            let given = self.forced_kubelet == Some(process.pid);
-            given || agree(process.facts.calls.as_deref(), socket)
-        });
-        kubelets.sort_by_key(|process| {
-            (
-                self.forced_kubelet != Some(process.pid),
-                process.host_namespace == Some(false),
-                process.started_ns,
-            )
-        });
-        kubelets.first().copied()
-    }
-
-    /// The runtime that answers the node's kubelet.
-    ///
-    /// In order: the one given by the user; the one that serves the kubelet's endpoint; the only one outside of
-    /// Docker; dockerd. `None` when several are possible.
-    #[must_use]
-    pub fn runtime(&self) -> Option<&Process> {
-        let runtimes = || self.processes.iter().filter(|process| process.role.is_runtime());
-        if let Some(pid) = self.forced_runtime {
-            return runtimes().find(|process| process.pid == pid);
-        }
-        if let Some(endpoint) = self.endpoint() {
-            let mut serving = runtimes().filter(|process| process.facts.serves.as_deref() == Some(endpoint));
-            if let Some(only) = serving.next().filter(|_| serving.next().is_none()) {
-                return Some(only);
-            }
-        }
-        let of_docker = |process: &Process| {
-            process.role == Role::Containerd
-                && self.with_role(Role::Dockerd).any(|docker| docker.pid == process.parent)
-        };
-        // Another kubelet's runtime is not the one of the kubelet given by the user.
-        let endpoint = self.endpoint().filter(|_| self.forced_kubelet.is_some());
-        let possible = |process: &&Process| agree(process.facts.serves.as_deref(), endpoint);
-        let mut cri = runtimes()
-            .filter(|process| process.role != Role::Dockerd && !of_docker(process))
-            .filter(possible);
-        match (cri.next(), cri.next()) {
-            (Some(only), None) => Some(only),
-            (None, _) => self.with_role(Role::Dockerd).next(),
-            _ => None,
-        }
-    }
-
-    /// The CRI socket between kubelet and runtime, as far as it is known.
-    #[must_use]
-    pub fn endpoint(&self) -> Option<&Path> {
-        let given = self.runtime_endpoint.as_deref();
-        given.or_else(|| self.kubelet().and_then(|kubelet| kubelet.facts.calls.as_deref()))
-    }
-
-    /// Shims that belong to this runtime; those that do not say whose they are belong to all.
-    pub fn shims_of<'n>(&'n self, runtime: &'n Process) -> impl Iterator<Item = &'n Process> {
-        self.with_role(Role::Shim)
-            .filter(|shim| shim.facts.calls.is_none() || shim.facts.calls == runtime.facts.serves)
-    }
-
-    /// Is there neither a kubelet nor a runtime, and never was?
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        let component = |process: &Process| process.role == Role::Kubelet || process.role.is_runtime();
-        self.presence.is_empty() && !self.processes.iter().any(component)
-    }
 }
 
 /// Searches the processes below `root/proc` and the traces below `root`. Waits for every process whose command line it
@@ -186,9 +93,11 @@ pub fn discover_with(
             *process = named;
         }
     }
+    let kubelet = overrides.kubelet.or_else(|| first_kubelet(&processes)).unwrap_or(1);
     Ok(Node {
         processes,
         presence: presence(root),
+        listeners: Listeners::of(&proc, kubelet),
         runtime_endpoint: overrides
             .runtime_endpoint
             .as_ref()
@@ -196,6 +105,12 @@ pub fn discover_with(
         forced_kubelet: overrides.kubelet,
         forced_runtime: overrides.runtime,
     })
+}
+
+/// Whose network is looked at for sockets: those of a kubelet in a container are its own.
+fn first_kubelet(processes: &[Process]) -> Option<u32> {
+    let mut kubelets = processes.iter().filter(|process| process.role == Role::Kubelet);
+    kubelets.find(|process| !process.is_nested()).map(|process| process.pid)
 }
 
 fn forced_role(overrides: &Overrides, pid: u32) -> Option<Role> {
@@ -278,14 +193,9 @@ fn presence(root: &Path) -> Vec<Presence> {
     let exists = |path: &&&str| fs::symlink_metadata(root.join(path)).is_ok();
     let found = TRACES.iter().filter_map(|(component, paths)| {
         let path = paths.iter().find(exists)?;
-        Some(Presence { component: *component, path: format!("/{path}") })
+        Some(Presence { component: *component, path: format!("/{path}"), called: false })
     });
     found.collect()
-}
-
-/// Do both sockets name the same, as far as they are known?
-fn agree(one: Option<&Path>, other: Option<&Path>) -> bool {
-    one.is_none() || other.is_none() || one == other
 }
 
 #[cfg(test)]
@@ -309,6 +219,13 @@ mod tests {
             symlink(exe, dir.join("exe")).unwrap();
         }
         root
+    }
+
+    /// Puts a process into a pid namespace.
+    fn place(root: &tempfile::TempDir, pid: u32, namespace: &str) {
+        let dir = root.path().join(format!("proc/{pid}/ns"));
+        fs::create_dir(&dir).unwrap();
+        symlink(format!("pid:[{namespace}]"), dir.join("pid")).unwrap();
     }
 
     fn find(root: &tempfile::TempDir) -> Node {
@@ -368,6 +285,72 @@ mod tests {
         assert_eq!(find(&root).runtime().unwrap().pid, 50);
         let root = tree(&[docker, private, (60, 1, "/usr/bin/crio", "crio")]);
         assert_eq!(find(&root).runtime().unwrap().pid, 60);
+    }
+
+    /// Whatever runs in a container and is called like a component is not the node's; it is when nothing else is there.
+    #[test]
+    fn components_in_containers() {
+        let (init, kubelet, runtime) = (
+            (1, 0, "/sbin/init", "init"),
+            (10, 1, "/usr/bin/kubelet", "kubelet --container-runtime-endpoint=/run/a.sock"),
+            (20, 1, "/usr/bin/containerd", "containerd -a /run/a.sock"),
+        );
+        let (inner_kubelet, inner_runtime) = (
+            (60, 50, "/usr/bin/kubelet", "kubelet --container-runtime-endpoint=/run/a.sock"),
+            (61, 50, "/tmp/containerd", "containerd -a /run/a.sock"),
+        );
+        let node = |processes: &[(u32, u32, &str, &str)]| {
+            let root = tree(processes);
+            for (pid, ..) in processes {
+                place(&root, *pid, if *pid >= 50 { "4026532222" } else { "4026531836" });
+            }
+            (find(&root), root)
+        };
+        let pids = |node: &Node| (node.kubelet().map(|p| p.pid), node.runtime().map(|p| p.pid));
+        let (both, _) = node(&[init, kubelet, runtime, inner_kubelet, inner_runtime]);
+        assert_eq!(pids(&both), (Some(10), Some(20)));
+        let nested: Vec<u32> = both.nested().map(|process| process.pid).collect();
+        assert_eq!(nested, [60, 61]);
+        let (inner, _) = node(&[init, runtime, inner_kubelet, inner_runtime]);
+        assert_eq!(pids(&inner), (Some(60), Some(61)), "a node in a container, on a machine that is none");
+        assert_eq!(inner.nested().count(), 0);
+        let (dead, root) = node(&[init, runtime, inner_kubelet, inner_runtime]);
+        assert!(dead.kubelet().is_some());
+        fs::create_dir_all(root.path().join("var/lib/kubelet")).unwrap();
+        assert_eq!(pids(&find(&root)), (None, Some(20)), "the node's own kubelet does not run");
+    }
+
+    /// The kubelet calls a socket where nobody listens: its runtime is down, whatever other one runs.
+    #[test]
+    fn nobody_listens_where_the_kubelet_calls() {
+        let root = tree(&[
+            (
+                10,
+                1,
+                "/usr/bin/kubelet",
+                "kubelet --container-runtime-endpoint=/run/containerd/containerd.sock",
+            ),
+            (50, 1, "/usr/bin/dockerd", "dockerd -H fd://"),
+        ]);
+        assert_eq!(find(&root).runtime().unwrap().pid, 50, "who listens is not known");
+        let net = root.path().join("proc/10/net");
+        fs::create_dir(&net).unwrap();
+        let table = |path: &str| {
+            let line = format!("ffff8f1a: 00000002 00000000 00010000 0001 01 20001 {path}\n");
+            fs::write(net.join("unix"), format!("Num RefCount Protocol Flags Type St Inode Path\n{line}"))
+                .unwrap();
+        };
+        table("/run/docker.sock");
+        let node = find(&root);
+        assert_eq!((node.runtime(), node.is_ambiguous()), (None, false));
+        let unserved = node.unserved().unwrap();
+        assert_eq!(
+            (unserved.component, unserved.path.as_str()),
+            (Component::Containerd, "/run/containerd/containerd.sock")
+        );
+        table("/run/containerd/containerd.sock");
+        let node = find(&root);
+        assert_eq!((node.unserved(), node.runtime().map(|p| p.pid)), (None, Some(50)));
     }
 
     /// The user has the last word, and is told when it makes no sense.

@@ -73,6 +73,12 @@ impl Stat {
 }
 
 impl Process {
+    /// Does it run in a container, or in another pid namespace for another reason?
+    #[must_use]
+    pub fn is_nested(&self) -> bool {
+        self.host_namespace == Some(false)
+    }
+
     /// The component that process `pid` is; `None` when it is none, or has ended.
     ///
     /// `forced` overrides what its name says, `arguments` is asked for its command line.

@@ -31,6 +31,20 @@ pub struct Presence {
     pub component: Component,
     /// Path.
     pub path: String,
+    /// It is the socket that the kubelet calls, and nobody listens there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub called: bool,
+}
+
+impl Presence {
+    /// Why it tells that its component is down.
+    #[must_use]
+    pub fn words(&self) -> String {
+        match self.called {
+            true => format!("nobody listens on {}, which the kubelet calls", self.path),
+            false => format!("no process, but {} is there", self.path),
+        }
+    }
 }
 
 /// A component of the node.

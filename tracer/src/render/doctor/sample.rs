@@ -24,7 +24,11 @@ pub(super) fn view() -> DoctorView {
             ],
         },
         programs: vec![kubelet(), shim(20), shim(21)],
-        presence: vec![Presence { component: Component::Crio, path: "/run/crio/crio.sock".to_owned() }],
+        presence: vec![Presence {
+            component: Component::Crio,
+            path: "/run/crio/crio.sock".to_owned(),
+            called: false,
+        }],
         refused: vec![RefusedFact {
             source: "uprobes".to_owned(),
             component: Some(Component::Kubelet),

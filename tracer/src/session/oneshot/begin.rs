@@ -52,7 +52,7 @@ impl Session {
             symbols: Symbols::default(),
         };
         session.pipeline.fact(clock::monotonic_ns(), &Fact::Start(start()));
-        for presence in session.survey.node.presence.clone() {
+        for presence in session.survey.presences() {
             session.pipeline.fact(clock::monotonic_ns(), &Fact::Presence(presence));
         }
         session.begin_census(settings, Depth::Goroutines, true);
