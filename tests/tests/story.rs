@@ -353,7 +353,9 @@ fn nobody_looked_at_what_was_stuck_before() {
     let told = |facts: &[Fact]| {
         let mut story = Story::node();
         story.relist(0, 0).relist(S, 0).read_open(2 * S);
-        facts.iter().for_each(|fact| drop(story.fact(2 * S, fact)));
+        for fact in facts {
+            story.fact(2 * S, fact);
+        }
         story.snapshot(2 * S)
     };
     let census = |cut, unanswered: &[Unanswered]| {
