@@ -3,7 +3,7 @@
 use std::{collections::HashMap, io};
 
 use super::{
-    classify::{Interest, Kind},
+    classify::{Interest, Kind, shares_files},
     containers::is_id,
     names::{Names, is_go},
     node::{Node, cgroup},
@@ -262,7 +262,8 @@ fn container(
         id = id.or_else(|| node.works_for.get(&interest.seen.stat.parent).cloned());
     }
     let Some(id) = id else { return Ok(by_cgroup) };
-    if let Some(bundle) = told.bundle.filter(|_| !node.containers.knows(&id))
+    let may_read = !node.containers.knows(&id) && shares_files(&tell.path("/proc"), pid);
+    if let Some(bundle) = told.bundle.filter(|_| may_read)
         && tell.ask(pid, &interest.seen.stat.comm, Step::Bundles)?
     {
         node.containers.read_one(tell, &bundle, &id);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    classify::{Interest, Interests, Kind, classify},
+    classify::{Interest, Interests, Kind, classify, shares_files},
     containers::Containers,
     files::Holders,
     freezer::Hierarchies,
@@ -110,7 +110,8 @@ fn pressures(dir: &Path) -> Option<Pressure> {
 fn bundles(tell: &mut Tell, interests: &Interests, containers: &mut Containers) -> io::Result<()> {
     let shims =
         interests.told.iter().filter(|one| one.component == Component::Shim && one.kind == Kind::Worker);
-    for shim in shims {
+    let proc = tell.path("/proc");
+    for shim in shims.filter(|shim| shares_files(&proc, shim.pid)) {
         // A shim works in the directory of its bundle.
         let Some(bundle) = read::link(&tell.process(shim.pid).join("cwd")) else { continue };
         if tell.ask(shim.pid, &shim.seen.stat.comm, Step::Bundles)?

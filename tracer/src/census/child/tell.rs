@@ -19,6 +19,22 @@ impl Tell {
         Self { order, out: BufWriter::with_capacity(1 << 16, io::stdout()) }
     }
 
+    /// One that looks at the tree below a directory.
+    #[cfg(test)]
+    pub(super) fn below(root: &std::path::Path) -> Self {
+        Self::new(Order {
+            root: root.to_owned(),
+            parent: 1,
+            kubelet: None,
+            runtime: None,
+            skip: Vec::new(),
+            foreign: Vec::new(),
+            finished: Vec::new(),
+            late: Vec::new(),
+            what: crate::census::protocol::What::Processes,
+        })
+    }
+
     /// First line.
     pub(super) fn hello(&mut self) -> io::Result<()> {
         self.say(&Answer::Hello(HELLO.to_owned()))?;
