@@ -5,6 +5,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     io,
     path::Path,
+    time::Duration,
 };
 
 use super::{
@@ -31,6 +32,8 @@ const MAX_SOCKETS: usize = 64;
 const MAX_PIPES: usize = 64;
 /// Processes in containers whose descriptors are looked at.
 const MAX_WORKLOADS: usize = 4096;
+/// How long is looked at these descriptors: workloads can have any number of them.
+const OTHERS_TIME: Duration = Duration::from_millis(400);
 /// Whoever may hold the other end of a socket that a component waits for, beside the components.
 const OTHER_HOLDERS: &[&str] = &["systemd", "dbus-daemon", "dbus-broker", "dbus-broker-lau"];
 
@@ -79,12 +82,11 @@ fn first_look(tell: &mut Tell, interests: &Interests, others: &[(u32, String)]) 
     for interest in alive {
         holders.add(tell, interest.pid, &interest.seen.stat.comm, true)?;
     }
-    for interest in interests.workloads.iter().take(MAX_WORKLOADS) {
-        holders.add(tell, interest.pid, &interest.seen.stat.comm, false)?;
-    }
-    for (pid, comm) in others {
-        holders.add(tell, *pid, comm, false)?;
-    }
+    let workloads = interests.workloads.iter().take(MAX_WORKLOADS);
+    let workloads = workloads.map(|one| (one.pid, one.seen.stat.comm.as_str()));
+    // Process 1 is the first of the others; their names are those of anybody.
+    let others = others.iter().map(|(pid, comm)| (*pid, comm.as_str()));
+    holders.add_others(tell, others.chain(workloads), OTHERS_TIME)?;
     let sockets = Sockets::read(tell)?;
     let hierarchies = match Hierarchies::find(tell) {
         Ok(found) => found,
