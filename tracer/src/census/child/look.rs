@@ -97,13 +97,15 @@ impl Looker {
         threads: &mut Threads,
     ) -> io::Result<()> {
         let mut found = false;
-        for seen in &mut threads.parks {
+        for seen in threads.parks.iter_mut().filter(|seen| !threads::is_rest(&seen.park)) {
+            let task = tell.process(interest.pid).join(format!("task/{}", seen.park.tid));
             let Some(call) = seen.park.syscall.as_mut() else { continue };
             let Some(address) = path_address(call).filter(|_| tell.is_here()) else { continue };
             if !tell.ask(interest.pid, &interest.seen.stat.comm, Step::Path)? {
                 break;
             }
-            call.path = read_path(interest.pid, address);
+            // Who has left the call uses that memory for something else, which is none of our business.
+            call.path = read_path(interest.pid, address).filter(|_| threads::is_still_in(&task, call));
             if let Some(fd) = call.path.as_deref().and_then(own_descriptor).filter(|_| call.fd.is_none()) {
                 call.fd = descriptor_of(interest.pid, fd, &node.holders, &node.sockets);
             }
