@@ -351,6 +351,20 @@ fn n1_or_n2_by_what_it_waits_for() {
     none(&young);
 }
 
+/// A lock outlives who took it: nobody is to be killed then, least of all whoever has that number now.
+#[test]
+fn n2_kills_no_holder_that_is_gone() {
+    let file = FdTarget::File { path: "/run/cni/lock".into() };
+    let gone = Holder { comm: String::new(), ..holder(888) };
+    let lock = SyscallFact { lock_holder: Some(gone), ..syscall("flock", Some(file)) };
+    let queued = [cni(CHILD, park(lock.clone())), cni(CHILD + 1, park(lock))];
+    let finding = only(&seen_twice(12 * S, &queued, &[], &[]), "N2");
+    assert_eq!((culprit(&finding), finding.confidence), (None, Confidence::Medium));
+    assert!(finding.next.iter().all(|advice| !advice.contains("kill")), "{:?}", finding.next);
+    assert!(finding.next[0].contains("fuser") && finding.next[0].contains("/run/cni/lock"));
+    assert!(finding.headline.contains("process 888 took"), "{}", finding.headline);
+}
+
 /// A plugin that reads its configuration from a stopped runtime waits for that.
 #[test]
 fn n1_is_not_said_of_a_victim() {

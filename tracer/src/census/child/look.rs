@@ -5,6 +5,7 @@ use std::{collections::HashMap, io};
 use super::{
     classify::{Interest, Kind, shares_files},
     containers::is_id,
+    locks,
     names::{Names, is_go},
     node::{Node, cgroup},
     read,
@@ -13,11 +14,8 @@ use super::{
     threads::{self, MAX_THREADS, Threads},
 };
 use crate::{
-    census::{
-        protocol::{Answer, Step},
-        text::holder_of_lock,
-    },
-    input::{Command, Component, ContainerFact, Holder},
+    census::protocol::{Answer, Step},
+    input::{Command, Component, ContainerFact},
 };
 
 /// Functions of user space that are named in one round: each can mean another program to parse.
@@ -65,7 +63,7 @@ impl Looker {
         let (pid, comm) = (interest.pid, interest.seen.stat.comm.as_str());
         let whole = tell.ask(pid, comm, Step::Stacks)?;
         let mut threads = threads::look(&tell.process(pid), pid, whole, &node.holders, &node.sockets);
-        lock_holders(tell, pid, &mut threads);
+        locks::holders(tell, pid, &mut threads);
         if let Some(error) = threads.no_syscall.as_ref().filter(|_| !self.no_syscall) {
             self.no_syscall = true;
             tell.refused(0, "", "system calls", error)?;
@@ -156,19 +154,6 @@ impl Looker {
             Some(program) => *self.go.entry(program.clone()).or_insert_with(look),
             None => true,
         }
-    }
-}
-
-/// Who holds the file locks that threads of a process wait for.
-fn lock_holders(tell: &Tell, pid: u32, threads: &mut Threads) {
-    let calls = threads.parks.iter_mut().filter_map(|seen| seen.park.syscall.as_mut());
-    for call in calls.filter(|call| matches!(call.name.as_deref(), Some("flock" | "fcntl"))) {
-        let locks = read::locks(&tell.path("/proc/locks")).unwrap_or_default();
-        let holder = holder_of_lock(&locks, pid).map(|holder| {
-            let comm = read::stat(&tell.process(holder)).map(|stat| stat.comm).unwrap_or_default();
-            Holder { pid: holder, comm, fd: -1, orphan: false }
-        });
-        call.lock_holder = holder;
     }
 }
 
