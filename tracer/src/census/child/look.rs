@@ -9,7 +9,7 @@ use super::{
     names::{Names, is_go},
     node::{Node, cgroup},
     read,
-    syscall::{descriptor_of, own_descriptor, path_address, read_path},
+    syscall::{descriptor_of, path_address, read_path, reopened},
     tell::Tell,
     threads::{self, MAX_THREADS, Threads},
 };
@@ -104,7 +104,7 @@ impl Looker {
             }
             // Who has left the call uses that memory for something else, which is none of our business.
             call.path = read_path(interest.pid, address).filter(|_| threads::is_still_in(&task, call));
-            if let Some(fd) = call.path.as_deref().and_then(own_descriptor).filter(|_| call.fd.is_none()) {
+            if let Some(fd) = reopened(interest.pid, call, &node.holders).filter(|_| call.fd.is_none()) {
                 call.fd = descriptor_of(interest.pid, fd, &node.holders, &node.sockets);
             }
             found |= call.path.is_some();
