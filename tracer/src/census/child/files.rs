@@ -86,7 +86,7 @@ impl Holders {
         let numbers = match read::numbers(&dir.join("fd"), MAX_PER_PROCESS) {
             Ok(numbers) => numbers,
             Err(error) => {
-                self.incomplete = true;
+                self.incomplete |= !has_ended(&error);
                 if told && error.kind() == io::ErrorKind::PermissionDenied {
                     tell.refused(pid, comm, Step::Files.words(), &error)?;
                 }
@@ -187,6 +187,11 @@ impl Holders {
     }
 }
 
+/// Is a process whose descriptors cannot be listed gone? Then it holds nothing.
+fn has_ended(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
+}
+
 /// Has the leader of its session ended? Every command that runc starts leads a session of its own.
 fn is_orphan(tell: &Tell, pid: u32) -> bool {
     let session = read::stat(&tell.process(pid)).map_or(0, |stat| stat.session);
@@ -270,6 +275,21 @@ mod tests {
         let pipe = holders.pipe(4);
         assert_eq!(pipe.readers.iter().map(|reader| reader.pid).collect::<Vec<_>>(), [7, 8]);
         assert!(!pipe.incomplete);
+    }
+
+    /// A process that has ended holds nothing; of one that cannot be read, nobody knows.
+    #[test]
+    fn ended_is_not_unknown() {
+        let root = tree(&[7]);
+        fs::create_dir_all(root.path().join("proc/9")).unwrap();
+        fs::write(root.path().join("proc/9/fd"), "").unwrap();
+        let mut tell = Tell::below(root.path());
+        let mut holders = Holders::default();
+        let mut incomplete = |pid| {
+            holders.add(&mut tell, pid, "x", true).unwrap();
+            holders.pipe(4).incomplete
+        };
+        assert_eq!([7, 8, 9].map(&mut incomplete), [false, false, true]);
     }
 
     /// When the time is over, what is known of others is incomplete; with nobody left to look at it is not.
