@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn ended_inits() {
         let root = tempfile::tempdir().unwrap();
-        let tell = Tell::below(root.path());
+        let tell = Tell::below(root.path(), io::sink());
         let write = |path: &str, text: &str| {
             let path = root.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();

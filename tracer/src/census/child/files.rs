@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn others_only_hold_ends() {
         let root = tree(&[7, 8]);
-        let (mut tell, mut holders) = (Tell::below(root.path()), Holders::default());
+        let (mut tell, mut holders) = (Tell::below(root.path(), io::sink()), Holders::default());
         holders.add(&mut tell, 7, "a", true).unwrap();
         let others = [(8, "b"), (7, "a")].into_iter();
         holders.add_others(&mut tell, others, Duration::from_secs(60)).unwrap();
@@ -283,7 +283,7 @@ mod tests {
         let root = tree(&[7]);
         fs::create_dir_all(root.path().join("proc/9")).unwrap();
         fs::write(root.path().join("proc/9/fd"), "").unwrap();
-        let mut tell = Tell::below(root.path());
+        let mut tell = Tell::below(root.path(), io::sink());
         let mut holders = Holders::default();
         let mut incomplete = |pid| {
             holders.add(&mut tell, pid, "x", true).unwrap();
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn others_have_a_time() {
         let root = tree(&[7]);
-        let mut tell = Tell::below(root.path());
+        let mut tell = Tell::below(root.path(), io::sink());
         let mut incomplete = |others: &[(u32, &str)]| {
             let mut holders = Holders::default();
             holders.add_others(&mut tell, others.iter().copied(), Duration::ZERO).unwrap();

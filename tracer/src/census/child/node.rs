@@ -195,3 +195,57 @@ pub(super) fn cgroup(
     let container = id.map(|id| node.containers.of(id, "cgroup"));
     Ok(Some((node.hierarchies.of(&lines), container)))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        io::{BufRead as _, BufReader, Seek as _},
+        os::unix::fs::symlink,
+    };
+
+    use super::*;
+
+    /// A process of a tree, in a mount namespace, working in a directory.
+    fn process(root: &Path, pid: u32, words: &str, mounts: &str, cwd: &str) {
+        let dir = root.join(format!("proc/{pid}"));
+        for name in ["fd", "ns", "task"] {
+            fs::create_dir_all(dir.join(name)).unwrap();
+        }
+        let name = words.split(' ').next().unwrap();
+        let (comm, zeros) = (&name[..name.len().min(15)], "0 ".repeat(47));
+        fs::write(dir.join("stat"), format!("{pid} ({comm}) S 1 {zeros}")).unwrap();
+        fs::write(dir.join("cmdline"), words.replace(' ', "\0") + "\0").unwrap();
+        symlink(format!("/usr/bin/{name}"), dir.join("exe")).unwrap();
+        symlink(mounts, dir.join("ns/mnt")).unwrap();
+        symlink(cwd, dir.join("cwd")).unwrap();
+    }
+
+    /// Bundles are read of whoever sees the same files: what another one calls so is something else here.
+    #[test]
+    fn bundles_of_the_node_only() {
+        let root = tempfile::tempdir().unwrap();
+        for id in ["near/s1", "near/s2", "far/s3", "run/c1", "run/c2"] {
+            fs::create_dir_all(root.path().join(id)).unwrap();
+            fs::write(root.path().join(id).join("config.json"), "{}").unwrap();
+        }
+        process(root.path(), 1, "systemd", "mnt:[1]", "/");
+        process(root.path(), 30, "containerd-shim-runc-v2", "mnt:[1]", "/near/s1");
+        process(root.path(), 31, "containerd-shim-runc-v2", "mnt:[9]", "/far/s3");
+        process(root.path(), 40, "runc create --bundle /run/c1 c1", "mnt:[1]", "/");
+        process(root.path(), 41, "runc create --bundle /run/c2 c2", "mnt:[9]", "/");
+        let mut answers = tempfile::tempfile().unwrap();
+        let mut tell = Tell::below(root.path(), answers.try_clone().unwrap());
+        processes(&mut tell).unwrap();
+        tell.done().unwrap();
+        answers.rewind().unwrap();
+        let lines = BufReader::new(answers).lines();
+        let mut said = lines.map(|line| serde_json::from_str::<Answer>(&line.unwrap()).unwrap());
+        let found = said.find_map(|answer| match answer {
+            Answer::Containers { containers, .. } => Some(containers),
+            _ => None,
+        });
+        let ids: Vec<String> = found.unwrap().into_iter().map(|container| container.id).collect();
+        assert_eq!(ids, ["c1", "s1", "s2"]);
+    }
+}

@@ -227,7 +227,7 @@ mod tests {
     /// A number is a descriptor only in a directory of descriptors, which newer versions of runc open first.
     #[test]
     fn reopened_by_number() {
-        use std::{fs, os::unix::fs::symlink};
+        use std::{fs, io, os::unix::fs::symlink};
         let root = tempfile::tempdir().unwrap();
         let fd = root.path().join("proc/9/fd");
         fs::create_dir_all(&fd).unwrap();
@@ -235,7 +235,7 @@ mod tests {
             symlink(target, fd.join(number)).unwrap();
         }
         let mut holders = Holders::default();
-        holders.add(&mut Tell::below(root.path()), 9, "runc:[2:INIT]", true).unwrap();
+        holders.add(&mut Tell::below(root.path(), io::sink()), 9, "runc:[2:INIT]", true).unwrap();
         let of = |name: &str, dir: u64, path: &str| {
             let (name, path) = (Some(name.to_owned()), Some(path.to_owned()));
             let args = [dir, 0x1000, 0, 0, 0, 0];
