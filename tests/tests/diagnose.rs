@@ -271,8 +271,9 @@ fn k3_tells_the_open_one() {
 /// rc93 holds both ends of its pipe; a pipe that somebody else reads is another matter.
 #[test]
 fn u1_needs_its_own_pipe() {
-    let init = |readers: Vec<Holder>| {
-        let pipe = PipeFact { inode: 4, readers, writers: vec![holder(CHILD)], ..PipeFact::default() };
+    let init = |readers: Vec<Holder>, incomplete| {
+        let writers = vec![holder(CHILD)];
+        let pipe = PipeFact { inode: 4, path: None, readers, writers, incomplete };
         ProcessFact {
             parked: vec![park(syscall("write", Some(FdTarget::Pipe(pipe))))],
             ..runc("init", CHILD, RUNC)
@@ -280,11 +281,18 @@ fn u1_needs_its_own_pipe() {
     };
     let create = runc("create", RUNC, SHIM);
     let shim = process(Component::Shim, SHIM, 1, 0);
-    let of = |readers| seen_twice(10 * S, &[init(readers), create.clone(), shim.clone()], &[], &[]);
-    let finding = only(&of(vec![holder(CHILD)]), "U1");
-    assert_eq!(culprit(&finding), Some(CHILD));
-    none(&of(vec![holder(CHILD), holder(SHIM)]));
-    none(&of(Vec::new()));
+    let of = |readers, incomplete| {
+        seen_twice(10 * S, &[init(readers, incomplete), create.clone(), shim.clone()], &[], &[])
+    };
+    let finding = only(&of(vec![holder(CHILD)], false), "U1");
+    assert_eq!((culprit(&finding), finding.confidence), (Some(CHILD), Confidence::High));
+    // Somebody's open files could not be read: that makes it less sure, not untrue.
+    let finding = only(&of(vec![holder(CHILD)], true), "U1");
+    assert_eq!((culprit(&finding), finding.confidence), (Some(CHILD), Confidence::Medium));
+    for incomplete in [false, true] {
+        none(&of(vec![holder(CHILD), holder(SHIM)], incomplete));
+        none(&of(Vec::new(), incomplete));
+    }
 }
 
 /// An init at its FIFO is U2 only when nobody is left.
@@ -349,6 +357,20 @@ fn n1_or_n2_by_what_it_waits_for() {
     assert_eq!(only(&seen_twice(12 * S, &[unknown], &[], &[]), "N2").confidence, Confidence::Medium);
     let young = seen_twice(8 * S, &[cni(CHILD, park(syscall("read", None)))], &[], &[]);
     none(&young);
+}
+
+/// A lock outlives who took it: nobody is to be killed then, least of all whoever has that number now.
+#[test]
+fn n2_kills_no_holder_that_is_gone() {
+    let file = FdTarget::File { path: "/run/cni/lock".into() };
+    let gone = Holder { comm: String::new(), ..holder(888) };
+    let lock = SyscallFact { lock_holder: Some(gone), ..syscall("flock", Some(file)) };
+    let queued = [cni(CHILD, park(lock.clone())), cni(CHILD + 1, park(lock))];
+    let finding = only(&seen_twice(12 * S, &queued, &[], &[]), "N2");
+    assert_eq!((culprit(&finding), finding.confidence), (None, Confidence::Medium));
+    assert!(finding.next.iter().all(|advice| !advice.contains("kill")), "{:?}", finding.next);
+    assert!(finding.next[0].contains("fuser") && finding.next[0].contains("/run/cni/lock"));
+    assert!(finding.headline.contains("process 888 took"), "{}", finding.headline);
 }
 
 /// A plugin that reads its configuration from a stopped runtime waits for that.

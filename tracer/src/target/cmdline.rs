@@ -2,12 +2,11 @@
 //!
 //! Both are text of the target: bounded, never trusted beyond "this path is worth a look".
 
-use std::fs::OpenOptions;
-use std::io::Read as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use plegtrace_common::role::Role;
+
+use super::{foreign::open_in, process::read_whole};
 
 /// Configuration files are a few KB.
 const MAX_CONFIG: u64 = 1 << 20;
@@ -29,9 +28,10 @@ pub struct CommandFacts {
     pub shim_namespace: Option<String>,
 }
 
-/// Reads the facts out of `args`; configuration files are read below `fs_root`, the root directory of the process.
+/// Reads the facts out of `args`; configuration files are read below `fs_root`, the root directory of the process, or
+/// not at all.
 #[must_use]
-pub(crate) fn facts(role: Role, args: &[String], fs_root: &Path) -> CommandFacts {
+pub(crate) fn facts(role: Role, args: &[String], fs_root: Option<&Path>) -> CommandFacts {
     match role {
         Role::Kubelet => kubelet(args, fs_root),
         Role::Containerd => containerd(args, fs_root),
@@ -48,12 +48,12 @@ pub(crate) fn facts(role: Role, args: &[String], fs_root: &Path) -> CommandFacts
     }
 }
 
-fn kubelet(args: &[String], fs_root: &Path) -> CommandFacts {
+fn kubelet(args: &[String], fs_root: Option<&Path>) -> CommandFacts {
     let config = flag(args, &["config"]).map(PathBuf::from);
     let from_flag = flag(args, &["container-runtime-endpoint"]).and_then(socket);
     // The flag moved into the configuration file with 1.27.
     let from_config = || {
-        let text = read_config(fs_root, config.as_deref()?)?;
+        let text = read_config(fs_root?, config.as_deref()?)?;
         socket(yaml_value(&text, "containerRuntimeEndpoint")?)
     };
     CommandFacts {
@@ -64,10 +64,10 @@ fn kubelet(args: &[String], fs_root: &Path) -> CommandFacts {
     }
 }
 
-fn containerd(args: &[String], fs_root: &Path) -> CommandFacts {
+fn containerd(args: &[String], fs_root: Option<&Path>) -> CommandFacts {
     let config = PathBuf::from(flag(args, &["config", "c"]).unwrap_or("/etc/containerd/config.toml"));
     let from_config = || {
-        let text = read_config(fs_root, &config)?;
+        let text = read_config(fs_root?, &config)?;
         socket(toml_value(&text, "grpc", "address")?)
     };
     let serves = flag(args, &["address", "a"]).and_then(socket).or_else(from_config);
@@ -123,15 +123,7 @@ pub(crate) fn socket(text: &str) -> Option<PathBuf> {
 }
 
 fn read_config(fs_root: &Path, path: &Path) -> Option<String> {
-    let inside = fs_root.join(path.strip_prefix("/").unwrap_or(path));
-    let file =
-        OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(inside).ok()?;
-    if !file.metadata().ok()?.is_file() {
-        return None;
-    }
-    let mut bytes = Vec::new();
-    file.take(MAX_CONFIG).read_to_end(&mut bytes).ok()?;
-    String::from_utf8(bytes).ok()
+    String::from_utf8(read_whole(open_in(fs_root, path).ok()?, MAX_CONFIG).ok()?).ok()
 }
 
 /// `key = "value"` inside `[table]`. Enough for one address; not a TOML parser.
@@ -167,7 +159,7 @@ mod tests {
     }
 
     fn of(role: Role, line: &str) -> CommandFacts {
-        facts(role, &words(line), Path::new("/nonexistent"))
+        facts(role, &words(line), None)
     }
 
     /// Flags are read in each spelling, the last one wins.
@@ -203,22 +195,25 @@ mod tests {
     fn configuration_files() {
         let root = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| std::fs::write(root.path().join(name), text).unwrap();
+        let of = |role, line| facts(role, &words(line), Some(root.path()));
         write(
             "c.toml",
             "address = '/no'\n[grpc]\n  gid = 0\n  address = \"/run/my.sock\" # x\n[debug]\naddress='/no'\n",
         );
-        let containerd = facts(Role::Containerd, &words("containerd --config /c.toml"), root.path());
+        let containerd = of(Role::Containerd, "containerd --config /c.toml");
         assert_eq!(containerd.serves, Some("/run/my.sock".into()));
         for text in [
             "a: 1\ncontainerRuntimeEndpoint: unix:///r.sock\n",
             "{\n \"containerRuntimeEndpoint\": \"/r.sock\",\n}",
         ] {
             write("k.yaml", text);
-            let kubelet = facts(Role::Kubelet, &words("kubelet --config=/k.yaml"), root.path());
+            let kubelet = of(Role::Kubelet, "kubelet --config=/k.yaml");
             assert_eq!(kubelet.calls, Some("/r.sock".into()), "{text}");
         }
         std::fs::create_dir(root.path().join("dir")).unwrap();
-        assert_eq!(facts(Role::Kubelet, &words("kubelet --config /dir"), root.path()).calls, None);
+        assert_eq!(of(Role::Kubelet, "kubelet --config /dir").calls, None);
+        std::os::unix::fs::symlink("/k.yaml", root.path().join("link")).unwrap();
+        assert_eq!(of(Role::Kubelet, "kubelet --config /link").calls, Some("/r.sock".into()));
     }
 
     /// What is not an absolute path is no socket.

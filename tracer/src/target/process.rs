@@ -97,10 +97,13 @@ impl Process {
         if asks_for_version(&args) {
             return None;
         }
+        let host_namespace = same_pid_namespace(proc, &dir);
+        // What runs in a container may bear any name: its files are not ours to read.
+        let fs_root = (host_namespace != Some(false)).then(|| dir.join("root"));
         Some(Self {
             pid,
             parent: stat.parent,
-            facts: cmdline::facts(role, &args, &dir.join("root")),
+            facts: cmdline::facts(role, &args, fs_root.as_deref()),
             role,
             multi_call,
             exe_deleted: is_deleted(&dir),
@@ -108,7 +111,7 @@ impl Process {
             args,
             state: stat.state,
             started_ns: ticks_to_ns(stat.start_ticks, clock_ticks()),
-            host_namespace: same_pid_namespace(proc, &dir),
+            host_namespace,
             comm: stat.comm,
         })
     }
@@ -318,6 +321,28 @@ mod tests {
         assert_eq!(role_of_program("containerd-stress"), None);
         assert_eq!(role_of_program("kubelet"), Some(Role::Kubelet));
         assert_eq!(role_of_program("kubelet2"), None);
+    }
+
+    /// The configuration of a containerd counts, but not of one in a container.
+    #[test]
+    fn configuration_of_the_node_only() {
+        let proc = tempfile::tempdir().unwrap();
+        let dir = |pid: u32| proc.path().join(pid.to_string());
+        for (pid, namespace) in [(1, "pid:[1]"), (7, "pid:[1]"), (8, "pid:[2]")] {
+            std::fs::create_dir_all(dir(pid).join("root/etc/containerd")).unwrap();
+            std::fs::create_dir(dir(pid).join("ns")).unwrap();
+            std::os::unix::fs::symlink(namespace, dir(pid).join("ns/pid")).unwrap();
+            let stat = format!("{pid} (containerd) S 1 1 1 0 -1 4 1 2 3 4 5 6 7 8 20 0 9 0 7 1 2 3\n");
+            std::fs::write(dir(pid).join("stat"), stat).unwrap();
+            let config = "[grpc]\naddress = '/run/own.sock'\n";
+            std::fs::write(dir(pid).join("root/etc/containerd/config.toml"), config).unwrap();
+        }
+        let serves = |pid| {
+            let read = Process::read(proc.path(), pid, None, &|_| vec!["containerd".to_owned()]);
+            read.unwrap().facts.serves.unwrap()
+        };
+        assert_eq!(serves(7), PathBuf::from("/run/own.sock"));
+        assert_eq!(serves(8), PathBuf::from("/run/containerd/containerd.sock"), "what it has by default");
     }
 
     /// This very process is read like any other.

@@ -124,6 +124,14 @@ fn elsewhere(proc: &Path, pid: u32, than: u32) -> bool {
     matches!((namespace(pid), namespace(than)), (Some(a), Some(b)) if a != b)
 }
 
+/// Do the paths that a process tells mean the same files here? Not when it has mounts of its own, neither those of
+/// process 1 nor ours.
+pub(super) fn shares_files(proc: &Path, pid: u32) -> bool {
+    let mounts = |name: &str| read::link(&proc.join(name).join("ns/mnt"));
+    let of_node = ["1", "self"].into_iter().filter_map(mounts).collect::<Vec<_>>();
+    mounts(&pid.to_string()).is_none_or(|of_it| of_node.is_empty() || of_node.contains(&of_it))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -218,5 +226,19 @@ mod tests {
         let crowd: Vec<_> = (100..1400).map(|pid| (pid, 1, "containerd-shim", 'S')).collect();
         let found = classify(&tree(&crowd), Path::new("/nonexistent"));
         assert_eq!((found.told.len(), found.left_out), (MAX_INTERESTS, 276));
+    }
+
+    /// Paths of another mount namespace mean something else here; when it cannot be told, they are looked at.
+    #[test]
+    fn whose_files() {
+        let proc = tempfile::tempdir().unwrap();
+        let mounts =
+            [("1", "mnt:[1]"), ("self", "mnt:[2]"), ("7", "mnt:[1]"), ("8", "mnt:[2]"), ("9", "mnt:[3]")];
+        for (name, namespace) in mounts {
+            std::fs::create_dir_all(proc.path().join(name).join("ns")).unwrap();
+            std::os::unix::fs::symlink(namespace, proc.path().join(name).join("ns/mnt")).unwrap();
+        }
+        let shared = [7, 8, 9, 10].map(|pid| shares_files(proc.path(), pid));
+        assert_eq!(shared, [true, true, false, true]);
     }
 }

@@ -85,7 +85,7 @@ impl Containers {
         if known || !is_id(id) || !bundle.starts_with('/') {
             return;
         }
-        if let Some(fact) = read_config(&tell.path(bundle), id) {
+        if let Some(fact) = read_config(&tell.order.root, Path::new(bundle), id) {
             self.by_id.insert(id.to_owned(), fact);
             self.ended.extend(ended_inits(tell, bundle, id));
         }
@@ -148,7 +148,7 @@ fn ended_inits(tell: &Tell, bundle: &str, id: &str) -> Vec<EndedInit> {
     let (mut ended, mut commands) = (Vec::new(), 0);
     for name in names {
         let Some(whose) = name.strip_suffix(".pid").filter(|whose| is_id(whose)) else { continue };
-        let Some((pid, end)) = init(tell, &tell.path(bundle).join(&name)) else { continue };
+        let Some((pid, end)) = init(tell, &Path::new(bundle).join(&name)) else { continue };
         let exec = (whose != "init").then(|| whose.to_owned());
         match end {
             Some(zombie) => ended.push(EndedInit { id: id.to_owned(), exec, pid, zombie, commands: 0 }),
@@ -161,7 +161,7 @@ fn ended_inits(tell: &Tell, bundle: &str, id: &str) -> Vec<EndedInit> {
 
 /// The process whose number is in this file; and when it has ended, whether nobody has asked how.
 fn init(tell: &Tell, file: &Path) -> Option<(u32, Option<bool>)> {
-    let text = read::file(file, MAX_PID).ok()?;
+    let text = read::file(&tell.order.root, file, MAX_PID).ok()?;
     let pid: u32 = std::str::from_utf8(&text).ok()?.trim().parse().ok().filter(|pid| *pid != 0)?;
     let Some(stat) = read::stat(&tell.process(pid)) else {
         // Not "cannot be read": gone.
@@ -170,8 +170,8 @@ fn init(tell: &Tell, file: &Path) -> Option<(u32, Option<bool>)> {
     Some((pid, stat.has_ended().then_some(true)))
 }
 
-fn read_config(bundle: &Path, id: &str) -> Option<ContainerFact> {
-    let bytes = read::file(&bundle.join("config.json"), MAX_CONFIG).ok()?;
+fn read_config(root: &Path, bundle: &Path, id: &str) -> Option<ContainerFact> {
+    let bytes = read::file(root, &bundle.join("config.json"), MAX_CONFIG).ok()?;
     let config: Config = serde_json::from_slice(&bytes).ok()?;
     Some(fact(id, config.annotations.unwrap_or_default()))
 }
@@ -208,7 +208,6 @@ fn of_log_directory(path: &str) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::census::protocol::{Order, What};
 
     fn parsed(json: &str) -> ContainerFact {
         let config: Config = serde_json::from_str(json).unwrap();
@@ -247,17 +246,7 @@ mod tests {
     #[test]
     fn ended_inits() {
         let root = tempfile::tempdir().unwrap();
-        let tell = Tell::new(Order {
-            root: root.path().to_owned(),
-            parent: 1,
-            kubelet: None,
-            runtime: None,
-            skip: Vec::new(),
-            foreign: Vec::new(),
-            finished: Vec::new(),
-            late: Vec::new(),
-            what: What::Processes,
-        });
+        let tell = Tell::below(root.path(), io::sink());
         let write = |path: &str, text: &str| {
             let path = root.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -274,6 +263,8 @@ mod tests {
             write(&format!("run/b/{id}/init.pid"), pid);
         }
         write("run/b/none/config.json", "{}");
+        write("elsewhere/config.json", "{}");
+        std::os::unix::fs::symlink("/elsewhere", root.path().join("run/b/linked")).unwrap();
         // Commands: one that runs, one that is gone, one that is being written, and what has another name.
         for (name, pid) in [("e1.pid", "14"), ("e2.pid", "13"), (".e3.pid", "13"), ("log.json", "13")] {
             write(&format!("run/b/alive/{name}"), pid);
@@ -293,7 +284,7 @@ mod tests {
             ("zombie".to_owned(), None, 12, true, 0),
         ];
         assert_eq!(told, expected);
-        assert_eq!(containers.all().len(), 6);
+        assert_eq!(containers.all().len(), 7, "a link begins at the root that is looked at");
     }
 
     /// A container of an old runtime gets its pod from its sandbox.

@@ -5,6 +5,7 @@ use std::{
     io,
     os::unix::fs::MetadataExt as _,
     path::Path,
+    time::{Duration, Instant},
 };
 
 use super::{read, tell::Tell};
@@ -57,14 +58,35 @@ pub(super) struct Holders {
 }
 
 impl Holders {
-    /// Looks at the descriptors of a process.
+    /// Looks at those who are not told of, as many as the time allows: how much there is to see, they decide.
+    pub(super) fn add_others<'a>(
+        &mut self,
+        tell: &mut Tell,
+        others: impl Iterator<Item = (u32, &'a str)>,
+        time: Duration,
+    ) -> io::Result<()> {
+        let begun = Instant::now();
+        for (pid, comm) in others {
+            if begun.elapsed() >= time {
+                self.incomplete = true;
+                break;
+            }
+            self.add(tell, pid, comm, false)?;
+        }
+        Ok(())
+    }
+
+    /// Looks at the descriptors of a process; of one that is not told of, only at what others can wait for.
     pub(super) fn add(&mut self, tell: &mut Tell, pid: u32, comm: &str, told: bool) -> io::Result<()> {
+        if self.by_process.contains_key(&pid) {
+            return Ok(());
+        }
         let dir = tell.process(pid);
         let may_follow = tell.ask(pid, comm, Step::Files)?;
         let numbers = match read::numbers(&dir.join("fd"), MAX_PER_PROCESS) {
             Ok(numbers) => numbers,
             Err(error) => {
-                self.incomplete = true;
+                self.incomplete |= !has_ended(&error);
                 if told && error.kind() == io::ErrorKind::PermissionDenied {
                     tell.refused(pid, comm, Step::Files.words(), &error)?;
                 }
@@ -73,8 +95,9 @@ impl Holders {
         };
         self.incomplete |= numbers.len() == MAX_PER_PROCESS || self.count >= MAX_ALL;
         let left = MAX_ALL.saturating_sub(self.count);
-        let open: Vec<Open> =
-            numbers.into_iter().take(left).filter_map(|fd| look(&dir, fd, may_follow)).collect();
+        let kept = |open: &Open| told || matches!(open.what, What::Pipe { .. } | What::Socket(_));
+        let numbers = numbers.into_iter().take(left);
+        let open: Vec<Open> = numbers.filter_map(|fd| look(&dir, fd, may_follow)).filter(kept).collect();
         self.count += open.len();
         for (place, one) in open.iter().enumerate() {
             match one.what {
@@ -164,6 +187,11 @@ impl Holders {
     }
 }
 
+/// Is a process whose descriptors cannot be listed gone? Then it holds nothing.
+fn has_ended(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
+}
+
 /// Has the leader of its session ended? Every command that runc starts leads a session of its own.
 fn is_orphan(tell: &Tell, pid: u32) -> bool {
     let session = read::stat(&tell.process(pid)).map_or(0, |stat| stat.session);
@@ -210,4 +238,70 @@ fn fifo(place: &Path, path: &str) -> Option<u64> {
     }
     let metadata = std::fs::metadata(place).ok()?;
     (metadata.mode() & 0o170_000 == u32::from(S_IFIFO)).then(|| metadata.ino())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use super::*;
+
+    /// Processes with a pipe, a socket, a file and something else each.
+    fn tree(pids: &[u32]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for pid in pids {
+            let dir = root.path().join(format!("proc/{pid}"));
+            fs::create_dir_all(dir.join("fd")).unwrap();
+            fs::create_dir(dir.join("fdinfo")).unwrap();
+            for (fd, link) in ["pipe:[4]", "socket:[5]", "/x", "anon_inode:[eventpoll]"].iter().enumerate() {
+                symlink(link, dir.join(format!("fd/{fd}"))).unwrap();
+                fs::write(dir.join(format!("fdinfo/{fd}")), "flags:\t00\n").unwrap();
+            }
+        }
+        root
+    }
+
+    /// Of whoever is not told of, files are not kept, and they do not fill the table.
+    #[test]
+    fn others_only_hold_ends() {
+        let root = tree(&[7, 8]);
+        let (mut tell, mut holders) = (Tell::below(root.path(), io::sink()), Holders::default());
+        holders.add(&mut tell, 7, "a", true).unwrap();
+        let others = [(8, "b"), (7, "a")].into_iter();
+        holders.add_others(&mut tell, others, Duration::from_secs(60)).unwrap();
+        let kept = |pid| (0..4).filter(|fd| holders.fd(pid, *fd).is_some()).collect::<Vec<_>>();
+        assert_eq!((kept(7), kept(8)), (vec![0, 1, 2, 3], vec![0, 1]));
+        assert_eq!(holders.count, 6);
+        let pipe = holders.pipe(4);
+        assert_eq!(pipe.readers.iter().map(|reader| reader.pid).collect::<Vec<_>>(), [7, 8]);
+        assert!(!pipe.incomplete);
+    }
+
+    /// A process that has ended holds nothing; of one that cannot be read, nobody knows.
+    #[test]
+    fn ended_is_not_unknown() {
+        let root = tree(&[7]);
+        fs::create_dir_all(root.path().join("proc/9")).unwrap();
+        fs::write(root.path().join("proc/9/fd"), "").unwrap();
+        let mut tell = Tell::below(root.path(), io::sink());
+        let mut holders = Holders::default();
+        let mut incomplete = |pid| {
+            holders.add(&mut tell, pid, "x", true).unwrap();
+            holders.pipe(4).incomplete
+        };
+        assert_eq!([7, 8, 9].map(&mut incomplete), [false, false, true]);
+    }
+
+    /// When the time is over, what is known of others is incomplete; with nobody left to look at it is not.
+    #[test]
+    fn others_have_a_time() {
+        let root = tree(&[7]);
+        let mut tell = Tell::below(root.path(), io::sink());
+        let mut incomplete = |others: &[(u32, &str)]| {
+            let mut holders = Holders::default();
+            holders.add_others(&mut tell, others.iter().copied(), Duration::ZERO).unwrap();
+            (holders.incomplete, holders.fd(7, 0).is_some())
+        };
+        assert_eq!((incomplete(&[(7, "a")]), incomplete(&[])), ((true, false), (false, false)));
+    }
 }

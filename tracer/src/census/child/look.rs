@@ -3,21 +3,19 @@
 use std::{collections::HashMap, io};
 
 use super::{
-    classify::{Interest, Kind},
+    classify::{Interest, Kind, shares_files},
     containers::is_id,
+    locks,
     names::{Names, is_go},
     node::{Node, cgroup},
     read,
-    syscall::{descriptor_of, own_descriptor, path_address, read_path},
+    syscall::{descriptor_of, path_address, read_path, reopened},
     tell::Tell,
     threads::{self, MAX_THREADS, Threads},
 };
 use crate::{
-    census::{
-        protocol::{Answer, Step},
-        text::holder_of_lock,
-    },
-    input::{Command, Component, ContainerFact, Holder},
+    census::protocol::{Answer, Step},
+    input::{Command, Component, ContainerFact},
 };
 
 /// Functions of user space that are named in one round: each can mean another program to parse.
@@ -65,7 +63,7 @@ impl Looker {
         let (pid, comm) = (interest.pid, interest.seen.stat.comm.as_str());
         let whole = tell.ask(pid, comm, Step::Stacks)?;
         let mut threads = threads::look(&tell.process(pid), pid, whole, &node.holders, &node.sockets);
-        lock_holders(tell, pid, &mut threads);
+        locks::holders(tell, pid, &mut threads);
         if let Some(error) = threads.no_syscall.as_ref().filter(|_| !self.no_syscall) {
             self.no_syscall = true;
             tell.refused(0, "", "system calls", error)?;
@@ -97,14 +95,16 @@ impl Looker {
         threads: &mut Threads,
     ) -> io::Result<()> {
         let mut found = false;
-        for seen in &mut threads.parks {
+        for seen in threads.parks.iter_mut().filter(|seen| !threads::is_rest(&seen.park)) {
+            let task = tell.process(interest.pid).join(format!("task/{}", seen.park.tid));
             let Some(call) = seen.park.syscall.as_mut() else { continue };
             let Some(address) = path_address(call).filter(|_| tell.is_here()) else { continue };
             if !tell.ask(interest.pid, &interest.seen.stat.comm, Step::Path)? {
                 break;
             }
-            call.path = read_path(interest.pid, address);
-            if let Some(fd) = call.path.as_deref().and_then(own_descriptor).filter(|_| call.fd.is_none()) {
+            // Who has left the call uses that memory for something else, which is none of our business.
+            call.path = read_path(interest.pid, address).filter(|_| threads::is_still_in(&task, call));
+            if let Some(fd) = reopened(interest.pid, call, &node.holders).filter(|_| call.fd.is_none()) {
                 call.fd = descriptor_of(interest.pid, fd, &node.holders, &node.sockets);
             }
             found |= call.path.is_some();
@@ -154,19 +154,6 @@ impl Looker {
             Some(program) => *self.go.entry(program.clone()).or_insert_with(look),
             None => true,
         }
-    }
-}
-
-/// Who holds the file locks that threads of a process wait for.
-fn lock_holders(tell: &Tell, pid: u32, threads: &mut Threads) {
-    let calls = threads.parks.iter_mut().filter_map(|seen| seen.park.syscall.as_mut());
-    for call in calls.filter(|call| matches!(call.name.as_deref(), Some("flock" | "fcntl"))) {
-        let locks = read::locks(&tell.path("/proc/locks")).unwrap_or_default();
-        let holder = holder_of_lock(&locks, pid).map(|holder| {
-            let comm = read::stat(&tell.process(holder)).map(|stat| stat.comm).unwrap_or_default();
-            Holder { pid: holder, comm, fd: -1, orphan: false }
-        });
-        call.lock_holder = holder;
     }
 }
 
@@ -262,7 +249,8 @@ fn container(
         id = id.or_else(|| node.works_for.get(&interest.seen.stat.parent).cloned());
     }
     let Some(id) = id else { return Ok(by_cgroup) };
-    if let Some(bundle) = told.bundle.filter(|_| !node.containers.knows(&id))
+    let may_read = !node.containers.knows(&id) && shares_files(&tell.path("/proc"), pid);
+    if let Some(bundle) = told.bundle.filter(|_| may_read)
         && tell.ask(pid, &interest.seen.stat.comm, Step::Bundles)?
     {
         node.containers.read_one(tell, &bundle, &id);

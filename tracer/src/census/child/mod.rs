@@ -11,6 +11,7 @@ mod files;
 mod freezer;
 mod goroutines;
 mod guard;
+mod locks;
 mod look;
 mod names;
 mod node;

@@ -5,10 +5,11 @@ use std::{
     collections::{BTreeMap, HashMap},
     io,
     path::Path,
+    time::Duration,
 };
 
 use super::{
-    classify::{Interest, Interests, Kind, classify},
+    classify::{Interest, Interests, Kind, classify, shares_files},
     containers::Containers,
     files::Holders,
     freezer::Hierarchies,
@@ -31,6 +32,8 @@ const MAX_SOCKETS: usize = 64;
 const MAX_PIPES: usize = 64;
 /// Processes in containers whose descriptors are looked at.
 const MAX_WORKLOADS: usize = 4096;
+/// How long is looked at these descriptors: workloads can have any number of them.
+const OTHERS_TIME: Duration = Duration::from_millis(400);
 /// Whoever may hold the other end of a socket that a component waits for, beside the components.
 const OTHER_HOLDERS: &[&str] = &["systemd", "dbus-daemon", "dbus-broker", "dbus-broker-lau"];
 
@@ -79,12 +82,11 @@ fn first_look(tell: &mut Tell, interests: &Interests, others: &[(u32, String)]) 
     for interest in alive {
         holders.add(tell, interest.pid, &interest.seen.stat.comm, true)?;
     }
-    for interest in interests.workloads.iter().take(MAX_WORKLOADS) {
-        holders.add(tell, interest.pid, &interest.seen.stat.comm, false)?;
-    }
-    for (pid, comm) in others {
-        holders.add(tell, *pid, comm, false)?;
-    }
+    let workloads = interests.workloads.iter().take(MAX_WORKLOADS);
+    let workloads = workloads.map(|one| (one.pid, one.seen.stat.comm.as_str()));
+    // Process 1 is the first of the others; their names are those of anybody.
+    let others = others.iter().map(|(pid, comm)| (*pid, comm.as_str()));
+    holders.add_others(tell, others.chain(workloads), OTHERS_TIME)?;
     let sockets = Sockets::read(tell)?;
     let hierarchies = match Hierarchies::find(tell) {
         Ok(found) => found,
@@ -110,7 +112,8 @@ fn pressures(dir: &Path) -> Option<Pressure> {
 fn bundles(tell: &mut Tell, interests: &Interests, containers: &mut Containers) -> io::Result<()> {
     let shims =
         interests.told.iter().filter(|one| one.component == Component::Shim && one.kind == Kind::Worker);
-    for shim in shims {
+    let proc = tell.path("/proc");
+    for shim in shims.filter(|shim| shares_files(&proc, shim.pid)) {
         // A shim works in the directory of its bundle.
         let Some(bundle) = read::link(&tell.process(shim.pid).join("cwd")) else { continue };
         if tell.ask(shim.pid, &shim.seen.stat.comm, Step::Bundles)?
@@ -191,4 +194,58 @@ pub(super) fn cgroup(
     let id = lines.iter().find_map(|line| container_id(line.path));
     let container = id.map(|id| node.containers.of(id, "cgroup"));
     Ok(Some((node.hierarchies.of(&lines), container)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        io::{BufRead as _, BufReader, Seek as _},
+        os::unix::fs::symlink,
+    };
+
+    use super::*;
+
+    /// A process of a tree, in a mount namespace, working in a directory.
+    fn process(root: &Path, pid: u32, words: &str, mounts: &str, cwd: &str) {
+        let dir = root.join(format!("proc/{pid}"));
+        for name in ["fd", "ns", "task"] {
+            fs::create_dir_all(dir.join(name)).unwrap();
+        }
+        let name = words.split(' ').next().unwrap();
+        let (comm, zeros) = (&name[..name.len().min(15)], "0 ".repeat(47));
+        fs::write(dir.join("stat"), format!("{pid} ({comm}) S 1 {zeros}")).unwrap();
+        fs::write(dir.join("cmdline"), words.replace(' ', "\0") + "\0").unwrap();
+        symlink(format!("/usr/bin/{name}"), dir.join("exe")).unwrap();
+        symlink(mounts, dir.join("ns/mnt")).unwrap();
+        symlink(cwd, dir.join("cwd")).unwrap();
+    }
+
+    /// Bundles are read of whoever sees the same files: what another one calls so is something else here.
+    #[test]
+    fn bundles_of_the_node_only() {
+        let root = tempfile::tempdir().unwrap();
+        for id in ["near/s1", "near/s2", "far/s3", "run/c1", "run/c2"] {
+            fs::create_dir_all(root.path().join(id)).unwrap();
+            fs::write(root.path().join(id).join("config.json"), "{}").unwrap();
+        }
+        process(root.path(), 1, "systemd", "mnt:[1]", "/");
+        process(root.path(), 30, "containerd-shim-runc-v2", "mnt:[1]", "/near/s1");
+        process(root.path(), 31, "containerd-shim-runc-v2", "mnt:[9]", "/far/s3");
+        process(root.path(), 40, "runc create --bundle /run/c1 c1", "mnt:[1]", "/");
+        process(root.path(), 41, "runc create --bundle /run/c2 c2", "mnt:[9]", "/");
+        let mut answers = tempfile::tempfile().unwrap();
+        let mut tell = Tell::below(root.path(), answers.try_clone().unwrap());
+        processes(&mut tell).unwrap();
+        tell.done().unwrap();
+        answers.rewind().unwrap();
+        let lines = BufReader::new(answers).lines();
+        let mut said = lines.map(|line| serde_json::from_str::<Answer>(&line.unwrap()).unwrap());
+        let found = said.find_map(|answer| match answer {
+            Answer::Containers { containers, .. } => Some(containers),
+            _ => None,
+        });
+        let ids: Vec<String> = found.unwrap().into_iter().map(|container| container.id).collect();
+        assert_eq!(ids, ["c1", "s1", "s2"]);
+    }
 }

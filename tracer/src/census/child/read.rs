@@ -3,11 +3,10 @@
 use std::{
     fs::{self, File},
     io,
-    os::unix::fs::OpenOptionsExt as _,
     path::Path,
 };
 
-use crate::target::{MAX_CMDLINE, Stat, parse_stat, read_whole, split_args};
+use crate::target::{MAX_CMDLINE, Stat, open_in, parse_stat, read_whole, split_args};
 
 /// The texts of /proc that are read whole are far below this.
 const MAX_TEXT: u64 = 64 << 10;
@@ -25,14 +24,9 @@ pub(super) fn text(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes(path, MAX_TEXT)?).into_owned())
 }
 
-/// A regular file of the node's disk: never waits for the other end of a FIFO that took its place.
-pub(super) fn file(path: &Path, max: u64) -> io::Result<Vec<u8>> {
-    let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOFOLLOW;
-    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    read_whole(file, max)
+/// A regular file of the node's disk; what took its place is never opened.
+pub(super) fn file(root: &Path, path: &Path, max: u64) -> io::Result<Vec<u8>> {
+    read_whole(open_in(root, path)?, max)
 }
 
 /// Mounts of a process.

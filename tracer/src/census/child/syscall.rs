@@ -132,8 +132,24 @@ pub(super) fn descriptor_of(pid: u32, fd: i32, holders: &Holders, sockets: &Sock
     holders.fd(pid, fd).map(|open| descriptor_fact(open, holders, sockets))
 }
 
-/// The descriptor behind a path that opens it once more, as `runc init` does with exec.fifo.
-pub(super) fn own_descriptor(path: &str) -> Option<i32> {
+/// The descriptor that a call of `pid` opens once more, as `runc init` does with exec.fifo: by its path below
+/// /proc/self, or (since runc 1.2.8, 1.3.3 and 1.4) by its number in a directory that was opened before, which belongs
+/// to a mount of procfs that nobody else has.
+pub(super) fn reopened(pid: u32, call: &SyscallFact, holders: &Holders) -> Option<i32> {
+    let path = call.path.as_deref()?;
+    if let Some(fd) = own_descriptor(path) {
+        return Some(fd);
+    }
+    let opens = matches!(call.name.as_deref(), Some("openat" | "openat2"));
+    let number = opens && path.bytes().all(|byte| byte.is_ascii_digit());
+    let dir = holders.fd(pid, descriptor(call.args[0]).filter(|_| number)?)?;
+    match &dir.what {
+        What::File(dir) if dir.ends_with("/fd") => path.parse().ok(),
+        _ => None,
+    }
+}
+
+fn own_descriptor(path: &str) -> Option<i32> {
     let own = ["/proc/self/fd/", "/proc/thread-self/fd/"];
     own.iter().find_map(|start| path.strip_prefix(start))?.parse().ok()
 }
@@ -185,7 +201,7 @@ pub(super) fn read_path(pid: u32, mut address: u64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::tell::Tell, *};
 
     /// Every name in our lists is one that this machine knows, except for those that only older machines have.
     #[test]
@@ -206,6 +222,37 @@ mod tests {
         assert_eq!(own_descriptor("/proc/self/fd/5"), Some(5));
         assert_eq!(own_descriptor("/proc/self/fd/5/x"), None);
         assert_eq!(own_descriptor("/proc/1/fd/5"), None);
+    }
+
+    /// A number is a descriptor only in a directory of descriptors, which newer versions of runc open first.
+    #[test]
+    fn reopened_by_number() {
+        use std::{fs, io, os::unix::fs::symlink};
+        let root = tempfile::tempdir().unwrap();
+        let fd = root.path().join("proc/9/fd");
+        fs::create_dir_all(&fd).unwrap();
+        for (number, target) in [("5", "/9/task/9/fd"), ("6", "/var/lib"), ("7", "/run/runc/c1/exec.fifo")] {
+            symlink(target, fd.join(number)).unwrap();
+        }
+        let mut holders = Holders::default();
+        holders.add(&mut Tell::below(root.path(), io::sink()), 9, "runc:[2:INIT]", true).unwrap();
+        let of = |name: &str, dir: u64, path: &str| {
+            let (name, path) = (Some(name.to_owned()), Some(path.to_owned()));
+            let args = [dir, 0x1000, 0, 0, 0, 0];
+            reopened(9, &SyscallFact { nr: 257, name, args, fd: None, path, lock_holder: None }, &holders)
+        };
+        assert_eq!((of("openat", 5, "7"), of("openat2", 5, "7")), (Some(7), Some(7)));
+        assert_eq!(of("openat", 0xffff_ff9c, "/proc/self/fd/7"), Some(7));
+        for (name, dir, path) in [
+            ("openat", 6, "7"),
+            ("openat", 8, "7"),
+            ("openat", 0xffff_ff9c, "7"),
+            ("openat", 5, "7a"),
+            ("openat", 5, "99999999999"),
+            ("statx", 5, "7"),
+        ] {
+            assert_eq!(of(name, dir, path), None, "{name} {dir} {path}");
+        }
     }
 
     /// A path that lies across two pages, one that has no end, and one that is nowhere.

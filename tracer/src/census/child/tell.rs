@@ -1,7 +1,7 @@
 //! [`Tell`]: the child's voice. Buffers answers, and hands them over before anything that can block.
 
 use std::{
-    io::{self, BufWriter, Stdout, Write as _},
+    io::{self, BufWriter, Write},
     path::PathBuf,
 };
 
@@ -11,12 +11,33 @@ use crate::input::Unanswered;
 /// Order and answers.
 pub(super) struct Tell {
     pub(super) order: Order,
-    out: BufWriter<Stdout>,
+    out: BufWriter<Box<dyn Write>>,
 }
 
 impl Tell {
     pub(super) fn new(order: Order) -> Self {
-        Self { order, out: BufWriter::with_capacity(1 << 16, io::stdout()) }
+        Self::to(order, io::stdout())
+    }
+
+    fn to(order: Order, out: impl Write + 'static) -> Self {
+        Self { order, out: BufWriter::with_capacity(1 << 16, Box::new(out)) }
+    }
+
+    /// One that looks at the tree below a directory.
+    #[cfg(test)]
+    pub(super) fn below(root: &std::path::Path, out: impl Write + 'static) -> Self {
+        let order = Order {
+            root: root.to_owned(),
+            parent: 1,
+            kubelet: None,
+            runtime: None,
+            skip: Vec::new(),
+            foreign: Vec::new(),
+            finished: Vec::new(),
+            late: Vec::new(),
+            what: crate::census::protocol::What::Processes,
+        };
+        Self::to(order, out)
     }
 
     /// First line.

@@ -5,7 +5,7 @@ use std::{io, path::Path};
 use super::{files::Holders, read, sockets::Sockets, syscall};
 use crate::{
     census::text::{Position, function, functions, position},
-    input::{FdTarget, Park},
+    input::{FdTarget, Park, SyscallFact},
 };
 
 /// Threads that are looked at, per process.
@@ -127,6 +127,12 @@ fn call(task: &Path, threads: &mut Threads) -> Option<Position> {
     }
 }
 
+/// Is the thread still in this call, with the same arguments?
+pub(super) fn is_still_in(task: &Path, call: &SyscallFact) -> bool {
+    let now = read::text(&task.join("syscall")).ok().and_then(|text| position(&text));
+    matches!(now, Some(Position::Inside { nr, args, .. }) if (nr, args) == (call.nr, call.args))
+}
+
 /// A thread that has ended is no refusal.
 fn note(place: &mut Option<io::Error>, error: io::Error, task: &Path) {
     let ended = error.raw_os_error() == Some(libc::ESRCH) || !task.exists();
@@ -171,7 +177,6 @@ pub(super) fn is_rest(park: &Park) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::input::SyscallFact;
 
     fn park(name: &str, args: [u64; 6], stack: &[&str]) -> Park {
         let nr = (0..400).find(|nr| syscall::name(*nr) == Some(name)).unwrap();
@@ -202,6 +207,21 @@ mod tests {
         let open = |path| park("openat", [0, path, 0, 0, 0, 0], &["fifo_open"]);
         assert!(!alike(&open(1), &open(2)));
         assert!(is_rest(&park("epoll_wait", [0; 6], &[])) && !is_rest(&open(1)));
+    }
+
+    /// A thread that has gone on, or to another path, is not in the call that was seen.
+    #[test]
+    fn threads_that_go_on() {
+        let task = tempfile::tempdir().unwrap();
+        let open = park("openat", [0, 0x10, 0, 0, 0, 0], &[]).syscall.unwrap();
+        let is_in = |line: &str| {
+            std::fs::write(task.path().join("syscall"), line).unwrap();
+            is_still_in(task.path(), &open)
+        };
+        assert!(is_in(&format!("{} 0x0 0x10 0x0 0x0 0x0 0x0 0x1 0x2\n", open.nr)));
+        assert!(!is_in(&format!("{} 0x0 0x20 0x0 0x0 0x0 0x0 0x1 0x2\n", open.nr)));
+        assert!(!is_in("0 0x0 0x10 0x0 0x0 0x0 0x0 0x1 0x2\n") && !is_in("running\n"));
+        assert!(!is_still_in(&task.path().join("gone"), &open));
     }
 
     /// Groups are bounded, and say so.

@@ -15,7 +15,7 @@ mod version;
 
 pub use cgroup::{Membership, container_id, memberships};
 pub use fd::{Access, Link, access, link};
-pub(in crate::census) use locks::holder_of_lock;
+pub(in crate::census) use locks::{has_lock, holder_of_lock};
 pub use mountinfo::{Mount, mounts};
 pub(in crate::census) use pressure::pressure;
 pub use stack::{function, functions};
@@ -29,7 +29,7 @@ pub fn all(text: &str) {
     for path in memberships(text).iter().map(|membership| membership.path) {
         let _ = container_id(path);
     }
-    let _ = (holder_of_lock(text, 1), pressure(text, "some"), version(text));
+    let _ = (holder_of_lock(text, 1), has_lock(text, "00:1a:1"), pressure(text, "some"), version(text));
     let _ = (access(text), link(text), mounts(text), functions(text), position(text), unix_sockets(text));
 }
 

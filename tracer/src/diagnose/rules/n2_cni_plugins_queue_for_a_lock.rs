@@ -3,8 +3,8 @@
 use crate::{
     correlate::Stuck,
     diagnose::{Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source, evidence::in_syscall},
-    input::{Component, Holder},
-    words::{cut, of_pod},
+    input::{Component, FdTarget, Holder, SyscallFact},
+    words::{LONG, cut, of_pod},
 };
 
 use super::n1_cni_plugin_hangs::{LOCKS, plugin};
@@ -22,11 +22,15 @@ pub(super) static RULE: Rule = Rule {
         symptoms: &["thousands of host-local processes", "ContainerCreating for every new pod of the node"],
         evidence: &[
             "a CNI plugin older than 10 s that is blocked in flock or fcntl",
-            "who holds that lock (/proc/locks)",
+            "who took that lock (/proc/locks), and still has it (/proc/PID/fdinfo)",
         ],
         excluded_by: &[],
-        next: &["look at what the holder does, then kill it: the others go on at once"],
-        trap: "Killing those that wait frees nothing: the next ones queue up behind the same holder.",
+        next: &[
+            "look at what the holder does, then kill it: the others go on at once",
+            "when the one that took it has ended: fuser -v on the lock file tells who has it",
+        ],
+        trap: "Killing those that wait frees nothing: the next ones queue up behind the same holder. And a lock outlives \
+            the process that /proc/locks names, in a child with the same open file.",
         sources: &["containernetworking/plugins#561"],
     },
     examine,
@@ -36,22 +40,26 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     let mut found: Vec<Finding> = scene.stuck().filter_map(|stuck| of(stuck, scene)).collect();
     // All that wait for one holder are one finding: the oldest speaks for the rest.
     found.sort_by_key(|finding| std::cmp::Reverse(finding.since.map(|since| since.ns)));
-    found.dedup_by_key(|finding| finding.culprit.as_ref().and_then(|culprit| culprit.pid));
+    found
+        .dedup_by_key(|finding| finding.culprit.as_ref().map(|culprit| (culprit.pid, culprit.words.clone())));
     found
 }
 
 fn of(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let (words, waiting) = plugin(stuck)?;
-    let park = in_syscall(&stuck.parks, &LOCKS)?;
+    let syscall = in_syscall(&stuck.parks, &LOCKS)?.syscall.as_ref()?;
     if stuck.since.ns < RULE.min_age_ns {
         return None;
     }
-    let holder = park.syscall.as_ref().and_then(|syscall| syscall.lock_holder.as_ref());
     let pod = of_pod(stuck.container.as_ref());
-    let whose = holder.map_or_else(|| "another process".to_owned(), name);
-    let headline = format!("{words}{pod} waits for a file lock that {whose} holds");
+    let whose = match &syscall.lock_holder {
+        None => "another process holds".to_owned(),
+        Some(holder) if lives(holder) => format!("{} holds", name(holder)),
+        Some(holder) => format!("{} took, and is not seen to have any more", name(holder)),
+    };
+    let headline = format!("{words}{pod} waits for a file lock that {whose}");
     let mut finding = Finding::of_stuck(&RULE, headline, Component::Helper, stuck, scene);
-    let Some(holder) = holder else {
+    let Some(holder) = &syscall.lock_holder else {
         let finding = finding.doubted("who holds the lock was not seen");
         return Some(finding.advise([format!(
             "grep {waiting} /proc/locks: the line with the same number without an arrow is the holder's"
@@ -60,20 +68,44 @@ fn of(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     finding.victims.insert(0, format!("{words} (pid {waiting}){pod}"));
     finding.culprit = Some(Culprit {
         component: Component::Helper,
-        pid: Some(holder.pid),
+        pid: lives(holder).then_some(holder.pid),
         container: stuck.container.clone(),
-        words: format!("{whose}: it holds the lock"),
+        words: format!("{}: it {} the lock", name(holder), if lives(holder) { "holds" } else { "took" }),
     });
-    let held = Evidence::new(Source::Census, format!("the lock is held by {whose} (/proc/locks)"));
-    Some(finding.seen(held).advise([
+    Some(if lives(holder) { held(finding, holder) } else { left(finding, holder, syscall) })
+}
+
+/// The process that took the lock has it.
+fn held(finding: Finding, holder: &Holder) -> Finding {
+    let seen = Evidence::new(Source::Census, format!("the lock is held by {} (/proc/locks)", name(holder)));
+    finding.seen(seen).advise([
         format!("kill {}: those that wait go on at once", holder.pid),
         "look at what it did first: plegtrace -v, or its log".to_owned(),
-    ]))
+    ])
+}
+
+/// A lock lives on in whoever got the open file from the process that took it, whose number may mean another one by now.
+fn left(finding: Finding, holder: &Holder, syscall: &SyscallFact) -> Finding {
+    let seen = format!("the lock was taken by {}, which is not seen to have it (/proc/locks)", name(holder));
+    let file = match syscall.fd.as_ref().map(|fd| &fd.target) {
+        Some(FdTarget::File { path }) => format!(": {}", cut(path, LONG)),
+        _ => String::new(),
+    };
+    finding.seen(Evidence::new(Source::Census, seen)).doubted("who has the lock now was not seen").advise([
+        format!("find who has the lock file open (fuser -v FILE, or lslocks){file}"),
+        "end that process: those that wait go on at once".to_owned(),
+    ])
+}
+
+/// Holders that have ended have no name.
+fn lives(holder: &Holder) -> bool {
+    !holder.comm.is_empty()
 }
 
 fn name(holder: &Holder) -> String {
-    match holder.comm.as_str() {
-        "" => format!("process {}, which has ended and left it to a child,", holder.pid),
-        comm => format!("{} {}", cut(comm, 20), holder.pid),
+    if lives(holder) {
+        format!("{} {}", cut(&holder.comm, 20), holder.pid)
+    } else {
+        format!("process {}", holder.pid)
     }
 }

@@ -3,7 +3,7 @@
 use crate::{
     correlate::{Stuck, What, thresholds::RUNC_NS},
     diagnose::{Area, Finding, Page, Proof, Rule, Scene},
-    input::{Command, Component, FdTarget, Park},
+    input::{Command, Component, FdTarget, Park, PipeFact},
     words::of_pod,
 };
 
@@ -46,25 +46,30 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
 
 fn of(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let What::Process { command: Command::Runc { sub, .. }, pid, .. } = &stuck.what else { return None };
-    let own = stuck.parks.iter().any(|park| writes_to_itself(park, *pid));
-    if sub != "init" || !own || stuck.since.ns < RULE.min_age_ns {
+    let mut own = stuck.parks.iter().filter_map(|park| writes_to_itself(park, *pid)).peekable();
+    if sub != "init" || own.peek().is_none() || stuck.since.ns < RULE.min_age_ns {
         return None;
     }
     let pod = of_pod(stuck.container.as_ref());
     let headline =
         format!("runc init {pid}{pod} waits for itself: it writes into a pipe that only itself reads");
     let finding = Finding::of_stuck(&RULE, headline, Component::Runc, stuck, scene);
+    let finding = if own.all(|pipe| pipe.incomplete) {
+        finding.doubted("not all open files could be read: another process may read that pipe")
+    } else {
+        finding
+    };
     Some(finding.advise([
         "install another runc than 1.0.0-rc93 (runc --version)".to_owned(),
         format!("kill -9 {pid}: this container fails to start, and is tried again"),
     ]))
 }
 
-/// Is it blocked in a write to a pipe whose only reader is the process itself?
-fn writes_to_itself(park: &Park, pid: u32) -> bool {
-    let Some(syscall) = &park.syscall else { return false };
+/// The pipe to which a write is blocked, when the only reader of it that was seen is the process itself.
+fn writes_to_itself(park: &Park, pid: u32) -> Option<&PipeFact> {
+    let syscall = park.syscall.as_ref()?;
     let write = matches!(syscall.name.as_deref(), Some("write" | "writev"));
-    let Some(FdTarget::Pipe(pipe)) = syscall.fd.as_ref().map(|fd| &fd.target) else { return false };
+    let FdTarget::Pipe(pipe) = &syscall.fd.as_ref()?.target else { return None };
     let only = !pipe.readers.is_empty() && pipe.readers.iter().all(|reader| reader.pid == pid);
-    write && only && !pipe.incomplete
+    (write && only).then_some(pipe)
 }

@@ -138,7 +138,7 @@ pub struct SyscallFact {
     pub fd: Option<FdFact>,
     /// The path it works on, when the call has one and it could be read. Hostile text.
     pub path: Option<String>,
-    /// Who holds the file lock that it waits for; its `fd` is -1.
+    /// Who took the file lock that it waits for; its `fd` is -1, and it has no name when it is not seen to hold it.
     #[serde(default)]
     pub lock_holder: Option<Holder>,
 }

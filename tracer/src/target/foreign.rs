@@ -1,0 +1,202 @@
+//! Files whose paths others choose: configurations and bundles that a command line names, programs in a search path.
+//!
+//! To open the wrong thing is an act: a watchdog reboots the node when it is closed again, a tape rewinds, and who reads
+//! the kernel's log takes it away from others. A container may have put any of them, or a link to it, where a file is
+//! expected. So its type is looked at before it is opened, and its links lead nowhere but below the root of whoever
+//! named it.
+
+use std::{
+    ffi::{CString, OsStr},
+    fs::{File, OpenOptions},
+    io,
+    os::{
+        fd::{AsRawFd as _, FromRawFd as _},
+        unix::{ffi::OsStrExt as _, fs::OpenOptionsExt as _},
+    },
+    path::{Component, Path},
+};
+
+use super::program::path_of_open;
+
+/// Filesystems whose regular files are answers of the kernel: to read some of them takes something away, or waits.
+const OF_THE_KERNEL: [i64; 5] = [
+    libc::PROC_SUPER_MAGIC,
+    libc::SYSFS_MAGIC,
+    libc::DEBUGFS_MAGIC,
+    libc::TRACEFS_MAGIC,
+    libc::SECURITYFS_MAGIC,
+];
+
+/// Opens a regular file to be read; `path` begins at `root`, the root directory of whoever named it.
+///
+/// # Errors
+///
+/// It cannot be opened, is no regular file, or is one of the kernel's: [`io::ErrorKind::InvalidInput`].
+pub(crate) fn open_in(root: &Path, path: &Path) -> io::Result<File> {
+    let root = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(root)?;
+    let place = match resolve(&root, path) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => walk(&root, path)?,
+        place => place?,
+    };
+    if !place.metadata()?.is_file() || is_of_the_kernel(&place)? {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    OpenOptions::new().read(true).custom_flags(flags).open(path_of_open(&place))
+}
+
+/// The place that a path means below a root: its links do not lead out of it (`openat2`, Linux 5.6).
+fn resolve(root: &File, path: &Path) -> io::Result<File> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: all zeros is a valid value of this structure of integers.
+    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+    how.flags = u64::try_from(libc::O_PATH | libc::O_CLOEXEC).map_err(io::Error::other)?;
+    how.resolve = libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_MAGICLINKS;
+    // SAFETY: path and structure are valid for the call, and its size is told.
+    let fd = unsafe {
+        libc::syscall(libc::SYS_openat2, root.as_raw_fd(), path.as_ptr(), &raw const how, size_of_val(&how))
+    };
+    owned(i32::try_from(fd).map_err(io::Error::other)?)
+}
+
+/// The same on older kernels: one name after the other, and no links at all.
+fn walk(root: &File, path: &Path) -> io::Result<File> {
+    let mut at = root.try_clone()?;
+    for part in path.components() {
+        match part {
+            Component::RootDir | Component::CurDir => {}
+            Component::Normal(name) => at = step(&at, name)?,
+            Component::ParentDir | Component::Prefix(_) => return Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+    Ok(at)
+}
+
+/// An entry of a directory. A link is opened as itself: it is no directory to go on from, and no file to read.
+fn step(dir: &File, name: &OsStr) -> io::Result<File> {
+    let name = CString::new(name.as_bytes())?;
+    let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    // SAFETY: an open directory and a string that ends with zero.
+    owned(unsafe { libc::openat(dir.as_raw_fd(), name.as_ptr(), flags) })
+}
+
+fn owned(fd: i32) -> io::Result<File> {
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a call has just made it, for us alone.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+fn is_of_the_kernel(place: &File) -> io::Result<bool> {
+    // By its path: `fstatfs` takes such a descriptor since Linux 3.12 only.
+    let path = CString::new(path_of_open(place).into_os_string().as_bytes())?;
+    // SAFETY: all zeros is a valid value of this structure of integers.
+    let mut status: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: a string that ends with zero, and a valid place for the answer.
+    if unsafe { libc::statfs(path.as_ptr(), &raw mut status) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(OF_THE_KERNEL.contains(&status.f_type))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, io::Read as _, os::unix::fs::symlink, sync::mpsc, time::Duration};
+
+    use super::*;
+
+    fn made(path: &Path, kind: libc::mode_t) -> bool {
+        let path = CString::new(path.as_os_str().as_bytes()).unwrap();
+        // SAFETY: a string that ends with zero, and numbers.
+        unsafe { libc::mknod(path.as_ptr(), kind | 0o600, 0) == 0 }
+    }
+
+    fn refusal(root: &Path, path: &str) -> io::ErrorKind {
+        open_in(root, Path::new(path)).unwrap_err().kind()
+    }
+
+    /// Links begin at the root they are below, and do not lead out of it.
+    #[test]
+    fn links_stay_below_the_root() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("etc")).unwrap();
+        fs::write(root.path().join("etc/real"), "x").unwrap();
+        symlink("/etc/real", root.path().join("link")).unwrap();
+        symlink("../../../../etc/passwd", root.path().join("out")).unwrap();
+        let mut text = String::new();
+        open_in(root.path(), Path::new("/link")).unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "x");
+        assert_eq!(refusal(root.path(), "/out"), io::ErrorKind::NotFound);
+        assert_eq!(refusal(root.path(), "/../../etc/passwd"), io::ErrorKind::NotFound);
+        assert_eq!(refusal(root.path(), "/etc"), io::ErrorKind::InvalidInput, "a directory");
+    }
+
+    /// A FIFO is never opened, and so nobody who waits for its reader goes on.
+    #[test]
+    fn a_fifo_is_not_opened() {
+        let root = tempfile::tempdir().unwrap();
+        let fifo = root.path().join("fifo");
+        assert!(made(&fifo, libc::S_IFIFO));
+        symlink("/fifo", root.path().join("link")).unwrap();
+        let (begins, begun) = mpsc::channel();
+        let (opens, opened) = mpsc::channel();
+        let writer = std::thread::spawn({
+            let fifo = fifo.clone();
+            move || {
+                begins.send(()).unwrap();
+                let file = OpenOptions::new().write(true).open(fifo).unwrap();
+                opens.send(file).unwrap();
+            }
+        });
+        begun.recv().unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        for path in ["/fifo", "/link"] {
+            assert_eq!(refusal(root.path(), path), io::ErrorKind::InvalidInput);
+        }
+        assert!(opened.recv_timeout(Duration::from_millis(100)).is_err(), "a reader came");
+        let reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&fifo).unwrap();
+        writer.join().unwrap();
+        drop(reader);
+    }
+
+    /// A device is not opened: this one has no driver, and the kernel would say so.
+    #[test]
+    fn a_device_is_not_opened() {
+        let root = tempfile::tempdir().unwrap();
+        // Before Linux 5.8 it takes a privilege to make one.
+        if !made(&root.path().join("device"), libc::S_IFCHR) {
+            return;
+        }
+        symlink("/device", root.path().join("link")).unwrap();
+        for path in ["/device", "/link"] {
+            assert_eq!(refusal(root.path(), path), io::ErrorKind::InvalidInput);
+        }
+    }
+
+    /// Answers of the kernel are no files of a container, not even by links.
+    #[test]
+    fn files_of_the_kernel_are_refused() {
+        let root = Path::new("/");
+        assert_eq!(refusal(root, "/proc/version"), io::ErrorKind::InvalidInput);
+        assert_eq!(refusal(root, "/sys/kernel/notes"), io::ErrorKind::InvalidInput);
+        let magic = open_in(root, Path::new("/proc/self/exe")).unwrap_err();
+        assert_eq!(magic.raw_os_error(), Some(libc::ELOOP));
+    }
+
+    /// Without `openat2` there are no links at all.
+    #[test]
+    fn walks() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("etc")).unwrap();
+        fs::write(dir.path().join("etc/real"), "x").unwrap();
+        symlink("etc", dir.path().join("dir")).unwrap();
+        symlink("etc/real", dir.path().join("link")).unwrap();
+        let root = File::open(dir.path()).unwrap();
+        let found = |path: &str| walk(&root, Path::new(path)).and_then(|place| place.metadata());
+        assert!(found("/etc/./real").unwrap().is_file());
+        assert!(found("/link").unwrap().is_symlink());
+        assert_eq!(found("/dir/real").unwrap_err().raw_os_error(), Some(libc::ENOTDIR));
+        assert_eq!(found("/etc/../etc/real").unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+}
