@@ -4,10 +4,10 @@ use plegtrace::correlate::Snapshot;
 use plegtrace::diagnose::{Confidence, Diagnosis, Finding, Severity, Verdict, diagnose};
 use plegtrace::input::{
     CensusFact, Command, Component, ContainerFact, Fact, FdFact, FdTarget, Freezer, GoroutineGroup, Holder,
-    Park, PipeFact, Pressure, ProcessFact, SocketFact, SyscallFact,
+    Layer, Park, PipeFact, Pressure, ProcessFact, SocketFact, SyscallFact,
 };
 use plegtrace::render::text;
-use plegtrace_common::rec::PROCESS_EXECED;
+use plegtrace_common::rec::{CALL_FAILED, PROCESS_EXECED};
 use plegtrace_common::role::Role;
 use plegtrace_tests::found::{about, group, lists, pipe_of, process, relist, stopped, update};
 use plegtrace_tests::life::Life as _;
@@ -242,6 +242,37 @@ fn l2_names_the_reload_that_has_the_lock() {
     assert!(finding("syscall.openat", &[]).is_none(), "no relist ends");
 }
 
+/// A stop that is merely old is a notice; one that the kubelet has given up, and a removal, hold something up, and a
+/// removal does not keep the pod.
+#[test]
+fn l3_needs_more_than_the_age_of_a_stop() {
+    let open = |operation: &str, ns: u64, given_up: bool| {
+        let mut story = Story::node();
+        for layer in [Layer::KubeletCall, Layer::KubeletClient, Layer::Handler] {
+            story.hook(layer, operation);
+        }
+        story.begin(Layer::KubeletClient, operation, 6, 900, 0);
+        story.begin(Layer::Handler, operation, 76, 700, MS);
+        if given_up {
+            story.end(Layer::KubeletClient, operation, 6, ns - 5 * S, CALL_FAILED);
+        }
+        story.relist(ns - 2 * S, 0).relist(ns - S, 0).read_open(ns);
+        story.snapshot(ns)
+    };
+    let old = open("StopContainer", 600 * S, false);
+    let finding = only(&old, "L3");
+    assert_eq!((finding.severity, diagnose(&old).verdict), (Severity::Notice, Verdict::Healthy));
+    assert!(!finding.headline.contains("Terminating"), "{}", finding.headline);
+    none(&open("StopContainer", 100 * S, false));
+    let given_up = only(&open("StopContainer", 100 * S, true), "L3");
+    assert_eq!(given_up.severity, Severity::Stall);
+    assert!(given_up.headline.contains("stays Terminating"), "{}", given_up.headline);
+    assert_eq!(only(&open("StopPodSandbox", 40 * S, false), "L3").severity, Severity::Notice);
+    let removal = only(&open("RemoveContainer", 20 * S, false), "L3");
+    assert_eq!(removal.severity, Severity::Stall);
+    assert!(!removal.headline.contains("Terminating"), "{}", removal.headline);
+}
+
 /// Many quick status calls, or one slow one.
 #[test]
 fn k3_needs_many_and_quick() {
@@ -401,8 +432,11 @@ fn r8_needs_an_orphan_and_a_request() {
 /// A storm is said when nothing stays, and not while one thing does.
 #[test]
 fn o2_only_when_nothing_else_is() {
-    let storm = |processes: &[ProcessFact]| {
+    let storm = |processes: &[ProcessFact], open: Option<&str>| {
         let mut story = Story::node();
+        if let Some(operation) = open {
+            story.hook(Layer::Handler, operation).begin(Layer::Handler, operation, 76, 700, 0);
+        }
         story.found(CONTAINERD, Role::Containerd).found(SHIM, Role::Shim);
         for n in 0..400_u32 {
             let (pid, ns) = (30_000 + n, u64::from(n) * 25 * MS);
@@ -410,19 +444,24 @@ fn o2_only_when_nothing_else_is() {
             story.fork(SHIM, pid, ns).exec(pid, Role::Runc, PROCESS_EXECED, ns + MS).told(pid, &exec);
             story.exit(ns + 30 * MS, pid, 0);
         }
-        story.relist(9 * S, 0).read_open(10 * S).census(6 * S, processes, &[], &[]);
+        let end = if open.is_some() { 25 * S } else { 10 * S };
+        story.relist(end - S, 0).read_open(end).census(6 * S, processes, &[], &[]);
         let pressure = Some(Pressure { cpu_some_avg10: 8_000, ..Pressure::default() });
         let round =
-            CensusFact { began_ns: at(10 * S).0, ended_ns: at(10 * S).0, pressure, ..CensusFact::default() };
+            CensusFact { began_ns: at(end).0, ended_ns: at(end).0, pressure, ..CensusFact::default() };
         for process in processes {
-            story.fact(10 * S, &Fact::Process(ProcessFact { at_ns: at(10 * S).0, ..process.clone() }));
+            story.fact(end, &Fact::Process(ProcessFact { at_ns: at(end).0, ..process.clone() }));
         }
-        story.fact(10 * S, &Fact::Census(round));
-        story.snapshot(10 * S)
+        story.fact(end, &Fact::Census(round));
+        story.snapshot(end)
     };
-    let finding = only(&storm(&[]), "O2");
+    let finding = only(&storm(&[], None), "O2");
     assert_eq!((finding.severity, finding.confidence), (Severity::Notice, Confidence::High));
-    only(&storm(&[stopped(process(Component::Shim, SHIM, 1, 0))]), "S10");
+    only(&storm(&[stopped(process(Component::Shim, SHIM, 1, 0))], None), "S10");
+    // A pull, or a stop within its grace period, stays and is no culprit; a call that is late is one.
+    only(&storm(&[], Some("PullImage")), "O2");
+    only(&storm(&[], Some("StopContainer")), "O2");
+    none(&storm(&[], Some("CreateContainer")));
 }
 
 /// A notice beside a stall is not its cause, and the report does not say so.

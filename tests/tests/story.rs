@@ -126,7 +126,28 @@ fn slow_by_nature() {
     story.relist(199 * S, 0).read_open(200 * S);
     let late = story.snapshot(200 * S);
     let Outcome::Stalled { reasons } = &late.outcome else { panic!("{:?}", late.outcome) };
-    assert_eq!(reasons.len(), 2, "RunPodSandbox and ExecSync, not PullImage: {reasons:?}");
+    assert_eq!(reasons.len(), 1, "RunPodSandbox, not PullImage nor ExecSync: {reasons:?}");
+}
+
+/// A hook without a time-out, and a pod that drains for ten minutes: listed, and no stall, whatever their age.
+#[test]
+fn no_deadline_is_over() {
+    let mut story = Story::node();
+    for layer in [Layer::KubeletCall, Layer::KubeletClient, Layer::Handler] {
+        story.hook(layer, "StopContainer");
+    }
+    for (goid, operation) in [(5, "ExecSync"), (6, "StopContainer")] {
+        story.begin(Layer::KubeletClient, operation, goid, 900, 0);
+        story.begin(Layer::Handler, operation, 70 + goid, 700, MS);
+    }
+    story.relist(599 * S, 0).read_open(600 * S);
+    let snapshot = story.snapshot(600 * S);
+    assert!(healthy(&snapshot), "{:?}", snapshot.outcome);
+    assert_eq!(snapshot.open.len(), 4);
+    // The kubelet gives up the stop: then it is held up, by whatever.
+    story.end(Layer::KubeletClient, "StopContainer", 6, 720 * S, CALL_FAILED);
+    story.relist(721 * S, 0).read_open(722 * S);
+    assert_eq!(reasons(&story.snapshot(722 * S)), ["abandoned_handlers"]);
 }
 
 /// A kubelet that does not run, on a node that has one, is a stall; without a trace of one nothing can be told.

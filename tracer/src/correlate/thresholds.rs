@@ -25,9 +25,8 @@ pub const CALL_OPEN_NS: u64 = 10 * SECOND_NS;
 /// `RunPodSandbox` and `StopPodSandbox` wait for the network plugin: slow from here on. The deadline of the former is
 /// twice the normal one.
 pub const POD_SANDBOX_NS: u64 = 30 * SECOND_NS;
-/// `ExecSync` may last its probe's timeout on top of the deadline (containerd#9568: 2 min 8 s for an 8 s probe).
-pub const EXEC_SYNC_NS: u64 = CRI_DEADLINE_NS + 10 * SECOND_NS;
-/// `StopContainer` waits for the grace period of the pod (30 s unless set) on top of the deadline.
+/// `StopContainer` waits for the grace period of the pod on top of the deadline. One of 30 s, which is the usual one, is
+/// over after this time; pods that drain their clients have one of hours or days.
 pub const STOP_CONTAINER_NS: u64 = CRI_DEADLINE_NS + 30 * SECOND_NS;
 
 /// In Kubernetes every command of runc is short; one open longer is an anomaly whatever the workload does. The same
@@ -67,11 +66,11 @@ pub const ABANDONED_AFTER_NS: u64 = SECOND_NS;
 #[must_use]
 pub fn stuck_after_ns(operation: &str) -> Option<u64> {
     match operation {
-        // The kubelet sets no deadline; an image may take an hour.
-        "PullImage" => None,
+        // The kubelet sets no deadline: an image may take an hour, and so may the command of a hook, or the grace period of
+        // a pod, which is part of the deadline of its stop. When the kubelet does give up, the handler is abandoned.
+        "PullImage" | "ExecSync" | "StopContainer" => None,
+        // No grace period is in the latter: the kubelet has stopped the containers before, what is left is killed.
         "RunPodSandbox" | "StopPodSandbox" => Some(POD_SANDBOX_NS),
-        "ExecSync" => Some(EXEC_SYNC_NS),
-        "StopContainer" => Some(STOP_CONTAINER_NS),
         _ => Some(CALL_OPEN_NS),
     }
 }
