@@ -299,6 +299,22 @@ fn an_old_stop_is_no_cause() {
     assert!(matches!(&alone.what, What::Request(request) if request.operation == "ListContainers"));
 }
 
+/// A stream of events is open for days, and waits for nothing that is late.
+#[test]
+fn a_stream_of_events_is_not_stuck() {
+    let frames = [
+        "github.com/containerd/containerd/pkg/cri/server.(*criService).GetContainerEvents",
+        "k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_GetContainerEvents_Handler",
+    ];
+    let stream = GoroutineGroup { waiting_since_ns: Some(at(0).0), ..group(&[7], "select", &frames) };
+    let mut story = Story::node();
+    story.read_open(S).census(600 * S, &[], std::slice::from_ref(&stream), &[]);
+    story.relist(390 * S, 0).census(620 * S, &[], &[stream], &[]).read_open(620 * S);
+    let snapshot = story.snapshot(620 * S);
+    assert_eq!(snapshot.stuck, []);
+    assert!(!stalled(&snapshot), "{:?}", snapshot.outcome);
+}
+
 /// A container that somebody froze is told, and is no stall; a frozen shim is one.
 #[test]
 fn frozen_cgroups() {
