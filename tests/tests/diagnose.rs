@@ -171,6 +171,50 @@ fn r1_alone_is_doubted() {
     assert!(!finding.doubts.is_empty());
 }
 
+/// Who holds a status while the disk is slow, or in another call than an update, is not R1: only the stack is told.
+#[test]
+fn r1_is_not_said_of_a_slow_disk() {
+    let holds = |operation: &str, innermost: &[&str]| {
+        let served = format!("k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_{operation}_Handler");
+        let lock = "github.com/containerd/containerd/pkg/cri/store/container.(*statusStorage).UpdateSync";
+        group(&[7], "select", &[innermost, &[lock, served.as_str()]].concat())
+    };
+    let told = |holder: &GoroutineGroup, parked: &[Park]| {
+        let containerd = ProcessFact {
+            parked: parked.to_vec(),
+            ..process(Component::Containerd, CONTAINERD, 1, 0)
+        };
+        let mut story = Story::node();
+        for round in [S, 15 * S] {
+            let groups = [holder.clone(), lists()];
+            story.census(round, std::slice::from_ref(&containerd), &groups, &[relist()]);
+        }
+        let diagnosis = diagnose(&story.snapshot(15 * S));
+        assert_eq!(diagnosis.verdict, Verdict::Stall);
+        ids(&diagnosis)
+    };
+    let waits = ["sync.runtime_notifyListWait"];
+    assert_eq!(told(&holds("UpdateContainerResources", &waits), &[]), ["R1"]);
+    assert_eq!(told(&holds("CreateContainer", &waits), &[]), [""; 0]);
+    let syncs = ["syscall.Syscall", "syscall.Fsync", "internal/poll.(*FD).Fsync", "os.(*File).Sync"];
+    assert_eq!(told(&holds("UpdateContainerResources", &syncs), &[]), [""; 0]);
+    let commits = ["go.etcd.io/bbolt.(*Tx).Commit"];
+    assert_eq!(told(&holds("UpdateContainerResources", &commits), &[]), [""; 0]);
+    let slow = park(syscall("fdatasync", None));
+    assert_eq!(told(&holds("UpdateContainerResources", &waits), &[slow]), [""; 0]);
+}
+
+/// A status that another call holds behind a stopped shim: the shim is to blame, and nothing is said of an update.
+#[test]
+fn r1_is_not_said_of_another_call_at_the_shim() {
+    let mut start = update();
+    start.frames.retain(|frame| !frame.contains("UpdateContainerResources"));
+    start.frames.push("k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_StartContainer_Handler".into());
+    let shim = stopped(process(Component::Shim, SHIM, 1, 0));
+    let finding = only(&seen_twice(6 * S, &[shim], &[start, lists()], &[relist()]), "S10");
+    assert_eq!((culprit(&finding), finding.reach), (Some(SHIM), 3));
+}
+
 /// Stopped daemons.
 #[test]
 fn r14_and_k7_are_the_daemons_themselves() {
