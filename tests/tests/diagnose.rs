@@ -180,10 +180,8 @@ fn r1_is_not_said_of_a_slow_disk() {
         group(&[7], "select", &[innermost, &[lock, served.as_str()]].concat())
     };
     let told = |holder: &GoroutineGroup, parked: &[Park]| {
-        let containerd = ProcessFact {
-            parked: parked.to_vec(),
-            ..process(Component::Containerd, CONTAINERD, 1, 0)
-        };
+        let containerd =
+            ProcessFact { parked: parked.to_vec(), ..process(Component::Containerd, CONTAINERD, 1, 0) };
         let mut story = Story::node();
         for round in [S, 15 * S] {
             let groups = [holder.clone(), lists()];
@@ -325,18 +323,48 @@ fn k3_needs_many_and_quick() {
         story.relist(S, 0).relist_of(3 * S, pods, call).read_open(20 * S).census(20 * S, &[], &[], &[]);
         story.snapshot(20 * S)
     };
-    let finding = only(&long(60, 40 * MS), "K3");
+    let finding = only(&long(60, 30 * MS), "K3");
     assert_eq!(finding.severity, Severity::Notice, "it is over");
+    assert_eq!(finding.confidence, Confidence::High);
     none(&long(60, 2 * MS));
     none(&long(3, 900 * MS));
     none(&long(21, 1_100 * MS));
+    // A runtime that answers each call in a third of a second is starved.
+    none(&long(25, 200 * MS));
+}
+
+/// Where processors are scarce, the calls may be as many as ever, and the relist long all the same.
+#[test]
+fn k3_is_doubted_under_pressure() {
+    let mut story = Story::node();
+    story.relist(S, 0).relist_of(3 * S, 60, 30 * MS).read_open(20 * S);
+    let pressure = Some(Pressure { cpu_some_avg10: 8_000, ..Pressure::default() });
+    let ns = at(20 * S).0;
+    story.fact(
+        20 * S,
+        &Fact::Census(CensusFact { began_ns: ns, ended_ns: ns, pressure, ..CensusFact::default() }),
+    );
+    let finding = only(&story.snapshot(20 * S), "K3");
+    assert_eq!(finding.confidence, Confidence::Medium);
+    assert!(finding.doubts[0].contains("80.00 %"), "{:?}", finding.doubts);
+}
+
+/// A kubelet that is stopped after a long relist is stopped: that comes first, whoever waited for the relist.
+#[test]
+fn k3_takes_no_place_of_k7() {
+    let mut story = Story::node();
+    story.relist(S, 0).relist_of(3 * S, 60, 30 * MS).read_open(20 * S);
+    let kubelet = stopped(process(Component::Kubelet, KUBELET, 1, 0));
+    story.census(15 * S, std::slice::from_ref(&kubelet), &[], &[]).census(20 * S, &[kubelet], &[], &[]);
+    let finding = only(&story.snapshot(20 * S), "K7");
+    assert_eq!((finding.severity, finding.also.as_slice()), (Severity::Stall, &["K3"][..]));
 }
 
 /// Of two such relists the one that is open is the stall, though the one before it was longer.
 #[test]
 fn k3_tells_the_open_one() {
     let mut story = Story::node();
-    story.relist(S, 0).relist_of(3 * S, 100, 40 * MS).relist_asks(20 * S, 25, 40 * MS);
+    story.relist(S, 0).relist_of(3 * S, 100, 30 * MS).relist_asks(20 * S, 25, 30 * MS);
     story.read_open(24_500 * MS).census(24_500 * MS, &[], &[], &[]);
     let finding = only(&story.snapshot(24_500 * MS), "K3");
     assert_eq!(finding.severity, Severity::Stall, "{finding:#?}");

@@ -124,7 +124,9 @@ fn alone(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
 fn writes(holder: &Request, scene: &Scene<'_>) -> bool {
     let of_disk = |frame: &String| {
         let name = frame.rsplit_once('.').map_or(frame.as_str(), |(_, name)| name).to_ascii_lowercase();
-        WRITES.contains(&name.as_str()) || frame.contains("(*File).Sync") || frame.contains("bbolt.(*Tx).Commit")
+        WRITES.contains(&name.as_str())
+            || frame.contains("(*File).Sync")
+            || frame.contains("bbolt.(*Tx).Commit")
     };
     let mut runtime = scene.snapshot.census.processes.iter().filter(|seen| seen.fact.pid == holder.pid);
     holder.frames.iter().any(of_disk) || runtime.any(|seen| in_syscall(&seen.fact.parked, &WRITES).is_some())
