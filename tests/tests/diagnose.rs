@@ -224,6 +224,63 @@ fn r14_and_k7_are_the_daemons_themselves() {
     assert_eq!((culprit(&finding), finding.reach), (Some(KUBELET), 3));
 }
 
+/// Daemons of a node in a container, and a dockerd beside the runtime, may be stopped; so may what has worked since.
+#[test]
+fn r14_and_k7_are_of_this_node() {
+    const OTHER: u32 = 4_711;
+    let halted = |component, pid, relists: &[u64]| {
+        let mut story = Story::node();
+        for second in relists {
+            story.relist(second * S, 0);
+        }
+        let process = stopped(process(component, pid, 1, 0));
+        for round in [3 * S, 6 * S] {
+            story.census(round, std::slice::from_ref(&process), &[], &[]);
+        }
+        story.read_open(7 * S);
+        story.snapshot(7 * S)
+    };
+    for component in [Component::Dockerd, Component::Containerd, Component::Crio, Component::Kubelet] {
+        let healthy = halted(component, OTHER, &[1, 2, 3, 4, 5, 6]);
+        none(&healthy);
+        assert_eq!(diagnose(&healthy).verdict, Verdict::Healthy, "{component:?}");
+        none(&halted(component, OTHER, &[]));
+    }
+    for (component, pid, id) in
+        [(Component::Containerd, CONTAINERD, "R14"), (Component::Kubelet, KUBELET, "K7")]
+    {
+        only(&halted(component, pid, &[1, 2]), id);
+        none(&halted(component, pid, &[1, 2, 6]));
+        // It went on in between, and is stopped again: since the last look, as far as is known.
+        assert_eq!(only(&halted(component, pid, &[1, 2, 4]), id).since.unwrap().ns, S);
+    }
+}
+
+/// Behind cri-dockerd stands dockerd: nobody else told that it belongs to the node.
+#[test]
+fn r14_is_said_of_docker_behind_its_front() {
+    let halted = |runtime: Option<Component>, relists: &[u64]| {
+        let mut story = Story::blank();
+        story.start().target(Component::Kubelet, KUBELET, "1.24.0").hooks();
+        if let Some(runtime) = runtime {
+            story.target(runtime, 900, "0.3.0");
+        }
+        for second in relists {
+            story.relist(second * S, 0);
+        }
+        let docker = stopped(process(Component::Dockerd, 901, 1, 0));
+        for round in [3 * S, 6 * S] {
+            story.census(round, std::slice::from_ref(&docker), &[], &[]);
+        }
+        ids(&diagnose(&story.snapshot(7 * S)))
+    };
+    for runtime in [None, Some(Component::CriDockerd)] {
+        assert_eq!(halted(runtime, &[1, 2]), ["R14"], "{runtime:?}");
+        assert_eq!(halted(runtime, &[1, 2, 4, 5]), [""; 0], "{runtime:?}");
+    }
+    assert_eq!(halted(Some(Component::Crio), &[1, 2]), [""; 0]);
+}
+
 /// A runtime that is gone, and one that came back.
 #[test]
 fn r15_gone_and_back() {
