@@ -4,10 +4,10 @@ use plegtrace::correlate::Snapshot;
 use plegtrace::diagnose::{Confidence, Diagnosis, Finding, Severity, Verdict, diagnose};
 use plegtrace::input::{
     CensusFact, Command, Component, ContainerFact, Fact, FdFact, FdTarget, Freezer, GoroutineGroup, Holder,
-    Park, PipeFact, Pressure, ProcessFact, SocketFact, SyscallFact,
+    Layer, Park, PipeFact, Pressure, ProcessFact, SocketFact, SyscallFact,
 };
 use plegtrace::render::text;
-use plegtrace_common::rec::PROCESS_EXECED;
+use plegtrace_common::rec::{CALL_FAILED, PROCESS_EXECED};
 use plegtrace_common::role::Role;
 use plegtrace_tests::found::{about, group, lists, pipe_of, process, relist, stopped, update};
 use plegtrace_tests::life::Life as _;
@@ -171,6 +171,48 @@ fn r1_alone_is_doubted() {
     assert!(!finding.doubts.is_empty());
 }
 
+/// Who holds a status while the disk is slow, or in another call than an update, is not R1: only the stack is told.
+#[test]
+fn r1_is_not_said_of_a_slow_disk() {
+    let holds = |operation: &str, innermost: &[&str]| {
+        let served = format!("k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_{operation}_Handler");
+        let lock = "github.com/containerd/containerd/pkg/cri/store/container.(*statusStorage).UpdateSync";
+        group(&[7], "select", &[innermost, &[lock, served.as_str()]].concat())
+    };
+    let told = |holder: &GoroutineGroup, parked: &[Park]| {
+        let containerd =
+            ProcessFact { parked: parked.to_vec(), ..process(Component::Containerd, CONTAINERD, 1, 0) };
+        let mut story = Story::node();
+        for round in [S, 15 * S] {
+            let groups = [holder.clone(), lists()];
+            story.census(round, std::slice::from_ref(&containerd), &groups, &[relist()]);
+        }
+        let diagnosis = diagnose(&story.snapshot(15 * S));
+        assert_eq!(diagnosis.verdict, Verdict::Stall);
+        ids(&diagnosis)
+    };
+    let waits = ["sync.runtime_notifyListWait"];
+    assert_eq!(told(&holds("UpdateContainerResources", &waits), &[]), ["R1"]);
+    assert_eq!(told(&holds("CreateContainer", &waits), &[]), [""; 0]);
+    let syncs = ["syscall.Syscall", "syscall.Fsync", "internal/poll.(*FD).Fsync", "os.(*File).Sync"];
+    assert_eq!(told(&holds("UpdateContainerResources", &syncs), &[]), [""; 0]);
+    let commits = ["go.etcd.io/bbolt.(*Tx).Commit"];
+    assert_eq!(told(&holds("UpdateContainerResources", &commits), &[]), [""; 0]);
+    let slow = park(syscall("fdatasync", None));
+    assert_eq!(told(&holds("UpdateContainerResources", &waits), &[slow]), [""; 0]);
+}
+
+/// A status that another call holds behind a stopped shim: the shim is to blame, and nothing is said of an update.
+#[test]
+fn r1_is_not_said_of_another_call_at_the_shim() {
+    let mut start = update();
+    start.frames.retain(|frame| !frame.contains("UpdateContainerResources"));
+    start.frames.push("k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_StartContainer_Handler".into());
+    let shim = stopped(process(Component::Shim, SHIM, 1, 0));
+    let finding = only(&seen_twice(6 * S, &[shim], &[start, lists()], &[relist()]), "S10");
+    assert_eq!((culprit(&finding), finding.reach), (Some(SHIM), 3));
+}
+
 /// Stopped daemons.
 #[test]
 fn r14_and_k7_are_the_daemons_themselves() {
@@ -180,6 +222,63 @@ fn r14_and_k7_are_the_daemons_themselves() {
     let kubelet = stopped(process(Component::Kubelet, KUBELET, 1, 0));
     let finding = only(&seen_twice(6 * S, &[kubelet], &[], &[]), "K7");
     assert_eq!((culprit(&finding), finding.reach), (Some(KUBELET), 3));
+}
+
+/// Daemons of a node in a container, and a dockerd beside the runtime, may be stopped; so may what has worked since.
+#[test]
+fn r14_and_k7_are_of_this_node() {
+    const OTHER: u32 = 4_711;
+    let halted = |component, pid, relists: &[u64]| {
+        let mut story = Story::node();
+        for second in relists {
+            story.relist(second * S, 0);
+        }
+        let process = stopped(process(component, pid, 1, 0));
+        for round in [3 * S, 6 * S] {
+            story.census(round, std::slice::from_ref(&process), &[], &[]);
+        }
+        story.read_open(7 * S);
+        story.snapshot(7 * S)
+    };
+    for component in [Component::Dockerd, Component::Containerd, Component::Crio, Component::Kubelet] {
+        let healthy = halted(component, OTHER, &[1, 2, 3, 4, 5, 6]);
+        none(&healthy);
+        assert_eq!(diagnose(&healthy).verdict, Verdict::Healthy, "{component:?}");
+        none(&halted(component, OTHER, &[]));
+    }
+    for (component, pid, id) in
+        [(Component::Containerd, CONTAINERD, "R14"), (Component::Kubelet, KUBELET, "K7")]
+    {
+        only(&halted(component, pid, &[1, 2]), id);
+        none(&halted(component, pid, &[1, 2, 6]));
+        // It went on in between, and is stopped again: since the last look, as far as is known.
+        assert_eq!(only(&halted(component, pid, &[1, 2, 4]), id).since.unwrap().ns, S);
+    }
+}
+
+/// Behind cri-dockerd stands dockerd: nobody else told that it belongs to the node.
+#[test]
+fn r14_is_said_of_docker_behind_its_front() {
+    let halted = |runtime: Option<Component>, relists: &[u64]| {
+        let mut story = Story::blank();
+        story.start().target(Component::Kubelet, KUBELET, "1.24.0").hooks();
+        if let Some(runtime) = runtime {
+            story.target(runtime, 900, "0.3.0");
+        }
+        for second in relists {
+            story.relist(second * S, 0);
+        }
+        let docker = stopped(process(Component::Dockerd, 901, 1, 0));
+        for round in [3 * S, 6 * S] {
+            story.census(round, std::slice::from_ref(&docker), &[], &[]);
+        }
+        ids(&diagnose(&story.snapshot(7 * S)))
+    };
+    for runtime in [None, Some(Component::CriDockerd)] {
+        assert_eq!(halted(runtime, &[1, 2]), ["R14"], "{runtime:?}");
+        assert_eq!(halted(runtime, &[1, 2, 4, 5]), [""; 0], "{runtime:?}");
+    }
+    assert_eq!(halted(Some(Component::Crio), &[1, 2]), [""; 0]);
 }
 
 /// A runtime that is gone, and one that came back.
@@ -242,6 +341,37 @@ fn l2_names_the_reload_that_has_the_lock() {
     assert!(finding("syscall.openat", &[]).is_none(), "no relist ends");
 }
 
+/// A stop that is merely old is a notice; one that the kubelet has given up, and a removal, hold something up, and a
+/// removal does not keep the pod.
+#[test]
+fn l3_needs_more_than_the_age_of_a_stop() {
+    let open = |operation: &str, ns: u64, given_up: bool| {
+        let mut story = Story::node();
+        for layer in [Layer::KubeletCall, Layer::KubeletClient, Layer::Handler] {
+            story.hook(layer, operation);
+        }
+        story.begin(Layer::KubeletClient, operation, 6, 900, 0);
+        story.begin(Layer::Handler, operation, 76, 700, MS);
+        if given_up {
+            story.end(Layer::KubeletClient, operation, 6, ns - 5 * S, CALL_FAILED);
+        }
+        story.relist(ns - 2 * S, 0).relist(ns - S, 0).read_open(ns);
+        story.snapshot(ns)
+    };
+    let old = open("StopContainer", 600 * S, false);
+    let finding = only(&old, "L3");
+    assert_eq!((finding.severity, diagnose(&old).verdict), (Severity::Notice, Verdict::Healthy));
+    assert!(!finding.headline.contains("Terminating"), "{}", finding.headline);
+    none(&open("StopContainer", 100 * S, false));
+    let given_up = only(&open("StopContainer", 100 * S, true), "L3");
+    assert_eq!(given_up.severity, Severity::Stall);
+    assert!(given_up.headline.contains("stays Terminating"), "{}", given_up.headline);
+    assert_eq!(only(&open("StopPodSandbox", 40 * S, false), "L3").severity, Severity::Notice);
+    let removal = only(&open("RemoveContainer", 20 * S, false), "L3");
+    assert_eq!(removal.severity, Severity::Stall);
+    assert!(!removal.headline.contains("Terminating"), "{}", removal.headline);
+}
+
 /// Many quick status calls, or one slow one.
 #[test]
 fn k3_needs_many_and_quick() {
@@ -250,18 +380,48 @@ fn k3_needs_many_and_quick() {
         story.relist(S, 0).relist_of(3 * S, pods, call).read_open(20 * S).census(20 * S, &[], &[], &[]);
         story.snapshot(20 * S)
     };
-    let finding = only(&long(60, 40 * MS), "K3");
+    let finding = only(&long(60, 30 * MS), "K3");
     assert_eq!(finding.severity, Severity::Notice, "it is over");
+    assert_eq!(finding.confidence, Confidence::High);
     none(&long(60, 2 * MS));
     none(&long(3, 900 * MS));
     none(&long(21, 1_100 * MS));
+    // A runtime that answers each call in a third of a second is starved.
+    none(&long(25, 200 * MS));
+}
+
+/// Where processors are scarce, the calls may be as many as ever, and the relist long all the same.
+#[test]
+fn k3_is_doubted_under_pressure() {
+    let mut story = Story::node();
+    story.relist(S, 0).relist_of(3 * S, 60, 30 * MS).read_open(20 * S);
+    let pressure = Some(Pressure { cpu_some_avg10: 8_000, ..Pressure::default() });
+    let ns = at(20 * S).0;
+    story.fact(
+        20 * S,
+        &Fact::Census(CensusFact { began_ns: ns, ended_ns: ns, pressure, ..CensusFact::default() }),
+    );
+    let finding = only(&story.snapshot(20 * S), "K3");
+    assert_eq!(finding.confidence, Confidence::Medium);
+    assert!(finding.doubts[0].contains("80.00 %"), "{:?}", finding.doubts);
+}
+
+/// A kubelet that is stopped after a long relist is stopped: that comes first, whoever waited for the relist.
+#[test]
+fn k3_takes_no_place_of_k7() {
+    let mut story = Story::node();
+    story.relist(S, 0).relist_of(3 * S, 60, 30 * MS).read_open(20 * S);
+    let kubelet = stopped(process(Component::Kubelet, KUBELET, 1, 0));
+    story.census(15 * S, std::slice::from_ref(&kubelet), &[], &[]).census(20 * S, &[kubelet], &[], &[]);
+    let finding = only(&story.snapshot(20 * S), "K7");
+    assert_eq!((finding.severity, finding.also.as_slice()), (Severity::Stall, &["K3"][..]));
 }
 
 /// Of two such relists the one that is open is the stall, though the one before it was longer.
 #[test]
 fn k3_tells_the_open_one() {
     let mut story = Story::node();
-    story.relist(S, 0).relist_of(3 * S, 100, 40 * MS).relist_asks(20 * S, 25, 40 * MS);
+    story.relist(S, 0).relist_of(3 * S, 100, 30 * MS).relist_asks(20 * S, 25, 30 * MS);
     story.read_open(24_500 * MS).census(24_500 * MS, &[], &[], &[]);
     let finding = only(&story.snapshot(24_500 * MS), "K3");
     assert_eq!(finding.severity, Severity::Stall, "{finding:#?}");
@@ -423,8 +583,11 @@ fn r8_needs_an_orphan_and_a_request() {
 /// A storm is said when nothing stays, and not while one thing does.
 #[test]
 fn o2_only_when_nothing_else_is() {
-    let storm = |processes: &[ProcessFact]| {
+    let storm = |processes: &[ProcessFact], open: Option<&str>| {
         let mut story = Story::node();
+        if let Some(operation) = open {
+            story.hook(Layer::Handler, operation).begin(Layer::Handler, operation, 76, 700, 0);
+        }
         story.found(CONTAINERD, Role::Containerd).found(SHIM, Role::Shim);
         for n in 0..400_u32 {
             let (pid, ns) = (30_000 + n, u64::from(n) * 25 * MS);
@@ -432,19 +595,24 @@ fn o2_only_when_nothing_else_is() {
             story.fork(SHIM, pid, ns).exec(pid, Role::Runc, PROCESS_EXECED, ns + MS).told(pid, &exec);
             story.exit(ns + 30 * MS, pid, 0);
         }
-        story.relist(9 * S, 0).read_open(10 * S).census(6 * S, processes, &[], &[]);
+        let end = if open.is_some() { 25 * S } else { 10 * S };
+        story.relist(end - S, 0).read_open(end).census(6 * S, processes, &[], &[]);
         let pressure = Some(Pressure { cpu_some_avg10: 8_000, ..Pressure::default() });
         let round =
-            CensusFact { began_ns: at(10 * S).0, ended_ns: at(10 * S).0, pressure, ..CensusFact::default() };
+            CensusFact { began_ns: at(end).0, ended_ns: at(end).0, pressure, ..CensusFact::default() };
         for process in processes {
-            story.fact(10 * S, &Fact::Process(ProcessFact { at_ns: at(10 * S).0, ..process.clone() }));
+            story.fact(end, &Fact::Process(ProcessFact { at_ns: at(end).0, ..process.clone() }));
         }
-        story.fact(10 * S, &Fact::Census(round));
-        story.snapshot(10 * S)
+        story.fact(end, &Fact::Census(round));
+        story.snapshot(end)
     };
-    let finding = only(&storm(&[]), "O2");
+    let finding = only(&storm(&[], None), "O2");
     assert_eq!((finding.severity, finding.confidence), (Severity::Notice, Confidence::High));
-    only(&storm(&[stopped(process(Component::Shim, SHIM, 1, 0))]), "S10");
+    only(&storm(&[stopped(process(Component::Shim, SHIM, 1, 0))], None), "S10");
+    // A pull, or a stop within its grace period, stays and is no culprit; a call that is late is one.
+    only(&storm(&[], Some("PullImage")), "O2");
+    only(&storm(&[], Some("StopContainer")), "O2");
+    none(&storm(&[], Some("CreateContainer")));
 }
 
 /// A notice beside a stall is not its cause, and the report does not say so.

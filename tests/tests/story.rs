@@ -3,6 +3,7 @@
 use plegtrace::{
     correlate::{Caller, Doubt, Joins, LastList, ListOutcome, Outcome, Reason as Why, Side, Snapshot},
     decode::MonoNs,
+    diagnose::diagnose,
     input::{CensusFact, Component, Fact, InFlight, Layer, Liveness, RefusedFact, Unanswered},
     render::text,
     span::{Account, account, violation},
@@ -126,7 +127,55 @@ fn slow_by_nature() {
     story.relist(199 * S, 0).read_open(200 * S);
     let late = story.snapshot(200 * S);
     let Outcome::Stalled { reasons } = &late.outcome else { panic!("{:?}", late.outcome) };
-    assert_eq!(reasons.len(), 2, "RunPodSandbox and ExecSync, not PullImage: {reasons:?}");
+    assert_eq!(reasons.len(), 1, "RunPodSandbox, not PullImage nor ExecSync: {reasons:?}");
+}
+
+/// A hook without a time-out, and a pod that drains for ten minutes: listed, and no stall, whatever their age.
+#[test]
+fn no_deadline_is_over() {
+    let mut story = Story::node();
+    for layer in [Layer::KubeletCall, Layer::KubeletClient, Layer::Handler] {
+        story.hook(layer, "StopContainer");
+    }
+    for (goid, operation) in [(5, "ExecSync"), (6, "StopContainer")] {
+        story.begin(Layer::KubeletClient, operation, goid, 900, 0);
+        story.begin(Layer::Handler, operation, 70 + goid, 700, MS);
+    }
+    story.relist(599 * S, 0).read_open(600 * S);
+    let snapshot = story.snapshot(600 * S);
+    assert!(healthy(&snapshot), "{:?}", snapshot.outcome);
+    assert_eq!(snapshot.open.len(), 4);
+    // The kubelet gives up the stop: then it is held up, by whatever.
+    story.end(Layer::KubeletClient, "StopContainer", 6, 720 * S, CALL_FAILED);
+    story.relist(721 * S, 0).read_open(722 * S);
+    assert_eq!(reasons(&story.snapshot(722 * S)), ["abandoned_handlers"]);
+}
+
+/// A kubelet that follows events keeps a stream open and lists every five minutes: neither is a stall. A list that is due
+/// and does not come is one, and so it is when lists follow each other beside a stream of somebody else.
+#[test]
+fn a_kubelet_that_follows_events() {
+    let mut story = Story::node();
+    story.hook(Layer::Handler, "GetContainerEvents").hook(Layer::KubeletClient, "GetContainerEvents");
+    story.begin(Layer::Handler, "GetContainerEvents", 70, 700, 0).read_open(8 * S);
+    let waiting = story.snapshot(8 * S);
+    assert!(healthy(&waiting), "{:?}", waiting.outcome);
+    let page = headline(&waiting);
+    assert!(page.contains("follows events"), "{page}");
+    assert_eq!(doubts(&story.snapshot(400 * S)), ["no_relist"]);
+    story.relist(10 * S, 0).read_open(300 * S);
+    assert!(healthy(&story.snapshot(300 * S)));
+    let late = story.snapshot(330 * S);
+    assert_eq!(reasons(&late), ["list_stale"]);
+    assert_eq!(late.pace().threshold_ns, 600 * S);
+    let mut other = Story::node();
+    other.hook(Layer::Handler, "GetContainerEvents").begin(Layer::Handler, "GetContainerEvents", 70, 700, 0);
+    other.relist(S, 0).relist(2 * S, 0).read_open(20 * S);
+    assert_eq!(reasons(&other.snapshot(20 * S)), ["list_stale"]);
+}
+
+fn headline(snapshot: &Snapshot) -> String {
+    text::headline(snapshot, &diagnose(snapshot))
 }
 
 /// A kubelet that does not run, on a node that has one, is a stall; without a trace of one nothing can be told.

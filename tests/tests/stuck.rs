@@ -274,6 +274,47 @@ fn a_request_without_a_cause() {
     assert_eq!(waiters(only(&snapshot)), ["3 ListContainers"]);
 }
 
+/// What may take its time is not accused by the garbage collector's mark, unless others wait for its lock.
+#[test]
+fn an_old_stop_is_no_cause() {
+    let stop = |frames: &[&str]| {
+        let served = "k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_StopContainer_Handler";
+        let stop = group(&[7], "select", &[frames, &[served]].concat());
+        GoroutineGroup { waiting_since_ns: Some(at(0).0), ..stop }
+    };
+    let drains = stop(&["github.com/containerd/containerd/pkg/cri/server.(*criService).waitContainerStop"]);
+    let update = "github.com/containerd/containerd/pkg/cri/store/container.(*statusStorage).UpdateSync";
+    let stuck = |groups: &[GoroutineGroup]| {
+        let mut story = Story::node();
+        story.census(600 * S, &[], groups, &[]).census(620 * S, &[], groups, &[]);
+        story.snapshot(620 * S).stuck
+    };
+    let hook = GoroutineGroup { waiting_since_ns: Some(at(0).0), ..exec() };
+    assert_eq!(stuck(&[drains.clone(), hook]), []);
+    let [behind] = &stuck(&[stop(&["os.(*File).Write", update]), lists()])[..] else { panic!("one culprit") };
+    assert!(matches!(&behind.what, What::Request(request) if request.operation == "StopContainer"));
+    assert_eq!(waiters(behind), ["3 ListContainers"]);
+    // One that holds nothing is not taken for the holder.
+    let [alone] = &stuck(&[drains, lists()])[..] else { panic!("one culprit") };
+    assert!(matches!(&alone.what, What::Request(request) if request.operation == "ListContainers"));
+}
+
+/// A stream of events is open for days, and waits for nothing that is late.
+#[test]
+fn a_stream_of_events_is_not_stuck() {
+    let frames = [
+        "github.com/containerd/containerd/pkg/cri/server.(*criService).GetContainerEvents",
+        "k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_GetContainerEvents_Handler",
+    ];
+    let stream = GoroutineGroup { waiting_since_ns: Some(at(0).0), ..group(&[7], "select", &frames) };
+    let mut story = Story::node();
+    story.read_open(S).census(600 * S, &[], std::slice::from_ref(&stream), &[]);
+    story.relist(390 * S, 0).census(620 * S, &[], &[stream], &[]).read_open(620 * S);
+    let snapshot = story.snapshot(620 * S);
+    assert_eq!(snapshot.stuck, []);
+    assert!(!stalled(&snapshot), "{:?}", snapshot.outcome);
+}
+
 /// A container that somebody froze is told, and is no stall; a frozen shim is one.
 #[test]
 fn frozen_cgroups() {

@@ -7,7 +7,7 @@ use super::{
     processes::{OpenProcess, ProcessKind},
     snapshot::{Caller, LastList, ListOutcome, OpenCall, Relist, Snapshot, TargetState},
     stuck,
-    thresholds::{LAST_LIST_NS, RELIST_OPEN_NS, stuck_after_ns},
+    thresholds::{RELIST_OPEN_NS, stuck_after_ns},
 };
 use crate::{
     input::{Component, Layer, Presence},
@@ -93,7 +93,8 @@ fn list_stale(snapshot: &Snapshot) -> Option<Reason> {
     let age = snapshot.last_list.age(snapshot.now)?;
     let unsure = snapshot.real_losses().next().is_some() || last.list == ListOutcome::Unknown;
     let open = snapshot.relists.iter().any(|relist| relist.root().is_open());
-    let stale = age.ns > LAST_LIST_NS && (open || !unsure) && is_live(snapshot, Component::Kubelet);
+    let late = age.ns > snapshot.pace().late_ns;
+    let stale = late && (open || !unsure) && is_live(snapshot, Component::Kubelet);
     (failing || stale).then_some(Reason::ListStale { age, failing })
 }
 
@@ -180,8 +181,11 @@ fn doubts(snapshot: &Snapshot) -> Vec<Doubt> {
         why.push(Doubt::NotArmed);
     } else if !traced {
         why.push(Doubt::RelistUntraced);
+    } else if snapshot.awaits_relist() {
+        // Of a kubelet that lists every few minutes an observation need not see one.
     } else if snapshot.relists.is_empty() {
-        why.push(Doubt::NoRelist { window_ns: snapshot.window.ns() });
+        let period_ns = snapshot.pace().period_ns;
+        why.push(Doubt::NoRelist { window_ns: snapshot.window.ns(), period_ns });
     } else if !matches!(snapshot.last_list, LastList::At(_)) {
         why.push(Doubt::ListUnknown);
     }

@@ -19,6 +19,7 @@ mod limits;
 mod node;
 mod outcome;
 mod own;
+mod pace;
 mod parks;
 mod phases;
 mod processes;
@@ -36,6 +37,7 @@ pub use correlator::Correlator;
 pub use latency::Latency;
 pub use limits::Limits;
 pub use outcome::{Doubt, Outcome, Reason};
+pub use pace::Pace;
 pub use phases::Phase;
 pub use processes::{
     EndedProcess, OpenProcess, ProcessEnd, ProcessKind, ProcessRow, Processes, WorkloadProcess,

@@ -8,7 +8,7 @@ use crate::{decode::CallId, input::Component};
 /// Is the node held up?
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// Relists were seen, and nothing is held up.
+    /// Relists were seen, or none was due, and nothing is held up.
     Healthy {
         /// Length of what was observed.
         window_ns: u64,
@@ -132,6 +132,8 @@ pub enum Doubt {
     NoRelist {
         /// For how long.
         window_ns: u64,
+        /// How often one is due.
+        period_ns: u64,
     },
     /// Relists were seen, but not whether their lists succeeded.
     ListUnknown,

@@ -8,6 +8,10 @@ pub const SECOND_NS: u64 = 1_000_000_000;
 pub const RELIST_PERIOD_NS: u64 = SECOND_NS;
 /// The kubelet reports "PLEG is not healthy" when the last successful list is older (`relistThreshold`, generic.go).
 pub const PLEG_THRESHOLD_NS: u64 = 180 * SECOND_NS;
+/// With EventedPLEG it is this long: changes come by the stream of `GetContainerEvents` (`eventedPlegRelistPeriod`).
+pub const EVENTED_PERIOD_NS: u64 = 300 * SECOND_NS;
+/// The same threshold with EventedPLEG (`eventedPlegRelistThreshold`).
+pub const EVENTED_THRESHOLD_NS: u64 = 600 * SECOND_NS;
 /// The kubelet gives up a CRI call after this time (`--runtime-request-timeout`, default 2 min).
 pub const CRI_DEADLINE_NS: u64 = 120 * SECOND_NS;
 
@@ -16,8 +20,6 @@ pub const RELIST_OPEN_NS: u64 = 3 * RELIST_PERIOD_NS;
 /// A stall that is younger may be the first sign of a larger one: a relist that waits behind it counts as open only after
 /// [`RELIST_OPEN_NS`], began up to a period later, and is looked at once a second.
 pub const SETTLED_NS: u64 = RELIST_OPEN_NS + 3 * SECOND_NS;
-/// Without a relist for this long although the kubelet is watched, nothing can be said about it.
-pub const NO_RELIST_NS: u64 = 3 * RELIST_PERIOD_NS;
 /// A last successful list older than this is a stall, long before the kubelet's own threshold.
 pub const LAST_LIST_NS: u64 = 10 * SECOND_NS;
 /// A call open longer is a stall, unless its operation is one of those below.
@@ -25,9 +27,8 @@ pub const CALL_OPEN_NS: u64 = 10 * SECOND_NS;
 /// `RunPodSandbox` and `StopPodSandbox` wait for the network plugin: slow from here on. The deadline of the former is
 /// twice the normal one.
 pub const POD_SANDBOX_NS: u64 = 30 * SECOND_NS;
-/// `ExecSync` may last its probe's timeout on top of the deadline (containerd#9568: 2 min 8 s for an 8 s probe).
-pub const EXEC_SYNC_NS: u64 = CRI_DEADLINE_NS + 10 * SECOND_NS;
-/// `StopContainer` waits for the grace period of the pod (30 s unless set) on top of the deadline.
+/// `StopContainer` waits for the grace period of the pod on top of the deadline. One of 30 s, which is the usual one, is
+/// over after this time; pods that drain their clients have one of hours or days.
 pub const STOP_CONTAINER_NS: u64 = CRI_DEADLINE_NS + 30 * SECOND_NS;
 
 /// In Kubernetes every command of runc is short; one open longer is an anomaly whatever the workload does. The same
@@ -67,11 +68,13 @@ pub const ABANDONED_AFTER_NS: u64 = SECOND_NS;
 #[must_use]
 pub fn stuck_after_ns(operation: &str) -> Option<u64> {
     match operation {
-        // The kubelet sets no deadline; an image may take an hour.
-        "PullImage" => None,
+        // The kubelet sets no deadline: an image may take an hour, and so may the command of a hook, or the grace period of
+        // a pod, which is part of the deadline of its stop. When the kubelet does give up, the handler is abandoned.
+        "PullImage" | "ExecSync" | "StopContainer" => None,
+        // A stream of events is open as long as somebody reads it.
+        "GetContainerEvents" => None,
+        // No grace period is in the latter: the kubelet has stopped the containers before, what is left is killed.
         "RunPodSandbox" | "StopPodSandbox" => Some(POD_SANDBOX_NS),
-        "ExecSync" => Some(EXEC_SYNC_NS),
-        "StopContainer" => Some(STOP_CONTAINER_NS),
         _ => Some(CALL_OPEN_NS),
     }
 }

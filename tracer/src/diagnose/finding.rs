@@ -195,7 +195,8 @@ fn victims(waiters: &[Waiter]) -> Vec<String> {
     all
 }
 
-/// One culprit, one finding: the one that explains more of those who wait; what other rules say of it stands behind.
+/// One culprit, one finding: the one that explains more of those who wait; what other rules say of it stands behind. A
+/// notice never takes the place of a stall.
 pub(super) fn fold(findings: &mut Vec<Finding>) {
     let mut kept: Vec<Finding> = Vec::new();
     for mut finding in findings.drain(..) {
@@ -205,7 +206,8 @@ pub(super) fn fold(findings: &mut Vec<Finding>) {
             kept.push(finding);
             continue;
         };
-        if finding.reach == first.reach && finding.victims.len() > first.victims.len() {
+        let alike = (finding.severity, finding.reach) == (first.severity, first.reach);
+        if alike && finding.victims.len() > first.victims.len() {
             std::mem::swap(first, &mut finding);
         }
         let ids = [finding.rule.id].into_iter().chain(finding.also);
@@ -214,4 +216,39 @@ pub(super) fn fold(findings: &mut Vec<Finding>) {
         first.also.extend(new);
     }
     *findings = kept;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnose::rules::by_id;
+
+    fn of(id: &str, severity: Severity, victims: usize) -> Finding {
+        let culprit =
+            Culprit { component: Component::Kubelet, pid: Some(7), container: None, words: String::new() };
+        Finding {
+            severity,
+            culprit: Some(culprit),
+            victims: vec![String::new(); victims],
+            reach: 3,
+            ..Finding::new(by_id(id).unwrap(), "")
+        }
+    }
+
+    fn folded(first: Finding, second: Finding) -> Vec<(&'static str, Severity, Vec<&'static str>)> {
+        let mut findings = vec![first, second];
+        fold(&mut findings);
+        findings.into_iter().map(|finding| (finding.rule.id, finding.severity, finding.also)).collect()
+    }
+
+    /// Of two with one culprit the one with more victims stays, but a notice does not hide a stall.
+    #[test]
+    fn a_notice_hides_no_stall() {
+        let stall = |id, victims| of(id, Severity::Stall, victims);
+        assert_eq!(
+            folded(stall("K7", 0), of("K3", Severity::Notice, 1)),
+            [("K7", Severity::Stall, vec!["K3"])]
+        );
+        assert_eq!(folded(stall("K7", 0), stall("K1", 1)), [("K1", Severity::Stall, vec!["K7"])]);
+    }
 }

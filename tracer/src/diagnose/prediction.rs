@@ -4,7 +4,7 @@ use super::evidence::innermost_call;
 use crate::{
     correlate::{
         LastList, Snapshot,
-        thresholds::{CRI_DEADLINE_NS, LAST_LIST_NS, PLEG_THRESHOLD_NS, RELIST_OPEN_NS},
+        thresholds::{CRI_DEADLINE_NS, RELIST_OPEN_NS},
     },
     words::human::{clock, duration},
 };
@@ -25,10 +25,10 @@ pub(super) fn find(snapshot: &Snapshot) -> Vec<String> {
         }
     }
     if let LastList::At(at) = snapshot.last_list {
-        let age = snapshot.now.since(at);
-        if (LAST_LIST_NS..PLEG_THRESHOLD_NS).contains(&age) {
-            let when = clock(snapshot.wall_ns(at.plus(PLEG_THRESHOLD_NS)));
-            let left = duration(PLEG_THRESHOLD_NS - age);
+        let (age, pace) = (snapshot.now.since(at), snapshot.pace());
+        if (pace.late_ns..pace.threshold_ns).contains(&age) {
+            let when = clock(snapshot.wall_ns(at.plus(pace.threshold_ns)));
+            let left = duration(pace.threshold_ns - age);
             all.push(format!("\"PLEG is not healthy\" at {when}, in {left}, unless a list succeeds"));
         }
     }

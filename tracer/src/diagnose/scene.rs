@@ -4,7 +4,7 @@ use crate::{
     correlate::{
         Held, OpenCall, ProcessKind, ProcessRow, Reason, Relist, Request, Snapshot, Stuck, TargetState,
         Waiter, WaitsFor,
-        thresholds::{CALL_OPEN_NS, RELIST_OPEN_NS},
+        thresholds::{RELIST_OPEN_NS, stuck_after_ns},
     },
     input::{Component, Layer},
 };
@@ -69,12 +69,13 @@ impl<'a> Scene<'a> {
         })
     }
 
-    /// The longest-open calls change: nothing that answers calls is open for long.
+    /// The longest-open calls change: nothing that answers calls is open for longer than its operation takes.
     #[must_use]
     pub fn oldest_changes(self) -> bool {
         let old = |call: &OpenCall| {
             let counts = matches!(call.span.layer(), Layer::Handler | Layer::KubeletCall);
-            counts && !call.span.hook.long_lived && !call.replied && call.age_ns > CALL_OPEN_NS
+            let limit = stuck_after_ns(call.span.operation()).filter(|_| !call.span.hook.long_lived);
+            counts && !call.replied && limit.is_some_and(|limit| call.age_ns > limit)
         };
         !self.snapshot.open.iter().any(old) && self.snapshot.stuck.is_empty()
     }

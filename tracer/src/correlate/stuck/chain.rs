@@ -4,7 +4,11 @@ use std::collections::HashSet;
 
 use super::{Held, Request, Stuck, Waiter, WaitsFor, What, halted, subject::Known};
 use crate::{
-    correlate::{Age, snapshot::Snapshot, thresholds::stuck_after_ns},
+    correlate::{
+        Age,
+        snapshot::Snapshot,
+        thresholds::{CALL_OPEN_NS, stuck_after_ns},
+    },
     input::{Command, Component, Layer},
 };
 
@@ -160,21 +164,28 @@ pub(super) fn goroutines(waiter: &Waiter) -> Option<(u32, &[u64])> {
 pub(super) fn unexplained(known: &Known, snapshot: &Snapshot, explained: &Vec<(u32, &[u64])>) -> Vec<Stuck> {
     let told: HashSet<(u32, u64)> =
         explained.iter().flat_map(|(pid, goids)| goids.iter().map(|goid| (*pid, *goid))).collect();
-    let late = |request: &&Request| {
-        let limit = stuck_after_ns(&request.operation);
-        let handler = request.component.role().is_runtime();
-        handler && limit.is_some_and(|limit| request.since.ns > limit)
-    };
-    let requests = snapshot.census.requests.iter().filter(late);
+    let requests = snapshot.census.requests.iter().filter(|request| request.component.role().is_runtime());
     let fresh =
         requests.filter(|request| !request.goids.iter().any(|goid| told.contains(&(request.pid, *goid))));
-    let fresh: Vec<&Request> = fresh.collect();
+    let (late, others): (Vec<&Request>, Vec<&Request>) = fresh.partition(|request| is_late(request));
+    // What may take its time may not hold up others meanwhile.
+    let holds_up = |holder: &&Request| {
+        holder.since.ns > CALL_OPEN_NS
+            && stuck_after_ns(&holder.operation).is_none()
+            && late.iter().any(|request| behind_lock(request, holder, known).is_some())
+    };
+    let holders: Vec<&Request> = others.into_iter().filter(holds_up).collect();
+    let fresh = [late, holders].concat();
     // Who waits for a lock that one of them holds is a waiter of that one.
     let waits = |request: &Request| {
         fresh.iter().any(|holder| !holder.is(request) && behind_lock(request, holder, known).is_some())
     };
     let first = fresh.iter().filter(|request| !waits(request));
     first.map(|request| of_request(request, known, snapshot)).collect()
+}
+
+fn is_late(request: &Request) -> bool {
+    stuck_after_ns(&request.operation).is_some_and(|limit| request.since.ns > limit)
 }
 
 fn of_request(request: &Request, known: &Known, snapshot: &Snapshot) -> Stuck {

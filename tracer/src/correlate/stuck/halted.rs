@@ -1,6 +1,6 @@
 //! Processes in which nothing can run: stopped, frozen, or dead and not reaped.
 
-use super::{Stuck, What, phases, work};
+use super::{Stuck, What, daemon, phases, work};
 use crate::{
     correlate::{Age, census::ProcessSeen, snapshot::Snapshot, thresholds::UNREAPED_NS},
     input::Component,
@@ -14,7 +14,8 @@ pub(super) fn find(snapshot: &Snapshot) -> Vec<Stuck> {
 
 fn halted(seen: &ProcessSeen, snapshot: &Snapshot) -> Option<Stuck> {
     let fact = &seen.fact;
-    let since = Age { ns: snapshot.now.since(seen.still_since?), at_least: true };
+    let still_since = daemon::halted_since(seen, seen.still_since?, snapshot)?;
+    let since = Age { ns: snapshot.now.since(still_since), at_least: true };
     let (component, pid) = (fact.component, fact.pid);
     let what = if fact.state == 'Z' {
         // Every exit is unreaped for a moment.

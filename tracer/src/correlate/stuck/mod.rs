@@ -4,6 +4,7 @@
 //! lock is a waiter, what holds up the lock's holder is stuck. Why it is stuck is the business of diagnosis.
 
 mod chain;
+mod daemon;
 mod halted;
 pub(super) mod requests;
 pub(super) mod subject;

@@ -6,15 +6,21 @@ use crate::{
         thresholds::{RELIST_OPEN_NS, RELIST_PERIOD_NS, SECOND_NS},
     },
     decode::MonoNs,
-    diagnose::{Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source},
+    diagnose::{
+        Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source,
+        excluded::{CPU_PRESSURE, percent},
+    },
     input::{Component, Layer},
+    span::Span,
     words::human::{count, duration},
 };
 
 /// Changed pods from which a relist is long because of their number.
 const PODS: u64 = 20;
-/// No status call is slow: below this each is quick.
-const QUICK_NS: u64 = SECOND_NS;
+/// No single status call is slow.
+const LONGEST_NS: u64 = SECOND_NS;
+/// They are quick on average; a runtime that is short of something answers all of them late.
+const MEAN_NS: u64 = SECOND_NS / 20;
 
 pub(super) static RULE: Rule = Rule {
     id: "K3",
@@ -30,9 +36,12 @@ pub(super) static RULE: Rule = Rule {
         symptoms: &["PLEG is not healthy for minutes after a start of the kubelet, then it heals by itself"],
         evidence: &[
             "a relist longer than its period, most of it in the status phase, for at least 20 pods",
-            "none of its calls longer than a second",
+            "none of its calls longer than a second, its status calls 50 ms or less on average",
         ],
-        excluded_by: &["one of its calls is slow: then that one is the cause"],
+        excluded_by: &[
+            "one of its calls is slow: then that one is the cause",
+            "all of them are: then what the runtime is short of is (CPU, disk, memory)",
+        ],
         next: &[
             "wait: it ends by itself; the time per pod times the pods is how long",
             "remove dead containers and finished pods (Job TTL, terminated-pod-gc-threshold); fewer pods per node",
@@ -62,6 +71,7 @@ struct Status {
     ns: u64,
     calls: u64,
     longest_ns: u64,
+    mean_ns: u64,
 }
 
 fn status(relist: &Relist, scene: &Scene<'_>) -> Option<Status> {
@@ -69,10 +79,18 @@ fn status(relist: &Relist, scene: &Scene<'_>) -> Option<Status> {
     let whole = relist.root().duration_ns(now);
     let calls = || relist.root().walk().filter(|span| span.layer() == Layer::KubeletCall);
     let longest_ns = calls().map(|span| span.duration_ns(now)).max()?;
-    let status =
-        Status { pods: relist.status_pods, ns: relist.status_ns, calls: calls().count() as u64, longest_ns };
+    let (pods, ns, calls) = (relist.status_pods, relist.status_ns, calls().count() as u64);
+    let status = Status { pods, ns, calls, longest_ns, mean_ns: mean_ns(relist, now)? };
     let long = whole > RULE.min_age_ns && status.pods >= PODS && status.ns > whole / 2;
-    (long && longest_ns < QUICK_NS).then_some(status)
+    (long && longest_ns < LONGEST_NS && status.mean_ns <= MEAN_NS).then_some(status)
+}
+
+/// How long the calls of the status phase take on average.
+fn mean_ns(relist: &Relist, now: MonoNs) -> Option<u64> {
+    let phases = relist.root().walk().filter(|span| span.layer() == Layer::StatusPhase);
+    let calls = phases.flat_map(Span::walk).filter(|span| span.layer() == Layer::KubeletCall);
+    let (sum, count) = calls.fold((0_u64, 0), |(sum, count), call| (sum + call.duration_ns(now), count + 1));
+    sum.checked_div(count)
 }
 
 fn of(relist: &Relist, status: &Status, scene: &Scene<'_>) -> Finding {
@@ -92,7 +110,12 @@ fn of(relist: &Relist, status: &Status, scene: &Scene<'_>) -> Finding {
         ))
         .seen(Evidence::new(
             Source::Uprobes,
-            format!("{} calls, the longest {}", count(status.calls), duration(status.longest_ns)),
+            format!(
+                "{} calls, the longest {}, those for the status {} on average",
+                count(status.calls),
+                duration(status.longest_ns),
+                duration(status.mean_ns)
+            ),
         ));
     let pid = relist.root().id.tgid;
     let finding = Finding {
@@ -111,5 +134,15 @@ fn of(relist: &Relist, status: &Status, scene: &Scene<'_>) -> Finding {
         "wait: it ends by itself; do not restart the kubelet, that begins it anew",
         "fewer dead containers and finished pods make it shorter (crictl ps -a, Job TTL)",
     ]);
+    let finding = match pressure(scene) {
+        Some(share) => finding.doubted(format!("somebody waited for a processor {share} % of the last 10 s")),
+        None => finding,
+    };
     if is_stall(relist, now) { finding } else { finding.into_notice() }
+}
+
+/// The share of the time in which somebody waited for a processor, when it is large.
+fn pressure(scene: &Scene<'_>) -> Option<String> {
+    let cpu = scene.snapshot.census.round.as_ref()?.pressure?.cpu_some_avg10;
+    (cpu >= CPU_PRESSURE).then(|| percent(cpu))
 }

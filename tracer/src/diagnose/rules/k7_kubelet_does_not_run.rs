@@ -26,7 +26,10 @@ pub(super) static RULE: Rule = Rule {
             "no kubelet process, but its unit, socket or directory; or its end was seen",
             "or: all its threads in state T, or its cgroup FROZEN",
         ],
-        excluded_by: &["a relist began within the observation"],
+        excluded_by: &[
+            "a relist of it has ended since",
+            "it is another kubelet than the node's: one in a container",
+        ],
         next: &[
             "start or continue the kubelet; the runtime and the containers need nothing",
             "when it does not stay: journalctl -u kubelet (certificates, swap, full disk, cgroup driver)",

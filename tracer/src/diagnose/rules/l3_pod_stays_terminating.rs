@@ -1,17 +1,21 @@
 //! L3: the node is healthy, and a pod does not go.
 
+use std::cmp::Reverse;
+
 use crate::{
     correlate::{
-        Age,
-        thresholds::{RELIST_OPEN_NS, stuck_after_ns},
+        Age, OpenCall,
+        thresholds::{RELIST_OPEN_NS, STOP_CONTAINER_NS, stuck_after_ns},
     },
-    diagnose::{Area, Culprit, Finding, Page, Proof, Rule, Scene, evidence},
+    decode::MonoNs,
+    diagnose::{Area, Culprit, Finding, Page, Proof, Rule, Scene, Severity, evidence},
     input::Layer,
+    words::human::duration,
 };
 
 pub(super) static RULE: Rule = Rule {
     id: "L3",
-    title: "relists are fine, but a container cannot be stopped: its pod stays Terminating",
+    title: "relists are fine, but a container cannot be stopped or removed",
     area: Area::LookAlike,
     min_age_ns: RELIST_OPEN_NS,
     proof: Proof::Story,
@@ -21,10 +25,13 @@ pub(super) static RULE: Rule = Rule {
         versions: "lost exits: containerd 1.7.14 to 1.7.21, 1.6.29 to 1.6.35 (S4)",
         symptoms: &["pod Terminating for ever", "StopContainer: DeadlineExceeded", "KillContainerError"],
         evidence: &[
-            "StopContainer, StopPodSandbox or a removal open beyond its time",
+            "StopContainer or StopPodSandbox that the kubelet has given up, or a removal open beyond its time",
             "relists end with a list",
         ],
-        excluded_by: &["a finding that names what the stop waits for (S10, U4, U10, N1)"],
+        excluded_by: &[
+            "a finding that names what the stop waits for (S10, U4, U10, N1)",
+            "the kubelet still waits for the stop: a pod may have a grace period of hours (a notice)",
+        ],
         next: &[
             "is the container's first process alive, and in which state? D: a filesystem or the kernel (X6)",
             "it is gone, and the runtime still waits: restart the runtime, containers keep running (S4)",
@@ -35,21 +42,49 @@ pub(super) static RULE: Rule = Rule {
     examine,
 };
 
-/// Calls that take a pod down.
-const STOPS: [&str; 4] = ["StopContainer", "StopPodSandbox", "RemoveContainer", "RemovePodSandbox"];
+/// Calls that stop a pod, and those that remove what is left of it.
+const STOPS: [&str; 2] = ["StopContainer", "StopPodSandbox"];
+const REMOVALS: [&str; 2] = ["RemoveContainer", "RemovePodSandbox"];
 
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
-    let stops = STOPS.iter().flat_map(|operation| scene.open(operation));
-    let late = stops.filter(|call| {
-        let limit = stuck_after_ns(call.span.operation());
-        call.span.layer() == Layer::Handler && limit.is_some_and(|limit| call.age_ns > limit)
-    });
-    let Some(call) = late.max_by_key(|call| call.age_ns) else { return Vec::new() };
     if !scene.relists_end() {
         return Vec::new();
     }
+    let now = scene.snapshot.now;
+    let calls = STOPS.iter().chain(&REMOVALS).flat_map(|operation| scene.open(operation));
+    let late = calls.filter_map(|call| Some((call, severity(call, now)?)));
+    let worst = late.min_by_key(|(call, severity)| (*severity, Reverse(call.age_ns)));
+    worst.map(|(call, severity)| of(call, severity)).into_iter().collect()
+}
+
+/// How bad it is that this handler is open. Of a stop the age says little: the grace period of its pod is part of it.
+fn severity(call: &OpenCall, now: MonoNs) -> Option<Severity> {
+    let operation = call.span.operation();
+    if call.span.layer() != Layer::Handler {
+        return None;
+    }
+    if STOPS.contains(&operation) && call.is_abandoned(now) {
+        return Some(Severity::Stall);
+    }
+    let limit =
+        if operation == "StopContainer" { Some(STOP_CONTAINER_NS) } else { stuck_after_ns(operation) };
+    let late = limit.is_some_and(|limit| call.age_ns > limit);
+    let severity = if REMOVALS.contains(&operation) { Severity::Stall } else { Severity::Notice };
+    late.then_some(severity)
+}
+
+fn of(call: &OpenCall, severity: Severity) -> Finding {
     let (component, operation) = (call.span.component(), call.span.operation());
-    let headline = format!("relists are fine, but a {operation} does not end: its pod stays Terminating");
+    let headline = if REMOVALS.contains(&operation) {
+        format!("relists are fine, but a {operation} does not end: what it removes stays on the node")
+    } else if severity == Severity::Stall {
+        format!(
+            "relists are fine, but a {operation} that the kubelet has given up does not end: its pod stays Terminating"
+        )
+    } else {
+        let age = duration(call.age_ns);
+        format!("relists are fine; a {operation} has been open for {age}: only its age speaks against it")
+    };
     let finding = Finding::new(&RULE, headline).seen(evidence::of_call(call));
     let finding = Finding {
         since: Some(Age { ns: call.age_ns, at_least: false }),
@@ -59,8 +94,14 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
             container: None,
             words: format!("{} {}: {operation}", component.name(), call.span.id.tgid),
         }),
-        reach: 2,
+        severity,
+        reach: if severity == Severity::Stall { 2 } else { 0 },
         ..finding
     };
-    vec![finding.advise(RULE.page.next.iter().copied())]
+    let finding = if operation == "StopContainer" && severity == Severity::Notice {
+        finding.doubted("its pod may have a grace period that long, to drain its clients")
+    } else {
+        finding
+    };
+    finding.advise(RULE.page.next.iter().copied())
 }

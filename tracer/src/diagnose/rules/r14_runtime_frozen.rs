@@ -24,7 +24,10 @@ pub(super) static RULE: Rule = Rule {
             "all threads of the runtime in state T, or its cgroup FROZEN",
             "unread bytes in its sockets, or connections that it has not accepted",
         ],
-        excluded_by: &["a CRI handler has answered since"],
+        excluded_by: &[
+            "a CRI handler of it has answered since, or a relist has got its list",
+            "it is not the runtime of this node's kubelet: one in a container, or beside it",
+        ],
         next: &[
             "continue it (kill -CONT PID) or thaw its cgroup",
             "restart its service when it does not go on; containers keep running",

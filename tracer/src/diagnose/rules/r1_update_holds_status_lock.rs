@@ -1,8 +1,10 @@
 //! R1: an update of a container's resources holds the lock of its status, and every list waits for that.
 
 use crate::{
-    correlate::{Held, Stuck, WaitsFor, What},
-    diagnose::{Area, Evidence, Finding, Page, Proof, Rule, Scene, Source, scene::hostage},
+    correlate::{Held, Request, Stuck, WaitsFor, What},
+    diagnose::{
+        Area, Evidence, Finding, Page, Proof, Rule, Scene, Source, evidence::in_syscall, scene::hostage,
+    },
     input::Component,
     words,
 };
@@ -31,6 +33,7 @@ pub(super) static RULE: Rule = Rule {
         ],
         excluded_by: &[
             "ListPodSandbox hangs as well: then the runtime as a whole does not answer (R14, R15)",
+            "the holder, or a thread of the runtime, is in fsync: then the disk is slow",
         ],
         next: &[
             "set free what the update waits for: continue or kill the shim, end the runc update",
@@ -44,6 +47,11 @@ pub(super) static RULE: Rule = Rule {
     examine,
 };
 
+/// What updates the resources of a container.
+const UPDATE: &str = "UpdateContainerResources";
+/// Calls that write a container's status, or the metadata, to the disk.
+const WRITES: [&str; 2] = ["fsync", "fdatasync"];
+
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     scene.stuck().filter_map(|stuck| behind_a_process(stuck, scene).or_else(|| alone(stuck, scene))).collect()
 }
@@ -51,6 +59,9 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
 /// What the update waits for is known.
 fn behind_a_process(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let (holder, _) = hostage(stuck, Held::ContainerStatus)?;
+    if holder.operation != UPDATE {
+        return None;
+    }
     let component = match &stuck.what {
         What::Stopped { component, .. } | What::Frozen { component, .. } => *component,
         _ => Component::Runc,
@@ -90,10 +101,11 @@ fn behind_a_process(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
 /// The update does not end, and what it waits for is not seen.
 fn alone(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let What::Request(holder) = &stuck.what else { return None };
-    if holder.holds != Some(Held::ContainerStatus) {
+    let is_update = holder.operation == UPDATE && holder.holds == Some(Held::ContainerStatus);
+    if !is_update || writes(holder, scene) {
         return None;
     }
-    let waits = |other: &crate::correlate::Request| other.waits_for == WaitsFor::Lock(Held::ContainerStatus);
+    let waits = |other: &Request| other.waits_for == WaitsFor::Lock(Held::ContainerStatus);
     if !scene.requests(holder.component).any(waits) {
         return None;
     }
@@ -106,4 +118,16 @@ fn alone(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
         "find its runc update: pgrep -af 'runc.* update'",
         "killing that runc lets the update fail, and the lists answer",
     ]))
+}
+
+/// The request, or a thread of its runtime, waits for the disk: every status is written while its lock is held.
+fn writes(holder: &Request, scene: &Scene<'_>) -> bool {
+    let of_disk = |frame: &String| {
+        let name = frame.rsplit_once('.').map_or(frame.as_str(), |(_, name)| name).to_ascii_lowercase();
+        WRITES.contains(&name.as_str())
+            || frame.contains("(*File).Sync")
+            || frame.contains("bbolt.(*Tx).Commit")
+    };
+    let mut runtime = scene.snapshot.census.processes.iter().filter(|seen| seen.fact.pid == holder.pid);
+    holder.frames.iter().any(of_disk) || runtime.any(|seen| in_syscall(&seen.fact.parked, &WRITES).is_some())
 }

@@ -6,7 +6,7 @@ use super::page::Page;
 use crate::{
     correlate::{
         Caller, OpenCall, Snapshot,
-        thresholds::{CRI_DEADLINE_NS, SECOND_NS},
+        thresholds::{CRI_DEADLINE_NS, SECOND_NS, stuck_after_ns},
     },
     input::{Layer, Liveness},
     render::{
@@ -85,7 +85,9 @@ fn note(call: &OpenCall, snapshot: &Snapshot) -> String {
         }
         Caller::Foreign => notes.push("other caller".into()),
         Caller::Own => notes.push("asked by plegtrace".into()),
-        Caller::Unknown if call.age_ns > CRI_DEADLINE_NS => {
+        Caller::Unknown
+            if call.age_ns > CRI_DEADLINE_NS && stuck_after_ns(call.span.operation()).is_some() =>
+        {
             notes.push("past the deadline of 2 min".into());
         }
         Caller::Unknown | Caller::Waiting | Caller::NotAsked => {}

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     correlate::{
         Age, Doubt, LastList, ListOutcome, Outcome, REACH_RELIST, Reason, Snapshot,
-        thresholds::{CRI_DEADLINE_NS, PLEG_THRESHOLD_NS},
+        thresholds::{CRI_DEADLINE_NS, RELIST_PERIOD_NS, SECOND_NS},
     },
     decode::MonoNs,
     diagnose::{Diagnosis, Finding, Verdict},
@@ -36,7 +36,8 @@ fn verdict(snapshot: &Snapshot, diagnosis: &Diagnosis) -> (String, String) {
         Verdict::Healthy => {
             let relists = human::plural(snapshot.relists.len() as u64, "relist");
             let window = duration(snapshot.window.ns());
-            ("HEALTHY".into(), format!("{relists} in {window}, nothing held up"))
+            let due = if snapshot.relists.is_empty() { " (the kubelet follows events)" } else { "" };
+            ("HEALTHY".into(), format!("{relists} in {window}{due}, nothing held up"))
         }
         Verdict::Stall => match (accused(diagnosis).first(), reasons(snapshot).first()) {
             (Some(finding), _) => (format!("STALL {}", finding.rule.id), escape::line(&finding.headline)),
@@ -216,10 +217,16 @@ pub fn doubt(doubt: &Doubt) -> String {
         Doubt::RelistUntraced => {
             "relists of this kubelet cannot be traced (plegtrace doctor says why)".into()
         }
-        Doubt::NoRelist { window_ns } => format!(
-            "no relist began in {}, although one is due each second: one may hang since before plegtrace started",
-            duration(*window_ns)
-        ),
+        Doubt::NoRelist { window_ns, period_ns } => {
+            let due = match *period_ns {
+                RELIST_PERIOD_NS => "each second".to_owned(),
+                period_ns => format!("every {}", duration(period_ns)),
+            };
+            format!(
+                "no relist began in {}, although one is due {due}: one may hang since before plegtrace started",
+                duration(*window_ns)
+            )
+        }
         Doubt::ListUnknown => "relists ended, but not seen whether their lists succeeded".into(),
         Doubt::NotArmed => "the probes were never on".into(),
         Doubt::OpenUnread => "the calls open now could not be read in full".into(),
@@ -276,16 +283,17 @@ fn when(snapshot: &Snapshot, at: MonoNs) -> String {
 
 /// The figure of the node's health, and how it stands to the kubelet's threshold.
 fn last_list(snapshot: &Snapshot) -> String {
-    let age = snapshot.last_list.age(snapshot.now);
-    let limit = match age {
-        Some(age) if age.ns > PLEG_THRESHOLD_NS => {
-            "the kubelet reports \"PLEG is not healthy\" (limit 3 min)".to_owned()
+    let threshold_ns = snapshot.pace().threshold_ns;
+    let minutes = threshold_ns / (60 * SECOND_NS);
+    let limit = match snapshot.last_list.age(snapshot.now) {
+        Some(age) if age.ns > threshold_ns => {
+            format!("the kubelet reports \"PLEG is not healthy\" (limit {minutes} min)")
         }
-        _ => "the kubelet reports \"PLEG is not healthy\" after 3 min".to_owned(),
+        _ => format!("the kubelet reports \"PLEG is not healthy\" after {minutes} min"),
     };
     match snapshot.last_list {
         // Before the limit it is a prediction of its own.
-        LastList::At(at) if snapshot.now.since(at) <= PLEG_THRESHOLD_NS => {
+        LastList::At(at) if snapshot.now.since(at) <= threshold_ns => {
             format!("successful {}", when(snapshot, at))
         }
         LastList::At(at) => format!("successful {}; {limit}", when(snapshot, at)),

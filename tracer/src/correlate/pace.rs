@@ -1,0 +1,53 @@
+//! [`Pace`]: how often the kubelet lists, and from which age on a list is missed.
+
+use super::{
+    snapshot::Snapshot,
+    thresholds::{
+        EVENTED_PERIOD_NS, EVENTED_THRESHOLD_NS, LAST_LIST_NS, PLEG_THRESHOLD_NS, RELIST_PERIOD_NS,
+    },
+};
+
+/// The method by which a kubelet with EventedPLEG learns of changes between its relists.
+const EVENTS: &str = "GetContainerEvents";
+
+/// How often a kubelet lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// From the end of one relist to the start of the next.
+    pub period_ns: u64,
+    /// A last successful list older than this is a stall.
+    pub late_ns: u64,
+    /// The kubelet reports "PLEG is not healthy" when it is older than this.
+    pub threshold_ns: u64,
+}
+
+impl Pace {
+    const STEADY: Self =
+        Self { period_ns: RELIST_PERIOD_NS, late_ns: LAST_LIST_NS, threshold_ns: PLEG_THRESHOLD_NS };
+    const EVENTED: Self = Self {
+        period_ns: EVENTED_PERIOD_NS,
+        late_ns: EVENTED_PERIOD_NS + LAST_LIST_NS,
+        threshold_ns: EVENTED_THRESHOLD_NS,
+    };
+}
+
+impl Snapshot {
+    /// How often its kubelet lists: seldom when a stream of events is open, unless relists follow each other all the
+    /// same. Then the stream is somebody else's, or the kubelet has gone back to lists.
+    #[must_use]
+    pub fn pace(&self) -> Pace {
+        let traced = self.open.iter().any(|call| call.span.operation() == EVENTS);
+        let streams = traced || self.census.requests.iter().any(|request| request.operation == EVENTS);
+        let last = self.relists.iter().rev().find_map(|relist| relist.interval_ns);
+        let often = last.is_some_and(|interval| interval <= LAST_LIST_NS);
+        if streams && !often { Pace::EVENTED } else { Pace::STEADY }
+    }
+
+    /// No relist was seen, and none need be: the kubelet lists seldom, and none of them hangs as far as can be seen.
+    #[must_use]
+    pub fn awaits_relist(&self) -> bool {
+        let pace = self.pace();
+        let hangs = self.census.requests.iter().any(|request| request.operation == "relist");
+        pace == Pace::EVENTED && self.relists.is_empty() && !hangs && self.window.ns() <= pace.late_ns
+    }
+}
