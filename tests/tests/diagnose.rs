@@ -297,6 +297,27 @@ fn r15_gone_and_back() {
     assert_ne!(diagnose(&snapshot).verdict, Verdict::Stall);
 }
 
+/// Who is told to start something is told its unit on this node, and what becomes of the containers.
+#[test]
+fn advice_names_the_unit() {
+    let advice = |component, left: &str| {
+        let mut story = Story::blank();
+        story.start().presence(component, left);
+        if component != Component::Kubelet {
+            story.target(Component::Kubelet, KUBELET, "1.20.2");
+        }
+        diagnose(&story.snapshot(S)).findings[0].next.join("; ")
+    };
+    let docker = advice(Component::Dockerd, "/lib/systemd/system/docker.service");
+    assert!(docker.contains("systemctl start docker; all containers stop with it, unless"), "{docker}");
+    let front = advice(Component::CriDockerd, "/run/cri-dockerd.sock");
+    assert!(front.contains("systemctl start cri-docker;"), "{front}");
+    let k3s = advice(Component::Kubelet, "/etc/systemd/system/k3s-agent.service");
+    assert!(k3s.contains("systemctl start k3s-agent; running containers are not touched"), "{k3s}");
+    let kubelet = advice(Component::Kubelet, "/var/lib/kubelet");
+    assert!(kubelet.contains("systemctl start kubelet;"), "{kubelet}");
+}
+
 /// A relist in a channel send is the kubelet's own affair; in a call it is not.
 #[test]
 fn k1_needs_the_channel() {

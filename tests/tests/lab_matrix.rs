@@ -66,14 +66,18 @@ fn monotonic_ns() -> u64 {
     plegtrace::session::clock::monotonic_ns()
 }
 
-/// Is the culprit the one that the fault made, and the container its?
-fn check_culprit(kind: Kind, finding: &Value, facts: &Facts) {
+/// Is the culprit the one that the fault made, and the container its? `midway`: it was named before the fault was all
+/// there, which for a restart means: before the new process answered.
+fn check_culprit(kind: Kind, finding: &Value, facts: &Facts, midway: bool) {
     let culprit = &finding["culprit"];
     let pid = culprit["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
     match kind {
         // There is no process any more, or no single one.
         Kind::ContainerdKilled | Kind::KubeletKilled | Kind::ExecStorm => {
             assert_eq!(pid, None, "{kind:?}: {culprit}");
+        }
+        Kind::ContainerdRestarted if midway && pid.is_none() => {
+            assert!(culprit["sentence"].as_str().unwrap().contains("killed by signal 9"), "{finding}");
         }
         // What hangs, waits or is frozen is the victim itself.
         Kind::Rc93 | Kind::Rc93Standalone | Kind::OrphanedInit | Kind::ContainerFrozen => {
@@ -128,12 +132,12 @@ fn inject_and_name(node: &Node, kind: Kind, moment: Moment, pod: &str) -> Row {
         panic!("{kind:?} {moment:?}: nothing is named\n{told}\n{stuck}\n{}", relists(&report))
     });
     assert_eq!(first["id"], id, "{kind:?} {moment:?}\n{told}\n{stuck}");
-    check_culprit(kind, first, &facts);
+    let (taken, armed) = moments(&report);
+    check_culprit(kind, first, &facts, taken < injected);
     check_others(kind, findings, &facts);
     let code = if first["severity"] == "stall" { 1 } else { 0 };
     assert_eq!(ended.status.code(), Some(code), "{kind:?}: {told}\n{:#}", report["outcome"]);
 
-    let (taken, armed) = moments(&report);
     let rule = rules::by_id(id).unwrap();
     // The innermost process may be as old as the begin of the injection.
     let possible = armed.max(injecting + rule.min_age_ns);

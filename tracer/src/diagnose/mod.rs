@@ -13,6 +13,7 @@ mod prediction;
 mod rule;
 pub mod rules;
 mod scene;
+mod unit;
 
 use crate::correlate::{Age, ListOutcome, Outcome, REACH_RELIST, Relist, Snapshot, thresholds::SETTLED_NS};
 

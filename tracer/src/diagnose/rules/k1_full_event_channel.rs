@@ -2,7 +2,10 @@
 
 use crate::{
     correlate::{Age, REACH_RELIST, Request, WaitsFor, thresholds::SECOND_NS},
-    diagnose::{Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source, evidence},
+    diagnose::{
+        Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source, evidence,
+        unit::{fate, unit},
+    },
     input::{Component, Layer},
     words,
 };
@@ -77,7 +80,7 @@ fn of(request: &Request, scene: &Scene<'_>) -> Option<Finding> {
         ..finding
     };
     Some(finding.advise([
-        "systemctl restart kubelet (containers are not touched)",
-        "upgrade it: 1.14 drops the event",
+        format!("systemctl restart {}; {}", unit(Component::Kubelet, scene), fate(Component::Kubelet)),
+        "upgrade it: 1.14 drops the event".to_owned(),
     ]))
 }

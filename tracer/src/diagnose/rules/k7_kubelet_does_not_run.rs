@@ -2,7 +2,10 @@
 
 use crate::{
     correlate::{REACH_RELIST, Reason, TargetState, What},
-    diagnose::{Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source},
+    diagnose::{
+        Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source,
+        unit::{fate, unit},
+    },
     input::Component,
 };
 
@@ -66,6 +69,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
 }
 
 fn is_down(left: &str, scene: &Scene<'_>) -> Finding {
+    let unit = unit(Component::Kubelet, scene);
     let headline = "no kubelet runs on this node: nobody lists, nobody reports the node";
     let gone = scene.snapshot.targets.iter().filter_map(|target| match &target.state {
         TargetState::Gone { at, .. } if target.fact.component == Component::Kubelet => Some(*at),
@@ -91,7 +95,10 @@ fn is_down(left: &str, scene: &Scene<'_>) -> Finding {
         reach: REACH_RELIST,
         ..finding
     }
-    .advise(["journalctl -u kubelet -e: why it left", "systemctl start kubelet; containers are not touched"])
+    .advise([
+        format!("journalctl -u {unit} -e: why it left"),
+        format!("systemctl start {unit}; {}", fate(Component::Kubelet)),
+    ])
 }
 
 /// The runtime is well: it is the kubelet alone.

@@ -2,7 +2,10 @@
 
 use crate::{
     correlate::What,
-    diagnose::{Area, Finding, Page, Proof, Rule, Scene},
+    diagnose::{
+        Area, Finding, Page, Proof, Rule, Scene,
+        unit::{fate, unit},
+    },
 };
 
 pub(super) static RULE: Rule = Rule {
@@ -30,7 +33,7 @@ pub(super) static RULE: Rule = Rule {
         ],
         next: &[
             "continue it (kill -CONT PID) or thaw its cgroup",
-            "restart its service when it does not go on; containers keep running",
+            "restart its service when it does not go on; containers keep running, but those of Docker without live-restore",
             "ask who stopped it: a debugger, a signal to the wrong process, a full freezer of a batch system",
         ],
         trap: "Restarting the kubelet does not help: its calls hang in the same way.",
@@ -55,8 +58,8 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
         }
         let headline = format!("{} is {how}: no CRI call is answered", component.name());
         let finding = Finding::of_stuck(&RULE, headline, component, stuck, scene);
-        let restart =
-            format!("if it does not go on: systemctl restart {} (containers keep running)", component.name());
+        let (unit, fate) = (unit(component, scene), fate(component));
+        let restart = format!("if it does not go on: systemctl restart {unit}; {fate}");
         Some(finding.advise([next, restart, "then ask who did it".to_owned()]))
     };
     scene.stuck().filter_map(of).collect()

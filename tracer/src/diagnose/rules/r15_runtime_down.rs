@@ -2,7 +2,10 @@
 
 use crate::{
     correlate::{Age, REACH_RELIST, Reason, Target, TargetState},
-    diagnose::{Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source, evidence},
+    diagnose::{
+        Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source, evidence,
+        unit::{fate, unit},
+    },
     input::Component,
     words::human::duration,
 };
@@ -63,7 +66,7 @@ fn culprit(component: Component, words: String) -> Culprit {
 }
 
 fn is_down(component: Component, left: &str, scene: &Scene<'_>) -> Finding {
-    let name = component.name();
+    let (name, unit) = (component.name(), unit(component, scene));
     let finding = Finding::new(&RULE, format!("{name} does not run: every CRI call fails at once"))
         .seen(Evidence::new(Source::Census, format!("{name}: {left}")));
     let finding = match evidence::of_relist(scene) {
@@ -78,8 +81,8 @@ fn is_down(component: Component, left: &str, scene: &Scene<'_>) -> Finding {
         ..finding
     }
     .advise([
-        format!("journalctl -u {name} -e: why it left (OOM kill: dmesg)"),
-        format!("systemctl start {name}; running containers are not touched"),
+        format!("journalctl -u {unit} -e: why it left (OOM kill: dmesg)"),
+        format!("systemctl start {unit}; {}", fate(component)),
     ])
 }
 
@@ -102,7 +105,7 @@ fn came_back(scene: &Scene<'_>) -> Option<Finding> {
         ..finding
     };
     Some(finding.into_notice().advise([
-        format!("journalctl -u {name} -e: why it left (OOM kill: dmesg)"),
+        format!("journalctl -u {} -e: why it left (OOM kill: dmesg)", unit(component, scene)),
         "calls that were in flight then have failed; the next relist sees the node again".to_owned(),
     ]))
 }
