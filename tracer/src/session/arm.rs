@@ -5,12 +5,19 @@ use std::{
     time::Duration,
 };
 
-use super::{clock, inspect::Inspected, live::Live, pipeline::Pipeline, runc::Found};
+use super::{
+    clock,
+    inspect::Inspected,
+    known::{Known, Taken},
+    live::Live,
+    pipeline::Pipeline,
+    runc::Found,
+};
 use crate::{
     input::{Armed, Component, Fact, Layer, RefusedFact},
     kernel::{AttachMode, KernelError},
     plan::{Budget, Plan, PlannedBinary, Planner},
-    target::{AnalysedFile, RefuseReason},
+    target::{AnalysedFile, Lease, LeaseEnd, RefuseReason},
 };
 
 /// A process whose program shall be probed.
@@ -21,21 +28,26 @@ pub(crate) struct Wanted {
     pub(crate) exe: String,
 }
 
-/// One file, by device and inode, under one role.
-type FileKey = (u64, u64, Component);
-
 /// Everything about probes that changes while we observe.
 pub(crate) struct Probes {
     planner: Planner,
-    /// Place in the plan's `binaries` of each analysed file that has sites.
-    inspected: HashMap<FileKey, Inspected>,
+    known: Known<Inspected>,
     unreadable: HashSet<(Component, u32)>,
-    /// How many of the plan's binaries, hooks and refusals were told.
-    attached: usize,
+    /// Places in the plan's `binaries` of what is to be attached.
+    waiting: Vec<usize>,
+    /// What is attached, by its place.
+    attached: HashMap<usize, Attached>,
+    /// How many of the plan's hooks and refusals were told.
     told_hooks: usize,
     told_refused: usize,
-    sites: usize,
     took: Duration,
+}
+
+/// The probes of one executable.
+struct Attached {
+    sites: usize,
+    /// Takes them off.
+    end: LeaseEnd,
 }
 
 impl Probes {
@@ -45,12 +57,12 @@ impl Probes {
         let budget = if mode == AttachMode::Multi { Budget::All } else { Budget::Few };
         Self {
             planner: Planner::new(budget).with_parks(parks).without(without),
-            inspected: HashMap::new(),
+            known: Known::default(),
             unreadable: HashSet::new(),
-            attached: 0,
+            waiting: Vec::new(),
+            attached: HashMap::new(),
             told_hooks: 0,
             told_refused: 0,
-            sites: 0,
             took: Duration::ZERO,
         }
     }
@@ -62,23 +74,19 @@ impl Probes {
 
     /// Number of sites attached.
     pub(crate) fn sites(&self) -> usize {
-        self.sites
+        self.attached.values().map(|attached| attached.sites).sum()
     }
 
     /// What was read from the file that a process runs.
     pub(crate) fn of_pid(&self, component: Component, pid: u32) -> Option<&Inspected> {
-        self.inspected.values().find(|i| i.facts.component == component && i.facts.pid == pid)
+        self.known.of_pid(component, pid)
     }
 
     /// The executable in which a hook on parks is.
     pub(crate) fn file_of(&self, hook: u32) -> Option<AnalysedFile> {
         let binaries = &self.planner.plan().binaries;
-        let binary = binaries.iter().find(|b| b.parks.iter().any(|site| site.conf.hook == hook))?;
-        Some(self.inspected_as(binary)?.file().clone())
-    }
-
-    fn inspected_as(&self, binary: &PlannedBinary) -> Option<&Inspected> {
-        self.inspected.values().find(|i| i.facts.path == binary.path && i.facts.component == binary.component)
+        let place = binaries.iter().position(|b| b.parks.iter().any(|site| site.conf.hook == hook))?;
+        Some(self.known.at(place)?.file().clone())
     }
 
     /// Analyses the programs of `wanted` that are not known yet, in parallel, and plans their sites.
@@ -121,93 +129,127 @@ impl Probes {
     }
 
     fn take(&mut self, inspected: Inspected) {
-        let key = (inspected.id.dev, inspected.id.ino, inspected.facts.component);
-        tracing::debug!(exe = inspected.facts.exe, took = ?inspected.took, "analysed");
-        if !self.inspected.contains_key(&key) {
-            self.planner.add(&inspected.facts);
+        let (id, facts) = (inspected.id, inspected.facts.clone());
+        let key = (id, facts.component);
+        tracing::debug!(exe = facts.exe, took = ?inspected.took, "analysed");
+        match self.known.take(key, facts.pid, inspected) {
+            Taken::Another | Taken::Again(None) => {}
+            Taken::Again(Some(place)) => {
+                self.planner.reach(place, &facts);
+                self.waiting.push(place);
+            }
+            Taken::New => {
+                let others = self.known.other_states(&key);
+                others.into_iter().for_each(|place| self.take_off(place));
+                if let Some(place) = self.planner.add(&facts) {
+                    self.known.planned(&key, place);
+                    self.waiting.push(place);
+                }
+            }
         }
-        // A second process of the same file needs no second set of probes: uprobes belong to the inode.
-        self.inspected.entry(key).or_insert(inspected);
+    }
+
+    /// Follows processes that ended: who runs a file next may run another one in its place.
+    pub(crate) fn keep(&mut self, lives: impl Fn(u32, Component) -> bool) {
+        self.unreadable.retain(|(component, pid)| lives(*pid, *component));
+        let ended = self.known.keep(lives);
+        ended.into_iter().for_each(|place| self.take_off(place));
+    }
+
+    /// Has the probes taken off when there is way to give next.
+    fn take_off(&self, place: usize) {
+        if let Some(attached) = self.attached.get(&place) {
+            attached.end.give_up();
+        }
     }
 
     /// Looks at every planned file once more without attaching; what changed is refused.
     pub(crate) fn verify(&self) -> Vec<RefusedFact> {
         let plan = self.planner.plan();
-        let failed = plan.binaries.iter().filter_map(|binary| Some((binary, self.check(binary).err()?)));
-        failed
-            .map(|(binary, why)| RefusedFact {
+        let binaries = plan.binaries.iter().enumerate();
+        binaries
+            .filter_map(|(place, binary)| Some((place, binary, self.check(place, binary).err()?)))
+            .map(|(place, binary, why)| RefusedFact {
                 source: "uprobes".to_owned(),
                 component: Some(binary.component),
-                what: self.name_of(binary),
+                what: self.name_of(place, binary),
                 why,
                 matters: binary.component != Component::Runc,
             })
             .collect()
     }
 
-    fn check(&self, binary: &PlannedBinary) -> Result<(), String> {
-        self.inspected_as(binary)
-            .map_or_else(|| Err("it was never analysed".to_owned()), |i| i.verify(binary))
+    fn check(&self, place: usize, binary: &PlannedBinary) -> Result<(), String> {
+        self.known.at(place).map_or_else(|| Err("it was never analysed".to_owned()), |i| i.verify(binary))
     }
 
     /// Attaches what is planned and not attached yet, after a last look at the file. A binary that fails is refused
     /// whole; the others go on.
     pub(crate) fn attach(&mut self, live: &mut Live) {
         let began = std::time::Instant::now();
+        self.give_way(live);
         live.learn(self.planner.plan());
-        let (mut refused, mut without_parks) = (Vec::new(), Vec::new());
-        for (place, binary) in self.planner.plan().binaries.iter().enumerate().skip(self.attached) {
-            match self.attach_one(place as u64, binary, live) {
-                Ok(None) => self.sites += binary.sites(),
+        for place in std::mem::take(&mut self.waiting) {
+            let Some(binary) = self.planner.plan().binaries.get(place).cloned() else { continue };
+            let name = self.name_of(place, &binary);
+            match self.attach_one(place, &binary, live) {
+                Ok(None) => {}
                 Ok(Some(why)) => {
-                    self.sites += binary.starts.len() + binary.ends.len();
-                    without_parks.push((binary.component, binary.path.display().to_string(), chain(&why)));
+                    let why = format!("{}; not seen: where its goroutines wait", chain(&why));
+                    self.planner.refuse_source("parks", binary.component, &name, &why, false);
                 }
-                Err(why) => refused.push((binary.component, self.name_of(binary), why)),
+                Err(why) => {
+                    self.planner.refuse(binary.component, &name, &why, binary.component != Component::Runc);
+                }
             }
-        }
-        self.attached = self.planner.plan().binaries.len();
-        for (component, path, why) in refused {
-            self.planner.refuse(component, &path, &why, component != Component::Runc);
-        }
-        for (component, path, why) in without_parks {
-            let why = format!("{why}; not seen: where its goroutines wait");
-            self.planner.refuse_source("parks", component, &path, &why, false);
         }
         self.took += began.elapsed();
     }
 
-    /// A file that no process may be running can be written to. So nobody shall, while probes are in it, and what was
-    /// written before that is seen by the last look.
     fn attach_one(
-        &self,
-        place: u64,
+        &mut self,
+        place: usize,
         binary: &PlannedBinary,
         live: &mut Live,
     ) -> Result<Option<KernelError>, String> {
-        let lease = match self.inspected_as(binary).filter(|_| binary.pid == 0) {
-            Some(inspected) => {
-                let unguarded = |why| format!("it cannot be guarded against being written to: {why}");
-                Some(inspected.file().lease().map_err(unguarded)?)
-            }
-            None => None,
-        };
-        self.check(binary)?;
-        let parks = live.attach(place, binary).map_err(|error| chain(&error))?;
-        if let Some(lease) = lease {
-            live.guard(place, lease);
-        }
+        let lease = self.lease(place, binary)?;
+        self.check(place, binary)?;
+        let parks = live.attach(place as u64, binary).map_err(|error| chain(&error))?;
+        let left_out = if parks.is_some() { binary.parks.len() + binary.resumes.len() } else { 0 };
+        let attached = Attached { sites: binary.sites() - left_out, end: lease.end() };
+        self.attached.insert(place, attached);
+        live.guard(place as u64, lease);
         Ok(parks)
     }
 
-    /// Takes the probes off from files that somebody wants to write to; what is there then is analysed anew.
+    /// A file that no process runs any more can be written to. So nobody shall, while probes are in it, and what was
+    /// written before that is seen by the last look.
+    fn lease(&self, place: usize, binary: &PlannedBinary) -> Result<Lease, String> {
+        let lease = self.known.at(place).map(|inspected| inspected.file().lease());
+        match lease {
+            Some(Err(why)) if binary.pid == 0 => {
+                Err(format!("it cannot be guarded against being written to: {why}"))
+            }
+            Some(Err(why)) => {
+                // Its process guards it for as long as it lives.
+                tracing::debug!(path = %binary.path.display(), %why, "no lease");
+                Ok(Lease::of_nothing())
+            }
+            Some(Ok(lease)) => Ok(lease),
+            None => Ok(Lease::of_nothing()),
+        }
+    }
+
+    /// Takes the probes off from files that somebody wants to write to, which are analysed anew then, and from those that
+    /// nobody runs any more.
     pub(crate) fn give_way(&mut self, live: &mut Live) {
         for place in live.give_way() {
             let place = usize::try_from(place).unwrap_or(usize::MAX);
-            let Some(binary) = self.planner.plan().binaries.get(place).cloned() else { continue };
-            let (name, path) = (self.name_of(&binary), &binary.path);
-            self.sites = self.sites.saturating_sub(binary.sites());
-            self.inspected.retain(|_, inspected| inspected.facts.path != *path);
+            let ended = self.attached.remove(&place).is_some_and(|attached| attached.end.is_given_up());
+            let binary = self.planner.plan().binaries.get(place).filter(|_| !ended).cloned();
+            let Some(binary) = binary else { continue };
+            let name = self.name_of(place, &binary);
+            self.known.forget(place);
             let why = "somebody wants to write to the file: its probes were taken off";
             self.planner.refuse(binary.component, &name, why, false);
         }
@@ -215,13 +257,14 @@ impl Probes {
 
     /// Path, version and Go version of an executable that no process runs all the time.
     pub(crate) fn file_facts(&self, binary: &PlannedBinary) -> Option<(String, Option<String>, String)> {
-        let inspected = self.inspected_as(binary)?;
+        let binaries = &self.planner.plan().binaries;
+        let inspected = self.known.at(binaries.iter().position(|other| other == binary)?)?;
         Some((inspected.facts.exe.clone(), inspected.version.clone(), inspected.go_version.clone()))
     }
 
     /// Its path, for people.
-    fn name_of(&self, binary: &PlannedBinary) -> String {
-        let inspected = self.inspected_as(binary).filter(|_| binary.pid == 0);
+    fn name_of(&self, place: usize, binary: &PlannedBinary) -> String {
+        let inspected = self.known.at(place).filter(|_| binary.pid == 0);
         inspected.map_or_else(|| binary.path.display().to_string(), |inspected| inspected.facts.exe.clone())
     }
 
@@ -238,7 +281,7 @@ impl Probes {
         (self.told_hooks, self.told_refused) = (plan.hooks.len(), plan.refused.len());
         let armed = Armed {
             mode: mode.to_owned(),
-            sites: u32::try_from(self.sites).unwrap_or(u32::MAX),
+            sites: u32::try_from(self.sites()).unwrap_or(u32::MAX),
             took_ns: u64::try_from(self.took.as_nanos()).unwrap_or(u64::MAX),
         };
         pipeline.fact(now, &Fact::Armed(armed));
@@ -289,3 +332,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     }
     text
 }
+
+#[cfg(test)]
+#[path = "arm_tests.rs"]
+mod tests;

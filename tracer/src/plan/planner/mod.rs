@@ -91,8 +91,8 @@ impl Planner {
         });
     }
 
-    /// Plans the sites of one executable.
-    pub fn add(&mut self, facts: &BinaryFacts) {
+    /// Plans the sites of one executable; gives its place in the plan when it has any.
+    pub fn add(&mut self, facts: &BinaryFacts) -> Option<usize> {
         let mut binary = PlannedBinary {
             component: facts.component,
             pid: facts.pid,
@@ -120,8 +120,16 @@ impl Planner {
             }
         }
         follow_parks(&mut binary);
-        if binary.sites() > 0 {
-            self.plan.binaries.push(binary);
+        let place = self.plan.binaries.len();
+        let planned = binary.sites() > 0;
+        self.plan.binaries.extend(planned.then_some(binary));
+        planned.then_some(place)
+    }
+
+    /// The executable at a place of the plan is reached through another process now.
+    pub fn reach(&mut self, place: usize, facts: &BinaryFacts) {
+        if let Some(binary) = self.plan.binaries.get_mut(place) {
+            (binary.pid, binary.path) = (facts.pid, facts.path.clone());
         }
     }
 
