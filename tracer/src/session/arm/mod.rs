@@ -1,24 +1,26 @@
 //! [`Probes`]: analysed executables, their plan, and what of it is attached; follows targets that restart.
 
+mod analyse;
+mod memory;
+#[cfg(test)]
+mod tests;
+mod within;
+
 use std::{
     collections::{HashMap, HashSet},
     time::Duration,
 };
 
-use super::{
-    clock,
-    inspect::Inspected,
-    known::{Known, Taken},
-    live::Live,
-    pipeline::Pipeline,
-    runc::Found,
-};
+use super::{clock, inspect::Inspected, known::Known, live::Live, pipeline::Pipeline};
 use crate::{
     input::{Armed, Component, Fact, Layer, RefusedFact},
     kernel::{AttachMode, KernelError},
     plan::{Budget, Plan, PlannedBinary, Planner},
-    target::{AnalysedFile, Lease, LeaseEnd, RefuseReason},
+    target::{AnalysedFile, Lease, LeaseEnd},
 };
+
+pub(crate) use memory::give_memory_back;
+use memory::keep_large_blocks_apart;
 
 /// A process whose program shall be probed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,66 +89,6 @@ impl Probes {
         let binaries = &self.planner.plan().binaries;
         let place = binaries.iter().position(|b| b.parks.iter().any(|site| site.conf.hook == hook))?;
         Some(self.known.at(place)?.file().clone())
-    }
-
-    /// Analyses the programs of `wanted` that are not known yet, in parallel, and plans their sites.
-    pub(crate) fn inspect(&mut self, wanted: &[Wanted]) {
-        let fresh: Vec<&Wanted> = wanted.iter().filter(|w| self.is_fresh(w)).collect();
-        let results: Vec<(&Wanted, Result<Inspected, RefuseReason>)> = std::thread::scope(|scope| {
-            let jobs: Vec<_> = fresh
-                .iter()
-                .map(|w| (*w, scope.spawn(|| Inspected::of(w.component, w.pid, &w.exe))))
-                .collect();
-            jobs.into_iter().filter_map(|(w, job)| Some((w, job.join().ok()?))).collect()
-        });
-        if !results.is_empty() {
-            give_memory_back();
-        }
-        for (wanted, result) in results {
-            match result {
-                Ok(inspected) => self.take(inspected),
-                Err(why) => {
-                    self.unreadable.insert((wanted.component, wanted.pid));
-                    self.planner.refuse(wanted.component, &wanted.exe, &why.to_string(), true);
-                }
-            }
-        }
-    }
-
-    /// Plans the sites of files that no process runs all the time.
-    pub(crate) fn take_files(&mut self, found: Vec<Found>) {
-        for (exe, result) in found {
-            match result {
-                Ok(inspected) => self.take(inspected),
-                Err(why) => self.planner.refuse(Component::Runc, &exe, &why.to_string(), false),
-            }
-        }
-    }
-
-    fn is_fresh(&self, wanted: &Wanted) -> bool {
-        let known = self.of_pid(wanted.component, wanted.pid).is_some();
-        !known && !self.unreadable.contains(&(wanted.component, wanted.pid))
-    }
-
-    fn take(&mut self, inspected: Inspected) {
-        let (id, facts) = (inspected.id, inspected.facts.clone());
-        let key = (id, facts.component);
-        tracing::debug!(exe = facts.exe, took = ?inspected.took, "analysed");
-        match self.known.take(key, facts.pid, inspected) {
-            Taken::Another | Taken::Again(None) => {}
-            Taken::Again(Some(place)) => {
-                self.planner.reach(place, &facts);
-                self.waiting.push(place);
-            }
-            Taken::New => {
-                let others = self.known.other_states(&key);
-                others.into_iter().for_each(|place| self.take_off(place));
-                if let Some(place) = self.planner.add(&facts) {
-                    self.known.planned(&key, place);
-                    self.waiting.push(place);
-                }
-            }
-        }
     }
 
     /// Follows processes that ended: who runs a file next may run another one in its place.
@@ -288,29 +230,6 @@ impl Probes {
     }
 }
 
-/// Blocks of this size and more have mappings of their own, which go back to the kernel when they are freed.
-#[cfg(target_env = "gnu")]
-const OWN_MAPPING: libc::c_int = 256 << 10;
-
-/// Keeps the allocator from moving large blocks into its arenas: glibc raises the size from which they have mappings of
-/// their own with the first large one that is freed, and a thread's arena is never given back from its top.
-fn keep_large_blocks_apart() {
-    // SAFETY: mallopt has no preconditions.
-    #[cfg(target_env = "gnu")]
-    unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, OWN_MAPPING);
-    }
-}
-
-/// Reading function tables takes tens of megabytes for a moment; the allocator would keep them.
-pub(crate) fn give_memory_back() {
-    // SAFETY: malloc_trim has no preconditions.
-    #[cfg(target_env = "gnu")]
-    unsafe {
-        libc::malloc_trim(0);
-    }
-}
-
 /// A source that is not used at all.
 pub(crate) fn source_refused(source: &str, why: &str) -> RefusedFact {
     RefusedFact {
@@ -332,7 +251,3 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     }
     text
 }
-
-#[cfg(test)]
-#[path = "arm_tests.rs"]
-mod tests;

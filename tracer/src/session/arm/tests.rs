@@ -125,3 +125,29 @@ fn files_without_a_lease_are_probed() {
     nobodys.pid = 0;
     assert!(probes.lease(0, &nobodys).is_err(), "nothing guards it then");
 }
+
+/// A file on a disk that does not answer is refused in time, and not asked for again; its successor is.
+#[test]
+fn files_that_do_not_answer() {
+    let (asked, asks) = std::sync::mpsc::channel();
+    let wanted = |pid| [Wanted { component: Component::Kubelet, pid, exe: "/usr/bin/kubelet".to_owned() }];
+    let analyse = move |wanted: &Wanted| {
+        let _ = asked.send(wanted.pid);
+        loop {
+            std::thread::park();
+        }
+    };
+    let mut probes = probes();
+    for pid in [10, 10, 11] {
+        probes.inspect_within(Duration::from_millis(1), &wanted(pid), analyse.clone());
+    }
+    let mut asked = [asks.recv(), asks.recv()];
+    asked.sort_by_key(|pid| pid.ok());
+    assert_eq!(asked, [Ok(10), Ok(11)], "each once");
+    let refused = &probes.plan().refused;
+    assert_eq!(refused.len(), 2);
+    assert!(
+        refused.iter().all(|r| r.matters && r.why == "its file does not answer within 0 s"),
+        "{refused:?}"
+    );
+}
