@@ -78,6 +78,13 @@ impl Inspected {
         Ok(Self { facts, id, go_version, version, took: began.elapsed(), file: binary.file() })
     }
 
+    /// As if a file had been analysed.
+    #[cfg(test)]
+    pub(super) fn fake(facts: BinaryFacts, file: AnalysedFile) -> Self {
+        let (go_version, version) = ("go1.24.4".to_owned(), Some("v1".to_owned()));
+        Self { facts, id: file.id, go_version, version, took: Duration::ZERO, file }
+    }
+
     /// The file, still open.
     pub fn file(&self) -> &AnalysedFile {
         &self.file

@@ -9,6 +9,7 @@ mod error;
 mod explain;
 mod goroutines;
 mod inspect;
+mod known;
 mod live;
 mod oneshot;
 mod pipeline;

@@ -81,10 +81,12 @@ impl Symbols {
     }
 }
 
-/// Names of return addresses, which are those behind the calls. An executable that cannot be read any more names none.
+/// Names of return addresses, which are those behind the calls. An executable that cannot be read any more names none,
+/// and neither does what was written over it when its last process had ended.
 fn names(hook: u32, file: &AnalysedFile, offsets: Vec<u64>) -> SymbolsFact {
     let binary =
         GoBinary::again(file).inspect_err(|error| tracing::warn!("cannot name stacks: {error}")).ok();
+    let binary = binary.filter(|binary| binary.id() == file.id);
     let name = |offset: u64| {
         let binary = binary.as_ref()?;
         let call = offset.checked_sub(1)?.checked_add(binary.start_code_offset())?;

@@ -69,6 +69,13 @@ pub struct AnalysedFile {
 }
 
 impl AnalysedFile {
+    /// Any file.
+    #[cfg(test)]
+    pub(crate) fn of(file: File) -> Result<Self, RefuseReason> {
+        let source = ByteSource::from_file(file)?;
+        Ok(Self { id: FileId::of(&source, 0)?, source: Arc::new(source), table_offset: 0 })
+    }
+
     /// Is the file at `path` the one that was analysed?
     ///
     /// # Errors

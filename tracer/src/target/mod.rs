@@ -50,7 +50,7 @@ pub(crate) use process::{
     MAX_CMDLINE, Stat, clock_ticks, is_multi_call, multi_call_role, parse_stat, read_stat, read_whole,
     role_of_program, split_args, ticks_to_ns,
 };
-pub use program::{FileVersion, Lease, Program, share_mounts};
+pub use program::{FileVersion, Lease, LeaseEnd, Program, share_mounts};
 pub use site::{GSource, Price, Site, SiteCheck};
 pub use symtab::Witness;
 pub use version::GoVersion;

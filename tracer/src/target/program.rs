@@ -6,6 +6,10 @@ use std::{
     io,
     os::{fd::AsRawFd as _, unix::fs::MetadataExt as _},
     path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use super::{
@@ -90,12 +94,32 @@ pub(crate) fn path_of_open(file: &File) -> PathBuf {
 
 /// A read lease on a file (`fcntl(2)`, `F_SETLEASE`): whoever opens it for writing waits until the lease is given up.
 ///
-/// A program that runs cannot be written to, so its probes stay where they belong. One that runs only now and then can:
-/// then the kernel would put breakpoints into the new text at the places of the old one. With a lease, the probes are
-/// taken off first. The kernel waits for that for 45 s at most (`/proc/sys/fs/lease-break-time`).
+/// A program that runs cannot be written to, so its probes stay where they belong. One that runs only now and then can,
+/// and so can one that has ended: then the kernel would put breakpoints into the new text at the places of the old one.
+/// With a lease, the probes are taken off first. The kernel waits for that for 45 s at most
+/// (`/proc/sys/fs/lease-break-time`).
 #[derive(Debug)]
 pub struct Lease {
-    file: File,
+    /// `None`: nobody is kept from writing.
+    file: Option<File>,
+    end: LeaseEnd,
+}
+
+/// Says to the holder of a lease that it is not needed any more.
+#[derive(Clone, Debug, Default)]
+pub struct LeaseEnd(Arc<AtomicBool>);
+
+impl LeaseEnd {
+    /// The lease shall be given up, and what it guards be taken off.
+    pub fn give_up(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Shall it?
+    #[must_use]
+    pub fn is_given_up(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl Lease {
@@ -114,14 +138,27 @@ impl Lease {
         if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(Self { file })
+        Ok(Self { file: Some(file), end: LeaseEnd::default() })
     }
 
-    /// Does nobody want to write to the file?
+    /// In the place of a lease that cannot be had, where that is no reason to go without probes.
+    #[must_use]
+    pub fn of_nothing() -> Self {
+        Self { file: None, end: LeaseEnd::default() }
+    }
+
+    /// By which it is ended.
+    #[must_use]
+    pub fn end(&self) -> LeaseEnd {
+        self.end.clone()
+    }
+
+    /// Does nobody want to write to the file, and is the lease still needed?
     #[must_use]
     pub fn is_intact(&self) -> bool {
         // SAFETY: an open file and a constant.
-        unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_GETLEASE) == libc::F_RDLCK }
+        let holds = |file: &File| unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLEASE) == libc::F_RDLCK };
+        !self.end.is_given_up() && self.file.as_ref().is_none_or(holds)
     }
 }
 
@@ -188,5 +225,17 @@ mod tests {
         let written = fs::OpenOptions::new().write(true).open(&path).unwrap();
         assert!(Lease::take(&File::open(&path).unwrap()).is_err(), "somebody writes");
         drop(written);
+    }
+
+    /// The file of a program that runs can be guarded as well; without a guard there is still an end.
+    #[test]
+    fn leases_end() {
+        let own = File::open(exe_link(std::process::id())).unwrap();
+        for lease in [Lease::take(&own).unwrap(), Lease::of_nothing()] {
+            let end = lease.end();
+            assert!(lease.is_intact() && !end.is_given_up());
+            end.give_up();
+            assert!(!lease.is_intact() && lease.end().is_given_up());
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use plegtrace_common::site::{ARG_REGS, MAX_HOOKS, MAX_SITES, SiteConf, action, err_source, pairing};
 
-use super::{BinaryFacts, FoundFunction, FoundSite, Planner};
+use super::{BinaryFacts, FoundFunction, FoundSite, Planner, has_mark};
 use crate::{
     input::{HookFact, Layer},
     plan::{
@@ -65,7 +65,9 @@ impl Planner {
             }
         };
         self.plan.hooks.push(hook_fact(facts, function, hook, layer, starts.len() + ends.len()));
-        binary.starts.extend(starts.into_iter().map(|site| declare_reply(site, layer, wanted)));
+        let replies = has_mark(binary, Class::Handler, action::REPLY);
+        let declare = |site| if replies { declare_reply(site, layer, wanted) } else { site };
+        binary.starts.extend(starts.into_iter().map(declare));
         binary.ends.extend(ends);
         Ok(())
     }
@@ -132,7 +134,7 @@ fn error_source(register_abi: bool, error: Option<ErrorResult>) -> (u8, u32) {
     }
 }
 
-/// Unary handlers go well exactly when they reply; streams send many messages and no reply.
+/// Unary handlers go well exactly when they reply, which must be seen; streams send many messages and no reply.
 fn declare_reply(mut site: PlannedSite, layer: Layer, wanted: &Wanted) -> PlannedSite {
     if layer == Layer::Handler && !cri::is_stream(&wanted.operation) {
         site.conf.err_source = err_source::REPLY;

@@ -2,14 +2,20 @@
 
 mod found;
 mod function;
+#[cfg(test)]
+mod tests;
 
 pub use found::{BinaryFacts, FoundFunction, FoundSite};
+
+use std::collections::BTreeSet;
+
+use plegtrace_common::site::action;
 
 use super::{
     catalogue::CATALOGUE,
     cri,
     planned::{Plan, PlannedBinary},
-    row::{Class, Row, Wanted, What},
+    row::{Class, End, Row, Wanted, What},
 };
 use crate::input::{Component, Layer, RefusedFact};
 
@@ -91,8 +97,8 @@ impl Planner {
         });
     }
 
-    /// Plans the sites of one executable.
-    pub fn add(&mut self, facts: &BinaryFacts) {
+    /// Plans the sites of one executable; gives its place in the plan when it has any.
+    pub fn add(&mut self, facts: &BinaryFacts) -> Option<usize> {
         let mut binary = PlannedBinary {
             component: facts.component,
             pid: facts.pid,
@@ -106,12 +112,15 @@ impl Planner {
         };
         self.report_missing(facts);
         let parks = self.parks(facts);
-        for function in facts.functions.iter().filter(|function| !is_park(function) || parks) {
+        let mut endless = BTreeSet::new();
+        for function in marks_first(facts).filter(|function| !is_park(function) || parks) {
             if self.without.contains(&layer(&function.wanted)) {
                 self.refuse(facts.component, &function.symbol, "left out by --without", true);
             } else if self.budget == Budget::Few && !is_essential(&function.wanted) {
                 let why = "left out: on this kernel each probe takes 0.1 s to take off";
                 self.refuse(facts.component, &function.symbol, why, false);
+            } else if lacks_an_end(&binary, &function.wanted) {
+                endless.insert(calls_of(function.wanted.row.class));
             } else if binary.sites() >= MAX_SITES_PER_BINARY {
                 let why = format!("more than {MAX_SITES_PER_BINARY} sites in one executable");
                 self.refuse(facts.component, &function.symbol, &why, matters(facts.component));
@@ -119,9 +128,21 @@ impl Planner {
                 self.refuse(facts.component, &function.symbol, &why, matters(facts.component));
             }
         }
+        for calls in endless {
+            let why = "nothing is seen that tells when they end: none of them is probed";
+            self.refuse(facts.component, calls, why, matters(facts.component));
+        }
         follow_parks(&mut binary);
-        if binary.sites() > 0 {
-            self.plan.binaries.push(binary);
+        let place = self.plan.binaries.len();
+        let planned = binary.sites() > 0;
+        self.plan.binaries.extend(planned.then_some(binary));
+        planned.then_some(place)
+    }
+
+    /// The executable at a place of the plan is reached through another process now.
+    pub fn reach(&mut self, place: usize, facts: &BinaryFacts) {
+        if let Some(binary) = self.plan.binaries.get_mut(place) {
+            (binary.pid, binary.path) = (facts.pid, facts.path.clone());
         }
     }
 
@@ -159,16 +180,44 @@ impl Planner {
         }
         let class_seen = |class| facts.functions.iter().any(|f| f.wanted.row.class == class && is_call(f));
         let expected = match facts.component {
-            Component::Kubelet => Some((Class::KubeletClient, "CRI client methods")),
-            Component::Containerd | Component::Crio | Component::CriDockerd => {
-                Some((Class::Handler, "CRI handlers"))
-            }
+            Component::Kubelet => Some(Class::KubeletClient),
+            Component::Containerd | Component::Crio | Component::CriDockerd => Some(Class::Handler),
             _ => None,
         };
-        if let Some((_, what)) = expected.filter(|(class, _)| !class_seen(*class)) {
-            self.refuse(facts.component, what, &format!("none found in {}", facts.exe), true);
+        if let Some(class) = expected.filter(|class| !class_seen(*class)) {
+            self.refuse(facts.component, calls_of(class), &format!("none found in {}", facts.exe), true);
         }
     }
+}
+
+/// Calls of a class, for people.
+fn calls_of(class: Class) -> &'static str {
+    match class {
+        Class::Relist => "relists",
+        Class::ListPhase | Class::StatusPhase => "phases of relists",
+        Class::KubeletCall => "calls that the kubelet counts",
+        Class::KubeletClient => "CRI client methods",
+        Class::Handler => "CRI handlers",
+        Class::Scheduler => "waits of goroutines",
+        Class::RuncStep | Class::RuncWait => "phases of runc",
+    }
+}
+
+/// Calls are planned by what there is to end them.
+fn marks_first(facts: &BinaryFacts) -> impl Iterator<Item = &FoundFunction> {
+    let marks = facts.functions.iter().filter(|function| !is_call(function));
+    marks.chain(facts.functions.iter().filter(|function| is_call(function)))
+}
+
+/// Would its calls stay open for ever, because no mark that ends them is planned?
+fn lacks_an_end(binary: &PlannedBinary, wanted: &Wanted) -> bool {
+    let by_marks = matches!(wanted.row.what, What::Calls { end: End::Marks, .. });
+    by_marks && !has_mark(binary, wanted.row.class, action::END)
+}
+
+/// Is there a mark of this kind?
+fn has_mark(binary: &PlannedBinary, class: Class, action: u8) -> bool {
+    binary.ends.iter().any(|site| site.conf.class == class as u32 && site.conf.action == action)
 }
 
 fn layer(wanted: &Wanted) -> Layer {
@@ -216,156 +265,4 @@ fn follow_parks(binary: &mut PlannedBinary) {
 
 fn is_call(function: &FoundFunction) -> bool {
     matches!(function.wanted.row.what, What::Calls { .. })
-}
-
-#[cfg(test)]
-mod tests {
-    use plegtrace_common::site::{action, err_source, g_source, pairing};
-
-    use super::*;
-    use crate::plan::wanted;
-
-    fn site(file_offset: u64, g: u8) -> FoundSite {
-        FoundSite {
-            file_offset,
-            code_offset: file_offset,
-            bytes: vec![0x76, 0x10],
-            g_source: g,
-            tls_offset: -8,
-        }
-    }
-
-    fn function(
-        component: Component,
-        symbol: &str,
-        returns: Result<Vec<FoundSite>, String>,
-    ) -> FoundFunction {
-        FoundFunction {
-            symbol: symbol.to_owned(),
-            wanted: wanted(CATALOGUE, component, symbol).expect("in the catalogue"),
-            start: Ok(site(0x1000, g_source::REGISTER)),
-            returns,
-        }
-    }
-
-    fn facts(component: Component, functions: Vec<FoundFunction>) -> BinaryFacts {
-        BinaryFacts {
-            component,
-            pid: 1,
-            path: "/proc/1/exe".into(),
-            exe: "/usr/bin/x".to_owned(),
-            inode: 7,
-            kernel_dev: 8,
-            register_abi: true,
-            goid_offset: 152,
-            functions,
-        }
-    }
-
-    /// A relist is ended by its own RETs, a counted call by `recordOperation`, and what is missing is said.
-    #[test]
-    fn kubelet_plan() {
-        let functions = vec![
-            function(
-                Component::Kubelet,
-                "k8s.io/kubernetes/pkg/kubelet/pleg.(*GenericPLEG).relist",
-                Ok(vec![site(0x1100, g_source::REGISTER), site(0x1200, g_source::REGISTER)]),
-            ),
-            function(
-                Component::Kubelet,
-                "k8s.io/kubernetes/pkg/kubelet/kuberuntime.recordOperation",
-                Ok(vec![]),
-            ),
-        ];
-        let mut planner = Planner::default();
-        planner.add(&facts(Component::Kubelet, functions));
-        let plan = planner.finish();
-        assert_eq!((plan.binaries[0].starts.len(), plan.binaries[0].ends.len()), (1, 3));
-        assert_eq!(plan.binaries[0].ends[0].conf.pairing, pairing::FRAME);
-        assert_eq!(plan.binaries[0].ends[2].conf.pairing, pairing::GOROUTINE);
-        assert!(plan.refused.iter().any(|r| r.what == "list-phase" && r.matters));
-        assert!(plan.refused.iter().any(|r| r.what == "CRI client methods"));
-    }
-
-    /// A function whose RETs could not be decoded is refused with the reason, and nothing of it is planned.
-    #[test]
-    fn refusal_carries_the_reason() {
-        let relist = function(
-            Component::Kubelet,
-            "k8s.io/kubernetes/pkg/kubelet/pleg.(*GenericPLEG).relist",
-            Err("byte 0x06 is no instruction".to_owned()),
-        );
-        let mut planner = Planner::default();
-        planner.add(&facts(Component::Kubelet, vec![relist]));
-        let plan = planner.finish();
-        assert!(plan.binaries.is_empty());
-        assert!(plan.refused.iter().any(|r| r.why.contains("0x06")));
-    }
-
-    /// Parks are followed where both sites are found and wanted, never with one of them alone.
-    #[test]
-    fn parks_need_both_sites() {
-        let handler = "k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_ListContainers_Handler";
-        let plan = |symbols: &[&str], follow: bool| {
-            let functions = symbols.iter().map(|s| function(Component::Containerd, s, Ok(vec![]))).collect();
-            let mut planner = Planner::default().with_parks(follow);
-            planner.add(&facts(Component::Containerd, functions));
-            planner.finish()
-        };
-        let both = plan(&[handler, "runtime.gopark", "runtime.execute"], true);
-        let binary = &both.binaries[0];
-        assert_eq!((binary.parks.len(), binary.resumes.len(), binary.starts[0].conf.parks), (1, 1, 1));
-        let (park, resume) = (binary.parks[0].conf, binary.resumes[0].conf);
-        assert_eq!((park.action, park.err_source), (action::PARK, err_source::REG0 + 2));
-        assert_eq!((resume.action, resume.err_source), (action::RESUME, err_source::REG0));
-        let one = plan(&[handler, "runtime.gopark"], true);
-        let binary = &one.binaries[0];
-        assert_eq!((binary.parks.len(), binary.resumes.len(), binary.starts[0].conf.parks), (0, 0, 0));
-        assert!(one.refused.iter().any(|r| r.source == "parks" && r.what == "runtime.execute" && !r.matters));
-        let left_out = plan(&[handler, "runtime.gopark", "runtime.execute"], false);
-        assert_eq!((left_out.binaries[0].parks.len(), left_out.binaries[0].starts[0].conf.parks), (0, 0));
-    }
-
-    /// Phases of runc pair by frame; one that ends in an `execve` has no end; what is missing is no reason for doubt; and
-    /// where sites are dear only those remain in which runc waits for others.
-    #[test]
-    fn phases_of_runc() {
-        let runc = "github.com/opencontainers/runc/libcontainer";
-        let functions = || {
-            let returns = || Ok(vec![site(0x1100, g_source::REGISTER)]);
-            let symbols = [".(*linuxStandardInit).Init", ".destroy", "/configs.HookList.RunHooks"];
-            symbols.map(|name| function(Component::Runc, &format!("{runc}{name}"), returns())).to_vec()
-        };
-        let plan = |budget| {
-            let mut planner = Planner::new(budget).with_parks(true);
-            planner.add(&facts(Component::Runc, functions()));
-            planner.finish()
-        };
-        let all = plan(Budget::All);
-        let binary = &all.binaries[0];
-        assert_eq!((binary.starts.len(), binary.ends.len(), binary.parks.len()), (3, 2, 0));
-        assert!(binary.every_site().all(|site| site.conf.pairing == pairing::FRAME && site.conf.parks == 0));
-        assert!(all.refused.iter().any(|r| r.what == "runc-seccomp"), "{:?}", all.refused);
-        assert!(all.refused.iter().all(|r| !r.matters && r.source == "uprobes"), "{:?}", all.refused);
-        let few = plan(Budget::Few);
-        assert_eq!((few.hooks.len(), few.hooks[0].operation.as_str()), (1, "RunHooks"));
-    }
-
-    /// Old binaries give the error on the stack, and their RETs find the goroutine in thread-local storage.
-    #[test]
-    fn stack_abi() {
-        let mut old = facts(
-            Component::Kubelet,
-            vec![function(
-                Component::Kubelet,
-                "k8s.io/kubernetes/pkg/kubelet/kuberuntime.(*kubeGenericRuntimeManager).GetPods",
-                Ok(vec![site(0x1100, g_source::TLS)]),
-            )],
-        );
-        old.register_abi = false;
-        let mut planner = Planner::default();
-        planner.add(&old);
-        let conf = planner.plan().binaries[0].ends[0].conf;
-        assert_eq!((conf.err_source, conf.err_stack_off, conf.tls_off), (err_source::STACK, 48, -8));
-    }
 }

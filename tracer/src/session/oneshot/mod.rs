@@ -175,6 +175,7 @@ impl Session {
                 tracing::warn!("{}", chain(&error));
             }
         }
+        self.give_way();
         self.follow_runc();
     }
 

@@ -48,6 +48,7 @@ impl Session {
         if let Some(live) = self.live.as_mut() {
             warn(live.sweep_processes());
         }
+        self.leave_the_ended();
         if settings.uprobes {
             self.probes.inspect(&self.survey.wanted());
             self.watch_all();
@@ -63,6 +64,25 @@ impl Session {
 }
 
 impl Session {
+    /// Takes the probes off from files whose last process has ended: they can be written to from now on.
+    fn leave_the_ended(&mut self) {
+        let processes = &self.survey.node.processes;
+        self.probes.keep(|pid, component| {
+            processes.iter().any(|p| p.pid == pid && Component::of_role(p.role) == Some(component))
+        });
+        self.give_way();
+    }
+
+    /// Takes probes off that shall not stay, and says how many are left.
+    pub(super) fn give_way(&mut self) {
+        let Some(live) = self.live.as_mut() else { return };
+        let before = self.probes.sites();
+        self.probes.give_way(live);
+        if self.probes.sites() != before {
+            self.probes.tell(&mut self.pipeline, live.mode().name());
+        }
+    }
+
     /// Attaches what is planned and not attached yet, and says what came of it.
     pub(super) fn attach(&mut self) {
         let Some(live) = self.live.as_mut() else { return };
@@ -104,18 +124,12 @@ impl Session {
         }
     }
 
-    /// Probes the files of runc that were found, and lets those be written to who want to.
+    /// Probes the files of runc that were found.
     pub(super) fn follow_runc(&mut self) {
-        let (Some(live), Some(runc)) = (self.live.as_mut(), &self.runc) else { return };
-        let (before, found) = (self.probes.sites(), runc.take());
-        let news = !found.is_empty();
-        self.probes.take_files(found);
-        self.probes.give_way(live);
-        if news {
-            self.probes.attach(live);
-        }
-        if news || self.probes.sites() != before {
-            self.probes.tell(&mut self.pipeline, live.mode().name());
+        let found = self.runc.as_ref().map_or_else(Vec::new, RuncFiles::take);
+        if !found.is_empty() {
+            self.probes.take_files(found);
+            self.attach();
         }
     }
 }

@@ -1,0 +1,171 @@
+use plegtrace_common::site::{err_source, g_source, pairing};
+
+use super::*;
+use crate::plan::wanted;
+
+fn site(file_offset: u64, g: u8) -> FoundSite {
+    FoundSite { file_offset, code_offset: file_offset, bytes: vec![0x76, 0x10], g_source: g, tls_offset: -8 }
+}
+
+fn function(component: Component, symbol: &str, returns: Result<Vec<FoundSite>, String>) -> FoundFunction {
+    FoundFunction {
+        symbol: symbol.to_owned(),
+        wanted: wanted(CATALOGUE, component, symbol).expect("in the catalogue"),
+        start: Ok(site(0x1000, g_source::REGISTER)),
+        returns,
+    }
+}
+
+fn facts(component: Component, functions: Vec<FoundFunction>) -> BinaryFacts {
+    BinaryFacts {
+        component,
+        pid: 1,
+        path: "/proc/1/exe".into(),
+        exe: "/usr/bin/x".to_owned(),
+        inode: 7,
+        kernel_dev: 8,
+        register_abi: true,
+        goid_offset: 152,
+        functions,
+    }
+}
+
+/// A relist is ended by its own RETs, a counted call by `recordOperation`, and what is missing is said.
+#[test]
+fn kubelet_plan() {
+    let functions = vec![
+        function(
+            Component::Kubelet,
+            "k8s.io/kubernetes/pkg/kubelet/pleg.(*GenericPLEG).relist",
+            Ok(vec![site(0x1100, g_source::REGISTER), site(0x1200, g_source::REGISTER)]),
+        ),
+        function(Component::Kubelet, "k8s.io/kubernetes/pkg/kubelet/kuberuntime.recordOperation", Ok(vec![])),
+    ];
+    let mut planner = Planner::default();
+    planner.add(&facts(Component::Kubelet, functions));
+    let plan = planner.finish();
+    assert_eq!((plan.binaries[0].starts.len(), plan.binaries[0].ends.len()), (1, 3));
+    assert_eq!(plan.binaries[0].ends[0].conf.pairing, pairing::GOROUTINE);
+    assert_eq!(plan.binaries[0].ends[2].conf.pairing, pairing::FRAME);
+    assert!(plan.refused.iter().any(|r| r.what == "list-phase" && r.matters));
+    assert!(plan.refused.iter().any(|r| r.what == "CRI client methods"));
+}
+
+/// A function whose RETs could not be decoded is refused with the reason, and nothing of it is planned.
+#[test]
+fn refusal_carries_the_reason() {
+    let relist = function(
+        Component::Kubelet,
+        "k8s.io/kubernetes/pkg/kubelet/pleg.(*GenericPLEG).relist",
+        Err("byte 0x06 is no instruction".to_owned()),
+    );
+    let mut planner = Planner::default();
+    planner.add(&facts(Component::Kubelet, vec![relist]));
+    let plan = planner.finish();
+    assert!(plan.binaries.is_empty());
+    assert!(plan.refused.iter().any(|r| r.why.contains("0x06")));
+}
+
+const HANDLER: &str = "k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_ListContainers_Handler";
+const REPLY: &str = "google.golang.org/grpc.(*Server).sendResponse";
+const END: &str = "google.golang.org/grpc/internal/transport.(*http2Server).WriteStatus";
+
+/// Functions of a runtime.
+fn functions(symbols: &[&str]) -> Vec<FoundFunction> {
+    symbols.iter().map(|symbol| function(Component::Containerd, symbol, Ok(vec![]))).collect()
+}
+
+/// A handler fails when it does not reply; where no reply is seen, it is not known. The order of functions is no
+/// matter, and a mark that was found but cannot be probed is none.
+#[test]
+fn handlers_fail_by_what_is_seen() {
+    let err_source = |functions| {
+        let mut planner = Planner::default();
+        planner.add(&facts(Component::Containerd, functions));
+        planner.plan().binaries[0].starts[0].conf.err_source
+    };
+    assert_eq!(err_source(functions(&[HANDLER, REPLY, END])), err_source::REPLY);
+    assert_eq!(err_source(functions(&[END, REPLY, HANDLER])), err_source::REPLY);
+    assert_eq!(err_source(functions(&[HANDLER, END])), err_source::NONE);
+    let mut refused = functions(&[HANDLER, REPLY, END]);
+    refused[1].start = Err("no stack check".to_owned());
+    assert_eq!(err_source(refused), err_source::NONE);
+}
+
+/// Calls that nothing would end are not begun: one sentence for all of them.
+#[test]
+fn calls_need_an_end() {
+    let mut found = functions(&[HANDLER, &HANDLER.replace("ListContainers", "ListPodSandbox"), REPLY, END]);
+    found[3].start = Err("no stack check".to_owned());
+    let mut planner = Planner::default();
+    planner.add(&facts(Component::Containerd, found));
+    let plan = planner.finish();
+    assert!(plan.binaries[0].starts.is_empty() && plan.hooks.iter().all(|h| h.layer == Layer::Mark));
+    let about: Vec<_> = plan.refused.iter().filter(|r| r.what == "CRI handlers").collect();
+    assert!(about.len() == 1 && about[0].matters && about[0].why.contains("when they end"), "{about:?}");
+}
+
+/// Parks are followed where both sites are found and wanted, never with one of them alone.
+#[test]
+fn parks_need_both_sites() {
+    let plan = |symbols: &[&str], follow: bool| {
+        let mut planner = Planner::default().with_parks(follow);
+        planner.add(&facts(Component::Containerd, functions(&[&[HANDLER, END], symbols].concat())));
+        planner.finish()
+    };
+    let both = plan(&["runtime.gopark", "runtime.execute"], true);
+    let binary = &both.binaries[0];
+    assert_eq!((binary.parks.len(), binary.resumes.len(), binary.starts[0].conf.parks), (1, 1, 1));
+    let (park, resume) = (binary.parks[0].conf, binary.resumes[0].conf);
+    assert_eq!((park.action, park.err_source), (action::PARK, err_source::REG0 + 2));
+    assert_eq!((resume.action, resume.err_source), (action::RESUME, err_source::REG0));
+    let one = plan(&["runtime.gopark"], true);
+    let binary = &one.binaries[0];
+    assert_eq!((binary.parks.len(), binary.resumes.len(), binary.starts[0].conf.parks), (0, 0, 0));
+    assert!(one.refused.iter().any(|r| r.source == "parks" && r.what == "runtime.execute" && !r.matters));
+    let left_out = plan(&["runtime.gopark", "runtime.execute"], false);
+    assert_eq!((left_out.binaries[0].parks.len(), left_out.binaries[0].starts[0].conf.parks), (0, 0));
+}
+
+/// Phases of runc pair by frame; one that ends in an `execve` has no end; what is missing is no reason for doubt; and
+/// where sites are dear only those remain in which runc waits for others.
+#[test]
+fn phases_of_runc() {
+    let runc = "github.com/opencontainers/runc/libcontainer";
+    let functions = || {
+        let returns = || Ok(vec![site(0x1100, g_source::REGISTER)]);
+        let symbols = [".(*linuxStandardInit).Init", ".destroy", "/configs.HookList.RunHooks"];
+        symbols.map(|name| function(Component::Runc, &format!("{runc}{name}"), returns())).to_vec()
+    };
+    let plan = |budget| {
+        let mut planner = Planner::new(budget).with_parks(true);
+        planner.add(&facts(Component::Runc, functions()));
+        planner.finish()
+    };
+    let all = plan(Budget::All);
+    let binary = &all.binaries[0];
+    assert_eq!((binary.starts.len(), binary.ends.len(), binary.parks.len()), (3, 2, 0));
+    assert!(binary.every_site().all(|site| site.conf.pairing == pairing::FRAME && site.conf.parks == 0));
+    assert!(all.refused.iter().any(|r| r.what == "runc-seccomp"), "{:?}", all.refused);
+    assert!(all.refused.iter().all(|r| !r.matters && r.source == "uprobes"), "{:?}", all.refused);
+    let few = plan(Budget::Few);
+    assert_eq!((few.hooks.len(), few.hooks[0].operation.as_str()), (1, "RunHooks"));
+}
+
+/// Old binaries give the error on the stack, and their RETs find the goroutine in thread-local storage.
+#[test]
+fn stack_abi() {
+    let mut old = facts(
+        Component::Kubelet,
+        vec![function(
+            Component::Kubelet,
+            "k8s.io/kubernetes/pkg/kubelet/kuberuntime.(*kubeGenericRuntimeManager).GetPods",
+            Ok(vec![site(0x1100, g_source::TLS)]),
+        )],
+    );
+    old.register_abi = false;
+    let mut planner = Planner::default();
+    planner.add(&old);
+    let conf = planner.plan().binaries[0].ends[0].conf;
+    assert_eq!((conf.err_source, conf.err_stack_off, conf.tls_off), (err_source::STACK, 48, -8));
+}

@@ -1,0 +1,253 @@
+//! [`Probes`]: analysed executables, their plan, and what of it is attached; follows targets that restart.
+
+mod analyse;
+mod memory;
+#[cfg(test)]
+mod tests;
+mod within;
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
+use super::{clock, inspect::Inspected, known::Known, live::Live, pipeline::Pipeline};
+use crate::{
+    input::{Armed, Component, Fact, Layer, RefusedFact},
+    kernel::{AttachMode, KernelError},
+    plan::{Budget, Plan, PlannedBinary, Planner},
+    target::{AnalysedFile, Lease, LeaseEnd},
+};
+
+pub(crate) use memory::give_memory_back;
+use memory::keep_large_blocks_apart;
+
+/// A process whose program shall be probed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) component: Component,
+    pub(crate) pid: u32,
+    pub(crate) exe: String,
+}
+
+/// Everything about probes that changes while we observe.
+pub(crate) struct Probes {
+    planner: Planner,
+    known: Known<Inspected>,
+    unreadable: HashSet<(Component, u32)>,
+    /// Places in the plan's `binaries` of what is to be attached.
+    waiting: Vec<usize>,
+    /// What is attached, by its place.
+    attached: HashMap<usize, Attached>,
+    /// How many of the plan's hooks and refusals were told.
+    told_hooks: usize,
+    told_refused: usize,
+    took: Duration,
+}
+
+/// The probes of one executable.
+struct Attached {
+    sites: usize,
+    /// Takes them off.
+    end: LeaseEnd,
+}
+
+impl Probes {
+    /// Nothing yet; `mode` decides how many sites are worth their price, `without` names layers that are left out.
+    pub(crate) fn new(mode: AttachMode, parks: bool, without: &[Layer]) -> Self {
+        keep_large_blocks_apart();
+        let budget = if mode == AttachMode::Multi { Budget::All } else { Budget::Few };
+        Self {
+            planner: Planner::new(budget).with_parks(parks).without(without),
+            known: Known::default(),
+            unreadable: HashSet::new(),
+            waiting: Vec::new(),
+            attached: HashMap::new(),
+            told_hooks: 0,
+            told_refused: 0,
+            took: Duration::ZERO,
+        }
+    }
+
+    /// The plan so far.
+    pub(crate) fn plan(&self) -> &Plan {
+        self.planner.plan()
+    }
+
+    /// Number of sites attached.
+    pub(crate) fn sites(&self) -> usize {
+        self.attached.values().map(|attached| attached.sites).sum()
+    }
+
+    /// What was read from the file that a process runs.
+    pub(crate) fn of_pid(&self, component: Component, pid: u32) -> Option<&Inspected> {
+        self.known.of_pid(component, pid)
+    }
+
+    /// The executable in which a hook on parks is.
+    pub(crate) fn file_of(&self, hook: u32) -> Option<AnalysedFile> {
+        let binaries = &self.planner.plan().binaries;
+        let place = binaries.iter().position(|b| b.parks.iter().any(|site| site.conf.hook == hook))?;
+        Some(self.known.at(place)?.file().clone())
+    }
+
+    /// Follows processes that ended: who runs a file next may run another one in its place.
+    pub(crate) fn keep(&mut self, lives: impl Fn(u32, Component) -> bool) {
+        self.unreadable.retain(|(component, pid)| lives(*pid, *component));
+        let ended = self.known.keep(lives);
+        ended.into_iter().for_each(|place| self.take_off(place));
+    }
+
+    /// Has the probes taken off when there is way to give next.
+    fn take_off(&self, place: usize) {
+        if let Some(attached) = self.attached.get(&place) {
+            attached.end.give_up();
+        }
+    }
+
+    /// Looks at every planned file once more without attaching; what changed is refused.
+    pub(crate) fn verify(&self) -> Vec<RefusedFact> {
+        let plan = self.planner.plan();
+        let binaries = plan.binaries.iter().enumerate();
+        binaries
+            .filter_map(|(place, binary)| Some((place, binary, self.check(place, binary).err()?)))
+            .map(|(place, binary, why)| RefusedFact {
+                source: "uprobes".to_owned(),
+                component: Some(binary.component),
+                what: self.name_of(place, binary),
+                why,
+                matters: binary.component != Component::Runc,
+            })
+            .collect()
+    }
+
+    fn check(&self, place: usize, binary: &PlannedBinary) -> Result<(), String> {
+        self.known.at(place).map_or_else(|| Err("it was never analysed".to_owned()), |i| i.verify(binary))
+    }
+
+    /// Attaches what is planned and not attached yet, after a last look at the file. A binary that fails is refused
+    /// whole; the others go on.
+    pub(crate) fn attach(&mut self, live: &mut Live) {
+        let began = std::time::Instant::now();
+        self.give_way(live);
+        live.learn(self.planner.plan());
+        for place in std::mem::take(&mut self.waiting) {
+            let Some(binary) = self.planner.plan().binaries.get(place).cloned() else { continue };
+            let name = self.name_of(place, &binary);
+            match self.attach_one(place, &binary, live) {
+                Ok(None) => {}
+                Ok(Some(why)) => {
+                    let why = format!("{}; not seen: where its goroutines wait", chain(&why));
+                    self.planner.refuse_source("parks", binary.component, &name, &why, false);
+                }
+                Err(why) => {
+                    self.planner.refuse(binary.component, &name, &why, binary.component != Component::Runc);
+                }
+            }
+        }
+        self.took += began.elapsed();
+    }
+
+    fn attach_one(
+        &mut self,
+        place: usize,
+        binary: &PlannedBinary,
+        live: &mut Live,
+    ) -> Result<Option<KernelError>, String> {
+        let lease = self.lease(place, binary)?;
+        self.check(place, binary)?;
+        let parks = live.attach(place as u64, binary).map_err(|error| chain(&error))?;
+        let left_out = if parks.is_some() { binary.parks.len() + binary.resumes.len() } else { 0 };
+        let attached = Attached { sites: binary.sites() - left_out, end: lease.end() };
+        self.attached.insert(place, attached);
+        live.guard(place as u64, lease);
+        Ok(parks)
+    }
+
+    /// A file that no process runs any more can be written to. So nobody shall, while probes are in it, and what was
+    /// written before that is seen by the last look.
+    fn lease(&self, place: usize, binary: &PlannedBinary) -> Result<Lease, String> {
+        let lease = self.known.at(place).map(|inspected| inspected.file().lease());
+        match lease {
+            Some(Err(why)) if binary.pid == 0 => {
+                Err(format!("it cannot be guarded against being written to: {why}"))
+            }
+            Some(Err(why)) => {
+                // Its process guards it for as long as it lives.
+                tracing::debug!(path = %binary.path.display(), %why, "no lease");
+                Ok(Lease::of_nothing())
+            }
+            Some(Ok(lease)) => Ok(lease),
+            None => Ok(Lease::of_nothing()),
+        }
+    }
+
+    /// Takes the probes off from files that somebody wants to write to, which are analysed anew then, and from those that
+    /// nobody runs any more.
+    pub(crate) fn give_way(&mut self, live: &mut Live) {
+        for place in live.give_way() {
+            let place = usize::try_from(place).unwrap_or(usize::MAX);
+            let ended = self.attached.remove(&place).is_some_and(|attached| attached.end.is_given_up());
+            let binary = self.planner.plan().binaries.get(place).filter(|_| !ended).cloned();
+            let Some(binary) = binary else { continue };
+            let name = self.name_of(place, &binary);
+            self.known.forget(place);
+            let why = "somebody wants to write to the file: its probes were taken off";
+            self.planner.refuse(binary.component, &name, why, false);
+        }
+    }
+
+    /// Path, version and Go version of an executable that no process runs all the time.
+    pub(crate) fn file_facts(&self, binary: &PlannedBinary) -> Option<(String, Option<String>, String)> {
+        let binaries = &self.planner.plan().binaries;
+        let inspected = self.known.at(binaries.iter().position(|other| other == binary)?)?;
+        Some((inspected.facts.exe.clone(), inspected.version.clone(), inspected.go_version.clone()))
+    }
+
+    /// Its path, for people.
+    fn name_of(&self, place: usize, binary: &PlannedBinary) -> String {
+        let inspected = self.known.at(place).filter(|_| binary.pid == 0);
+        inspected.map_or_else(|| binary.path.display().to_string(), |inspected| inspected.facts.exe.clone())
+    }
+
+    /// Tells the pipeline what it has not been told: hooks, refusals, and how much is armed.
+    pub(crate) fn tell(&mut self, pipeline: &mut Pipeline, mode: &str) {
+        let now = clock::monotonic_ns();
+        let plan = self.planner.plan();
+        for hook in &plan.hooks[self.told_hooks..] {
+            pipeline.fact(now, &Fact::Hook(hook.clone()));
+        }
+        for refused in &plan.refused[self.told_refused..] {
+            pipeline.fact(now, &Fact::Refused(refused.clone()));
+        }
+        (self.told_hooks, self.told_refused) = (plan.hooks.len(), plan.refused.len());
+        let armed = Armed {
+            mode: mode.to_owned(),
+            sites: u32::try_from(self.sites()).unwrap_or(u32::MAX),
+            took_ns: u64::try_from(self.took.as_nanos()).unwrap_or(u64::MAX),
+        };
+        pipeline.fact(now, &Fact::Armed(armed));
+    }
+}
+
+/// A source that is not used at all.
+pub(crate) fn source_refused(source: &str, why: &str) -> RefusedFact {
+    RefusedFact {
+        source: source.to_owned(),
+        component: None,
+        what: source.to_owned(),
+        why: why.to_owned(),
+        matters: true,
+    }
+}
+
+/// An error with its causes.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}

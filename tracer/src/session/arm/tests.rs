@@ -1,0 +1,153 @@
+use std::{
+    fs::{self, File, OpenOptions},
+    os::unix::fs::OpenOptionsExt as _,
+    path::Path,
+};
+
+use plegtrace_common::site::g_source;
+
+use super::*;
+use crate::{
+    plan::{BinaryFacts, CATALOGUE, FoundFunction, FoundSite, wanted},
+    target::exe_link,
+};
+
+const RELIST: &str = "k8s.io/kubernetes/pkg/kubelet/pleg.(*GenericPLEG).relist";
+
+fn site(file_offset: u64) -> FoundSite {
+    let g_source = g_source::REGISTER;
+    FoundSite { file_offset, code_offset: file_offset, bytes: vec![0x76, 0x10], g_source, tls_offset: -8 }
+}
+
+/// A kubelet that `pid` runs from a file; it has a relist.
+fn kubelet(path: &Path, pid: u32) -> Inspected {
+    let file = AnalysedFile::of(File::open(path).unwrap()).unwrap();
+    let relist = FoundFunction {
+        symbol: RELIST.to_owned(),
+        wanted: wanted(CATALOGUE, Component::Kubelet, RELIST).unwrap(),
+        start: Ok(site(16)),
+        returns: Ok(vec![site(32)]),
+    };
+    let facts = BinaryFacts {
+        component: Component::Kubelet,
+        pid,
+        path: exe_link(pid),
+        exe: path.display().to_string(),
+        inode: 7,
+        kernel_dev: 8,
+        register_abi: true,
+        goid_offset: 152,
+        functions: vec![relist],
+    };
+    Inspected::fake(facts, file)
+}
+
+fn probes() -> Probes {
+    Probes::new(AttachMode::Multi, false, &[])
+}
+
+/// Attaches what waits, as far as that goes without a kernel.
+fn attach(probes: &mut Probes) -> Vec<(usize, Lease)> {
+    let waiting = std::mem::take(&mut probes.waiting);
+    let attach = |place: usize| {
+        let binary = probes.planner.plan().binaries[place].clone();
+        let lease = probes.lease(place, &binary).unwrap();
+        probes.attached.insert(place, Attached { sites: binary.sites(), end: lease.end() });
+        (place, lease)
+    };
+    waiting.into_iter().map(attach).collect()
+}
+
+/// With the last process of a file its probes go; a successor from the same file has them put on again and is known by
+/// its own number, without another place in the tables, however often it is restarted.
+#[test]
+fn restarted_programs_are_probed_again() {
+    let file = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+    let mut probes = probes();
+    let mut versions = Vec::new();
+    for pid in 1..=1000 {
+        probes.take(kubelet(&file, pid));
+        let leases = attach(&mut probes);
+        assert!(leases.len() == 1 && leases[0].0 == 0 && leases[0].1.is_intact(), "process {pid}");
+        assert_eq!(probes.plan().binaries[0].path, exe_link(pid));
+        versions.extend(probes.of_pid(Component::Kubelet, pid).and_then(|kubelet| kubelet.version.clone()));
+        probes.keep(|lives, _| lives != pid);
+        assert!(!leases[0].1.is_intact(), "nobody runs it");
+        probes.attached.clear();
+    }
+    assert_eq!((versions.len(), probes.plan().binaries.len(), probes.plan().hooks.len()), (1000, 1, 1));
+}
+
+/// A program that ended before it had probes leaves its successor a chance.
+#[test]
+fn programs_that_end_while_arming_are_followed() {
+    let file = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+    let mut probes = probes();
+    probes.take(kubelet(&file, 10));
+    probes.waiting.clear();
+    probes.keep(|_, _| false);
+    probes.take(kubelet(&file, 11));
+    assert_eq!(
+        (probes.waiting.as_slice(), probes.of_pid(Component::Kubelet, 10).is_some()),
+        (&[0][..], false)
+    );
+}
+
+/// A file that processes run is guarded as well: from their end on, it can be written to. What is written is new.
+#[test]
+fn files_of_daemons_are_guarded() {
+    let file = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+    let mut probes = probes();
+    probes.take(kubelet(&file, 10));
+    let leases = attach(&mut probes);
+    let writer = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&file);
+    assert_eq!(writer.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    assert!(!leases[0].1.is_intact(), "it is to be given up");
+    drop(leases);
+    fs::write(&file, "another kubelet").unwrap();
+    probes.take(kubelet(&file, 11));
+    assert_eq!(probes.waiting, [1], "planned anew");
+    assert!(probes.attached[&0].end.is_given_up(), "the old text is not there any more");
+}
+
+/// Where no lease can be had, the program that runs is probed all the same, and its end is noticed.
+#[test]
+fn files_without_a_lease_are_probed() {
+    let file = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+    let _writer = OpenOptions::new().write(true).open(&file).unwrap();
+    let mut probes = probes();
+    probes.take(kubelet(&file, 10));
+    let leases = attach(&mut probes);
+    assert!(leases[0].1.is_intact());
+    probes.keep(|_, _| false);
+    assert!(!leases[0].1.is_intact());
+    let mut nobodys = probes.planner.plan().binaries[0].clone();
+    nobodys.pid = 0;
+    assert!(probes.lease(0, &nobodys).is_err(), "nothing guards it then");
+}
+
+/// A file on a disk that does not answer is refused in time, and not asked for again; its successor is.
+#[test]
+fn files_that_do_not_answer() {
+    let (asked, asks) = std::sync::mpsc::channel();
+    let wanted = |pid| [Wanted { component: Component::Kubelet, pid, exe: "/usr/bin/kubelet".to_owned() }];
+    let analyse = move |wanted: &Wanted| {
+        let _ = asked.send(wanted.pid);
+        loop {
+            std::thread::park();
+        }
+    };
+    let mut probes = probes();
+    for pid in [10, 10, 11] {
+        probes.inspect_within(Duration::from_millis(1), &wanted(pid), analyse.clone());
+    }
+    let mut asked = [asks.recv(), asks.recv()];
+    asked.sort_by_key(|pid| pid.ok());
+    assert_eq!(asked, [Ok(10), Ok(11)], "each once");
+    let refused = &probes.plan().refused;
+    assert_eq!(refused.len(), 2);
+    assert!(
+        refused.iter().all(|r| r.matters && r.why == "its file does not answer within 0 s"),
+        "{refused:?}"
+    );
+}
