@@ -81,7 +81,9 @@ pub struct SiteConf {
     /// [`err_source`].
     pub err_source: u8,
     /// 1: the parks of goroutines inside this executable's calls are followed.
-    pub parks: u32,
+    pub parks: u16,
+    /// 1: one call can pass it twice, because it belongs to the stack check.
+    pub repeats: u16,
 }
 
 /// Identity of a site where there are no cookies (5.10 to 5.14).

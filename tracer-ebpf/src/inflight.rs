@@ -17,7 +17,7 @@ use crate::{
     parks::{self, Sums},
 };
 
-/// A start that fires again this soon at the same depth is the prologue running again: the stack grew, or the stack check
+/// A start in the stack check that fires again this soon at the same depth is the prologue running again: the stack grew, or the stack check
 /// gave way to another goroutine (Go preempts there), which on a starved machine takes many scheduling rounds. Later it
 /// is another call, and the first one ended unseen; a relist that panicked is tried again after a second.
 const REPEAT_NS: u64 = 500_000_000;
@@ -36,7 +36,8 @@ pub(crate) fn start(key: &CallKey, site: &SiteConf, hit: &Hit) -> Result<(), Rea
     let mut flags = if site.err_source == err_source::REPLY { CALL_BY_REPLY } else { 0 };
     // SAFETY: the value is copied at once; only this goroutine writes this key.
     if let Some(old) = unsafe { OPEN_CALLS.get(key) }.copied() {
-        let again = old.hook == site.hook
+        let again = site.repeats != 0
+            && old.hook == site.hook
             && old.depth == hit.goroutine.depth
             && hit.now_ns.wrapping_sub(old.start_ns) < REPEAT_NS;
         if again {

@@ -94,7 +94,7 @@ impl Kernel {
         };
         for site in binary.ends.iter().chain(&binary.starts) {
             let mut site = site.clone();
-            site.conf.parks &= u32::from(parks.is_some());
+            site.conf.parks &= u16::from(parks.is_some());
             self.describe(binary, &site)?;
         }
         let ends = self.attach_set(binary, Probe::End)?;

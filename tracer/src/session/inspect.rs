@@ -154,6 +154,7 @@ fn found_site(site: &Site) -> Result<FoundSite, String> {
         bytes: site.bytes.clone(),
         g_source,
         tls_offset,
+        repeats: site.repeats(),
     })
 }
 

@@ -86,4 +86,39 @@ impl Site {
     pub fn check(&self) -> SiteCheck {
         SiteCheck { file_offset: self.file_offset, bytes: self.bytes.clone() }
     }
+
+    /// Can one call pass it twice, at its start? The stack check is made again when the stack has grown, or when the
+    /// goroutine gave way there; and where no check was recognised, the function begins again as a whole. Only the push
+    /// of the frame pointer is behind the check.
+    #[must_use]
+    pub fn repeats(&self) -> bool {
+        self.bytes != PUSH_RBP
+    }
+}
+
+/// `push rbp` on amd64; no instruction of arm64 has one byte.
+const PUSH_RBP: [u8; 1] = [0x55];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A jump of the stack check is passed again, a push behind it is not; arm64 has no such push.
+    #[test]
+    fn what_one_call_passes_twice() {
+        let repeats = |bytes: &[u8]| {
+            let site = Site {
+                vaddr: 0,
+                file_offset: 0,
+                ip_minus_start_code: 0,
+                bytes: bytes.to_vec(),
+                price: Price::Emulated,
+                g_source: GSource::Register,
+            };
+            site.repeats()
+        };
+        assert!(repeats(&[0x76, 0x20]) && repeats(&[0x0f, 0x86, 1, 0, 0, 0]));
+        assert!(!repeats(&[0x55]));
+        assert!(repeats(&[0xe9, 0x01, 0x00, 0x54]), "b.ls");
+    }
 }

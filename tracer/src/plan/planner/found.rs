@@ -17,6 +17,8 @@ pub struct FoundSite {
     pub g_source: u8,
     /// Offset of `g` from the thread pointer, where it is found that way.
     pub tls_offset: i32,
+    /// One call can pass it twice, at its start.
+    pub repeats: bool,
 }
 
 /// A function that the catalogue wants, as found in an executable.

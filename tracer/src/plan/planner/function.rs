@@ -99,6 +99,7 @@ impl Planner {
                 g_source: found.g_source,
                 err_source,
                 parks: 0,
+                repeats: u16::from(found.repeats),
             },
             file_offset: found.file_offset,
             code_offset: found.code_offset,

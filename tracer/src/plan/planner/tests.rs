@@ -4,7 +4,14 @@ use super::*;
 use crate::plan::wanted;
 
 fn site(file_offset: u64, g: u8) -> FoundSite {
-    FoundSite { file_offset, code_offset: file_offset, bytes: vec![0x76, 0x10], g_source: g, tls_offset: -8 }
+    FoundSite {
+        file_offset,
+        code_offset: file_offset,
+        bytes: vec![0x76, 0x10],
+        g_source: g,
+        tls_offset: -8,
+        repeats: true,
+    }
 }
 
 fn function(component: Component, symbol: &str, returns: Result<Vec<FoundSite>, String>) -> FoundFunction {
@@ -103,6 +110,20 @@ fn calls_need_an_end() {
     assert!(plan.binaries[0].starts.is_empty() && plan.hooks.iter().all(|h| h.layer == Layer::Mark));
     let about: Vec<_> = plan.refused.iter().filter(|r| r.what == "CRI handlers").collect();
     assert!(about.len() == 1 && about[0].matters && about[0].why.contains("when they end"), "{about:?}");
+}
+
+/// The kernel side is told which starts one call can pass twice.
+#[test]
+fn starts_that_repeat() {
+    let repeats = |repeats: bool| {
+        let mut found = functions(&[HANDLER, END]);
+        let start = FoundSite { repeats, ..site(0x1000, g_source::REGISTER) };
+        found[0].start = Ok(start);
+        let mut planner = Planner::default();
+        planner.add(&facts(Component::Containerd, found));
+        planner.plan().binaries[0].starts[0].conf.repeats
+    };
+    assert_eq!([true, false].map(repeats), [1, 0]);
 }
 
 /// Parks are followed where both sites are found and wanted, never with one of them alone.

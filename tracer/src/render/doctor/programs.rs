@@ -113,7 +113,14 @@ mod tests {
     };
 
     fn site(bytes: &[u8]) -> FoundSite {
-        FoundSite { file_offset: 1, code_offset: 1, bytes: bytes.to_vec(), g_source: 0, tls_offset: 0 }
+        FoundSite {
+            file_offset: 1,
+            code_offset: 1,
+            bytes: bytes.to_vec(),
+            g_source: 0,
+            tls_offset: 0,
+            repeats: false,
+        }
     }
 
     fn target(component: Component, pid: u32) -> TargetFact {

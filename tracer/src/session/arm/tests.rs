@@ -16,7 +16,14 @@ const RELIST: &str = "k8s.io/kubernetes/pkg/kubelet/pleg.(*GenericPLEG).relist";
 
 fn site(file_offset: u64) -> FoundSite {
     let g_source = g_source::REGISTER;
-    FoundSite { file_offset, code_offset: file_offset, bytes: vec![0x76, 0x10], g_source, tls_offset: -8 }
+    FoundSite {
+        file_offset,
+        code_offset: file_offset,
+        bytes: vec![0x76, 0x10],
+        g_source,
+        tls_offset: -8,
+        repeats: true,
+    }
 }
 
 /// A kubelet that `pid` runs from a file; it has a relist.
