@@ -17,9 +17,9 @@ use crate::{
     parks::{self, Sums},
 };
 
-/// A start in the stack check that fires again this soon at the same depth is the prologue running again: the stack grew, or the stack check
-/// gave way to another goroutine (Go preempts there), which on a starved machine takes many scheduling rounds. Later it
-/// is another call, and the first one ended unseen; a relist that panicked is tried again after a second.
+/// A start in the stack check that fires again this soon at the same depth is the prologue running again: the stack
+/// grew, or the check gave way to another goroutine (Go preempts there), which on a starved machine takes many scheduling
+/// rounds. Later it is another call, and the first one ended unseen; a relist that panicked is tried again after a second.
 const REPEAT_NS: u64 = 500_000_000;
 
 /// Where and when a hit happened.
