@@ -128,9 +128,10 @@ impl CensusState {
         self.round = Some(round);
     }
 
-    /// Keeps what an earlier round told to the end and this one did not.
+    /// Keeps what an earlier round told to the end and this one did not; but of who had ended no age can grow unseen,
+    /// because everybody who ends is unreaped for a moment.
     fn keep(&mut self, before: BTreeMap<u32, ProcessSeen>) {
-        for (pid, old) in before {
+        for (pid, old) in before.into_iter().filter(|(_, old)| old.fact.state != 'Z') {
             let fresh = self.processes.get(&pid);
             let told = |new: &ProcessSeen| !new.fact.parked.is_empty() || old.fact.parked.is_empty();
             if fresh.is_none_or(|new| new.fact.is_same_process(&old.fact) && !told(new)) {
@@ -245,5 +246,9 @@ mod tests {
         round(&mut state, &[shim(5, 400, 2)], false);
         assert_eq!(found(&state), [(5, 400, Some(MonoNs(100)))]);
         assert_eq!((state.rounds, state.whole_rounds), (4, 2));
+        let ended = ProcessFact { state: 'Z', ..shim(7, 500, 0) };
+        round(&mut state, std::slice::from_ref(&ended), false);
+        round(&mut state, &[], true);
+        assert!(found(&state).is_empty(), "whoever has ended is gone in a moment");
     }
 }
