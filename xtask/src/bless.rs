@@ -57,7 +57,8 @@ fn unprivileged() -> Result<Vec<String>> {
     for entry in fs::read_dir(&dir).with_context(|| format!("cannot list {}", dir.display()))? {
         let path = entry?.path();
         let name = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-        if path.is_file() && !name.starts_with(PRIVILEGED) {
+        let is_program = path.is_file() || path.join("main.rs").is_file();
+        if is_program && !name.starts_with(PRIVILEGED) {
             names.push(name.to_owned());
         }
     }

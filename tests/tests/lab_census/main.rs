@@ -1,13 +1,14 @@
 //! The census of real processes that wait in a certain way. Each runs under the name of a component; other components
 //! of this machine are in the census too and are not looked at here.
 
+mod freezer;
+mod target;
+
 use std::{
     collections::BTreeMap,
     ffi::CString,
     fs,
-    io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
-    process::{Child, ChildStdout, Command, Stdio},
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::{Duration, Instant},
 };
@@ -21,6 +22,7 @@ use plegtrace::{
 };
 use plegtrace_lab::process::{self, wait_for};
 use plegtrace_tests::program;
+use target::Target;
 
 /// A program that waits as it is told.
 const HELPER: &str = env!("CARGO_BIN_EXE_census_target");
@@ -28,75 +30,6 @@ const HELPER: &str = env!("CARGO_BIN_EXE_census_target");
 const LIMIT: Duration = Duration::from_secs(30);
 /// What a round may take with everything in its way: twice its limit, because this machine is shared.
 const ROUND: Duration = Duration::from_secs(4);
-
-/// A program that waits; killed when dropped.
-struct Target {
-    child: Child,
-    out: BufReader<ChildStdout>,
-    dir: tempfile::TempDir,
-}
-
-impl Target {
-    /// Starts the helper under the name of a component.
-    fn start(name: &str, words: &[&str]) -> Target {
-        let dir = tempfile::tempdir().unwrap();
-        Target::start_in(dir, name, words)
-    }
-
-    fn start_in(dir: tempfile::TempDir, name: &str, words: &[&str]) -> Target {
-        let program = dir.path().join(name);
-        fs::copy(HELPER, &program).unwrap();
-        let mut child = spawn(&program, words);
-        let out = BufReader::new(child.stdout.take().unwrap());
-        Target { child, out, dir }
-    }
-
-    fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.out.read_line(&mut line).unwrap();
-        line.trim_end().to_owned()
-    }
-
-    fn wait_until_ready(mut self) -> Target {
-        assert_eq!(self.line(), "ready");
-        self
-    }
-
-    /// Reads the pid of its child.
-    fn child(&mut self) -> u32 {
-        self.line().parse().unwrap()
-    }
-
-    /// Waits until the kernel function it sleeps in has this in its name.
-    fn wait_in(self, function: &str) -> Target {
-        let path = format!("/proc/{}/wchan", self.pid());
-        wait_for(function, LIMIT, || Ok(fs::read_to_string(&path)?.contains(function).then_some(())))
-            .unwrap();
-        self
-    }
-}
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Starts a copy. While another test starts one, that child has our copy open for writing until it runs.
-fn spawn(program: &Path, words: &[&str]) -> Child {
-    wait_for("a program that can be run", LIMIT, || {
-        match Command::new(program).args(words).stdout(Stdio::piped()).spawn() {
-            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => Ok(None),
-            other => Ok(Some(other?)),
-        }
-    })
-    .unwrap()
-}
 
 /// One round, by pid.
 struct Round {
@@ -232,107 +165,6 @@ fn zombie() {
     assert_eq!((fact.state, fact.parent, fact.component), ('Z', target.pid(), Component::Helper));
 }
 
-/// A hierarchy of cgroups that can freeze: where it is mounted, and its files.
-#[derive(Clone, Debug)]
-struct Hierarchy {
-    version: u8,
-    point: PathBuf,
-    /// The file that freezes, and what is written there to freeze and to thaw.
-    switch: (&'static str, [&'static str; 2]),
-    /// The file that tells, and its line when all is frozen.
-    told: (&'static str, &'static str),
-}
-
-impl Hierarchy {
-    /// Those of this machine; what it lacks is declared.
-    fn all() -> Vec<Hierarchy> {
-        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-        let mut mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-        let unified = mounts.find(|words| words[2] == "cgroup2").map(|words| PathBuf::from(words[1]));
-        let v1 = Hierarchy {
-            version: 1,
-            point: "/sys/fs/cgroup/freezer".into(),
-            switch: ("freezer.state", ["FROZEN", "THAWED"]),
-            told: ("freezer.state", "FROZEN"),
-        };
-        let v2 = unified.map(|point| Hierarchy {
-            version: 2,
-            point,
-            switch: ("cgroup.freeze", ["1", "0"]),
-            told: ("cgroup.events", "frozen 1"),
-        });
-        let found = [Some(v1), v2].into_iter().flatten().filter(|one| one.procs().exists());
-        let found: Vec<Hierarchy> = found.collect();
-        for version in [1, 2] {
-            if !found.iter().any(|one| one.version == version) {
-                println!("SKIP: no cgroups of version {version} with a freezer");
-            }
-        }
-        found
-    }
-
-    fn procs(&self) -> PathBuf {
-        self.point.join("cgroup.procs")
-    }
-}
-
-/// A frozen cgroup; thawed and removed when dropped.
-struct Frozen(Hierarchy, PathBuf);
-
-impl Frozen {
-    fn make(hierarchy: &Hierarchy, pid: u32) -> Frozen {
-        let dir = hierarchy.point.join(format!("plegtrace-test-{}-{pid}", std::process::id()));
-        fs::create_dir(&dir).unwrap();
-        let frozen = Frozen(hierarchy.clone(), dir);
-        let Hierarchy { switch: (switch, [freeze, _]), told: (file, line), .. } = &frozen.0;
-        fs::write(frozen.1.join("cgroup.procs"), pid.to_string()).unwrap();
-        fs::write(frozen.1.join(switch), freeze).unwrap();
-        wait_for("a frozen cgroup", LIMIT, || {
-            let told = fs::read_to_string(frozen.1.join(file))?;
-            Ok(told.lines().any(|told| told == *line).then_some(()))
-        })
-        .unwrap();
-        frozen
-    }
-
-    fn path(&self) -> String {
-        format!("/{}", self.1.file_name().unwrap().to_string_lossy())
-    }
-}
-
-impl Drop for Frozen {
-    fn drop(&mut self) {
-        let (file, [_, thaw]) = self.0.switch;
-        let _ = fs::write(self.1.join(file), thaw);
-        for pid in fs::read_to_string(self.1.join("cgroup.procs")).unwrap_or_default().lines() {
-            let _ = fs::write(self.0.procs(), pid);
-        }
-        let gone = wait_for("an empty cgroup", LIMIT, || Ok(fs::remove_dir(&self.1).ok()));
-        assert!(gone.is_ok() || std::thread::panicking(), "{} is left", self.1.display());
-    }
-}
-
-/// A frozen component, and a frozen container below a shim that is not frozen itself; by each version of cgroups.
-#[test]
-fn frozen() {
-    for hierarchy in Hierarchy::all() {
-        let mut shim = Target::start("containerd-shim-runc-v2", &["child", HELPER]);
-        let workload = shim.child();
-        let shim = shim.wait_until_ready();
-        let runc = Target::start("runc", &["rest"]).wait_until_ready();
-        let [of_runc, of_workload] = [runc.pid(), workload].map(|pid| Frozen::make(&hierarchy, pid));
-        let round = census(&request());
-        let freezer = round.of(runc.pid()).freezer.as_ref().expect("a freezer");
-        let told = (freezer.version, freezer.state.as_str(), freezer.own);
-        assert_eq!(told, (hierarchy.version, "FROZEN", true));
-        assert_eq!(freezer.path, of_runc.path());
-        let inside = round.of(workload);
-        assert_eq!((inside.component, inside.parent), (Component::Helper, shim.pid()));
-        assert_eq!(inside.freezer.as_ref().map(|freezer| freezer.path.clone()), Some(of_workload.path()));
-        assert_eq!(round.of(shim.pid()).freezer, None);
-    }
-}
-
 /// A path in memory that is a file of a stopped FUSE server. The command line was told before.
 #[test]
 fn path_on_a_dead_filesystem() {
@@ -443,9 +275,7 @@ fn two_hundred_shims() {
             .map(|_| {
                 let own = tempfile::tempdir().unwrap();
                 fs::hard_link(dir.path().join(NAME), own.path().join(NAME)).unwrap();
-                let mut child = spawn(&own.path().join(NAME), &["rest"]);
-                let out = BufReader::new(child.stdout.take().unwrap());
-                Target { child, out, dir: own }.wait_until_ready()
+                Target::run(own, NAME, &["rest"]).wait_until_ready()
             })
             .collect()
     };

@@ -1,0 +1,78 @@
+//! Causes in the kubelet itself.
+
+use plegtrace::diagnose::{Confidence, Severity};
+use plegtrace::input::{CensusFact, Component, Fact, Pressure};
+use plegtrace_tests::found::{group, process, relist, stopped};
+use plegtrace_tests::story::{KUBELET, MS, S, Story, at};
+
+use super::{culprit, none, only, seen_twice};
+
+/// A relist in a channel send is the kubelet's own affair; in a call it is not.
+#[test]
+fn k1_needs_the_channel() {
+    let frames = ["runtime.chansend", "k8s.io/kubernetes/pkg/kubelet/pleg.(*GenericPLEG).relist"];
+    let sends = group(&[142], "chan send", &frames);
+    let mut story = Story::node();
+    story.relist(S, 0).relist_sends(3 * S).read_open(12 * S);
+    story.census(8 * S, &[], &[], std::slice::from_ref(&sends)).census(12 * S, &[], &[], &[sends]);
+    let finding = only(&story.snapshot(12 * S), "K1");
+    assert_eq!((culprit(&finding), finding.confidence), (Some(KUBELET), Confidence::High));
+    let in_call = seen_twice(12 * S, &[], &[], &[relist()]);
+    none(&in_call);
+}
+
+/// Many quick status calls, or one slow one.
+#[test]
+fn k3_needs_many_and_quick() {
+    let long = |pods: u64, call: u64| {
+        let mut story = Story::node();
+        story.relist(S, 0).relist_of(3 * S, pods, call).read_open(20 * S).census(20 * S, &[], &[], &[]);
+        story.snapshot(20 * S)
+    };
+    let finding = only(&long(60, 30 * MS), "K3");
+    assert_eq!(finding.severity, Severity::Notice, "it is over");
+    assert_eq!(finding.confidence, Confidence::High);
+    none(&long(60, 2 * MS));
+    none(&long(3, 900 * MS));
+    none(&long(21, 1_100 * MS));
+    // A runtime that answers each call in a third of a second is starved.
+    none(&long(25, 200 * MS));
+}
+
+/// Where processors are scarce, the calls may be as many as ever, and the relist long all the same.
+#[test]
+fn k3_is_doubted_under_pressure() {
+    let mut story = Story::node();
+    story.relist(S, 0).relist_of(3 * S, 60, 30 * MS).read_open(20 * S);
+    let pressure = Some(Pressure { cpu_some_avg10: 8_000, ..Pressure::default() });
+    let ns = at(20 * S).0;
+    story.fact(
+        20 * S,
+        &Fact::Census(CensusFact { began_ns: ns, ended_ns: ns, pressure, ..CensusFact::default() }),
+    );
+    let finding = only(&story.snapshot(20 * S), "K3");
+    assert_eq!(finding.confidence, Confidence::Medium);
+    assert!(finding.doubts[0].contains("80.00 %"), "{:?}", finding.doubts);
+}
+
+/// A kubelet that is stopped after a long relist is stopped: that comes first, whoever waited for the relist.
+#[test]
+fn k3_takes_no_place_of_k7() {
+    let mut story = Story::node();
+    story.relist(S, 0).relist_of(3 * S, 60, 30 * MS).read_open(20 * S);
+    let kubelet = stopped(process(Component::Kubelet, KUBELET, 1, 0));
+    story.census(15 * S, std::slice::from_ref(&kubelet), &[], &[]).census(20 * S, &[kubelet], &[], &[]);
+    let finding = only(&story.snapshot(20 * S), "K7");
+    assert_eq!((finding.severity, finding.also.as_slice()), (Severity::Stall, &["K3"][..]));
+}
+
+/// Of two such relists the one that is open is the stall, though the one before it was longer.
+#[test]
+fn k3_tells_the_open_one() {
+    let mut story = Story::node();
+    story.relist(S, 0).relist_of(3 * S, 100, 30 * MS).relist_asks(20 * S, 25, 30 * MS);
+    story.read_open(24_500 * MS).census(24_500 * MS, &[], &[], &[]);
+    let finding = only(&story.snapshot(24_500 * MS), "K3");
+    assert_eq!(finding.severity, Severity::Stall, "{finding:#?}");
+    assert!(finding.headline.contains("25 changed pods"), "{}", finding.headline);
+}

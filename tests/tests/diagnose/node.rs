@@ -1,0 +1,165 @@
+//! Causes around the runtime: plugins of the network, load, and what only looks like a stall.
+
+use plegtrace::diagnose::{Confidence, Finding, Severity, Verdict, diagnose};
+use plegtrace::input::{
+    CensusFact, Command, Component, Fact, FdTarget, Holder, Layer, PipeFact, Pressure, ProcessFact,
+    SocketFact, SyscallFact,
+};
+use plegtrace_common::rec::{CALL_FAILED, PROCESS_EXECED};
+use plegtrace_common::role::Role;
+use plegtrace_tests::found::{group, process, stopped};
+use plegtrace_tests::life::Life as _;
+use plegtrace_tests::story::{CONTAINERD, MS, S, Story, at};
+
+use super::{CHILD, SHIM, cni, culprit, holder, ids, none, only, park, seen_twice, syscall};
+
+/// A Status that began before the probes is seen by its goroutine; who loads the networks has the lock, unless it waits
+/// for it as well.
+#[test]
+fn l2_names_the_reload_that_has_the_lock() {
+    let status = [
+        "sync.runtime_SemacquireMutex",
+        "github.com/containerd/go-cni.(*libcni).Status",
+        "k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_Status_Handler",
+    ];
+    let load = ["github.com/containerd/go-cni.(*libcni).Load", "server.(*cniNetConfSyncer).syncLoop"];
+    let finding = |innermost: &str, relists: &[u64]| {
+        let status = group(&[622], "semacquire", &status);
+        let load = group(&[41], "semacquire", &[&[innermost][..], &load].concat());
+        let mut story = Story::node();
+        story.census(S, &[], &[status.clone(), load.clone()], &[]);
+        for second in relists {
+            story.relist(second * S, 0);
+        }
+        story.read_open(13 * S).census(13 * S, &[], &[status, load], &[]);
+        let diagnosis = diagnose(&story.snapshot(13 * S));
+        diagnosis.findings.into_iter().find(|finding| finding.rule.id == "L2")
+    };
+    let tells = |finding: &Finding| finding.evidence.iter().any(|seen| seen.text.contains("has the lock"));
+    let held = finding("syscall.openat", &[2, 11, 12]).unwrap();
+    assert_eq!((culprit(&held), held.confidence), (Some(CONTAINERD), Confidence::High));
+    assert!(tells(&held), "{:?}", held.evidence);
+    assert!(!tells(&finding("sync.(*RWMutex).Lock", &[2, 11, 12]).unwrap()));
+    assert!(finding("syscall.openat", &[]).is_none(), "no relist ends");
+}
+
+/// A stop that is merely old is a notice; one that the kubelet has given up, and a removal, hold something up, and a
+/// removal does not keep the pod.
+#[test]
+fn l3_needs_more_than_the_age_of_a_stop() {
+    let open = |operation: &str, ns: u64, given_up: bool| {
+        let mut story = Story::node();
+        for layer in [Layer::KubeletCall, Layer::KubeletClient, Layer::Handler] {
+            story.hook(layer, operation);
+        }
+        story.begin(Layer::KubeletClient, operation, 6, 900, 0);
+        story.begin(Layer::Handler, operation, 76, 700, MS);
+        if given_up {
+            story.end(Layer::KubeletClient, operation, 6, ns - 5 * S, CALL_FAILED);
+        }
+        story.relist(ns - 2 * S, 0).relist(ns - S, 0).read_open(ns);
+        story.snapshot(ns)
+    };
+    let old = open("StopContainer", 600 * S, false);
+    let finding = only(&old, "L3");
+    assert_eq!((finding.severity, diagnose(&old).verdict), (Severity::Notice, Verdict::Healthy));
+    assert!(!finding.headline.contains("Terminating"), "{}", finding.headline);
+    none(&open("StopContainer", 100 * S, false));
+    let given_up = only(&open("StopContainer", 100 * S, true), "L3");
+    assert_eq!(given_up.severity, Severity::Stall);
+    assert!(given_up.headline.contains("stays Terminating"), "{}", given_up.headline);
+    assert_eq!(only(&open("StopPodSandbox", 40 * S, false), "L3").severity, Severity::Notice);
+    let removal = only(&open("RemoveContainer", 20 * S, false), "L3");
+    assert_eq!(removal.severity, Severity::Stall);
+    assert!(!removal.headline.contains("Terminating"), "{}", removal.headline);
+}
+
+/// A plugin that waits for its agent, and one that queues for a lock: then the holder is to blame.
+#[test]
+fn n1_or_n2_by_what_it_waits_for() {
+    let agent = SocketFact { peers: vec![holder(777)], ..SocketFact::default() };
+    let waits = cni(CHILD, park(syscall("read", Some(FdTarget::Socket(agent)))));
+    let finding = only(&seen_twice(12 * S, &[waits], &[], &[]), "N1");
+    assert_eq!(culprit(&finding), Some(CHILD));
+    assert!(finding.next[0].contains("777"), "{:?}", finding.next);
+    let lock = SyscallFact { lock_holder: Some(holder(888)), ..syscall("flock", None) };
+    let queued = [cni(CHILD, park(lock.clone())), cni(CHILD + 1, park(lock))];
+    let finding = only(&seen_twice(12 * S, &queued, &[], &[]), "N2");
+    assert_eq!((culprit(&finding), finding.confidence), (Some(888), Confidence::High));
+    let unknown = cni(CHILD, park(syscall("flock", None)));
+    assert_eq!(only(&seen_twice(12 * S, &[unknown], &[], &[]), "N2").confidence, Confidence::Medium);
+    let young = seen_twice(8 * S, &[cni(CHILD, park(syscall("read", None)))], &[], &[]);
+    none(&young);
+}
+
+/// A lock outlives who took it: nobody is to be killed then, least of all whoever has that number now.
+#[test]
+fn n2_kills_no_holder_that_is_gone() {
+    let file = FdTarget::File { path: "/run/cni/lock".into() };
+    let gone = Holder { comm: String::new(), ..holder(888) };
+    let lock = SyscallFact { lock_holder: Some(gone), ..syscall("flock", Some(file)) };
+    let queued = [cni(CHILD, park(lock.clone())), cni(CHILD + 1, park(lock))];
+    let finding = only(&seen_twice(12 * S, &queued, &[], &[]), "N2");
+    assert_eq!((culprit(&finding), finding.confidence), (None, Confidence::Medium));
+    assert!(finding.next.iter().all(|advice| !advice.contains("kill")), "{:?}", finding.next);
+    assert!(finding.next[0].contains("fuser") && finding.next[0].contains("/run/cni/lock"));
+    assert!(finding.headline.contains("process 888 took"), "{}", finding.headline);
+}
+
+/// A plugin that reads its configuration from a stopped runtime waits for that.
+#[test]
+fn n1_is_not_said_of_a_victim() {
+    let from = PipeFact { inode: 9, writers: vec![holder(CONTAINERD)], ..PipeFact::default() };
+    let plugin = cni(CHILD, park(syscall("read", Some(FdTarget::Pipe(from)))));
+    let runtime = process(Component::Containerd, CONTAINERD, 1, 0);
+    only(&seen_twice(12 * S, &[plugin.clone(), stopped(runtime.clone())], &[], &[]), "R14");
+    only(&seen_twice(12 * S, &[plugin, runtime], &[], &[]), "N1");
+}
+
+/// The holder of a lock that itself is late is blamed once.
+#[test]
+fn n2_blames_a_holder_that_is_late_itself_once() {
+    let lock = SyscallFact { lock_holder: Some(holder(CHILD)), ..syscall("flock", None) };
+    let processes = [cni(CHILD, park(syscall("nanosleep", None))), cni(CHILD + 1, park(lock))];
+    let diagnosis = diagnose(&seen_twice(12 * S, &processes, &[], &[]));
+    assert_eq!(ids(&diagnosis), ["N2"], "{diagnosis:#?}");
+    assert_eq!(
+        (culprit(&diagnosis.findings[0]), diagnosis.findings[0].also.as_slice()),
+        (Some(CHILD), &["N1"][..])
+    );
+}
+
+/// A storm is said when nothing stays, and not while one thing does.
+#[test]
+fn o2_only_when_nothing_else_is() {
+    let storm = |processes: &[ProcessFact], open: Option<&str>| {
+        let mut story = Story::node();
+        if let Some(operation) = open {
+            story.hook(Layer::Handler, operation).begin(Layer::Handler, operation, 76, 700, 0);
+        }
+        story.found(CONTAINERD, Role::Containerd).found(SHIM, Role::Shim);
+        for n in 0..400_u32 {
+            let (pid, ns) = (30_000 + n, u64::from(n) * 25 * MS);
+            let exec = Command::Runc { sub: "exec".into(), container: Some("c1".into()), bundle: None };
+            story.fork(SHIM, pid, ns).exec(pid, Role::Runc, PROCESS_EXECED, ns + MS).told(pid, &exec);
+            story.exit(ns + 30 * MS, pid, 0);
+        }
+        let end = if open.is_some() { 25 * S } else { 10 * S };
+        story.relist(end - S, 0).read_open(end).census(6 * S, processes, &[], &[]);
+        let pressure = Some(Pressure { cpu_some_avg10: 8_000, ..Pressure::default() });
+        let round =
+            CensusFact { began_ns: at(end).0, ended_ns: at(end).0, pressure, ..CensusFact::default() };
+        for process in processes {
+            story.fact(end, &Fact::Process(ProcessFact { at_ns: at(end).0, ..process.clone() }));
+        }
+        story.fact(end, &Fact::Census(round));
+        story.snapshot(end)
+    };
+    let finding = only(&storm(&[], None), "O2");
+    assert_eq!((finding.severity, finding.confidence), (Severity::Notice, Confidence::High));
+    only(&storm(&[stopped(process(Component::Shim, SHIM, 1, 0))], None), "S10");
+    // A pull, or a stop within its grace period, stays and is no culprit; a call that is late is one.
+    only(&storm(&[], Some("PullImage")), "O2");
+    only(&storm(&[], Some("StopContainer")), "O2");
+    none(&storm(&[], Some("CreateContainer")));
+}

@@ -1,0 +1,114 @@
+//! Ends that nobody asked for, or that the runtime does not know of.
+
+use plegtrace::correlate::{Stuck, What};
+use plegtrace::input::{
+    Component, ContainerFact, EndedInit, GoroutineGroup, ProcessFact, RuntimeSays, RuntimeState,
+};
+use plegtrace_tests::found::{about, pipe_of, process};
+use plegtrace_tests::story::{CONTAINERD, S, Story};
+
+use super::{RUNC, SHIM, exec, only, stalled};
+
+/// A child that ended long ago and was never asked for is told, but holds nobody up.
+#[test]
+fn an_exit_nobody_asked_for() {
+    let zombie = ProcessFact { state: 'Z', threads: 1, ..process(Component::Runc, 7, SHIM, 0) };
+    let mut story = Story::node();
+    story.census(S, std::slice::from_ref(&zombie), &[], &[]).census(20 * S, &[zombie], &[], &[]);
+    let snapshot = story.snapshot(20 * S);
+    assert!(matches!(only(&snapshot).what, What::Unreaped { pid: 7, parent: SHIM, .. }));
+    assert!(!stalled(&snapshot));
+}
+
+fn c1() -> ContainerFact {
+    ContainerFact { id: "c1".into(), pod: Some("p1".into()), ..ContainerFact::default() }
+}
+
+/// What the runtime says of a container.
+fn says(state: &str) -> RuntimeSays {
+    let said = RuntimeState { container: c1(), state: state.into(), runs: state == "running" };
+    RuntimeSays { pid: CONTAINERD, version: "v1".into(), containers: vec![said], ..RuntimeSays::default() }
+}
+
+/// Rounds that find the first process of a container with this number gone, and what the runtime says at each.
+fn unreported(rounds: &[(u64, u32, Option<RuntimeSays>)]) -> Vec<String> {
+    let mut story = Story::node();
+    for (ns, pid, says) in rounds {
+        let (id, exec) = ("c1".into(), None);
+        story.ended = vec![EndedInit { id, exec, pid: *pid, zombie: true, commands: 0 }];
+        story.says.clone_from(says);
+        story.census(*ns, &[], &[], &[]);
+    }
+    let snapshot = story.snapshot(30 * S);
+    assert!(!stalled(&snapshot), "the node goes on");
+    let kind = |stuck: &Stuck| format!("{} {} {}", stuck.what.name(), stuck.what.pid(), stuck.since.ns / S);
+    snapshot.stuck.iter().map(kind).collect()
+}
+
+/// A container that has ended and runs, if one asks the runtime: told when two looks far enough apart found it so, and
+/// not when the runtime knows, was not asked, did not answer, or speaks of another life of the container.
+#[test]
+fn ends_that_the_runtime_does_not_know_of() {
+    let running = || Some(says("running"));
+    assert_eq!(unreported(&[(S, 77, running()), (12 * S, 77, running())]), ["unreported 77 29"]);
+    assert_eq!(unreported(&[(S, 77, running()), (9 * S, 77, running())]), [""; 0], "it may still be told");
+    assert_eq!(unreported(&[(S, 77, running()), (12 * S, 77, Some(says("exited")))]), [""; 0]);
+    assert_eq!(unreported(&[(S, 77, running()), (12 * S, 77, None)]), [""; 0], "nobody asked");
+    let silent = RuntimeSays { version: String::new(), containers: Vec::new(), ..says("running") };
+    assert_eq!(unreported(&[(S, 77, running()), (12 * S, 77, Some(silent))]), [""; 0], "no answer");
+    assert_eq!(unreported(&[(S, 77, running()), (12 * S, 78, running())]), [""; 0], "started again");
+}
+
+/// Rounds that find `ended` commands of c1 gone while `commands` run there, and `waiting` ExecSync in flight; what is
+/// told of it, and whether the node stalls.
+fn commands(
+    ended: &[&str],
+    commands: u32,
+    waiting: &[u64],
+    processes: &[ProcessFact],
+) -> (Vec<String>, bool) {
+    let serving = "github.com/containerd/containerd/pkg/cri/server.(*instrumentedService).ExecSync";
+    let group = |goid: &u64| {
+        let mut exec = exec();
+        exec.goids = vec![*goid];
+        exec.frames.insert(1, serving.to_owned());
+        about(exec, ").ExecSync", "c1")
+    };
+    let groups: Vec<GoroutineGroup> = waiting.iter().map(group).collect();
+    let mut story = Story::node();
+    story.containers = vec![c1()];
+    let end = |exec: &&str| EndedInit {
+        id: "c1".into(),
+        exec: Some((*exec).to_owned()),
+        pid: 77,
+        zombie: false,
+        commands,
+    };
+    story.ended = ended.iter().map(end).collect();
+    for ns in [S, 12 * S] {
+        story.census(ns, processes, &groups, &[]);
+    }
+    let snapshot = story.snapshot(13 * S);
+    let told = snapshot.stuck.iter().filter(|stuck| stuck.what.name() == "unreported");
+    (told.map(plegtrace::words::what).collect(), stalled(&snapshot))
+}
+
+/// A command that has ended while its ExecSync goes on: told when somebody must be waiting for it, and not when as many
+/// commands run as requests wait, nobody waits, or its output is held open, which is another cause.
+#[test]
+fn ends_of_commands_that_the_runtime_does_not_know_of() {
+    let (told, stalls) = commands(&["e1"], 0, &[1], &[]);
+    assert_eq!(
+        told,
+        [format!(
+            "a command in container c1 of pod p1 has ended (its process 77 is gone), and runtime {CONTAINERD} still waits for it"
+        )]
+    );
+    assert!(stalls, "a probe hangs");
+    assert_eq!(commands(&["e1"], 1, &[1], &[]), (vec![], false), "left by a runtime that was started anew");
+    assert_eq!(commands(&["e1"], 1, &[1, 2], &[]).0.len(), 1);
+    assert_eq!(commands(&["e1"], 0, &[], &[]), (vec![], false));
+    assert_eq!(commands(&[], 0, &[1], &[]).0, [""; 0]);
+    let shim = ProcessFact { pipes: vec![pipe_of(RUNC, true)], ..process(Component::Shim, SHIM, 1, 0) };
+    assert_eq!(commands(&["e1"], 0, &[1], &[shim]).0, [""; 0], "R8");
+}
