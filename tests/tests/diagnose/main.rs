@@ -3,11 +3,12 @@
 use plegtrace::correlate::Snapshot;
 use plegtrace::diagnose::{Confidence, Diagnosis, Finding, Verdict, diagnose};
 use plegtrace::input::{
-    Command, Component, FdFact, FdTarget, Freezer, GoroutineGroup, Holder, Park, ProcessFact, SyscallFact,
+    CensusFact, Command, Component, Fact, FdFact, FdTarget, Freezer, GoroutineGroup, Holder, Park,
+    ProcessFact, SyscallFact,
 };
 use plegtrace::render::text;
 use plegtrace_tests::found::{process, stopped};
-use plegtrace_tests::story::{CONTAINERD, MS, S, Story};
+use plegtrace_tests::story::{CONTAINERD, MS, S, Story, at};
 
 mod kubelet;
 mod node;
@@ -149,6 +150,25 @@ fn without_evidence_no_cause() {
     assert!(diagnosis.excluded.is_empty(), "nobody looked: {:?}", diagnosis.excluded);
     let deadline = diagnosis.predictions.iter().any(|text| text.contains("deadline"));
     assert!(deadline && diagnosis.predictions.iter().any(|text| text.contains("PLEG is not healthy")));
+}
+
+/// What a cut look did not come to stands as it was found, and that is said.
+#[test]
+fn what_a_cut_look_did_not_reach_is_doubted() {
+    let shim = stopped(process(Component::Shim, SHIM, 1, 0));
+    let mut story = Story::node();
+    story.census(3 * S, std::slice::from_ref(&shim), &[], &[]);
+    assert_eq!(only(&story.snapshot(4 * S), "S10").confidence, Confidence::High);
+    let ns = at(9 * S).0;
+    let cut = CensusFact { began_ns: ns, ended_ns: ns, cut: true, ..CensusFact::default() };
+    story.fact(9 * S, &Fact::Census(cut.clone()));
+    let finding = only(&story.snapshot(10 * S), "S10");
+    assert_eq!((finding.confidence, finding.since.unwrap().ns), (Confidence::Medium, 7 * S));
+    assert!(finding.doubts[0].contains("looked at 7.0 s ago"), "{:?}", finding.doubts);
+    let seen = ProcessFact { at_ns: at(12 * S).0, ..shim };
+    story.fact(12 * S, &Fact::Process(seen));
+    story.fact(12 * S, &Fact::Census(CensusFact { began_ns: at(12 * S).0, ended_ns: at(12 * S).0, ..cut }));
+    assert_eq!(only(&story.snapshot(13 * S), "S10").doubts, [""; 0]);
 }
 
 /// What holds up the relist comes before what holds up one pod, however old that is.

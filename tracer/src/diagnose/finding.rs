@@ -6,7 +6,7 @@ use super::{Area, Evidence, Proof, Rule, Scene, evidence};
 use crate::{
     correlate::{Age, Stuck, Waiter},
     input::{Component, ContainerFact},
-    words,
+    words::{self, human},
 };
 
 /// A known cause, recognised. Texts are raw.
@@ -121,14 +121,18 @@ impl Finding {
             container: stuck.container.clone(),
             words: words::what(stuck),
         };
-        Self {
+        let finding = Self {
             culprit: Some(culprit),
             since: Some(stuck.since),
             victims: victims(&stuck.waiters),
             reach: stuck.reach(),
             evidence: evidence::of_stuck(stuck, scene),
             ..finding
-        }
+        };
+        let pid = stuck.what.pid();
+        let Some(ago) = scene.not_reached_since(pid) else { return finding };
+        let ago = human::duration(ago);
+        finding.doubted(format!("process {pid} was looked at {ago} ago; later looks were cut before it"))
     }
 
     /// Less sure, because of this.

@@ -80,6 +80,16 @@ impl<'a> Scene<'a> {
         !self.snapshot.open.iter().any(old) && self.snapshot.stuck.is_empty()
     }
 
+    /// How long ago a process was looked at, in ns, when later looks were cut before they came to it.
+    #[must_use]
+    pub fn not_reached_since(self, pid: u32) -> Option<u64> {
+        let census = &self.snapshot.census;
+        let round = census.round.as_ref().filter(|round| round.cut)?;
+        let seen = census.processes.iter().find(|seen| seen.fact.pid == pid)?;
+        let ago = self.snapshot.now.0.saturating_sub(seen.fact.at_ns);
+        (seen.fact.at_ns < round.began_ns).then_some(ago)
+    }
+
     /// Figures of the processes of one kind that have ended.
     #[must_use]
     pub fn ended(self, kind: &ProcessKind) -> Option<&'a ProcessRow> {
