@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Probes, Wanted, memory::give_memory_back, within::within};
+use super::{Probes, Wanted, analyses::Answer, memory::give_memory_back};
 use crate::{
     input::Component,
     session::{inspect::Inspected, known::Taken, runc::Found},
@@ -20,7 +20,7 @@ impl Probes {
         });
     }
 
-    /// Who is late is refused, and not asked again: its thread may wait for as long as its disk does.
+    /// Who is late is refused for now, and not asked again: its thread may wait for as long as its disk does.
     pub(super) fn inspect_within(
         &mut self,
         patience: Duration,
@@ -28,24 +28,38 @@ impl Probes {
         analyse: impl Fn(&Wanted) -> Result<Inspected, RefuseReason> + Clone + Send + 'static,
     ) {
         let fresh: Vec<Wanted> = wanted.iter().filter(|w| self.is_fresh(w)).cloned().collect();
-        let job = |wanted: Wanted| {
-            let analyse = analyse.clone();
-            move || analyse(&wanted)
-        };
-        let results = within(patience, fresh.iter().cloned().map(job));
-        if !results.is_empty() {
-            give_memory_back();
+        for wanted in &fresh {
+            self.analyses.begin(wanted.clone(), analyse.clone());
         }
-        for (wanted, result) in fresh.iter().zip(results) {
-            match result {
+        let mut answers = self.analyses.wait(&fresh, patience);
+        // The plan is in the order of the questions, in whichever order they were answered.
+        answers.sort_by_key(|(of, _)| fresh.iter().position(|wanted| wanted == of));
+        self.hear(answers);
+        for late in fresh.iter().filter(|wanted| self.analyses.is_open(wanted)) {
+            let why = format!("its file did not answer within {} s: probed when it does", patience.as_secs());
+            self.planner.refuse(late.component, &late.exe, &why, true);
+        }
+    }
+
+    /// Plans what was late and is there now; says whether there was any.
+    pub(crate) fn take_late(&mut self) -> bool {
+        let late = self.analyses.take();
+        self.hear(late)
+    }
+
+    fn hear(&mut self, answers: Vec<Answer>) -> bool {
+        if answers.is_empty() {
+            return false;
+        }
+        give_memory_back();
+        for (wanted, answer) in answers {
+            match answer {
                 Some(Ok(inspected)) => self.take(inspected),
-                Some(Err(why)) => self.give_up(wanted, &why.to_string()),
-                None => {
-                    let why = format!("its file does not answer within {} s", patience.as_secs());
-                    self.give_up(wanted, &why);
-                }
+                Some(Err(why)) => self.give_up(&wanted, &why.to_string()),
+                None => self.give_up(&wanted, "its analysis came to nothing"),
             }
         }
+        true
     }
 
     fn give_up(&mut self, wanted: &Wanted, why: &str) {
@@ -65,7 +79,8 @@ impl Probes {
 
     fn is_fresh(&self, wanted: &Wanted) -> bool {
         let known = self.of_pid(wanted.component, wanted.pid).is_some();
-        !known && !self.unreadable.contains(&(wanted.component, wanted.pid))
+        let refused = self.unreadable.contains(&(wanted.component, wanted.pid));
+        !known && !refused && !self.analyses.is_open(wanted)
     }
 
     pub(super) fn take(&mut self, inspected: Inspected) {

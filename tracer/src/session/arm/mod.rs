@@ -1,10 +1,10 @@
 //! [`Probes`]: analysed executables, their plan, and what of it is attached; follows targets that restart.
 
 mod analyse;
+mod analyses;
 mod memory;
 #[cfg(test)]
 mod tests;
-mod within;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -19,6 +19,7 @@ use crate::{
     target::{AnalysedFile, Lease, LeaseEnd},
 };
 
+use analyses::Analyses;
 pub(crate) use memory::give_memory_back;
 use memory::keep_large_blocks_apart;
 
@@ -33,6 +34,7 @@ pub(crate) struct Wanted {
 /// Everything about probes that changes while we observe.
 pub(crate) struct Probes {
     planner: Planner,
+    analyses: Analyses,
     known: Known<Inspected>,
     unreadable: HashSet<(Component, u32)>,
     /// Places in the plan's `binaries` of what is to be attached.
@@ -59,6 +61,7 @@ impl Probes {
         let budget = if mode == AttachMode::Multi { Budget::All } else { Budget::Few };
         Self {
             planner: Planner::new(budget).with_parks(parks).without(without),
+            analyses: Analyses::default(),
             known: Known::default(),
             unreadable: HashSet::new(),
             waiting: Vec::new(),
@@ -94,6 +97,7 @@ impl Probes {
     /// Follows processes that ended: who runs a file next may run another one in its place.
     pub(crate) fn keep(&mut self, lives: impl Fn(u32, Component) -> bool) {
         self.unreadable.retain(|(component, pid)| lives(*pid, *component));
+        self.analyses.keep(|wanted| lives(wanted.pid, wanted.component));
         let ended = self.known.keep(lives);
         ended.into_iter().for_each(|place| self.take_off(place));
     }

@@ -2,6 +2,8 @@ use std::{
     fs::{self, File, OpenOptions},
     os::unix::fs::OpenOptionsExt as _,
     path::Path,
+    sync::{Arc, Mutex, mpsc::channel},
+    time::Instant,
 };
 
 use plegtrace_common::site::g_source;
@@ -133,11 +135,14 @@ fn files_without_a_lease_are_probed() {
     assert!(probes.lease(0, &nobodys).is_err(), "nothing guards it then");
 }
 
+fn wanted_kubelet(pid: u32) -> [Wanted; 1] {
+    [Wanted { component: Component::Kubelet, pid, exe: "/usr/bin/kubelet".to_owned() }]
+}
+
 /// A file on a disk that does not answer is refused in time, and not asked for again; its successor is.
 #[test]
 fn files_that_do_not_answer() {
-    let (asked, asks) = std::sync::mpsc::channel();
-    let wanted = |pid| [Wanted { component: Component::Kubelet, pid, exe: "/usr/bin/kubelet".to_owned() }];
+    let (asked, asks) = channel();
     let analyse = move |wanted: &Wanted| {
         let _ = asked.send(wanted.pid);
         loop {
@@ -146,15 +151,38 @@ fn files_that_do_not_answer() {
     };
     let mut probes = probes();
     for pid in [10, 10, 11] {
-        probes.inspect_within(Duration::from_millis(1), &wanted(pid), analyse.clone());
+        probes.inspect_within(Duration::from_millis(1), &wanted_kubelet(pid), analyse.clone());
     }
     let mut asked = [asks.recv(), asks.recv()];
     asked.sort_by_key(|pid| pid.ok());
     assert_eq!(asked, [Ok(10), Ok(11)], "each once");
     let refused = &probes.plan().refused;
     assert_eq!(refused.len(), 2);
-    assert!(
-        refused.iter().all(|r| r.matters && r.why == "its file does not answer within 0 s"),
-        "{refused:?}"
-    );
+    let why = "its file did not answer within 0 s: probed when it does";
+    assert!(refused.iter().all(|r| r.matters && r.why == why), "{refused:?}");
+}
+
+/// A file that answers late is planned then.
+#[test]
+fn files_that_answer_late() {
+    let file = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+    let path = file.to_path_buf();
+    let (open, gate) = channel::<()>();
+    let gate = Arc::new(Mutex::new(gate));
+    let analyse = move |wanted: &Wanted| {
+        let _ = gate.lock().unwrap().recv();
+        Ok(kubelet(&path, wanted.pid))
+    };
+    let mut probes = probes();
+    probes.inspect_within(Duration::from_millis(1), &wanted_kubelet(10), analyse);
+    assert!(!probes.take_late() && probes.waiting.is_empty());
+    assert_eq!(probes.plan().refused.len(), 1);
+    open.send(()).unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    while !probes.take_late() {
+        assert!(Instant::now() < until, "it has answered");
+        std::thread::yield_now();
+    }
+    assert_eq!(probes.waiting, [0]);
+    assert!(probes.of_pid(Component::Kubelet, 10).is_some());
 }

@@ -176,6 +176,7 @@ impl Session {
             }
         }
         self.give_way();
+        self.follow_late();
         self.follow_runc();
     }
 

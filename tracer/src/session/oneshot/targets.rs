@@ -124,6 +124,14 @@ impl Session {
         }
     }
 
+    /// Probes the programs whose files have answered at last.
+    pub(super) fn follow_late(&mut self) {
+        if self.probes.take_late() {
+            self.tell_targets();
+            self.attach();
+        }
+    }
+
     /// Probes the files of runc that were found.
     pub(super) fn follow_runc(&mut self) {
         let found = self.runc.as_ref().map_or_else(Vec::new, RuncFiles::take);
