@@ -50,6 +50,14 @@ pub struct KernelSettings {
     pub signal_flags: u32,
     /// `signal_struct.group_exit_code`.
     pub signal_group_exit_code: u32,
+    /// `task_struct.nsproxy`.
+    pub task_nsproxy: u32,
+    /// `nsproxy.pid_ns_for_children`.
+    pub nsproxy_pid_ns: u32,
+    /// `pid_namespace.ns.inum`.
+    pub pid_ns_inum: u32,
+    /// Inode number of the pid namespace of the node's components: in others none is watched for its name. 0: in all.
+    pub node_pid_ns: u32,
     /// `mm_struct.arg_start`.
     pub mm_arg_start: u32,
     /// `mm_struct.arg_end`.

@@ -44,6 +44,15 @@ pub(crate) fn start_code() -> Result<u64, Reason> {
     kernel(mm, setting!(mm_start_code))
 }
 
+/// Inode number of the pid namespace in which the children of the current process are born: its own, except between an
+/// `unshare(2)` and the next fork.
+#[inline(always)]
+pub(crate) fn pid_namespace() -> Result<u32, Reason> {
+    let proxy: u64 = kernel(current(), setting!(task_nsproxy))?;
+    let namespace: u64 = kernel(proxy, setting!(nsproxy_pid_ns))?;
+    kernel(namespace, setting!(pid_ns_inum))
+}
+
 /// Which site of which executable the instruction at `ip` is.
 #[inline(always)]
 pub(crate) fn site_key(ip: u64) -> Result<SiteKey, Reason> {

@@ -32,6 +32,7 @@ pub const ALL: &[Test] = &[
     Test { name: "programs_load_multi", requires: MULTI, run: tests::programs_load::multi },
     Test { name: "verifier_budget", requires: &[], run: tests::verifier_budget::run },
     Test { name: "process_follow", requires: &[], run: tests::process_follow::run },
+    Test { name: "process_names", requires: &[], run: tests::process_names::run },
     Test { name: "process_threads", requires: &[], run: tests::process_threads::run },
     Test { name: "attach_fires_address", requires: &[], run: tests::attach_fires::address },
     Test { name: "attach_fires_cookie", requires: COOKIE, run: tests::attach_fires::cookie },

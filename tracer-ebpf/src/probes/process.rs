@@ -100,8 +100,8 @@ fn exec() {
     let comm = comm();
     let workload = old.role == Role::Workload as u32;
     if known == 0 || workload {
-        // Inside a container there may be another node; it is looked at only where nodes are found by name.
-        if setting!(watch_by_name) == 0 || Role::of_comm(&comm) as u32 == 0 {
+        // Inside a container there may be another node, and programs with any name.
+        if setting!(watch_by_name) == 0 || Role::of_comm(&comm) as u32 == 0 || is_elsewhere() {
             return;
         }
     }
@@ -125,6 +125,13 @@ fn exec() {
     } else {
         arguments::send(&record, arguments, may_be_cni(&watched));
     }
+}
+
+/// Is the current process in another pid namespace than the node's components?
+#[inline(always)]
+fn is_elsewhere() -> bool {
+    let node = setting!(node_pid_ns);
+    node != 0 && task::pid_namespace().is_ok_and(|own| own != node)
 }
 
 /// CNI plugins are started by the runtime, by the kubelet (dockershim), or by another plugin.

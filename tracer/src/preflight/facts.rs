@@ -3,11 +3,12 @@
 use std::{fs, io, path::Path};
 
 use super::version::KernelVersion;
+use crate::target::namespace;
 
 /// Inode of the first user namespace, PROC_USER_INIT_INO (Linux include/linux/proc_ns.h, v6.12).
-const INITIAL_USER_NS: u64 = 0xEFFF_FFFD;
+const INITIAL_USER_NS: u32 = 0xEFFF_FFFD;
 /// Inode of the first pid namespace, PROC_PID_INIT_INO (same file).
-const INITIAL_PID_NS: u64 = 0xEFFF_FFFC;
+const INITIAL_PID_NS: u32 = 0xEFFF_FFFC;
 /// Nothing read here is longer; a longer file is not what it says it is.
 const MAX_BYTES: u64 = 1 << 20;
 
@@ -74,8 +75,8 @@ impl Facts {
             release,
             euid: field(&status, "Uid:").and_then(|v| v.split_whitespace().nth(1)?.parse().ok()),
             capabilities: field(&status, "CapEff:").and_then(|v| u64::from_str_radix(v.trim(), 16).ok()),
-            initial_user_ns: namespace(root, "user").map(|inode| inode == INITIAL_USER_NS),
-            initial_pid_ns: namespace(root, "pid").map(|inode| inode == INITIAL_PID_NS),
+            initial_user_ns: namespace(&root.join("proc/self"), "user").map(|inode| inode == INITIAL_USER_NS),
+            initial_pid_ns: namespace(&root.join("proc/self"), "pid").map(|inode| inode == INITIAL_PID_NS),
             lockdown: lockdown(root),
             btf: btf(root),
             perf_event_paranoid: number(root, "proc/sys/kernel/perf_event_paranoid"),
@@ -99,12 +100,6 @@ fn number(root: &Path, path: &str) -> Option<i32> {
 /// The value behind `key` at the start of a line.
 fn field<'a>(status: &'a str, key: &str) -> Option<&'a str> {
     status.lines().find_map(|line| line.strip_prefix(key))
-}
-
-/// Inode in a link such as `pid:[4026531836]`.
-fn namespace(root: &Path, kind: &str) -> Option<u64> {
-    let target = fs::read_link(root.join("proc/self/ns").join(kind)).ok()?;
-    target.to_str()?.strip_prefix(kind)?.strip_prefix(":[")?.strip_suffix(']')?.parse().ok()
 }
 
 /// The file lists the levels and puts the one in force into brackets.

@@ -210,12 +210,6 @@ pub struct KernelOffsets {
     pub task_pid: u32,
     /// `task_struct.real_parent`.
     pub task_real_parent: u32,
-    /// `task_struct.start_time` (CLOCK_MONOTONIC).
-    pub task_start_time: u32,
-    /// `task_struct.start_boottime`; before 5.5 `real_start_time`.
-    pub task_start_boottime: u32,
-    /// `task_struct.comm`.
-    pub task_comm: u32,
     /// `task_struct.exit_code`.
     pub task_exit_code: u32,
     /// `task_struct.group_leader`.
@@ -228,6 +222,12 @@ pub struct KernelOffsets {
     pub signal_flags: u32,
     /// `signal_struct.group_exit_code`.
     pub signal_group_exit_code: u32,
+    /// `task_struct.nsproxy`.
+    pub task_nsproxy: u32,
+    /// `nsproxy.pid_ns_for_children`.
+    pub nsproxy_pid_ns: u32,
+    /// `pid_namespace.ns.inum`.
+    pub pid_ns_inum: u32,
     /// `mm_struct.exe_file`.
     pub mm_exe_file: u32,
     /// `mm_struct.start_code`.
@@ -248,10 +248,6 @@ pub struct KernelOffsets {
     pub inode_sb: u32,
     /// `super_block.s_dev`.
     pub sb_dev: u32,
-    /// `linux_binprm.filename`.
-    pub binprm_filename: u32,
-    /// `linux_binprm.file`.
-    pub binprm_file: u32,
 }
 
 impl KernelOffsets {
@@ -275,15 +271,15 @@ impl KernelOffsets {
             task_tgid: btf.offset_of("task_struct.tgid")?,
             task_pid: btf.offset_of("task_struct.pid")?,
             task_real_parent: btf.offset_of("task_struct.real_parent")?,
-            task_start_time: btf.offset_of("task_struct.start_time")?,
-            task_start_boottime: either("task_struct.start_boottime", "task_struct.real_start_time")?,
-            task_comm: btf.offset_of("task_struct.comm")?,
             task_exit_code: btf.offset_of("task_struct.exit_code")?,
             task_group_leader: btf.offset_of("task_struct.group_leader")?,
             task_signal: btf.offset_of("task_struct.signal")?,
             signal_live: btf.offset_of("signal_struct.live")?,
             signal_flags: btf.offset_of("signal_struct.flags")?,
             signal_group_exit_code: btf.offset_of("signal_struct.group_exit_code")?,
+            task_nsproxy: btf.offset_of("task_struct.nsproxy")?,
+            nsproxy_pid_ns: btf.offset_of("nsproxy.pid_ns_for_children")?,
+            pid_ns_inum: btf.offset_of("pid_namespace.ns.inum")?,
             mm_exe_file: btf.offset_of("mm_struct.exe_file")?,
             mm_start_code: btf.offset_of("mm_struct.start_code")?,
             mm_arg_start: btf.offset_of("mm_struct.arg_start")?,
@@ -294,8 +290,6 @@ impl KernelOffsets {
             inode_ino: btf.offset_of("inode.i_ino")?,
             inode_sb: btf.offset_of("inode.i_sb")?,
             sb_dev: btf.offset_of("super_block.s_dev")?,
-            binprm_filename: btf.offset_of("linux_binprm.filename")?,
-            binprm_file: btf.offset_of("linux_binprm.file")?,
         })
     }
 }
@@ -374,6 +368,6 @@ mod tests {
         }
         let offsets = KernelOffsets::load(Path::new("/")).unwrap();
         assert!(offsets.task_pid + 4 == offsets.task_tgid, "{offsets:?}");
-        assert!(offsets.task_tp > offsets.task_comm, "{offsets:?}");
+        assert!(offsets.task_tp > offsets.task_nsproxy, "{offsets:?}");
     }
 }

@@ -310,10 +310,10 @@ mod tests {
         let (both, _) = node(&[init, kubelet, runtime, inner_kubelet, inner_runtime]);
         assert_eq!(pids(&both), (Some(10), Some(20)));
         let nested: Vec<u32> = both.nested().map(|process| process.pid).collect();
-        assert_eq!(nested, [60, 61]);
+        assert_eq!((nested, both.pid_namespace()), (vec![60, 61], Some(4_026_531_836)));
         let (inner, _) = node(&[init, runtime, inner_kubelet, inner_runtime]);
         assert_eq!(pids(&inner), (Some(60), Some(61)), "a node in a container, on a machine that is none");
-        assert_eq!(inner.nested().count(), 0);
+        assert_eq!((inner.nested().count(), inner.pid_namespace()), (0, Some(4_026_532_222)));
         let (dead, root) = node(&[init, runtime, inner_kubelet, inner_runtime]);
         assert!(dead.kubelet().is_some());
         fs::create_dir_all(root.path().join("var/lib/kubelet")).unwrap();

@@ -47,8 +47,8 @@ pub use pclntab::Function;
 pub use pclntab_header::Layout;
 pub use process::Process;
 pub(crate) use process::{
-    MAX_CMDLINE, Stat, clock_ticks, is_multi_call, multi_call_role, parse_stat, read_stat, read_whole,
-    role_of_program, split_args, ticks_to_ns,
+    MAX_CMDLINE, Stat, clock_ticks, is_multi_call, multi_call_role, namespace, parse_stat, read_stat,
+    read_whole, role_of_program, split_args, ticks_to_ns,
 };
 pub use program::{FileVersion, Lease, LeaseEnd, Program, share_mounts};
 pub use site::{GSource, Price, Site, SiteCheck};

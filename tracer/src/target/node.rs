@@ -61,6 +61,15 @@ impl Node {
         kubelets.first().copied()
     }
 
+    /// Inode number of the pid namespace in which kubelet and runtime are; `None` when it cannot be told, and when there
+    /// are two.
+    #[must_use]
+    pub fn pid_namespace(&self) -> Option<u32> {
+        let own = self.kubelet().into_iter().chain(self.runtime());
+        let mut namespaces: BTreeSet<Option<u32>> = own.map(|process| process.pid_namespace).collect();
+        namespaces.pop_first().flatten().filter(|_| namespaces.is_empty())
+    }
+
     /// The runtime that answers the node's kubelet.
     ///
     /// In order: the one given by the user; the one that serves the kubelet's endpoint; the only one outside of

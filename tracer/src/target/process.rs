@@ -44,6 +44,8 @@ pub struct Process {
     pub started_ns: u64,
     /// It lives in the pid namespace of process 1; `None` when that cannot be told.
     pub host_namespace: Option<bool>,
+    /// Inode number of its pid namespace; `None` when that cannot be told.
+    pub pid_namespace: Option<u32>,
     /// Sockets and directories.
     pub facts: CommandFacts,
 }
@@ -97,7 +99,9 @@ impl Process {
         if asks_for_version(&args) {
             return None;
         }
-        let host_namespace = same_pid_namespace(proc, &dir);
+        let pid_namespace = namespace(&dir, "pid");
+        let host_namespace =
+            pid_namespace.zip(namespace(&proc.join("1"), "pid")).map(|(own, hosts)| own == hosts);
         // What runs in a container may bear any name: its files are not ours to read.
         let fs_root = (host_namespace != Some(false)).then(|| dir.join("root"));
         Some(Self {
@@ -112,6 +116,7 @@ impl Process {
             state: stat.state,
             started_ns: ticks_to_ns(stat.start_ticks, clock_ticks()),
             host_namespace,
+            pid_namespace,
             comm: stat.comm,
         })
     }
@@ -243,9 +248,11 @@ fn is_deleted(dir: &Path) -> bool {
     link.is_ok_and(|link| link.to_string_lossy().ends_with(" (deleted)"))
 }
 
-fn same_pid_namespace(proc: &Path, dir: &Path) -> Option<bool> {
-    let of = |dir: &Path| std::fs::read_link(dir.join("ns/pid")).ok();
-    Some(of(&proc.join("1"))? == of(dir)?)
+/// Inode number of a namespace of the process whose folder in `/proc` this is: the number in `pid:[4026531836]`
+/// (namespaces(7)).
+pub(crate) fn namespace(dir: &Path, kind: &str) -> Option<u32> {
+    let link = std::fs::read_link(dir.join("ns").join(kind)).ok()?;
+    link.to_str()?.strip_prefix(kind)?.strip_prefix(":[")?.strip_suffix(']')?.parse().ok()
 }
 
 /// Clock ticks as nanoseconds.

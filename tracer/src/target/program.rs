@@ -5,7 +5,7 @@ use std::{
     fs::File,
     io,
     os::{fd::AsRawFd as _, unix::fs::MetadataExt as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -15,6 +15,7 @@ use std::{
 use super::{
     foreign::open_in,
     identity::{self, exe_link, exe_path},
+    process::namespace,
 };
 
 /// An open executable.
@@ -82,7 +83,7 @@ impl Program {
 /// Do both processes see the same mounts? Not when one of them is gone.
 #[must_use]
 pub fn share_mounts(a: u32, b: u32) -> bool {
-    let mounts = |pid: u32| std::fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
+    let mounts = |pid: u32| namespace(Path::new(&format!("/proc/{pid}")), "mnt");
     mounts(a).is_some_and(|of_a| mounts(b) == Some(of_a))
 }
 

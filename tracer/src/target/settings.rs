@@ -6,7 +6,7 @@ use super::btf::KernelOffsets;
 
 impl KernelOffsets {
     /// The settings for these offsets; `use_cookies` is the loader's. With `watch_by_name` processes named like a
-    /// component are watched from their exec on.
+    /// component are watched from their exec on, in whichever pid namespace: the caller may name one.
     #[must_use]
     pub fn settings(&self, watch_by_name: bool) -> KernelSettings {
         KernelSettings {
@@ -29,6 +29,10 @@ impl KernelOffsets {
             signal_live: self.signal_live,
             signal_flags: self.signal_flags,
             signal_group_exit_code: self.signal_group_exit_code,
+            task_nsproxy: self.task_nsproxy,
+            nsproxy_pid_ns: self.nsproxy_pid_ns,
+            pid_ns_inum: self.pid_ns_inum,
+            node_pid_ns: 0,
             mm_arg_start: self.mm_arg_start,
             mm_arg_end: self.mm_arg_end,
             mm_env_start: self.mm_env_start,

@@ -7,6 +7,7 @@ pub mod census_without_bpf;
 pub mod containerd_runs;
 pub mod features_match;
 pub mod process_follow;
+pub mod process_names;
 pub mod process_threads;
 pub mod programs_load;
 pub mod verifier_budget;

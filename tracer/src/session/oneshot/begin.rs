@@ -2,6 +2,8 @@
 
 use std::{collections::HashMap, path::Path, sync::Arc};
 
+use plegtrace_common::settings::KernelSettings;
+
 use super::Session;
 use crate::{
     cli::Settings,
@@ -79,9 +81,13 @@ impl Session {
         }
         self.tell_targets();
         progress.step(&format!("attaching {} probes ({})", self.probes.plan().sites(), mode.name()));
+        let offsets = KernelOffsets::load(Path::new("/"))?;
         let options = LoadOptions {
             mode,
-            settings: KernelOffsets::load(Path::new("/"))?.settings(settings.follows_names()),
+            settings: KernelSettings {
+                node_pid_ns: self.survey.node.pid_namespace().unwrap_or(0),
+                ..offsets.settings(settings.follows_names())
+            },
             ring_bytes: settings.ring_bytes,
             processes: settings.processes,
             parks: settings.parks,
