@@ -132,7 +132,9 @@ impl Finding {
         let pid = stuck.what.pid();
         let Some(ago) = scene.not_reached_since(pid) else { return finding };
         let ago = human::duration(ago);
-        finding.doubted(format!("process {pid} was looked at {ago} ago; later looks were cut before it"))
+        finding.doubted(format!(
+            "process {pid} was looked at {ago} ago; later looks were cut and did not reach it"
+        ))
     }
 
     /// Less sure, because of this.
