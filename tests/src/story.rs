@@ -147,6 +147,11 @@ impl Story {
 
     /// One hook.
     pub fn hook(&mut self, layer: Layer, operation: &str) -> &mut Self {
+        self.hook_at(0, layer, operation)
+    }
+
+    /// One hook that comes later.
+    pub fn hook_at(&mut self, ns: u64, layer: Layer, operation: &str) -> &mut Self {
         let index = u32::try_from(self.hooks.len()).expect("few hooks");
         self.hooks.insert((layer, operation.into()), index);
         let (component, service) = match layer {
@@ -165,7 +170,7 @@ impl Story {
             long_lived: false,
             sites: 4,
         };
-        self.fact(0, &Fact::Hook(hook))
+        self.fact(ns, &Fact::Hook(hook))
     }
 
     /// Parks of kubelet and containerd are followed; their stacks are of the executable `index` 200.

@@ -4,7 +4,7 @@ use plegtrace::{
     correlate::{Caller, Doubt, Joins, LastList, ListOutcome, Outcome, Reason as Why, Side, Snapshot},
     decode::MonoNs,
     diagnose::diagnose,
-    input::{CensusFact, Component, Fact, InFlight, Layer, Liveness, RefusedFact, Unanswered},
+    input::{Armed, CensusFact, Component, Fact, InFlight, Layer, Liveness, RefusedFact, Unanswered},
     render::text,
     span::{Account, account, violation},
 };
@@ -317,6 +317,34 @@ fn failing_lists() {
     assert_eq!(reasons(&snapshot), ["list_stale"]);
     assert_eq!((snapshot.last_list, snapshot.relists.len()), (LastList::At(at(0)), 5));
     assert!(snapshot.relists[1..].iter().all(|relist| relist.list == ListOutcome::Failed));
+}
+
+/// A kubelet whose file answers late is probed late: of relists before that, nothing is said.
+#[test]
+fn relists_are_judged_from_their_probes_on() {
+    let mut story = Story::blank();
+    story.start().target(Component::Kubelet, KUBELET, "1.20.2");
+    story.fact(0, &Fact::Armed(Armed { mode: "uprobe_multi".into(), sites: 0, took_ns: 0 }));
+    assert_eq!(story.snapshot(19 * S).last_list, LastList::Untraced);
+    let hooks =
+        [(Layer::Relist, "Relist"), (Layer::ListPhase, "GetPods"), (Layer::KubeletCall, "ListPodSandbox")];
+    for (layer, operation) in hooks {
+        story.hook_at(20 * S, layer, operation);
+    }
+    let doubt = Doubt::NoRelist { window_ns: S / 2, period_ns: S };
+    let Outcome::CannotTell { why } = story.snapshot(20 * S + S / 2).outcome else {
+        panic!("nothing was seen")
+    };
+    assert!(why.contains(&doubt), "{why:?}");
+    story.begin(Layer::Relist, "Relist", PLEG, 100, 21 * S);
+    story.call(Layer::KubeletCall, "ListPodSandbox", (PLEG, 900), 21 * S + 10, 21 * S + 20, CALL_FAILED);
+    story.end(Layer::Relist, "Relist", PLEG, 21 * S + 30, 0).read_open(22 * S);
+    let snapshot = story.snapshot(22 * S);
+    assert_eq!(
+        (reasons(&snapshot), snapshot.last_list),
+        (vec!["list_stale"], LastList::NotSince(at(20 * S)))
+    );
+    assert_eq!((snapshot.window.ns(), snapshot.relist_window.ns()), (22 * S, 2 * S));
 }
 
 /// A relist in its status phase already has its list, as the kubelet reckons.

@@ -168,11 +168,7 @@ fn zombie() {
 /// A path in memory that is a file of a stopped FUSE server. The command line was told before.
 #[test]
 fn path_on_a_dead_filesystem() {
-    if !Path::new("/dev/fuse").exists() {
-        println!("SKIP: no /dev/fuse");
-        return;
-    }
-    let (_server, stuck) = stuck_path();
+    let Some((_server, stuck)) = stuck_path() else { return };
     let witness = Target::start("runc", &["pipe"]).wait_until_ready().wait_in("pipe");
     let round = census(&request());
     assert!(round.took < ROUND, "{:?}", round.took);
@@ -185,8 +181,13 @@ fn path_on_a_dead_filesystem() {
     assert_eq!(round.round.left_out, 0);
 }
 
-/// A filesystem that does not answer, and a process that is in a system call with a path there.
-fn stuck_path() -> (Target, u32) {
+/// A filesystem that does not answer, and a process that is in a system call with a path there. `None` where there can be
+/// none, which is declared.
+fn stuck_path() -> Option<(Target, u32)> {
+    if !Path::new("/dev/fuse").exists() {
+        println!("SKIP: no /dev/fuse");
+        return None;
+    }
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     let (mount, fifo, runc) = (path("fs"), path("fifo"), path("runc"));
@@ -198,7 +199,7 @@ fn stuck_path() -> (Target, u32) {
     let stuck = server.child();
     let server = server.wait_until_ready();
     stop(server.pid());
-    (server, stuck)
+    Some((server, stuck))
 }
 
 /// What is told of a process that did not answer one question, and only that one.
@@ -224,11 +225,7 @@ fn make_fifo(path: &str) {
 /// The reader does not outlive a plegtrace that is killed while it waits.
 #[test]
 fn no_orphans() {
-    if !Path::new("/dev/fuse").exists() {
-        println!("SKIP: no /dev/fuse");
-        return;
-    }
-    let (_server, _stuck) = stuck_path();
+    let Some((_server, _stuck)) = stuck_path() else { return };
     // There has to be something to trace.
     let [kubelet, runtime] =
         ["kubelet", "containerd"].map(|name| Target::start(name, &["rest"]).wait_until_ready());

@@ -185,7 +185,7 @@ fn doubts(snapshot: &Snapshot) -> Vec<Doubt> {
         // Of a kubelet that lists every few minutes an observation need not see one.
     } else if snapshot.relists.is_empty() {
         let period_ns = snapshot.pace().period_ns;
-        why.push(Doubt::NoRelist { window_ns: snapshot.window.ns(), period_ns });
+        why.push(Doubt::NoRelist { window_ns: snapshot.relist_window.ns(), period_ns });
     } else if !matches!(snapshot.last_list, LastList::At(_)) {
         why.push(Doubt::ListUnknown);
     }

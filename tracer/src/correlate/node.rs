@@ -27,6 +27,8 @@ pub(super) struct NodeState {
     pub(super) refused: Vec<RefusedFact>,
     pub(super) armed: Option<Armed>,
     pub(super) armed_at: Option<MonoNs>,
+    /// From when on relists are seen.
+    pub(super) relists_since: Option<MonoNs>,
     pub(super) counters: BTreeMap<u32, HookCounters>,
     pub(super) losses: BTreeMap<(String, String), LossCount>,
     pub(super) cost: Option<Cost>,
@@ -48,6 +50,7 @@ impl NodeState {
             }
             Fact::Hook(hook) if hook.index < MAX_HOOKS => {
                 self.hooks.insert(hook.index, Arc::new(hook));
+                self.relists_are_seen(at);
             }
             Fact::Hook(_) => self.dropped += 1,
             Fact::Refused(refused) => {
@@ -58,6 +61,7 @@ impl NodeState {
             Fact::Armed(armed) => {
                 self.armed_at.get_or_insert(at);
                 self.armed = Some(armed);
+                self.relists_are_seen(at);
             }
             Fact::Counters { hooks } => {
                 let known = hooks.into_iter().filter(|counters| counters.hook < MAX_HOOKS);
@@ -123,9 +127,12 @@ impl NodeState {
         }
     }
 
-    /// Is a hook of this layer armed?
-    pub(super) fn has_layer(&self, layer: Layer) -> bool {
-        self.hooks.values().any(|hook| hook.layer == layer)
+    /// They are from the moment on that their hook is there, and hooks are armed.
+    fn relists_are_seen(&mut self, at: MonoNs) {
+        let traced = self.hooks.values().any(|hook| hook.layer == Layer::Relist);
+        if self.relists_since.is_none() && self.armed_at.is_some() && traced {
+            self.relists_since = Some(at);
+        }
     }
 
     /// Does a kubelet hook see the client side of this operation?

@@ -48,6 +48,6 @@ impl Snapshot {
     pub fn awaits_relist(&self) -> bool {
         let pace = self.pace();
         let hangs = self.census.requests.iter().any(|request| request.operation == "relist");
-        pace == Pace::EVENTED && self.relists.is_empty() && !hangs && self.window.ns() <= pace.late_ns
+        pace == Pace::EVENTED && self.relists.is_empty() && !hangs && self.relist_window.ns() <= pace.late_ns
     }
 }

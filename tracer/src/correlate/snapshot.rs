@@ -23,6 +23,8 @@ pub struct Snapshot {
     pub start: Start,
     /// What has been observed.
     pub window: Window,
+    /// In which part of it relists are seen: a kubelet whose file answers late is probed late.
+    pub relist_window: Window,
     /// Processes found, live ones and those that are gone, by pid.
     pub targets: Vec<Target>,
     /// Traces of components.
@@ -83,7 +85,7 @@ impl Snapshot {
     }
 }
 
-/// What has been observed.
+/// What has been observed, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// When the probes were on; `None` when they never were.

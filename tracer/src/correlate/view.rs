@@ -43,6 +43,7 @@ impl Correlator {
             now,
             start: node.start.clone(),
             window: Window { from: node.observing_since(), to: now },
+            relist_window: Window { from: node.relists_since, to: now },
             targets: node.targets.values().cloned().collect(),
             presences: node.presences.clone(),
             armed: node.armed.clone(),
@@ -179,10 +180,10 @@ impl Correlator {
             .iter()
             .filter(|relist| relist.list == ListOutcome::Ok)
             .map(|relist| relist.root().start());
-        match (kept.max().max(self.forgotten_list), self.node.observing_since()) {
+        match (kept.max().max(self.forgotten_list), self.node.relists_since) {
             (Some(at), _) => LastList::At(at),
-            (None, Some(since)) if self.node.has_layer(Layer::Relist) => LastList::NotSince(since),
-            _ => LastList::Untraced,
+            (None, Some(since)) => LastList::NotSince(since),
+            (None, None) => LastList::Untraced,
         }
     }
 

@@ -66,6 +66,7 @@ fn silent(snapshot: &Snapshot, verbose: bool) -> Lines {
     if snapshot.window.from.is_none() {
         return Vec::new();
     }
+    let seen = human::duration(snapshot.relist_window.ns());
     let mut lines = Lines::new();
     let mut others: BTreeMap<Component, Vec<String>> = BTreeMap::new();
     let told = |state: &&HookState| verbose || state.hook.layer != Layer::RuncPhase;
@@ -73,7 +74,7 @@ fn silent(snapshot: &Snapshot, verbose: bool) -> Lines {
         let name = escape::text_to(&state.hook.operation, 60);
         match state.hook.layer {
             Layer::Relist | Layer::ListPhase => {
-                lines.push(("silent", format!("{name} of the kubelet never fired in {}", window(snapshot))));
+                lines.push(("silent", format!("{name} of the kubelet never fired in {seen}")));
             }
             _ => others.entry(state.hook.component).or_default().push(name),
         }
@@ -90,10 +91,6 @@ fn silent(snapshot: &Snapshot, verbose: bool) -> Lines {
         lines.push(("silent", text));
     }
     lines
-}
-
-fn window(snapshot: &Snapshot) -> String {
-    human::duration(snapshot.window.ns())
 }
 
 fn losses(snapshot: &Snapshot, verbose: bool) -> Lines {

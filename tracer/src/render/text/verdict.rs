@@ -35,7 +35,7 @@ fn verdict(snapshot: &Snapshot, diagnosis: &Diagnosis) -> (String, String) {
     match diagnosis.verdict {
         Verdict::Healthy => {
             let relists = human::plural(snapshot.relists.len() as u64, "relist");
-            let window = duration(snapshot.window.ns());
+            let window = duration(snapshot.relist_window.ns());
             let due = if snapshot.relists.is_empty() { " (the kubelet follows events)" } else { "" };
             ("HEALTHY".into(), format!("{relists} in {window}{due}, nothing held up"))
         }

@@ -36,7 +36,10 @@ impl Probes {
         answers.sort_by_key(|(of, _)| fresh.iter().position(|wanted| wanted == of));
         self.hear(answers);
         for late in fresh.iter().filter(|wanted| self.analyses.is_open(wanted)) {
-            let why = format!("its file did not answer within {} s: probed when it does", patience.as_secs());
+            let seconds = patience.as_secs();
+            let why = format!(
+                "its file did not answer within {seconds} s; while observing it is probed as soon as it does"
+            );
             self.planner.refuse(late.component, &late.exe, &why, true);
         }
     }
