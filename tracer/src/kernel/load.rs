@@ -7,7 +7,7 @@ use std::{
 
 use aya::{
     Ebpf, EbpfLoader, Pod,
-    maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf},
+    maps::{Array, HashMap, Map, MapData, PerCpuArray},
     programs::{RawTracePoint, UProbe, raw_trace_point::RawTracePointLinkId},
 };
 use plegtrace_common::{
@@ -23,7 +23,9 @@ use super::{
     error::KernelError,
     inflight,
     multi::MultiPrograms,
-    object, verifier,
+    object,
+    ring::Ring,
+    verifier,
 };
 
 /// A shared type as aya wants its map keys and values.
@@ -46,12 +48,26 @@ pub struct LoadOptions {
     pub mode: AttachMode,
     /// Offsets in kernel structures; `use_cookies` is set from `mode`.
     pub settings: KernelSettings,
-    /// Bytes of the ring buffer, a power of two of pages; `None` for the default.
+    /// Bytes of the ring buffer, a power of two of pages; `None`: by the number of processors.
     pub ring_bytes: Option<u32>,
     /// Follow processes (fork, exec, exit).
     pub processes: bool,
     /// Load the programs of parks too.
     pub parks: bool,
+}
+
+impl LoadOptions {
+    /// Bytes of the ring buffer. By default half a megabyte for each processor, within 1 and 8 MiB: what they can write
+    /// while the thread that drains waits for one of them. A megabyte holds ten thousand calls.
+    fn ring_size(&self) -> u32 {
+        const PER_CPU: usize = 512 << 10;
+        let of_machine = || {
+            let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+            let bytes = cpus.saturating_mul(PER_CPU).clamp(1 << 20, 8 << 20).next_power_of_two();
+            u32::try_from(bytes).unwrap_or(8 << 20)
+        };
+        self.ring_bytes.unwrap_or_else(of_machine)
+    }
 }
 
 /// Everything that lives in the kernel on our behalf. Dropping it detaches and frees all.
@@ -63,7 +79,8 @@ pub struct Kernel {
     pub(super) ebpf: Ebpf,
     /// What the programs say of themselves, when they were built with `debug-log`.
     log: Option<DebugLog>,
-    pub(super) ring: RingBuf<MapData>,
+    /// `None` once it was handed over.
+    pub(super) ring: Option<Ring>,
     pub(super) sites: Array<MapData, Plain<SiteConf>>,
     pub(super) site_index: HashMap<MapData, Plain<SiteKey>, u32>,
     pub(super) open_calls_fd: OwnedFd,
@@ -130,7 +147,7 @@ impl Kernel {
             links: Links::new(),
             mode: options.mode,
             multi,
-            ring: take(&mut ebpf, "EVENTS")?,
+            ring: Some(Ring::new(take(&mut ebpf, "EVENTS")?, options.ring_size() as usize)),
             sites: take(&mut ebpf, "SITES")?,
             site_index: take(&mut ebpf, "SITE_INDEX")?,
             open_calls: take(&mut ebpf, "OPEN_CALLS")?,
@@ -181,9 +198,7 @@ pub(super) fn open(object: &[u8], options: &LoadOptions) -> Result<Ebpf, KernelE
     settings.use_cookies = u32::from(options.mode != AttachMode::PerfAddress);
     let mut loader = EbpfLoader::new();
     loader.override_global("SETTINGS", settings.as_bytes(), true);
-    if let Some(bytes) = options.ring_bytes {
-        loader.map_max_entries("EVENTS", bytes);
-    }
+    loader.map_max_entries("EVENTS", options.ring_size());
     if !options.parks {
         // It takes more than a megabyte.
         loader.map_max_entries("PARKERS", 1);

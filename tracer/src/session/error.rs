@@ -77,6 +77,9 @@ pub enum SessionError {
         #[source]
         source: RecordingError,
     },
+    /// No thread for the ring buffer.
+    #[error("cannot start the thread that drains the ring buffer")]
+    Drain(#[source] io::Error),
     /// No signals.
     #[error("listen for signals")]
     Signals(#[source] io::Error),

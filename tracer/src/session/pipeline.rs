@@ -23,6 +23,11 @@ impl Pipeline {
 
     /// Takes one record.
     pub(crate) fn push(&mut self, frame: &Frame) {
+        self.push_and_see(frame, &mut |_| {});
+    }
+
+    /// Takes one record, and shows what it means to `see` on the way: nobody else decodes it.
+    pub(crate) fn push_and_see(&mut self, frame: &Frame, see: &mut dyn FnMut(&Event)) {
         if let Some(tap) = self.tap.as_mut() {
             tap(frame);
         }
@@ -33,6 +38,7 @@ impl Pipeline {
                 {
                     self.stopped = Some(*at);
                 }
+                see(&event);
                 self.correlator.push(event);
             }
             Err(error) => {

@@ -12,16 +12,15 @@ use std::{
 };
 
 use plegtrace_common::{
-    kind::RecKind,
-    rec::{PROCESS_AGAIN, PROCESS_CRUN, PROCESS_INIT, ProcessRec},
+    rec::{PROCESS_AGAIN, PROCESS_CRUN, PROCESS_INIT},
     role::Role,
 };
-use zerocopy::FromBytes;
 
 use super::{arm::give_memory_back, inspect::Inspected};
 use crate::{
     census,
-    input::{Component, Frame, RefusedFact},
+    decode::{Process, Step},
+    input::{Component, RefusedFact},
     kernel::AttachMode,
     target::{FileVersion, Program, RefuseReason, share_mounts},
 };
@@ -81,8 +80,8 @@ impl RuncFiles {
     }
 
     /// A process stepped: it may have become a runc.
-    pub(crate) fn step(&self, frame: &Frame) {
-        if let Some(pid) = runc_of(frame) {
+    pub(crate) fn step(&self, process: &Process) {
+        if let Some(pid) = runc_of(process) {
             let _ = self.questions.try_send(Question::Process(pid));
         }
     }
@@ -95,11 +94,11 @@ impl RuncFiles {
 
 /// The process that has just become a runc, for a part of the node, and from its file: `runc init` may be started from a
 /// copy, or through a mount over the file; and crun has no phases.
-fn runc_of(frame: &Frame) -> Option<u32> {
-    let record = ProcessRec::read_from_bytes(&frame.bytes).ok().filter(|_| frame.kind == RecKind::Exec)?;
-    let from_file = record.flags & (PROCESS_INIT | PROCESS_AGAIN | PROCESS_CRUN) == 0;
-    let of_node = !matches!(Role::from_u32(record.parent_role), Role::None | Role::Workload);
-    (Role::from_u32(record.role) == Role::Runc && from_file && of_node).then_some(record.header.tgid)
+fn runc_of(process: &Process) -> Option<u32> {
+    let from_file = process.flags & (PROCESS_INIT | PROCESS_AGAIN | PROCESS_CRUN) == 0;
+    let of_node = !matches!(process.parent_role, Role::None | Role::Workload);
+    let became = process.step == Step::Exec && process.role == Role::Runc;
+    (became && from_file && of_node).then_some(process.meta.tgid)
 }
 
 /// What is known so far.

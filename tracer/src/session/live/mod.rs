@@ -1,8 +1,12 @@
 //! [`Live`]: the running kernel as a source of the input stream.
 
+mod drain;
 mod open;
 
-use std::collections::HashMap;
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+};
 
 use bytes::Bytes;
 use plegtrace_common::key::Watched;
@@ -15,9 +19,12 @@ use crate::{
     plan::{Plan, PlannedBinary},
     target::Lease,
 };
+use drain::Drainer;
 
 /// The kernel side and what is needed to read it.
 pub(crate) struct Live {
+    /// Before the kernel side: its thread reads the ring.
+    drainer: Drainer,
     kernel: Kernel,
     /// Leases on probed files that nobody may be running, by the number of the executable. Given up after the probes.
     leases: HashMap<u64, Lease>,
@@ -40,14 +47,19 @@ pub(crate) struct Live {
 
 impl Live {
     /// Takes a loaded kernel side over.
-    #[must_use]
+    ///
+    /// # Errors
+    ///
+    /// No thread can be started that drains the ring.
     pub(crate) fn new(
-        kernel: Kernel,
+        mut kernel: Kernel,
         follows: bool,
         follows_parks: bool,
         census: Option<census::Request>,
-    ) -> Self {
-        Self {
+    ) -> io::Result<Self> {
+        let ring = kernel.take_ring().ok_or(io::ErrorKind::AlreadyExists)?;
+        Ok(Self {
+            drainer: Drainer::start(ring)?,
             kernel,
             leases: HashMap::new(),
             follows,
@@ -59,7 +71,7 @@ impl Live {
             damaged: 0,
             began_ns: clock::monotonic_ns(),
             began_cpu_ns: clock::cpu_ns(),
-        }
+        })
     }
 
     /// How sites are attached.
@@ -117,16 +129,31 @@ impl Live {
         wanted
     }
 
-    /// Hands over every record that is waiting.
+    /// Hands over the records that were drained so far.
     pub(crate) fn drain(&mut self, sink: &mut dyn FnMut(Frame)) {
-        let damaged = &mut self.damaged;
-        self.kernel.drain(&mut |mut bytes: Bytes| match next_frame(&mut bytes).and_then(admit) {
-            Ok((frame, fact)) => {
+        let chunks = self.drainer.take();
+        self.hand_over(chunks, sink);
+    }
+
+    /// Hands over every record that was committed before this call.
+    fn drain_all(&mut self, sink: &mut dyn FnMut(Frame)) {
+        let chunks = self.drainer.take_all();
+        self.hand_over(chunks, sink);
+    }
+
+    fn hand_over(&mut self, chunks: VecDeque<Bytes>, sink: &mut dyn FnMut(Frame)) {
+        for mut chunk in chunks {
+            while !chunk.is_empty() {
+                let frame = next_frame(&mut chunk);
+                // Where a record that is none ends is not known: what is behind it in this chunk is gone with it.
+                let Ok((frame, fact)) = frame.and_then(admit) else {
+                    self.damaged += 1;
+                    break;
+                };
                 sink(frame);
                 fact.into_iter().for_each(&mut *sink);
             }
-            Err(_) => *damaged += 1,
-        });
+        }
     }
 
     /// Forgets the open calls of a process that is gone.
@@ -163,6 +190,21 @@ impl Live {
         Ok(())
     }
 
+    /// What was lost between the ring and the stream.
+    fn losses(&self) -> impl Iterator<Item = LossCount> {
+        let all = [
+            ("damaged_record", "records of the kernel side could not be read", self.damaged),
+            ("queue_full", "records came faster than they could be processed", self.drainer.dropped()),
+        ];
+        all.into_iter().filter(|(_, _, count)| *count > 0).map(|(reason, sentence, count)| LossCount {
+            stage: "ring".to_owned(),
+            reason: reason.to_owned(),
+            sentence: sentence.to_owned(),
+            count,
+            is_loss: true,
+        })
+    }
+
     /// Hands over counters, losses and own cost.
     ///
     /// # Errors
@@ -172,15 +214,7 @@ impl Live {
         let now = clock::monotonic_ns();
         let hooks = self.kernel.counters(self.hooks)?;
         let mut counts = self.kernel.reasons()?;
-        if self.damaged > 0 {
-            counts.push(LossCount {
-                stage: "ring".to_owned(),
-                reason: "damaged_record".to_owned(),
-                sentence: "records of the kernel side could not be read".to_owned(),
-                count: self.damaged,
-                is_loss: true,
-            });
-        }
+        counts.extend(self.losses());
         sink(frame_fact(now, &Fact::Counters { hooks }));
         sink(frame_fact(now, &Fact::Loss { counts }));
         let (rss_bytes, rss_peak_bytes) = census::own_memory();

@@ -37,7 +37,7 @@ impl Live {
         let mut open = self.kernel.open_calls()?;
         let parkers = if self.follows_parks { self.kernel.parkers()?.parkers } else { Vec::new() };
         let processes = self.follows.then(|| self.kernel.processes()).transpose()?;
-        self.drain(sink);
+        self.drain_all(sink);
         if let Some(processes) = processes {
             self.forget_ended_programs(&mut open, &processes);
             sink(frame_fact(at_ns, &Fact::Processes(told(at_ns, &processes))));

@@ -92,12 +92,9 @@ impl Session {
             processes: settings.processes,
             parks: settings.parks,
         };
-        self.live = Some(Live::new(
-            Kernel::load(&options)?,
-            settings.processes,
-            settings.parks,
-            census_request(settings),
-        ));
+        let live =
+            Live::new(Kernel::load(&options)?, settings.processes, settings.parks, census_request(settings));
+        self.live = Some(live.map_err(SessionError::Drain)?);
         self.watch_all();
         self.attach();
         self.look_for_runc(settings);

@@ -10,9 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use plegtrace_common::kind::RecKind;
-
-use targets::concerns_targets;
+use targets::{Steps, warn};
 
 use super::{
     arm::{Probes, chain},
@@ -160,20 +158,11 @@ impl Session {
 
     fn drain(&mut self) {
         let Some(live) = self.live.as_mut() else { return };
-        let (pipeline, rescan, runc) = (&mut self.pipeline, &mut self.rescan, &self.runc);
-        let mut exited = Vec::new();
-        live.drain(&mut |frame| {
-            *rescan |= concerns_targets(&frame);
-            exited.extend((frame.kind == RecKind::Exit).then_some(frame.header.tgid));
-            if let Some(runc) = runc {
-                runc.step(&frame);
-            }
-            pipeline.push(&frame);
-        });
-        for tgid in exited.into_iter().filter(|tgid| self.alive.contains_key(tgid)) {
-            if let Err(error) = live.sweep(tgid) {
-                tracing::warn!("{}", chain(&error));
-            }
+        let pipeline = &mut self.pipeline;
+        let mut steps = Steps { rescan: &mut self.rescan, runc: self.runc.as_ref(), exited: Vec::new() };
+        live.drain(&mut |frame| pipeline.push_and_see(&frame, &mut |event| steps.see(event)));
+        for tgid in steps.exited.into_iter().filter(|tgid| self.alive.contains_key(tgid)) {
+            warn(live.sweep(tgid));
         }
         self.give_way();
         self.follow_late();
@@ -195,14 +184,15 @@ impl Session {
     /// Reads what is open, and follows targets that came or went.
     fn look(&mut self, settings: &Settings) -> Result<(), SessionError> {
         if let Some(live) = self.live.as_mut() {
-            let (pipeline, rescan, runc) = (&mut self.pipeline, &mut self.rescan, &self.runc);
+            let pipeline = &mut self.pipeline;
+            let mut steps = Steps { rescan: &mut self.rescan, runc: self.runc.as_ref(), exited: Vec::new() };
             live.read_in_flight(&mut |frame| {
-                *rescan |= concerns_targets(&frame);
-                if let Some(runc) = runc {
-                    runc.step(&frame);
-                }
-                pipeline.push(&frame);
+                pipeline.push_and_see(&frame, &mut |event| steps.see(event));
             })?;
+            let exited = steps.exited;
+            for tgid in exited.into_iter().filter(|tgid| self.alive.contains_key(tgid)) {
+                warn(live.sweep(tgid));
+            }
             live.read_counters(&mut |frame| pipeline.push(&frame))?;
         }
         if std::mem::take(&mut self.rescan) {

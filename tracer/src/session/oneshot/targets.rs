@@ -1,12 +1,12 @@
 //! Kubelet, runtime and shims while an observation goes on: who came, who went, who follows whom.
 
-use plegtrace_common::{kind::RecKind, rec::ProcessRec, role::Role};
-use zerocopy::FromBytes;
+use plegtrace_common::role::Role;
 
 use super::Session;
 use crate::{
     cli::Settings,
-    input::{Component, Fact, Frame, Layer, RefusedFact, TargetGone},
+    decode::{Event, Process, Step},
+    input::{Component, Fact, Layer, RefusedFact, TargetGone},
     kernel::KernelError,
     session::{
         arm::{chain, source_refused},
@@ -159,9 +159,30 @@ pub(super) fn warn(done: Result<(), KernelError>) {
     }
 }
 
+/// What the control of an observation reads from the records that pass.
+pub(super) struct Steps<'a> {
+    /// A kubelet or runtime came or went.
+    pub(super) rescan: &'a mut bool,
+    pub(super) runc: Option<&'a RuncFiles>,
+    /// Processes that ended.
+    pub(super) exited: Vec<u32>,
+}
+
+impl Steps<'_> {
+    pub(super) fn see(&mut self, event: &Event) {
+        let Event::Process(process) = event else { return };
+        *self.rescan |= concerns_targets(process);
+        if matches!(process.step, Step::Exit(_)) {
+            self.exited.push(process.meta.tgid);
+        }
+        if let Some(runc) = self.runc {
+            runc.step(process);
+        }
+    }
+}
+
 /// Did a kubelet or runtime come or go?
-pub(super) fn concerns_targets(frame: &Frame) -> bool {
-    let Ok(record) = ProcessRec::read_from_bytes(&frame.bytes) else { return false };
-    let role = Role::from_u32(record.role);
-    matches!(frame.kind, RecKind::Exec | RecKind::Exit) && (role == Role::Kubelet || role.is_runtime())
+fn concerns_targets(process: &Process) -> bool {
+    let of_target = process.role == Role::Kubelet || process.role.is_runtime();
+    of_target && matches!(process.step, Step::Exec | Step::Exit(_))
 }
