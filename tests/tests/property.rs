@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use plegtrace::{
     correlate::{Caller, Correlator, LastList, Limits, RequestTree, Side, Snapshot},
     decode::{Call, Event, Meta, MonoNs, Park, Parked, Process, Step, decode},
-    diagnose::diagnose,
+    diagnose::{Verdict, diagnose},
     input::{
         Command, CommandFact, Fact, Frame, InFlight, Layer, Liveness, OpenCallFact, ParkerFact,
         ProcessesFact, WatchedFact, next_frame,
@@ -213,6 +213,44 @@ fn sound_tree(root: &Span, snapshot: &Snapshot) {
     assert!(intervals.windows(2).all(|pair| pair[0].1 <= pair[1].0), "none of which overlap");
 }
 
+/// A calm pulse hides no stall, and its figures are those of the whole picture.
+fn pulse_agrees(correlator: &Correlator) {
+    [4, 5, 7, 12, 40, 200].into_iter().for_each(|seconds| pulse_agrees_at(correlator, at(seconds * S)));
+}
+
+fn pulse_agrees_at(correlator: &Correlator, now: MonoNs) {
+    let (pulse, snapshot) = (correlator.pulse(now), correlator.snapshot(now));
+    let diagnosis = diagnose(&snapshot);
+    assert!(!pulse.calm || diagnosis.verdict != Verdict::Stall, "{pulse:?}: {diagnosis:#?}");
+    assert_eq!(pulse.open, snapshot.open.len() as u64);
+    assert_eq!(pulse.relists, snapshot.relists.len() as u64);
+}
+
+/// Calls that may be open for long, or may not.
+const OPEN: [(Layer, &str); 6] = [
+    (Layer::Relist, "Relist"),
+    (Layer::KubeletCall, "ListContainers"),
+    (Layer::KubeletCall, "ExecSync"),
+    (Layer::KubeletClient, "ListPodSandbox"),
+    (Layer::Handler, "ListContainers"),
+    (Layer::Handler, "RunPodSandbox"),
+];
+
+/// A pulse is calm while lists come and nothing is old, and only then.
+#[test]
+fn a_pulse_is_calm_on_a_healthy_node() {
+    let mut story = Story::node();
+    for n in 0..8 {
+        story.relist(n * S, 0);
+    }
+    let mut correlator = pushed(Limits::default(), Vec::new());
+    for frame in frames(story) {
+        correlator.push(decode(&frame).unwrap());
+    }
+    let calm = |seconds| correlator.pulse(at(seconds * S)).calm;
+    assert_eq!([8, 16, 18].map(calm), [true, true, false], "the last list is of second 7");
+}
+
 fn lines_fit(snapshot: &Snapshot) {
     for (verbose, width) in [(false, 80), (true, 80), (true, 120)] {
         let mut out = Vec::new();
@@ -230,12 +268,28 @@ proptest! {
     /// Any stream gives a sound snapshot whose sums add up and whose reports can be written.
     #[test]
     fn any_stream(events in proptest::collection::vec(event(), 0..150)) {
-        let snapshot = pushed(Limits::default(), events).snapshot(at(7 * S));
+        let correlator = pushed(Limits::default(), events);
+        pulse_agrees(&correlator);
+        let snapshot = correlator.snapshot(at(7 * S));
         sound(&snapshot);
         sums_add_up(&snapshot);
         lines_fit(&snapshot);
         let document: serde_json::Value = serde_json::from_str(&json_of(&snapshot)).unwrap();
         prop_assert_eq!(&document["schema_version"], 1);
+    }
+
+    /// On a node that lists every second, one call that is open for any time: the pulse is calm only where it may be.
+    #[test]
+    fn calm_hides_nothing(call in 0..OPEN.len(), tenths in 0u64..400) {
+        let (layer, operation) = OPEN[call];
+        let mut story = Story::node();
+        for n in 0..41 {
+            story.relist(n * S, 0);
+        }
+        story.begin(layer, operation, 50, 900, 41 * S - tenths * 100 * MS).read_open(41 * S);
+        let mut correlator = pushed(Limits::default(), Vec::new());
+        frames(story).iter().for_each(|frame| correlator.push(decode(frame).unwrap()));
+        pulse_agrees_at(&correlator, at(41 * S));
     }
 
     /// A snapshot in between changes nothing.
@@ -285,6 +339,7 @@ proptest! {
             correlator.push(event);
             let _ = correlator.snapshot(at(7 * S));
         }
+        pulse_agrees(&correlator);
         let snapshot = correlator.snapshot(at(7 * S));
         lines_fit(&snapshot);
         prop_assert_eq!(json_of(&snapshot), json_of(&pushed(limits, events).snapshot(at(7 * S))));

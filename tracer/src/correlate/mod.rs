@@ -23,6 +23,7 @@ mod pace;
 mod parks;
 mod phases;
 mod processes;
+mod pulse;
 mod relist;
 mod requests;
 mod rows;
@@ -42,6 +43,7 @@ pub use phases::Phase;
 pub use processes::{
     EndedProcess, OpenProcess, ProcessEnd, ProcessKind, ProcessRow, Processes, WorkloadProcess,
 };
+pub use pulse::Pulse;
 pub use requests::RequestTree;
 pub use rows::{RowKey, RpcRow, Side};
 pub use snapshot::{

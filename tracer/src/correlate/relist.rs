@@ -24,6 +24,8 @@ pub(super) struct Relists {
     /// By end.
     done: VecDeque<Done>,
     done_calls: usize,
+    /// How many have ended, those that made room included.
+    pub(super) count: u64,
     /// Calls of goroutines that relist, not yet inside a finished relist.
     current: BTreeMap<Goroutine, Vec<Call>>,
     /// Calls of other goroutines of the kubelet; one of them may turn out to relist.
@@ -48,6 +50,7 @@ impl Relists {
             });
         }
         self.done_calls += parts.len();
+        self.count += 1;
         let at = self.done.partition_point(|done| (done.call.end, done.call.id()) <= (call.end, call.id()));
         self.done.insert(at, Done { call, parts });
         self.shrink(limits, drops);

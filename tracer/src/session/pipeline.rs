@@ -1,7 +1,7 @@
 //! Frames in, a picture of the node out: decode and correlate, with what could not be decoded counted.
 
 use crate::{
-    correlate::{Correlator, Limits, Snapshot},
+    correlate::{Correlator, Limits, Pulse, Snapshot},
     decode::{Event, MonoNs, decode},
     input::{Fact, Frame, frame_fact},
 };
@@ -62,6 +62,11 @@ impl Pipeline {
     /// Addresses in stacks that have no name yet, by the hook that tells the executable.
     pub(crate) fn unnamed(&self) -> impl Iterator<Item = (u32, Vec<u64>)> {
         self.correlator.unnamed()
+    }
+
+    /// The node in a few figures: cheap enough for each second.
+    pub(crate) fn pulse(&self, now_ns: u64) -> Pulse {
+        self.correlator.pulse(MonoNs(now_ns))
     }
 
     /// The node as it is known at `now_ns`.

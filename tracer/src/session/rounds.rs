@@ -110,7 +110,7 @@ pub(crate) fn may_ask(snapshot: &Snapshot) -> bool {
 }
 
 /// Something is held up, or a request that was in flight at the last look may be older than the probes.
-fn is_suspicious(snapshot: &Snapshot) -> bool {
+pub(crate) fn is_suspicious(snapshot: &Snapshot) -> bool {
     let first = snapshot.census.rounds <= 1;
     let old = snapshot.census.requests.iter().any(|request| {
         request.component.role().is_runtime() && request.since.at_least && (first || request.stays)

@@ -190,7 +190,7 @@ impl Follower {
             return None;
         }
         let age_ns = now.since(span.start.or(since).unwrap_or(now));
-        let late = span.is_of_the_node() && kind.late_after_ns().is_some_and(|limit| age_ns > limit);
+        let late = is_late(span, age_ns);
         Some(OpenProcess {
             pid: span.pid,
             start: span.start,
@@ -205,6 +205,11 @@ impl Follower {
             late,
             kind,
         })
+    }
+
+    /// Is a process of the node open longer than its kind ever needs?
+    pub(super) fn any_late(&self, now: MonoNs, since: Option<MonoNs>) -> bool {
+        self.spans.values().any(|span| is_late(span, now.since(span.start.or(since).unwrap_or(now))))
     }
 
     fn parents(&self, span: &Span) -> Vec<(u32, ProcessKind)> {
@@ -251,4 +256,8 @@ impl Follower {
     pub(super) fn uncounted(&self) -> u64 {
         self.finished.dropped
     }
+}
+
+fn is_late(span: &Span, age_ns: u64) -> bool {
+    span.is_of_the_node() && span.kind().late_after_ns().is_some_and(|limit| age_ns > limit)
 }

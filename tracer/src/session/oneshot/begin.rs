@@ -4,7 +4,7 @@ use std::{collections::HashMap, path::Path, sync::Arc};
 
 use plegtrace_common::settings::KernelSettings;
 
-use super::Session;
+use super::{Session, pictures::Pictures};
 use crate::{
     cli::Settings,
     input::{Fact, RefusedFact, Start},
@@ -50,6 +50,7 @@ impl Session {
             rescan: false,
             lost: Vec::new(),
             census: Rounds::default(),
+            pictures: Pictures::default(),
             recorder,
             symbols: Symbols::default(),
         };

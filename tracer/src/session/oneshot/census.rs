@@ -45,6 +45,7 @@ impl Session {
 
     pub(super) fn take_census(&mut self, wait: bool) {
         for fact in self.census.take(wait) {
+            self.pictures.something_new();
             self.pipeline.fact(clock::monotonic_ns(), &fact);
         }
     }

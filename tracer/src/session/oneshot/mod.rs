@@ -2,6 +2,7 @@
 
 mod begin;
 mod census;
+mod pictures;
 mod targets;
 
 use std::{
@@ -10,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use pictures::Pictures;
 use targets::{Steps, warn};
 
 use super::{
@@ -19,7 +21,7 @@ use super::{
     live::Live,
     pipeline::{Pipeline, Tap},
     progress::Progress,
-    rounds::Rounds,
+    rounds::{Rounds, is_suspicious},
     runc::RuncFiles,
     stop::Interrupts,
     survey::Survey,
@@ -27,7 +29,7 @@ use super::{
 };
 use crate::{
     cli::Settings,
-    correlate::Snapshot,
+    correlate::{Pulse, Snapshot},
     diagnose::diagnose,
     input::{Component, Fact, Stop, StopWhy},
     kernel::AttachMode,
@@ -92,6 +94,8 @@ struct Session {
     /// it is a number, and the start of another is no news then.
     lost: Vec<Component>,
     census: Rounds,
+    /// When the whole picture is drawn.
+    pictures: Pictures,
     /// Writes what the tap sees.
     recorder: Option<Arc<Recorder>>,
     symbols: Symbols,
@@ -123,19 +127,25 @@ impl Session {
                 _ = look.tick() => {
                     self.look(settings)?;
                     self.name_stacks(false);
-                    let snapshot = self.pipeline.snapshot(clock::monotonic_ns());
-                    let alone = !settings.needs_kernel();
-                    self.census_again(settings, &snapshot, false);
-                    if !settings.to_the_end && self.is_enough(&snapshot, began.elapsed(), alone) {
+                    let pulse = self.pipeline.pulse(clock::monotonic_ns());
+                    if self.pictures.is_due(&pulse) && self.judge(settings, began.elapsed()) {
                         return Ok(StopWhy::Enough);
                     }
                     if self.recorder.as_ref().is_some_and(|recorder| recorder.is_over()) {
                         return Ok(StopWhy::RecordingOver);
                     }
-                    progress.tick(&self.line(&snapshot, began.elapsed(), settings.duration));
+                    progress.tick(&self.line(&pulse, began.elapsed(), settings.duration));
                 }
             }
         }
+    }
+
+    /// Looks at the whole picture: is another look of the census worth its price, and is all known that can be?
+    fn judge(&mut self, settings: &Settings, elapsed: Duration) -> bool {
+        let snapshot = self.pipeline.snapshot(clock::monotonic_ns());
+        self.pictures.showed(is_suspicious(&snapshot));
+        self.census_again(settings, &snapshot, false);
+        !settings.to_the_end && self.is_enough(&snapshot, elapsed, !settings.needs_kernel())
     }
 
     /// A cause that is settled, and was looked at twice, needs no more time; nor does a census that has nobody to wait for.
@@ -144,14 +154,14 @@ impl Session {
         watched && diagnose(snapshot).is_settled(snapshot) || alone && self.census.are_all()
     }
 
-    fn line(&self, snapshot: &Snapshot, elapsed: Duration, of: Duration) -> String {
+    fn line(&self, pulse: &Pulse, elapsed: Duration, of: Duration) -> String {
         let recorded = self.recorder.as_ref().map(|recorder| human::size(recorder.bytes()));
         format!(
             "observing {:.0} of {:.0} s, {} relists, {} calls open{}   (Ctrl-C: report now)",
             elapsed.as_secs_f64(),
             of.as_secs_f64(),
-            snapshot.relists.len(),
-            snapshot.open.len(),
+            pulse.relists,
+            pulse.open,
             recorded.map_or_else(String::new, |size| format!(", {size} recorded")),
         )
     }
