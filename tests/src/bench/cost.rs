@@ -166,7 +166,9 @@ fn rows(rounds: &[Round]) -> Vec<Row> {
         row("its children", Unit::Percent, &|round| round.with.percent(round.used.children)),
         row("plegtrace with children", Unit::Percent, &Round::all),
         row("memory of plegtrace", Unit::Mebibytes, &|round| mib(round.used.rss)),
-        row("memory of its children", Unit::Mebibytes, &|round| mib(round.used.children_rss)),
+        row("memory of its children", Unit::Mebibytes, &|round| {
+            mib(round.used.children_rss.max(round.told.child_peak))
+        }),
         Row::total("events of all rounds", total(|told| told.events)),
         Row::total("events lost", total(|told| told.lost)),
     ]
@@ -199,7 +201,7 @@ mod tests {
             rss: 17 << 20,
             children_rss: 3 << 20,
         };
-        let told = Told { events: 1_000, lost: 2 };
+        let told = Told { events: 1_000, lost: 2, child_peak: 2 << 20 };
         let round = Round { without: half(2.0, 100, 200), with: half(3.0, 130, 210), used, told };
         let rows = rows(&[round, round]);
         let of = |name: &str| rows.iter().find(|row| row.name == name).unwrap().estimate.median;

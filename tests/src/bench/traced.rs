@@ -42,6 +42,8 @@ pub(super) struct Told {
     pub(super) events: u64,
     /// Records that were lost, for whatever reason.
     pub(super) lost: u64,
+    /// Memory of its largest child that has ended, bytes: those live too shortly to be seen from outside.
+    pub(super) child_peak: u64,
 }
 
 impl Traced {
@@ -106,7 +108,9 @@ impl Traced {
 fn told(report: &Value) -> Told {
     let losses = report["losses"].as_array().into_iter().flatten();
     let lost = losses.filter(|loss| loss["is_loss"] == true).filter_map(|loss| loss["count"].as_u64()).sum();
-    Told { events: report["tally"]["events"].as_u64().unwrap_or(0), lost }
+    let number = |value: &Value| value.as_u64().unwrap_or(0);
+    let child_peak = number(&report["cost"]["child_peak_bytes"]);
+    Told { events: number(&report["tally"]["events"]), lost, child_peak }
 }
 
 #[cfg(test)]
@@ -118,6 +122,7 @@ mod tests {
     fn losses_are_added() {
         let report = serde_json::json!({
             "tally": { "events": 7 },
+            "cost": { "child_peak_bytes": 4096 },
             "losses": [
                 { "count": 3, "is_loss": true },
                 { "count": 5, "is_loss": false },
@@ -125,6 +130,6 @@ mod tests {
             ],
         });
         let told = told(&report);
-        assert_eq!((told.events, told.lost), (7, 4));
+        assert_eq!((told.events, told.lost, told.child_peak), (7, 4, 4096));
     }
 }
