@@ -1,5 +1,6 @@
 //! What the tests of plegtrace share.
 
+pub mod bench;
 pub mod breakpoints;
 pub mod churn;
 pub mod connector;

@@ -1,5 +1,6 @@
 //! The `plegtrace` program as its users run it: started, read, signalled, killed.
 
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,6 +30,17 @@ pub fn path() -> Result<PathBuf> {
 pub fn target_dir() -> PathBuf {
     let own = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     own.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target"))
+}
+
+/// Has a program that `command` will start end (SIGINT) with the thread that starts it.
+pub fn end_with_parent(command: &mut Command) {
+    // SAFETY: prctl with constants is async-signal-safe and has no pointers.
+    unsafe {
+        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGINT) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
 }
 
 /// How a run ended.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use plegtrace::input::{Component, Layer};
 use plegtrace_lab::{Containerd, Knobs, Node, host, process};
-use plegtrace_tests::program::{self, Running};
+use plegtrace_tests::program::{self, Ended, Running};
 use plegtrace_tests::watching::Watching;
 use serde_json::Value;
 
@@ -190,25 +190,41 @@ fn a_process_that_is_not_there_is_a_usage_error() {
     assert!(ended.stderr.contains("4194304") && ended.stdout.is_empty(), "{ended:?}");
 }
 
-/// A machine without kubelet and runtime: exit code 4. Made in a mount namespace, where what belongs to a node is hidden:
-/// its directories, and what /proc tells of processes that others may run here.
+/// Makes the mounts of a machine of its own: nothing in the directories in which a node leaves traces, and a /proc that
+/// shows of all processes only the first, whatever others start here meanwhile. The rest of it is the real one.
+const MACHINE: &str = "
+    for dir in /run /etc/systemd /etc/kubernetes /usr/local/lib/systemd /usr/lib/systemd /lib/systemd /var/lib; do
+        [ ! -d $dir ] || mount -t tmpfs none $dir
+    done
+    mkdir /run/proc
+    mount --rbind /proc /run/proc
+    mount -t tmpfs none /proc
+    for path in /run/proc/[!0-9]* /run/proc/1; do ln -s $path /proc/; done
+";
+
+/// Runs plegtrace on a machine of its own, on which nobody else's sockets are seen either, after `prepare`, a shell
+/// command.
+fn on_a_machine_of_its_own(prepare: &str) -> Ended {
+    let script = format!("{MACHINE}\n{prepare}\nexec \"$@\"");
+    let program: PathBuf = std::fs::canonicalize(program::path().unwrap()).unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--net", "sh", "-ec", &script, "sh"]).arg(&program).args(["-q", "-d", "1"]);
+    Running::spawn(&mut command).unwrap().finish(LIMIT).unwrap()
+}
+
+/// A machine without kubelet and runtime: exit code 4, also where a removed package left its directory. What a kubelet
+/// really needs makes it a node whose kubelet does not run.
 #[test]
 fn a_machine_that_is_no_node_has_nothing_to_trace() {
     host::require_root().unwrap();
-    let script = "for dir in /run /etc/kubernetes /etc/containerd /etc/crio /etc/docker /etc/systemd \
-                  /lib/systemd/system /var/lib/kubelet /var/lib/containerd /var/lib/docker /var/lib/containers; do \
-                  [ ! -d $dir ] || mount -t tmpfs none $dir; done; \
-                  for name in kubelet containerd containerd-shim dockerd crio cri-dockerd conmon runc; do \
-                  for comm in $(grep -lx $name /proc/[0-9]*/comm 2>/dev/null); do \
-                  mount -t tmpfs none ${comm%/comm} || true; done; done; exec \"$@\"";
-    let program: PathBuf = std::fs::canonicalize(program::path().unwrap()).unwrap();
-    // Somebody else's kubelet may start after the hiding; then once more.
-    let ended = process::wait_for("a machine without a node", LIMIT, || {
-        let mut command = Command::new("unshare");
-        command.args(["--mount", "sh", "-ec", script, "sh"]).arg(&program).args(["-q", "-d", "1"]);
-        let ended = Running::spawn(&mut command)?.finish(LIMIT)?;
-        Ok((ended.status.code() == Some(4)).then_some(ended))
-    })
-    .unwrap();
-    assert!(ended.stderr.contains("no kubelet") && ended.stdout.is_empty(), "{ended:?}");
+    let bare = on_a_machine_of_its_own("true");
+    assert_eq!(bare.status.code(), Some(4), "{bare:?}");
+    assert!(bare.stderr.contains("no kubelet") && bare.stdout.is_empty(), "{bare:?}");
+    let left = on_a_machine_of_its_own("mkdir -p /var/lib/kubelet");
+    assert_eq!(left.status.code(), Some(4), "{left:?}");
+    assert!(left.stderr.contains("/var/lib/kubelet (empty)") && left.stdout.is_empty(), "{left:?}");
+    let node =
+        on_a_machine_of_its_own("mkdir -p /var/lib/kubelet/pki; touch /var/lib/kubelet/pki/kubelet.crt");
+    assert_eq!(node.status.code(), Some(1), "{node:?}");
+    assert!(node.stdout.contains("STALL K7"), "{node:?}");
 }

@@ -1,6 +1,7 @@
 //! `cargo xtask demo`: builds everything, then becomes the demo of the lab, so that Ctrl-C and the exit code are its
 //! own and it alone cleans up.
 
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
@@ -17,7 +18,7 @@ use crate::{cmd, paths};
 pub(crate) struct Options {
     /// Arguments of the demo, after `--`
     #[arg(last = true)]
-    arguments: Vec<std::ffi::OsString>,
+    arguments: Vec<OsString>,
 }
 
 /// Builds and becomes the demo; returns only when that fails.
@@ -25,14 +26,21 @@ pub(crate) struct Options {
 /// # Errors
 /// When the build fails or the demo cannot be started.
 pub(crate) fn run(options: &Options) -> Result<()> {
+    become_program("demo", &options.arguments)
+}
+
+/// Builds everything and becomes the program `name` of the tests, which uses the lab; returns only when that fails.
+///
+/// # Errors
+/// When the build fails or the program cannot be started.
+pub(crate) fn become_program(name: &str, arguments: &[OsString]) -> Result<()> {
     let built = build(Profile::Release, Want::Shipped)?;
-    step("demo", "building the lab");
+    step(name, "building the lab");
     let mut cargo = host_cargo();
-    cargo.args(["build", "--release", "-p", "plegtrace-tests", "--bin", "demo"]);
+    cargo.args(["build", "--release", "-p", "plegtrace-tests", "--bin", name]);
     cmd::run(cargo.envs(built.object.envs()))?;
-    let demo = paths::target().join("release/demo");
-    let mut command = lab_command(&demo, &built.binary)?;
-    command.args(&options.arguments);
+    let mut command = lab_command(&paths::target().join("release").join(name), &built.binary)?;
+    command.args(arguments);
     let error = command.exec();
     Err(error).with_context(|| format!("cannot start `{}`", cmd::shown(&command)))
 }
@@ -44,7 +52,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 pub(crate) fn lab_command(program: &std::path::Path, binary: &std::path::Path) -> Result<Command> {
     let mut command = cmd::as_root("env")?;
     for (key, value) in [("PLEGTRACE_BIN", binary), ("PLEGTRACE_CACHE", paths::cache()?.as_path())] {
-        let mut word = std::ffi::OsString::from(format!("{key}="));
+        let mut word = OsString::from(format!("{key}="));
         word.push(value);
         command.arg(word);
     }

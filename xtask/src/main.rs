@@ -2,6 +2,7 @@
 //! each command is a module with its `Options` and its `run`.
 
 mod apt;
+mod bench;
 mod bless;
 mod build;
 mod check;
@@ -27,6 +28,7 @@ const EXAMPLES: &str = "Examples:
   cargo xtask check                    formatting, lints, documentation, import rules
   cargo xtask test                     everything that proves the product on this machine
   cargo xtask test --fast              only what needs neither root nor a VM
+  cargo xtask bench cost --pods 110    what plegtrace costs a node of that size
   cargo xtask vm --kernel bookworm     one guest only
   cargo xtask vm --kernel 5.10 --shell look around in a guest";
 
@@ -48,6 +50,8 @@ enum Command {
     Run(run::Options),
     /// Build, start the lab, inject a real stall and show the report
     Demo(demo::Options),
+    /// Build, then measure what plegtrace costs a real node
+    Bench(bench::Options),
     /// Formatting, lints, documentation and the rules about the code
     Check(check::Options),
     /// Everything that proves the product on this machine
@@ -71,6 +75,7 @@ fn main() -> ExitCode {
         Command::Build(options) => build::run(&options),
         Command::Run(options) => run::run(&options),
         Command::Demo(options) => demo::run(&options),
+        Command::Bench(options) => bench::run(&options),
         Command::Check(options) => check::run(&options),
         Command::Test(options) => test::run(&options),
         Command::Soak(options) => test::soak(&options),

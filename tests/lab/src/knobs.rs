@@ -120,6 +120,8 @@ pub struct Knobs {
     pub containers: usize,
     /// Whether each container has an exec probe once a second.
     pub exec_probes: bool,
+    /// Only the first so many pods have that probe.
+    pub probed_pods: usize,
     /// Who makes the cgroups of pods.
     pub cgroup_driver: CgroupDriver,
     /// What network pods get.
@@ -143,6 +145,7 @@ impl Default for Knobs {
             pods: 1,
             containers: 1,
             exec_probes: false,
+            probed_pods: usize::MAX,
             cgroup_driver: CgroupDriver::default(),
             network: Network::default(),
             rc93: false,

@@ -6,7 +6,6 @@
 
 use std::{
     io::{BufRead, BufReader},
-    os::unix::process::CommandExt,
     path::PathBuf,
     process::{Child, ChildStderr, Command, Stdio},
     time::{Duration, Instant},
@@ -14,6 +13,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use plegtrace_lab::{Knobs, Node, fault, process};
+use plegtrace_tests::program;
 
 const SCRAPE: Duration = Duration::from_secs(5);
 /// The metrics page itself asks for a list, so in a stall it answers only when that list has failed.
@@ -118,8 +118,8 @@ impl Plegtrace {
         let mut command = Command::new(&binary);
         command.args(arguments);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // SAFETY: prctl with constants is async-signal-safe. The main thread spawns, so its end is the demo's end.
-        unsafe { command.pre_exec(die_with_parent) };
+        // The main thread spawns, so its end is the demo's end.
+        program::end_with_parent(&mut command);
         let mut child = command.spawn().with_context(|| format!("start {}", binary.display()))?;
         let said = BufReader::new(child.stderr.take().context("stderr is piped")?);
         Ok(Self { child, said })
@@ -160,13 +160,5 @@ impl Drop for Plegtrace {
     fn drop(&mut self) {
         let _ = process::signal(self.child.id(), libc::SIGINT);
         let _ = self.child.wait();
-    }
-}
-
-fn die_with_parent() -> std::io::Result<()> {
-    // SAFETY: no pointers.
-    match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGINT) } {
-        0 => Ok(()),
-        _ => Err(std::io::Error::last_os_error()),
     }
 }

@@ -26,8 +26,11 @@ pub enum SessionError {
         hint: Option<String>,
     },
     /// No component of a node on this machine.
-    #[error("no kubelet and no container runtime here: no process, unit, socket or directory of one")]
-    NothingToTrace,
+    #[error("{}", nothing_to_trace(leftovers))]
+    NothingToTrace {
+        /// What was found and is no evidence of a node.
+        leftovers: Vec<String>,
+    },
     /// Not a cause that we know.
     #[error("there is no cause {0}")]
     NoSuchCause(String),
@@ -91,6 +94,18 @@ pub enum SessionError {
     Write(#[source] io::Error),
 }
 
+/// Says what was looked for and, of a machine that only looks like a node, what was found.
+fn nothing_to_trace(leftovers: &[String]) -> String {
+    let mut said =
+        "no kubelet and no container runtime here: no process, enabled unit, configuration, pod or socket \
+                    of one"
+            .to_owned();
+    if !leftovers.is_empty() {
+        said += &format!("; found only what a removed package leaves: {}", leftovers.join(", "));
+    }
+    said
+}
+
 impl SessionError {
     /// The exit code that goes with it.
     #[must_use]
@@ -103,7 +118,7 @@ impl SessionError {
             Self::Goroutines(GoroutineError::NoSuchProcess(_)) => Exit::Usage,
             Self::Goroutines(GoroutineError::Denied(_)) => Exit::CannotRun,
             Self::Goroutines(_) | Self::NoAnswer { .. } => Exit::CannotTell,
-            Self::NothingToTrace => Exit::NothingToTrace,
+            Self::NothingToTrace { .. } => Exit::NothingToTrace,
             Self::Record(RecordError::Exists(_) | RecordError::NoFile(_) | RecordError::Terminal) => {
                 Exit::Usage
             }
@@ -129,7 +144,7 @@ impl SessionError {
         match self {
             Self::Blocked { hint, .. } => hint.clone(),
             Self::NoSuchCause(_) => Some("see all of them: plegtrace explain --list".to_owned()),
-            Self::NothingToTrace => {
+            Self::NothingToTrace { .. } => {
                 Some("is this a Kubernetes node? In a container, plegtrace needs hostPID: true".to_owned())
             }
             Self::Goroutines(GoroutineError::Denied(_)) => {

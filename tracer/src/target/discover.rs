@@ -1,7 +1,7 @@
 //! Which processes of this machine are kubelet, runtime, shims and runc, and which traces they left when none runs.
 //!
-//! A kubelet that is not running is a finding, not an absence: units, sockets and directories are looked for too. The
-//! root directory is an argument, so that tests use a tree of their own.
+//! A kubelet that is not running is a finding, not an absence: its traces (`traces`) are looked for too. The root
+//! directory is an argument, so that tests use a tree of their own.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use plegtrace_common::role::Role;
 use super::cmdline;
 use super::node::{Listeners, Node};
 use super::process::{Process, may_be_component, read_args};
-use crate::input::{Component, Presence};
+use super::traces::Traces;
 
 /// More processes than any node has.
 const MAX_PROCESSES: usize = 200_000;
@@ -94,9 +94,11 @@ pub fn discover_with(
         }
     }
     let kubelet = overrides.kubelet.or_else(|| first_kubelet(&processes)).unwrap_or(1);
+    let Traces { evidence, leftovers } = Traces::below(root);
     Ok(Node {
         processes,
-        presence: presence(root),
+        presence: evidence,
+        leftovers,
         listeners: Listeners::of(&proc, kubelet),
         runtime_endpoint: overrides
             .runtime_endpoint
@@ -128,79 +130,10 @@ fn list_pids(proc: &Path) -> Result<Vec<u32>, DiscoverError> {
     Ok(names.collect())
 }
 
-/// Places where a component leaves a trace; of each row the first that exists counts.
-const TRACES: &[(Component, &[&str])] = &[
-    (
-        Component::Kubelet,
-        &[
-            "etc/systemd/system/kubelet.service",
-            "usr/lib/systemd/system/kubelet.service",
-            "lib/systemd/system/kubelet.service",
-            "etc/systemd/system/k3s.service",
-            "usr/lib/systemd/system/k3s.service",
-            "lib/systemd/system/k3s.service",
-            "etc/systemd/system/k3s-agent.service",
-            "usr/lib/systemd/system/k3s-agent.service",
-            "lib/systemd/system/k3s-agent.service",
-        ],
-    ),
-    (Component::Kubelet, &["var/lib/kubelet", "var/lib/rancher/k3s"]),
-    (
-        Component::Containerd,
-        &[
-            "etc/systemd/system/containerd.service",
-            "usr/lib/systemd/system/containerd.service",
-            "lib/systemd/system/containerd.service",
-        ],
-    ),
-    (Component::Containerd, &["run/containerd/containerd.sock", "run/k3s/containerd/containerd.sock"]),
-    (
-        Component::Crio,
-        &[
-            "etc/systemd/system/crio.service",
-            "usr/lib/systemd/system/crio.service",
-            "lib/systemd/system/crio.service",
-            "etc/systemd/system/cri-o.service",
-            "usr/lib/systemd/system/cri-o.service",
-            "lib/systemd/system/cri-o.service",
-        ],
-    ),
-    (Component::Crio, &["run/crio/crio.sock"]),
-    (
-        Component::Dockerd,
-        &[
-            "etc/systemd/system/docker.service",
-            "usr/lib/systemd/system/docker.service",
-            "lib/systemd/system/docker.service",
-        ],
-    ),
-    (Component::Dockerd, &["run/docker.sock"]),
-    (
-        Component::CriDockerd,
-        &[
-            "etc/systemd/system/cri-docker.service",
-            "usr/lib/systemd/system/cri-docker.service",
-            "lib/systemd/system/cri-docker.service",
-            "etc/systemd/system/cri-dockerd.service",
-            "usr/lib/systemd/system/cri-dockerd.service",
-            "lib/systemd/system/cri-dockerd.service",
-        ],
-    ),
-    (Component::CriDockerd, &["run/cri-dockerd.sock"]),
-];
-
-fn presence(root: &Path) -> Vec<Presence> {
-    let exists = |path: &&&str| fs::symlink_metadata(root.join(path)).is_ok();
-    let found = TRACES.iter().filter_map(|(component, paths)| {
-        let path = paths.iter().find(exists)?;
-        Some(Presence { component: *component, path: format!("/{path}"), called: false })
-    });
-    found.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::input::Component;
     use std::os::unix::fs::symlink;
 
     /// A fake /proc: pid, parent, exe, arguments.
@@ -316,7 +249,7 @@ mod tests {
         assert_eq!((inner.nested().count(), inner.pid_namespace()), (0, Some(4_026_532_222)));
         let (dead, root) = node(&[init, runtime, inner_kubelet, inner_runtime]);
         assert!(dead.kubelet().is_some());
-        fs::create_dir_all(root.path().join("var/lib/kubelet")).unwrap();
+        fs::create_dir_all(root.path().join("var/lib/kubelet/pods/x")).unwrap();
         assert_eq!(pids(&find(&root)), (None, Some(20)), "the node's own kubelet does not run");
     }
 
@@ -376,18 +309,20 @@ mod tests {
         );
     }
 
-    /// A stopped kubelet leaves a trace; a machine without anything has none.
+    /// A stopped kubelet leaves a trace; a machine without anything has none, nor has one with an empty directory.
     #[test]
     fn stopped_components() {
         let root = tree(&[(1, 0, "/sbin/init", "init")]);
         assert!(find(&root).is_empty());
         fs::create_dir_all(root.path().join("etc/systemd/system")).unwrap();
-        fs::write(root.path().join("etc/systemd/system/kubelet.service"), "").unwrap();
         fs::create_dir_all(root.path().join("var/lib/kubelet")).unwrap();
+        assert!(find(&root).is_empty());
+        fs::write(root.path().join("etc/systemd/system/kubelet.service"), "[Service]\n").unwrap();
+        fs::create_dir_all(root.path().join("var/lib/kubelet/pki/x")).unwrap();
         let node = find(&root);
         assert!(!node.is_empty() && node.kubelet().is_none());
         let paths: Vec<_> = node.presence.iter().map(|trace| trace.path.as_str()).collect();
-        assert_eq!(paths, ["/etc/systemd/system/kubelet.service", "/var/lib/kubelet"]);
+        assert_eq!(paths, ["/etc/systemd/system/kubelet.service", "/var/lib/kubelet/pki"]);
     }
 
     /// No process list is an error that names the place; processes without readable files are passed over.

@@ -28,6 +28,7 @@ mod settings;
 mod site;
 mod source;
 mod symtab;
+mod traces;
 mod version;
 
 pub use abi::{Abi, Convention, GOffsets};

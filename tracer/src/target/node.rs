@@ -21,6 +21,8 @@ pub struct Node {
     pub processes: Vec<Process>,
     /// Units, sockets and directories of components, running or not.
     pub presence: Vec<Presence>,
+    /// What looks like a trace and is no evidence of a node, each with the reason.
+    pub leftovers: Vec<String>,
     /// The endpoint given by the user.
     pub runtime_endpoint: Option<PathBuf>,
     pub(super) listeners: Option<Listeners>,

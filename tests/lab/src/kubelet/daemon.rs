@@ -61,7 +61,12 @@ impl Kubelet {
         fs::write(dir.join("kubelet.json"), file(&settings).to_string())
             .context("cannot write kubelet.json")?;
         for number in 1..=knobs.pods {
-            manifest::publish(&manifests(&dir), &format!("p{number}"), knobs)?;
+            let exec_probes = knobs.exec_probes && number <= knobs.probed_pods;
+            manifest::publish(
+                &manifests(&dir),
+                &format!("p{number}"),
+                &Knobs { exec_probes, ..knobs.clone() },
+            )?;
         }
         sysctls::save(&dir)?;
         let mut command = Command::new(&program);

@@ -26,7 +26,7 @@ pub(super) static RULE: Rule = Rule {
             "pods Terminating for ever, Multi-Attach error for volume",
         ],
         evidence: &[
-            "no kubelet process, but its unit, socket or directory; or its end was seen",
+            "no kubelet process, but an enabled unit, a configuration, certificates or pods; or its end was seen",
             "or: all its threads in state T, or its cgroup FROZEN",
         ],
         excluded_by: &[

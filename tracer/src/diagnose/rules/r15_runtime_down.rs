@@ -25,7 +25,7 @@ pub(super) static RULE: Rule = Rule {
             "connection refused, or no such file or directory, on the socket of the runtime",
             "container runtime is down, PLEG is not healthy",
         ],
-        evidence: &["no process of the runtime, but its unit, socket or directory", "or: its end was seen"],
+        evidence: &["no process of the runtime, but its enabled unit or its socket", "or: its end was seen"],
         excluded_by: &["another runtime runs and serves the kubelet"],
         next: &[
             "journalctl -u containerd (or crio, docker): why it left; dmesg: the OOM killer",

@@ -24,7 +24,7 @@ pub struct TargetFact {
     pub unproved: bool,
 }
 
-/// A trace of a component without a process: a unit, a socket, a directory.
+/// A trace of a component without a process: a unit, a socket, a configuration, pods.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Presence {
     /// Whose.

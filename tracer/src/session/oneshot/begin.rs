@@ -35,7 +35,7 @@ impl Session {
         progress.step("looking for kubelet and container runtime");
         let survey = Survey::take(settings)?;
         if survey.node.is_empty() {
-            return Err(SessionError::NothingToTrace);
+            return Err(SessionError::NothingToTrace { leftovers: survey.node.leftovers });
         }
         if let Some(question) = survey.ambiguous_runtime() {
             return Err(SessionError::Ambiguous(question));

@@ -1,0 +1,33 @@
+//! `cargo xtask bench`: what plegtrace costs a real node, in interleaved rounds with and without it.
+//!
+//! `usage` reads processor time and memory of processes, `bounds` turns figures of many rounds into a median with 95 %
+//! bounds, `traced` is a plegtrace that observes while others measure. `cost` and `rpc` are the benchmarks; `table` is
+//! what they print.
+
+mod bounds;
+pub mod cost;
+pub mod rpc;
+mod table;
+mod traced;
+mod usage;
+
+pub use table::{Report, Row};
+
+use std::time::Duration;
+
+/// For starts, ends and single answers on a busy machine.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// How often, and for how long each time.
+#[derive(Clone, Copy, Debug)]
+pub struct Rounds {
+    /// Rounds, each once without and once with plegtrace.
+    pub count: usize,
+    /// What is measured in each half of a round.
+    pub window: Duration,
+}
+
+/// Says what happens, on stderr.
+fn say(text: &str) {
+    eprintln!("bench: {text}");
+}
