@@ -189,6 +189,7 @@ fn check(dir: &Path, file: &str, truth: &BTreeMap<String, BTreeSet<u64>>) -> GoB
         }
     }
     assert!(compared * 10 >= binary.function_count() * 9, "{compared} of {}", binary.function_count());
+    check_kept(&binary);
     // What the reader of goroutines looks for.
     for (function, data) in
         [("runtime.allgadd", "runtime.allgs"), ("runtime.waitReason.String", "runtime.waitReasonStrings")]
@@ -197,6 +198,24 @@ fn check(dir: &Path, file: &str, truth: &BTreeMap<String, BTreeSet<u64>>) -> GoB
         assert!(symbol(data).is_some_and(|at| found.contains(&at)), "{data} in {}", path.display());
     }
     binary
+}
+
+/// What is kept of a function table says the same as the table.
+fn check_kept(binary: &GoBinary) {
+    let kept = binary.kept();
+    for function in binary.functions() {
+        let inside = [0, function.size / 2, function.size.saturating_sub(1)].map(|at| function.entry + at);
+        for at in inside {
+            let index = binary.function_index_at(at);
+            assert_eq!((kept.index_at(at), kept.stack_depth_at(at)), (index, binary.stack_depth_at(at)));
+            let name = index.and_then(|index| kept.name(index));
+            assert_eq!(name.as_deref(), binary.function_at(at).map(|found| found.name));
+        }
+    }
+    let text = binary.text();
+    for outside in [0, text.start - 1, text.end, u64::MAX] {
+        assert_eq!((kept.index_at(outside), kept.stack_depth_at(outside)), (None, None), "{outside:#x}");
+    }
 }
 
 /// Functions with a stack check, and those that have none (`large` in the stack ABI: its frame is the caller's).

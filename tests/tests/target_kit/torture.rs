@@ -15,13 +15,14 @@ pub(crate) fn run(input: &[u8]) -> bool {
         choice => damaged(usize::from(*choice), rest),
     };
     let Ok(binary) = GoBinary::from_bytes(bytes) else { return false };
+    let (file, kept) = (binary.file(), binary.kept());
     let wanted = ["main.main", "runtime.*", "*"].map(Pattern::new);
     for function in binary.resolve(&wanted) {
         let sites = binary.ret_sites(&function).unwrap_or_default();
         for site in sites.iter().chain(&binary.start_site(&function).ok()) {
             let end = function.entry_vaddr + function.size;
             assert!((function.entry_vaddr..end).contains(&site.vaddr), "a site lies in its function");
-            binary.file().verify(&site.check()).expect("the bytes are those of the file");
+            file.verify(&site.check()).expect("the bytes are those of the file");
         }
         if function.size > 0 {
             let found = binary.function_at(function.entry_vaddr).expect("an entry is inside a function");
@@ -29,6 +30,10 @@ pub(crate) fn run(input: &[u8]) -> bool {
             let last = function.entry_vaddr + function.size - 1;
             for at in [function.entry_vaddr, last] {
                 assert!(binary.stack_depth_at(at).is_none_or(|depth| depth.is_multiple_of(8)));
+                assert_eq!(kept.index_at(at), binary.function_index_at(at));
+                assert_eq!(kept.stack_depth_at(at), binary.stack_depth_at(at));
+                let name = kept.index_at(at).and_then(|index| kept.name(index));
+                assert!(name.is_none_or(|name| name.len() <= 2048));
             }
             assert!(binary.data_references(&function.name).len() <= 256);
         }

@@ -12,6 +12,12 @@ pub fn own_memory() -> (u64, u64) {
     status.map_or((0, 0), |s| (kib(s.vmrss), kib(s.vmhwm)))
 }
 
+/// Resident memory of a process at its highest, bytes; 0 where /proc does not say.
+pub(super) fn peak_memory(pid: u32) -> u64 {
+    let status = i32::try_from(pid).ok().and_then(|pid| Process::new(pid).and_then(|it| it.status()).ok());
+    status.and_then(|status| status.vmhwm).unwrap_or(0) * 1024
+}
+
 /// Is there a process with this id (a zombie counts)? Looks its directory up, which waits for nothing.
 #[must_use]
 pub fn exists(pid: u32) -> bool {

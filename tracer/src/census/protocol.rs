@@ -1,23 +1,22 @@
-//! What parent and child of the census say to each other: one JSON document per line, the request on the child's
-//! stdin, answers on its stdout.
+//! What parent and child of the census say to each other: one JSON document per line, orders on the child's stdin,
+//! answers on its stdout. An order is answered from [`Answer::Hello`] to [`Answer::Done`] before the next one is read.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::liveness::Asked;
 use crate::input::{
     Command, Component, ContainerFact, EndedInit, Freezer, GoroutinesFact, Liveness, Park, Pressure,
     ProcessFact, RuntimeSays, Unanswered, VersionFact,
 };
 
 /// Version of both; parent and child are the same file, unless somebody points the parent elsewhere.
-pub(super) const HELLO: &str = "plegtrace census 1";
+pub(super) const HELLO: &str = "plegtrace census 2";
 /// What a runtime is asked for: in the list of those who did not answer.
 pub const RUNTIME: &str = "pods and containers by the CRI";
 /// Longest line that the parent takes.
 pub(super) const MAX_LINE: usize = 4 << 20;
-/// Most bytes that the parent takes from one child.
+/// Most bytes that the parent takes for one order.
 pub(super) const MAX_STREAM: usize = 256 << 20;
 
 /// What the child shall do.
@@ -60,6 +59,19 @@ pub(super) enum What {
     Calls(Vec<Asked>),
 }
 
+/// One question: does the goroutine `goid`, once at `g_addr` in process `tgid`, still exist?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Asked {
+    /// Process.
+    pub tgid: u32,
+    /// Goroutine id.
+    pub goid: u64,
+    /// Address of its `runtime.g`.
+    pub g_addr: u64,
+    /// Offset of `goid` in it.
+    pub goid_offset: u32,
+}
+
 /// A runtime that can be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Runtime {
@@ -67,6 +79,14 @@ pub struct Runtime {
     pub pid: u32,
     /// Its CRI socket, as it sees the path.
     pub socket: PathBuf,
+}
+
+impl What {
+    /// Is this for a child of its own, which ends with it? To run programs and to speak to the runtime takes more than a
+    /// reader may do.
+    pub(super) fn is_for_one(&self) -> bool {
+        matches!(self, Self::Versions(_) | Self::Runtime(_))
+    }
 }
 
 impl Order {
@@ -144,7 +164,7 @@ impl Step {
 /// What the child tells.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Answer {
-    /// First line.
+    /// First line of every order.
     Hello(String),
     /// The next read can block.
     Asking { pid: u32, comm: String, step: Step },
@@ -183,7 +203,7 @@ pub(super) enum Answer {
     SearchPath { path: String },
     /// Is the goroutine of a call still there?
     Call { of: Asked, is: Liveness },
-    /// Last line.
+    /// Last line of every order.
     Done,
 }
 

@@ -1,5 +1,7 @@
 //! The clocks of this machine: one for everything, and how the others relate to it.
 
+use crate::census;
+
 /// Now, nanoseconds of CLOCK_MONOTONIC, the clock of every record.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
@@ -18,19 +20,22 @@ pub fn boottime_offset_ns() -> i64 {
     offset(libc::CLOCK_BOOTTIME)
 }
 
-/// CPU time of this process and of its children that have ended, nanoseconds.
+/// CPU time of this process and of its children, nanoseconds: of those that have ended and of those of the census that
+/// live.
 #[must_use]
 pub fn cpu_ns() -> u64 {
     let children = children();
     let nanoseconds = |time: libc::timeval| time.tv_sec * 1_000_000_000 + time.tv_usec * 1_000;
     let children = nanoseconds(children.ru_utime) + nanoseconds(children.ru_stime);
-    u64::try_from(read(libc::CLOCK_PROCESS_CPUTIME_ID) + children).unwrap_or(0)
+    let ended = u64::try_from(read(libc::CLOCK_PROCESS_CPUTIME_ID) + children).unwrap_or(0);
+    ended.saturating_add(census::usage().cpu_ns)
 }
 
-/// Resident memory of the largest child that has ended, bytes.
+/// Resident memory of the largest child at its highest, bytes.
 #[must_use]
 pub fn largest_child_bytes() -> u64 {
-    u64::try_from(children().ru_maxrss).unwrap_or(0) * 1024
+    let ended = u64::try_from(children().ru_maxrss).unwrap_or(0) * 1024;
+    ended.max(census::usage().peak_bytes)
 }
 
 fn children() -> libc::rusage {

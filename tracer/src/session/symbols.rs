@@ -1,7 +1,7 @@
-//! [`Symbols`]: names for the places where goroutines park, read from the function tables when the first stacks come.
+//! [`Symbols`]: names for the places where goroutines park, looked up when the first stacks come.
 //!
-//! Reading a table takes tens of megabytes and some tens of milliseconds, so it is done in a thread, for many addresses
-//! at once, and less and less often. New places become rare soon.
+//! Where each function lies is known since the executable was analysed; only its name is read. The disk may not answer,
+//! so that is done in a thread, for many addresses at once, and less and less often. New places become rare soon.
 
 use std::{
     collections::BTreeMap,
@@ -9,10 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::arm::{Probes, give_memory_back};
+use super::arm::Probes;
 use crate::{
     input::{SymbolFact, SymbolsFact},
-    target::{AnalysedFile, GoBinary},
+    target::AnalysedFile,
 };
 
 /// From one reading to the next at first, and at most.
@@ -58,7 +58,6 @@ impl Symbols {
         let (answers, running) = sync_channel(1);
         let answer = move || {
             let found = questions.into_iter().map(|(hook, (file, at))| names(hook, &file, at)).collect();
-            give_memory_back();
             // Nobody waits any more: then nobody needs them.
             let _ = answers.send(found);
         };
@@ -84,13 +83,14 @@ impl Symbols {
 /// Names of return addresses, which are those behind the calls. An executable that cannot be read any more names none,
 /// and neither does what was written over it when its last process had ended.
 fn names(hook: u32, file: &AnalysedFile, offsets: Vec<u64>) -> SymbolsFact {
-    let binary =
-        GoBinary::again(file).inspect_err(|error| tracing::warn!("cannot name stacks: {error}")).ok();
-    let binary = binary.filter(|binary| binary.id() == file.id);
+    let functions = file.functions();
+    if functions.is_none() {
+        tracing::warn!("cannot name stacks: the file cannot be read any more, or has changed");
+    }
     let name = |offset: u64| {
-        let binary = binary.as_ref()?;
-        let call = offset.checked_sub(1)?.checked_add(binary.start_code_offset())?;
-        binary.text().contains(&call).then(|| binary.function_at(call)).flatten().map(|f| f.name.to_owned())
+        let functions = functions?;
+        let call = offset.checked_sub(1)?.checked_add(functions.start_code_offset())?;
+        functions.name(functions.index_at(call)?)
     };
     let symbol = |offset| SymbolFact { offset, name: name(offset).unwrap_or_default() };
     SymbolsFact { hook, names: offsets.into_iter().map(symbol).collect() }

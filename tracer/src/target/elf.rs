@@ -76,7 +76,7 @@ pub(crate) struct Section {
 }
 
 /// The headers of an ELF file.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Elf {
     pub(crate) source: Arc<ByteSource>,
     pub(crate) machine: Machine,

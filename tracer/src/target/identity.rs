@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::{RefuseReason, SiteRefusal};
+use super::functions::Functions;
 use super::program::{Lease, path_of_open};
 use super::site::SiteCheck;
 use super::source::ByteSource;
@@ -66,6 +67,7 @@ pub struct AnalysedFile {
     pub(crate) source: Arc<ByteSource>,
     pub(crate) id: FileId,
     pub(crate) table_offset: u64,
+    pub(crate) functions: Option<Arc<Functions>>,
 }
 
 impl AnalysedFile {
@@ -73,7 +75,7 @@ impl AnalysedFile {
     #[cfg(test)]
     pub(crate) fn of(file: File) -> Result<Self, RefuseReason> {
         let source = ByteSource::from_file(file)?;
-        Ok(Self { id: FileId::of(&source, 0)?, source: Arc::new(source), table_offset: 0 })
+        Ok(Self { id: FileId::of(&source, 0)?, source: Arc::new(source), table_offset: 0, functions: None })
     }
 
     /// Is the file at `path` the one that was analysed?
@@ -89,6 +91,12 @@ impl AnalysedFile {
     #[must_use]
     pub fn path(&self) -> Option<PathBuf> {
         self.source.file().map(path_of_open)
+    }
+
+    /// Its functions, unless something else was written to it since.
+    #[must_use]
+    pub fn functions(&self) -> Option<&Functions> {
+        self.functions.as_deref().filter(|functions| functions.is_unchanged().is_ok_and(|same| same))
     }
 
     /// A lease on it.

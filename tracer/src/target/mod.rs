@@ -14,6 +14,7 @@ mod discover;
 mod elf;
 mod error;
 mod foreign;
+mod functions;
 mod identity;
 mod moduledata;
 mod node;
@@ -40,6 +41,7 @@ pub use discover::{CommandLines, DiscoverError, Overrides, discover, discover_wi
 pub use elf::Machine;
 pub use error::{RefuseReason, SiteRefusal};
 pub(crate) use foreign::open_in;
+pub use functions::Functions;
 pub(crate) use identity::exe_of;
 pub use identity::{AnalysedFile, FileId, OnDisk, exe_link, exe_path, on_disk};
 pub use node::Node;

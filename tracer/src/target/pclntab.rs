@@ -10,13 +10,14 @@ use std::sync::Arc;
 
 use super::elf::{Elf, text_at};
 use super::error::RefuseReason;
+use super::functions::{Parts, Row};
 use super::moduledata::Moduledata;
 use super::pclntab_header::{Header, Layout};
 use super::source::{Block, u32_at, u64_at};
 
 /// Longest name that is looked at. The longest wanted one has about 120 bytes; a bound keeps a table whose names
 /// never end from costing quadratic time.
-const MAX_NAME: usize = 2048;
+pub(crate) const MAX_NAME: usize = 2048;
 /// A `_func` record is read up to the offset of its stack table: 24 bytes at most. Every record is longer.
 const RECORD: u64 = 24;
 /// Bytes behind the last record among which the last name is expected (V12).
@@ -46,6 +47,8 @@ pub(crate) struct Pclntab {
     names: Arc<Block>,
     /// Addresses of the tables of values by address in the file.
     pctab: Range<u64>,
+    /// Addresses of the names in the file.
+    names_at: Range<u64>,
 }
 
 impl Pclntab {
@@ -84,6 +87,7 @@ impl Pclntab {
             functab: usize::try_from(header.functab_in_pcln()).expect("16 at most"),
             names,
             pctab: header.vaddr + header.pctab..header.vaddr + header.pctab_end,
+            names_at: header.vaddr + header.names..header.vaddr + header.names_end,
         }
     }
 
@@ -195,4 +199,27 @@ impl Pclntab {
         let start = self.pctab.start.checked_add(offset.into())?;
         (offset != 0 && start < self.pctab.end).then_some(start..self.pctab.end)
     }
+
+    /// What is needed to find names and stack tables in the file later on.
+    pub(crate) fn parts(&self) -> Parts {
+        // Distances are checked to lie in the text, which is part of a file of 1 GiB at most.
+        let distance = |index| self.address(index).map(|at| short(at - self.text.start));
+        let row = |index| {
+            let stack = self.stack_table(index).map_or(0, |table| short(table.start - self.pctab.start));
+            // A name that lies nowhere has an offset that leads nowhere.
+            let name = self.name_offset(index).map_or(u32::MAX, |offset| short(offset as u64));
+            Row { start: distance(index).unwrap_or(u32::MAX), name, stack }
+        };
+        Parts {
+            text: self.text.clone(),
+            names: self.names_at.clone(),
+            stacks: self.pctab.clone(),
+            rows: (0..self.nfunc).map(row).collect(),
+            end: distance(self.nfunc).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+fn short(distance: u64) -> u32 {
+    u32::try_from(distance).unwrap_or(u32::MAX)
 }

@@ -4,9 +4,9 @@ use std::io;
 
 use crate::{
     census::{
-        child::tell::Tell,
+        child::{kept::Kept, tell::Tell},
         clock,
-        goroutines::{Limits, Reader},
+        goroutines::Limits,
         protocol::{Answer, Step},
     },
     input::{Component, GoroutinesFact},
@@ -16,13 +16,14 @@ use crate::{
 const READ_NS: u64 = 700_000_000;
 
 /// Asks every process, most important first; each has a deadline of its own.
-pub(super) fn all(tell: &mut Tell, wanted: &[(u32, Component)]) -> io::Result<()> {
+pub(super) fn all(tell: &mut Tell, wanted: &[(u32, Component)], kept: &mut Kept) -> io::Result<()> {
+    kept.grow_older();
     for (pid, component) in wanted {
         let comm = super::read::stat(&tell.process(*pid)).map(|stat| stat.comm).unwrap_or_default();
         if tell.is_finished(*pid) || !tell.ask(*pid, &comm, Step::Goroutines)? {
             continue;
         }
-        match ask_goroutines(*pid, *component) {
+        match ask_goroutines(*pid, *component, kept) {
             Ok(fact) => tell.say(&Answer::Goroutines(fact))?,
             Err(why) => tell.cut(*pid, &comm, Step::Goroutines.words(), why)?,
         }
@@ -31,8 +32,8 @@ pub(super) fn all(tell: &mut Tell, wanted: &[(u32, Component)]) -> io::Result<()
 }
 
 /// Goroutines of a process, without a signal and without stopping it.
-fn ask_goroutines(pid: u32, component: Component) -> Result<GoroutinesFact, String> {
-    let reader = Reader::open(pid, component).map_err(|why| why.to_string())?;
+fn ask_goroutines(pid: u32, component: Component, kept: &mut Kept) -> Result<GoroutinesFact, String> {
+    let reader = kept.reader(pid, component).map_err(|why| why.to_string())?;
     let until = clock::now_ns().saturating_add(READ_NS);
     reader.read(&Limits::until(until), &clock::now_ns).map_err(|why| why.to_string())
 }

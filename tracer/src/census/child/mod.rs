@@ -1,9 +1,10 @@
-//! The child of the census: reads its order from stdin, looks, and tells on stdout. Before each read that can block
-//! it says what it is about to ask of whom, so that its parent knows whom to blame when it does not come back.
+//! The child of the census: reads orders from stdin, looks, and tells on stdout. Before each read that can block it says
+//! what it is about to ask of whom, so that its parent knows whom to blame when it does not come back.
 //!
 //! It is a process of its own because nothing else can be given up: a thread that waits for the memory lock of another
 //! process, or for a filesystem that does not answer, waits for as long as that takes.
 
+mod calls;
 mod classify;
 mod containers;
 mod cri;
@@ -11,6 +12,7 @@ mod files;
 mod freezer;
 mod goroutines;
 mod guard;
+mod kept;
 mod locks;
 mod look;
 mod names;
@@ -24,49 +26,61 @@ mod threads;
 mod unix_diag;
 mod versions;
 
-use std::io::{self, Read as _};
+use std::io::{self, BufRead, Read as _};
 
-use super::{
-    liveness::{self, Asked},
-    protocol::{Answer, Order, Step, What},
-};
+use super::protocol::{Answer, Order, Step, What};
+use kept::Kept;
 use tell::Tell;
 
 /// An order is short: pids and paths.
 const MAX_ORDER: u64 = 4 << 20;
 
-/// Serves one order; what the hidden sub-command [`super::CHILD_COMMAND`] runs.
+/// Serves orders until there are no more; what the hidden sub-command [`super::CHILD_COMMAND`] runs.
 ///
 /// # Errors
 ///
-/// No order came, or nobody listens any more.
+/// What came was no order, or nobody listens any more.
 pub fn serve() -> io::Result<()> {
-    let mut line = Vec::new();
-    io::stdin().take(MAX_ORDER).read_to_end(&mut line)?;
-    let order: Order = serde_json::from_slice(&line).map_err(io::Error::other)?;
-    guard::protect(order.parent)?;
-    let mut tell = Tell::new(order);
-    tell.hello()?;
-    match tell.order.what.clone() {
-        What::Processes => node::processes(&mut tell)?,
-        What::Goroutines(wanted) => goroutines::all(&mut tell, &wanted)?,
-        What::Versions(wanted) => versions::all(&mut tell, &wanted)?,
-        What::Arguments(pids) => arguments(&mut tell, &pids)?,
-        What::Runtime(runtime) => cri::ask(&mut tell, &runtime)?,
-        What::SearchPath(pid) => search_path(&mut tell, pid)?,
-        What::Calls(questions) => calls(&mut tell, &questions)?,
-    }
-    tell.done()
-}
-
-/// Asks process by process, because one that does not answer is not asked again.
-fn calls(tell: &mut Tell, questions: &[Asked]) -> io::Result<()> {
-    for of in questions {
-        if tell.ask(of.tgid, "", Step::Call)? {
-            tell.say(&Answer::Call { of: *of, is: liveness::ask(of) })?;
+    let mut orders = io::stdin().lock();
+    let mut kept = Kept::default();
+    let mut protected = false;
+    while let Some(order) = next(&mut orders)? {
+        if !protected {
+            guard::protect(order.parent)?;
+            protected = true;
+        }
+        let mut tell = Tell::new(order);
+        tell.hello()?;
+        follow(&mut tell, &mut kept)?;
+        tell.done()?;
+        if !kept.tidy_up() {
+            // Another one begins with less.
+            return Ok(());
         }
     }
     Ok(())
+}
+
+/// The next order; `None` when the parent has no more.
+fn next(orders: &mut impl BufRead) -> io::Result<Option<Order>> {
+    let mut line = Vec::new();
+    orders.take(MAX_ORDER).read_until(b'\n', &mut line)?;
+    if line.is_empty() {
+        return Ok(None);
+    }
+    serde_json::from_slice(&line).map(Some).map_err(io::Error::other)
+}
+
+fn follow(tell: &mut Tell, kept: &mut Kept) -> io::Result<()> {
+    match tell.order.what.clone() {
+        What::Processes => node::processes(tell),
+        What::Goroutines(wanted) => goroutines::all(tell, &wanted, kept),
+        What::Versions(wanted) => versions::all(tell, &wanted),
+        What::Arguments(pids) => arguments(tell, &pids),
+        What::Runtime(runtime) => cri::ask(tell, &runtime),
+        What::SearchPath(pid) => search_path(tell, pid),
+        What::Calls(questions) => calls::all(tell, &questions),
+    }
 }
 
 fn search_path(tell: &mut Tell, pid: u32) -> io::Result<()> {

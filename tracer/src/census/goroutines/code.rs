@@ -1,12 +1,14 @@
 //! [`Code`]: what unwinding must know about the program's functions, and [`ProgramCode`], which knows it of a real one.
 
 use std::collections::HashMap;
+use std::sync::MutexGuard;
 
+use super::program::Program;
 use super::unwind::Return;
-use crate::target::{GoBinary, Machine};
+use crate::target::{Functions, Machine};
 
 /// More addresses than this are not remembered; a busy kubelet has some thousands on its stacks.
-const MAX_REMEMBERED: usize = 100_000;
+const MAX_REMEMBERED: usize = 20_000;
 
 /// What a function means for a walk up the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,54 +49,75 @@ pub trait Code {
     fn keeps_argument(&self, function: u32, n: usize) -> bool;
 }
 
+/// What was looked up of the functions of an executable, by addresses of its file.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    places: HashMap<u64, Option<Place>>,
+    names: HashMap<u32, String>,
+}
+
+impl Known {
+    /// Forgets everything when it is too much.
+    fn make_room(&mut self) {
+        if self.places.len() >= MAX_REMEMBERED {
+            *self = Self::default();
+        }
+    }
+}
+
 /// The functions of an executable, where a process has them.
 #[derive(Debug)]
 pub(super) struct ProgramCode<'a> {
-    binary: &'a GoBinary,
+    functions: &'a Functions,
     bias: u64,
-    places: HashMap<u64, Option<Place>>,
+    known: MutexGuard<'a, Known>,
 }
 
 impl<'a> ProgramCode<'a> {
     /// `bias` is what the process adds to every address of the file.
-    pub(super) fn new(binary: &'a GoBinary, bias: u64) -> Self {
-        Self { binary, bias, places: HashMap::new() }
+    pub(super) fn new(program: &'a Program, bias: u64) -> Self {
+        let mut known = program.known();
+        known.make_room();
+        Self { functions: &program.functions, bias, known }
     }
 
-    fn look_up(&self, pc: u64) -> Option<Place> {
-        let vaddr = pc.checked_sub(self.bias)?;
-        let function = self.binary.function_index_at(vaddr)?;
-        let kind = kind(self.binary.function_by_index(function)?.name);
-        Some(Place { function, depth: self.binary.stack_depth_at(vaddr), kind })
+    fn look_up(&mut self, vaddr: u64) -> Option<Place> {
+        let function = self.functions.index_at(vaddr)?;
+        if !self.known.names.contains_key(&function) {
+            self.known.names.insert(function, self.functions.name(function)?);
+        }
+        let kind = kind(self.known.names.get(&function)?);
+        Some(Place { function, depth: self.functions.stack_depth_at(vaddr), kind })
     }
 }
 
 impl Code for ProgramCode<'_> {
     fn place(&mut self, pc: u64) -> Option<Place> {
-        if let Some(known) = self.places.get(&pc) {
+        let vaddr = pc.checked_sub(self.bias)?;
+        if let Some(known) = self.known.places.get(&vaddr) {
             return *known;
         }
-        let place = self.look_up(pc);
-        if self.places.len() >= MAX_REMEMBERED {
-            self.places.clear();
+        let place = self.look_up(vaddr);
+        // What does not fit any more is looked up each time: names that were given stay.
+        if self.known.places.len() < MAX_REMEMBERED {
+            self.known.places.insert(vaddr, place);
         }
-        self.places.insert(pc, place);
         place
     }
 
     fn returns(&self) -> Return {
-        match self.binary.machine() {
+        match self.functions.machine() {
             Machine::X86_64 => Return::Pushed,
             Machine::Aarch64 => Return::Link,
         }
     }
 
     fn name(&self, function: u32) -> Option<&str> {
-        self.binary.function_by_index(function).map(|function| function.name)
+        self.known.names.get(&function).map(String::as_str)
     }
 
     fn keeps_argument(&self, function: u32, n: usize) -> bool {
-        self.binary.keeps_argument(function, n)
+        self.functions.keeps_argument(function, n)
     }
 }
 

@@ -10,8 +10,8 @@ use std::path::Path;
 
 use super::error::GoroutineError;
 use super::header::word;
+use super::program::Program;
 use crate::census::memory::Memory;
-use crate::target::GoBinary;
 
 /// `AT_ENTRY` (include/uapi/linux/auxvec.h): start address of the program.
 const AT_ENTRY: u64 = 9;
@@ -23,11 +23,11 @@ const MAX_AUXV: u64 = 4096;
 /// # Errors
 ///
 /// It cannot be read, or is not where it should be.
-pub(super) fn bias(pid: u32, binary: &GoBinary, memory: &dyn Memory) -> Result<u64, GoroutineError> {
+pub(super) fn bias(pid: u32, program: &Program, memory: &dyn Memory) -> Result<u64, GoroutineError> {
     let wrong = |why| GoroutineError::NotLoaded { pid, why };
-    let bias = if binary.is_pie() {
+    let bias = if program.functions.is_pie() {
         let entry = entry(&auxv(pid)?).ok_or(wrong("its auxiliary vector has no start address"))?;
-        entry.wrapping_sub(binary.entry_point())
+        entry.wrapping_sub(program.functions.entry_point())
     } else {
         0
     };
@@ -35,9 +35,9 @@ pub(super) fn bias(pid: u32, binary: &GoBinary, memory: &dyn Memory) -> Result<u
         return Err(wrong("the distance to the addresses of the file is not whole pages"));
     }
     let mut bytes = [0; 8];
-    let at = bias.wrapping_add(binary.moduledata());
+    let at = bias.wrapping_add(program.moduledata);
     let read = memory.read_one(at, &mut bytes).map_err(|why| GoroutineError::memory(pid, why))?;
-    if !read || word(&bytes, 0) != Some(bias.wrapping_add(binary.table())) {
+    if !read || word(&bytes, 0) != Some(bias.wrapping_add(program.table)) {
         return Err(wrong("the runtime's moduledata is not there"));
     }
     Ok(bias)

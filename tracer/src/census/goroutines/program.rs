@@ -1,9 +1,12 @@
 //! [`Program`]: what an executable says about where its goroutines are. One analysis serves all processes that run it.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::code::Known;
 use super::error::GoroutineError;
-use crate::target::{FileId, GoBinary, RefuseReason};
+use crate::target::{FileId, Functions, GoBinary, RefuseReason, exe_link};
 
 /// Who refers to `runtime.allgs`: first the one that appends to it (Go 1.13 to 1.27), then the others, for the case that
 /// it was inlined. Read from Go's runtime/proc.go, mgcmark.go, mgc.go, traceback.go of these releases.
@@ -26,11 +29,17 @@ const REASON_USERS: &[&str] = &["runtime.waitReason.String", "runtime.goroutineh
 /// An analysed executable.
 #[derive(Debug)]
 pub struct Program {
-    pub(super) binary: GoBinary,
+    pub(super) functions: Functions,
+    pub(super) go_version: String,
+    /// Address of the runtime's `moduledata` in the file, and of the function table.
+    pub(super) moduledata: u64,
+    pub(super) table: u64,
     /// Where the list of goroutines may be, the likeliest group first.
     pub(super) lists: Vec<Vec<u64>>,
     /// Where the words for wait reasons may be.
     pub(super) reasons: Vec<u64>,
+    /// What was looked up of its functions so far.
+    known: Mutex<Known>,
 }
 
 impl Program {
@@ -42,7 +51,7 @@ impl Program {
     pub fn of_process(pid: u32) -> Result<Self, GoroutineError> {
         let dir = Path::new("/proc").join(pid.to_string());
         match GoBinary::open(&dir.join("exe")) {
-            Ok(binary) => Ok(Self::new(binary)),
+            Ok(binary) => Ok(Self::new(&binary)),
             Err(RefuseReason::Io(error)) => Err(match error.kind() {
                 std::io::ErrorKind::PermissionDenied => GoroutineError::Denied(pid),
                 std::io::ErrorKind::NotFound if !dir.exists() => GoroutineError::NoSuchProcess(pid),
@@ -54,29 +63,42 @@ impl Program {
         }
     }
 
-    /// From an executable that was analysed for something else.
+    /// From an executable that was analysed for something else. Of its function table little is kept.
     #[must_use]
-    pub fn new(binary: GoBinary) -> Self {
+    pub fn new(binary: &GoBinary) -> Self {
         let references = |names: &[&str]| {
             let mut found: Vec<u64> = names.iter().flat_map(|name| binary.data_references(name)).collect();
             found.sort_unstable();
             found.dedup();
             found
         };
-        let lists = LIST_USERS.iter().map(|names| references(names)).collect();
-        let reasons = references(REASON_USERS);
-        Self { lists, reasons, binary }
+        Self {
+            lists: LIST_USERS.iter().map(|names| references(names)).collect(),
+            reasons: references(REASON_USERS),
+            go_version: binary.build_info().go_version.clone(),
+            moduledata: binary.moduledata(),
+            table: binary.table(),
+            functions: binary.kept(),
+            known: Mutex::default(),
+        }
     }
 
     /// Identity of the file.
     #[must_use]
     pub fn id(&self) -> FileId {
-        self.binary.id()
+        self.functions.id()
     }
 
-    /// The executable.
-    #[must_use]
-    pub fn binary(&self) -> &GoBinary {
-        &self.binary
+    /// Is it what a process runs, and unchanged? By number and times of the file behind its link.
+    pub(super) fn is_run_by(&self, pid: u32) -> bool {
+        let id = self.id();
+        let metadata = std::fs::metadata(exe_link(pid));
+        let same = metadata.is_ok_and(|found| (found.dev(), found.ino()) == (id.dev, id.ino));
+        same && self.functions.is_unchanged().is_ok_and(|same| same)
+    }
+
+    /// What earlier readings looked up; one reading at a time.
+    pub(super) fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -73,6 +73,24 @@ impl Reader {
         Ok(Self { started: started(pid)?, pid, component, program })
     }
 
+    /// Is it for this process, as this component?
+    #[must_use]
+    pub fn is_for(&self, pid: u32, component: Component) -> bool {
+        (self.pid, self.component) == (pid, component)
+    }
+
+    /// Is there still the process that was opened? Waits for nothing.
+    #[must_use]
+    pub fn lives(&self) -> bool {
+        started(self.pid).ok() == Some(self.started)
+    }
+
+    /// Does the process still run the file that was analysed, and is that as it was? One `stat` and two small reads.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.lives() && self.program.is_run_by(self.pid)
+    }
+
     /// The analysed executable.
     #[must_use]
     pub fn program(&self) -> &Arc<Program> {
@@ -90,15 +108,14 @@ impl Reader {
     pub fn read(&self, limits: &Limits, clock: &dyn Fn() -> u64) -> Result<GoroutinesFact, GoroutineError> {
         let at_ns = clock();
         let memory = ProcessMemory { pid: self.pid };
-        let binary = &self.program.binary;
-        let bias = loaded::bias(self.pid, binary, &memory)?;
+        let bias = loaded::bias(self.pid, &self.program, &memory)?;
         if started(self.pid).ok() != Some(self.started) {
             return Err(GoroutineError::Gone(self.pid));
         }
         let biased = |addrs: &[u64]| addrs.iter().map(|addr| addr.wrapping_add(bias)).collect::<Vec<u64>>();
         let lists: Vec<Vec<u64>> = self.program.lists.iter().map(|list| biased(list)).collect();
-        let mut code = ProgramCode::new(binary, bias);
-        let g = binary.abi().g;
+        let mut code = ProgramCode::new(&self.program, bias);
+        let g = self.program.functions.abi().g;
         let picture = take(&memory, &mut code, &g, &lists, &biased(&self.program.reasons), limits, clock);
         let picture = picture.map_err(|why| match why {
             TakeError::Memory(why) => GoroutineError::memory(self.pid, why),
@@ -110,7 +127,7 @@ impl Reader {
             took_ns: clock().saturating_sub(at_ns),
             pid: self.pid,
             component: self.component,
-            go_version: binary.build_info().go_version.clone(),
+            go_version: self.program.go_version.clone(),
             total: picture.total,
             unread: picture.unread,
             groups: picture.groups,

@@ -7,13 +7,15 @@ use std::{
 };
 
 use super::{
-    clock,
     conversation::converse,
     merge::Merged,
-    protocol::{RUNTIME, Runtime, What},
     request::{Limits, Request},
 };
 use crate::{
+    census::{
+        clock,
+        protocol::{RUNTIME, Runtime, What},
+    },
     input::{Component, Fact, GoroutineGroup, GoroutinesFact, ProcessFact, SocketFact, Unanswered},
     target::CommandLines,
 };
@@ -166,17 +168,21 @@ mod tests {
         time::Duration,
     };
 
-    use super::*;
+    use super::{
+        super::pool::{Usage, end_idle, usage},
+        *,
+    };
 
     /// A script that is open for writing cannot be run, and a child of another test has it open until it runs itself.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-    /// A child that follows a script: what it is told is in `$order`.
+    /// A child that follows a script for each order, which is in `$order`.
     fn scripted(script: &str) -> (tempfile::TempDir, Request) {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("child");
-        let hello = r#"{"Hello":"plegtrace census 1"}"#;
-        fs::write(&program, format!("#!/bin/sh\norder=$(/bin/cat)\necho '{hello}'\n{script}")).unwrap();
+        let hello = r#"{"Hello":"plegtrace census 2"}"#;
+        let text = format!("#!/bin/sh\nwhile read -r order; do\necho '{hello}'\n{script}\ndone\n");
+        fs::write(&program, text).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         let target = Duration::from_millis(200);
         let limits = Limits { target, round: Duration::from_secs(5), restarts: 2, ..Limits::default() };
@@ -202,6 +208,60 @@ mod tests {
         let [late] = unanswered.as_slice() else { panic!("{unanswered:?}") };
         assert_eq!((late.pid, late.comm.as_str(), late.what.as_str()), (7, "runc", "command line"));
         assert!(late.why.starts_with("no answer within "), "{late:?}");
+    }
+
+    /// One child answers order after order. When it has ended, or does not speak any more, another one takes its place,
+    /// and nobody is blamed for that.
+    #[test]
+    fn one_child_for_many_orders() {
+        let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_dir, request) = scripted(
+            r#"echo '{"Arguments":{"pid":1,"arguments":["'$$'"]}}'; echo '"Done"'
+            case $order in *'{"Arguments":[9]}'*) exit ;; esac"#,
+        );
+        let answer = |pid| {
+            let (lines, unanswered) = command_lines(&request, &[pid]);
+            assert_eq!(unanswered, []);
+            lines[&1][0].parse::<u32>().unwrap()
+        };
+        let first = answer(7);
+        assert_eq!((answer(8), answer(9)), (first, first));
+        wait_until_gone(first);
+        let second = answer(7);
+        assert_ne!(second, first);
+        // SAFETY: plain numbers; the child of this test.
+        assert_eq!(unsafe { libc::kill(second.cast_signed(), libc::SIGSTOP) }, 0);
+        assert_ne!(answer(7), second);
+        wait_until_gone(second);
+    }
+
+    /// It is a zombie at most.
+    fn wait_until_gone(pid: u32) {
+        let until = Instant::now() + Duration::from_secs(20);
+        let stat = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        while Instant::now() < until {
+            if stat().rsplit(") ").next().is_none_or(|rest| rest.is_empty() || rest.starts_with('Z')) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        panic!("{pid} is still there: {}", stat());
+    }
+
+    /// What lives counts as well, and the child ends when it is not needed any more.
+    #[test]
+    fn the_living_are_counted() {
+        let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_dir, request) = scripted(r#"n=0; while [ $n -lt 20000 ]; do n=$((n+1)); done; echo '"Done"'"#);
+        end_idle();
+        assert_eq!(usage(), Usage::default());
+        let _ = command_lines(&request, &[7]);
+        let used = usage();
+        assert!(used.cpu_ns > 1_000_000 && used.peak_bytes > 100_000, "{used:?}");
+        let _ = command_lines(&request, &[7]);
+        assert!(usage().cpu_ns > used.cpu_ns);
+        end_idle();
+        assert_eq!(usage(), Usage::default());
     }
 
     /// A child that dies at a question is no better than a late one; only so many are started.

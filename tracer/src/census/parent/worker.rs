@@ -1,24 +1,25 @@
-//! One child process of the census, seen from its parent: started, listened to, killed when late.
+//! One child process of the census, seen from its parent: started, given orders, listened to.
 
 use std::{
     io::{self, Read as _, Write as _},
     os::{fd::AsRawFd as _, unix::process::CommandExt as _, unix::process::ExitStatusExt as _},
     path::{Path, PathBuf},
-    process::{Child, ChildStdout, Command, Stdio},
-    sync::{Mutex, MutexGuard, PoisonError},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::atomic::{AtomicU64, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
-use super::protocol::{Answer, MAX_LINE, MAX_STREAM, Order, Step};
-use crate::target::parse_stat;
+use super::{keeper, pool::DYING};
+use crate::{
+    census::protocol::{Answer, MAX_LINE, MAX_STREAM, Order},
+    target::parse_stat,
+};
 
 /// The hidden sub-command that makes plegtrace the child.
 pub const CHILD_COMMAND: &str = "census-child";
-/// A killed process that is not gone after this hangs in the kernel.
-const DYING: Duration = Duration::from_millis(150);
-/// Children that cannot be killed before no more are started.
-const MAX_LEFT_BEHIND: usize = 4;
+/// Children started so far.
+static STARTED: AtomicU64 = AtomicU64::new(0);
 
 /// This very program, also when a package manager has replaced its file since it was started.
 #[must_use]
@@ -26,37 +27,12 @@ pub fn this_program() -> PathBuf {
     PathBuf::from("/proc/self/exe")
 }
 
-/// A killed child that has not ended, and what it was asking, if that is known.
-#[derive(Debug)]
-struct LeftBehind {
-    child: Child,
-    question: Option<(u32, Step)>,
-}
-
-/// Killed children that have not ended. They belong to the process, not to a round: whoever starts or ends another
-/// child looks whether they have ended since.
-static LEFT_BEHIND: Mutex<Vec<LeftBehind>> = Mutex::new(Vec::new());
-
-/// Pids of children that could not be killed, without those that have ended since.
-pub(super) fn left_behind() -> Vec<u32> {
-    reap().iter().map(|left| left.child.id()).collect()
-}
-
-/// What they were asking: it would hang another reader as well.
-pub(super) fn questions_left_behind() -> Vec<(u32, Step)> {
-    reap().iter().filter_map(|left| left.question).collect()
-}
-
-fn reap() -> MutexGuard<'static, Vec<LeftBehind>> {
-    let mut children = LEFT_BEHIND.lock().unwrap_or_else(PoisonError::into_inner);
-    children.retain_mut(|left| matches!(left.child.try_wait(), Ok(None)));
-    children
-}
-
-/// A child at work.
+/// A child that takes orders.
 #[derive(Debug)]
 pub(super) struct Worker {
     child: Child,
+    number: u64,
+    orders: ChildStdin,
     answers: ChildStdout,
     buffer: Vec<u8>,
     taken: usize,
@@ -74,38 +50,50 @@ pub(super) enum Heard {
 }
 
 impl Worker {
-    /// Starts a child with an order.
-    ///
-    /// The child dies with the thread that calls this (`PR_SET_PDEATHSIG`), so that thread must see the round through.
+    /// Starts a child.
     ///
     /// # Errors
     ///
-    /// It cannot be started, or too many before it cannot be killed.
-    pub(super) fn start(program: &Path, order: &Order) -> io::Result<Self> {
-        if reap().len() >= MAX_LEFT_BEHIND {
-            return Err(io::Error::other(format!("{MAX_LEFT_BEHIND} readers hang in the kernel already")));
-        }
-        let mut child = Command::new(program)
-            .arg(CHILD_COMMAND)
-            .env_clear()
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            // Ctrl-C is for the parent, which then still reports.
-            .process_group(0)
-            .spawn()?;
-        let (Some(mut orders), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+    /// It cannot be started until then.
+    pub(super) fn start(program: &Path, until: Instant) -> io::Result<Self> {
+        let mut command = Command::new(program);
+        command.arg(CHILD_COMMAND).env_clear();
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        // Ctrl-C is for the parent, which then still reports.
+        command.process_group(0);
+        let mut child = keeper::start(command, until)?;
+        let (Some(orders), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
-        let worker = Self { child, answers, buffer: Vec::new(), taken: 0 };
-        let line = serde_json::to_vec(order).map_err(io::Error::other)?;
-        match orders.write_all(&line) {
-            Ok(()) => Ok(worker),
-            Err(error) => {
-                worker.end(None);
-                Err(error)
-            }
-        }
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { child, number, orders, answers, buffer: Vec::new(), taken: 0 })
+    }
+
+    /// Gives it an order.
+    ///
+    /// # Errors
+    ///
+    /// It has ended.
+    pub(super) fn order(&mut self, order: &Order) -> io::Result<()> {
+        let mut line = serde_json::to_vec(order).map_err(io::Error::other)?;
+        line.push(b'\n');
+        self.taken = 0;
+        self.orders.write_all(&line)
+    }
+
+    /// Has it said everything, and does it live?
+    pub(super) fn waits_for_an_order(&mut self) -> bool {
+        self.buffer.is_empty() && matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// How many were started before it.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The process alone; nobody listens to it any more.
+    pub(super) fn into_child(self) -> Child {
+        self.child
     }
 
     /// Its process id.
@@ -184,23 +172,6 @@ impl Worker {
                 }
                 Ok(None) if Instant::now() < until => thread::sleep(Duration::from_millis(1)),
                 _ => return "the reader went silent".to_owned(),
-            }
-        }
-    }
-
-    /// Kills it. `false` when it hangs in the kernel, over this question: it is left behind then, and ends when the
-    /// kernel lets it.
-    pub(super) fn end(mut self, question: Option<(u32, Step)>) -> bool {
-        let _ = self.child.kill();
-        let until = Instant::now() + DYING;
-        loop {
-            match self.child.try_wait() {
-                Ok(None) if Instant::now() < until => thread::sleep(Duration::from_millis(1)),
-                Ok(None) => {
-                    reap().push(LeftBehind { child: self.child, question });
-                    return false;
-                }
-                _ => return true,
             }
         }
     }

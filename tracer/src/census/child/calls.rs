@@ -3,21 +3,16 @@
 //! The runtime keeps every `g` it ever made and gives it to new goroutines, so the address stays readable; another id
 //! or the status "dead" there proves that the call is over although its end was not seen.
 
-use std::{
-    collections::HashMap,
-    time::{Duration, Instant},
-};
+use std::io;
 
-use serde::{Deserialize, Serialize};
-
-use super::{
-    conversation::converse,
-    memory::{Memory as _, ProcessMemory},
-    merge::Merged,
-    protocol::What,
-    request::{Limits, Request},
+use super::tell::Tell;
+use crate::{
+    census::{
+        memory::{Memory as _, ProcessMemory},
+        protocol::{Answer, Asked, Step},
+    },
+    input::Liveness,
 };
-use crate::input::Liveness;
 
 /// `_Gdead` (src/runtime/runtime2.go, all versions).
 const GDEAD: u32 = 6;
@@ -26,35 +21,17 @@ const GSCAN: u32 = 0x1000;
 /// `atomicstatus` lies right before `goid`, with a lock word between (Go 1.13 to 1.27).
 const STATUS_BEFORE_GOID: u64 = 8;
 
-/// One question: does the goroutine `goid`, once at `g_addr` in process `tgid`, still exist?
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Asked {
-    /// Process.
-    pub tgid: u32,
-    /// Goroutine id.
-    pub goid: u64,
-    /// Address of its `runtime.g`.
-    pub g_addr: u64,
-    /// Offset of `goid` in it.
-    pub goid_offset: u32,
-}
-
-/// Answers every question that can be answered within `deadline`; the others stay [`Liveness::Unknown`].
-///
-/// A process with a stuck memory lock blocks its reader, so that is a child, which is left behind when it is late.
-#[must_use]
-pub fn ask_all(request: &Request, questions: Vec<Asked>, deadline: Duration) -> HashMap<Asked, Liveness> {
-    let mut merged = Merged::default();
-    if !questions.is_empty() {
-        let limits = Limits { restarts: 1, ..request.limits };
-        let request = Request { limits, ..request.clone() };
-        let until = Instant::now() + deadline;
-        converse(&request, &What::Calls(questions), deadline / 2, until, &mut merged);
+/// Asks process by process, because one that does not answer is not asked again.
+pub(super) fn all(tell: &mut Tell, questions: &[Asked]) -> io::Result<()> {
+    for of in questions {
+        if tell.ask(of.tgid, "", Step::Call)? {
+            tell.say(&Answer::Call { of: *of, is: ask(of) })?;
+        }
     }
-    merged.calls
+    Ok(())
 }
 
-pub(super) fn ask(question: &Asked) -> Liveness {
+fn ask(question: &Asked) -> Liveness {
     let at = question.g_addr.wrapping_add(u64::from(question.goid_offset)).wrapping_sub(STATUS_BEFORE_GOID);
     let mut bytes = [0u8; 16];
     if !matches!(ProcessMemory { pid: question.tgid }.read_one(at, &mut bytes), Ok(true)) {

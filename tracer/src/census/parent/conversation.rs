@@ -1,15 +1,21 @@
 //! Asks a child of plegtrace: gives each process its time, kills the child that is late, starts another one for the rest,
 //! and keeps what was told.
 
-use std::time::{Duration, Instant};
+use std::{
+    io,
+    time::{Duration, Instant},
+};
 
 use super::{
     merge::Merged,
-    protocol::{Answer, HELLO, Order, Step, What},
+    pool,
     request::Request,
-    worker::{self, Heard, Worker},
+    worker::{Heard, Worker},
 };
-use crate::input::Unanswered;
+use crate::{
+    census::protocol::{Answer, HELLO, Order, Step, What},
+    input::Unanswered,
+};
 
 /// A child that got no processor when its time was over gets it so many times more.
 const PATIENCE: u32 = 4;
@@ -25,7 +31,7 @@ pub(super) fn converse(
 ) -> bool {
     let mut late = hung(merged);
     for _ in 0..=request.limits.restarts {
-        let mut skip = worker::left_behind();
+        let mut skip = pool::pids();
         skip.push(std::process::id());
         let order = Order {
             root: request.root.clone(),
@@ -38,15 +44,18 @@ pub(super) fn converse(
             late: late.clone(),
             what: what.clone(),
         };
-        let mut worker = match Worker::start(&request.program, &order) {
-            Ok(worker) => worker,
+        let (worker, silence) = match say(request, &order, each, until, merged) {
+            Ok(said) => said,
             Err(error) => {
                 merged.refuse(nobody(format!("cannot start the reader: {error}")));
                 return false;
             }
         };
-        let silence = listen(&mut worker, each, until, merged);
-        let gone = worker.end(silence.question());
+        if matches!(silence, Silence::Done) && !what.is_for_one() {
+            pool::keep(&request.program, worker);
+            return true;
+        }
+        let gone = pool::end(worker, silence.question());
         match silence {
             Silence::Done => return true,
             Silence::Greeting(why) => {
@@ -69,9 +78,55 @@ pub(super) fn converse(
     false
 }
 
+/// Gives an order to the child that waits for one, else to a new one, and listens to the end. One that waited and does
+/// not even greet has ended meanwhile, or was stopped: a new one takes its place.
+fn say(
+    request: &Request,
+    order: &Order,
+    each: Duration,
+    until: Instant,
+    merged: &mut Merged,
+) -> io::Result<(Worker, Silence)> {
+    let idle = if order.what.is_for_one() { None } else { pool::take_idle(&request.program) };
+    if let Some(mut worker) = idle {
+        let told = worker.order(order);
+        match told.map(|()| greeting(&mut worker, until.min(Instant::now() + each))) {
+            Ok(None) => {
+                let silence = listen(&mut worker, each, until, merged);
+                return Ok((worker, silence));
+            }
+            Ok(Some(_)) | Err(_) => drop(pool::end(worker, None)),
+        }
+    }
+    let mut worker = pool::start(&request.program, until)?;
+    // What it did not take it cannot answer.
+    let silence = match worker.order(order) {
+        Ok(()) => greeting(&mut worker, until).unwrap_or_else(|| listen(&mut worker, each, until, merged)),
+        Err(error) => Silence::Greeting(error.to_string()),
+    };
+    Ok((worker, silence))
+}
+
+/// Waits for the first line; `None` when it is right.
+fn greeting(worker: &mut Worker, deadline: Instant) -> Option<Silence> {
+    // It only has to be given the processor.
+    let mut extended = 0;
+    let began = Instant::now();
+    let patience = deadline.saturating_duration_since(began);
+    loop {
+        match worker.listen(began + patience * (1 + extended)) {
+            Heard::Answer(answer) if *answer == Answer::Hello(HELLO.to_owned()) => return None,
+            Heard::Answer(_) => return Some(Silence::Greeting("the reader is not plegtrace".to_owned())),
+            Heard::End(why) => return Some(Silence::Greeting(why)),
+            Heard::Nothing if extended + 1 < PATIENCE && worker.wants_to_run() => extended += 1,
+            Heard::Nothing => return Some(Silence::TimeOver(None)),
+        }
+    }
+}
+
 /// What children are still asking since earlier conversations, and cannot be killed: nobody asks it again meanwhile.
 fn hung(merged: &mut Merged) -> Vec<(u32, Step)> {
-    let questions = worker::questions_left_behind();
+    let questions = pool::questions_left_behind();
     for (pid, step) in &questions {
         let why = "a reader that asked before hangs in the kernel".to_owned();
         let what = step.words().to_owned();
@@ -133,7 +188,6 @@ impl Silence {
 
 fn listen(worker: &mut Worker, each: Duration, until: Instant, merged: &mut Merged) -> Silence {
     let mut asked: Option<Asked> = None;
-    let mut greeted = false;
     loop {
         let deadline = match &asked {
             Some(asked) => asked.since + each * (1 + asked.extended),
@@ -142,8 +196,6 @@ fn listen(worker: &mut Worker, each: Duration, until: Instant, merged: &mut Merg
         };
         match worker.listen(deadline.min(until)) {
             Heard::Answer(answer) => match *answer {
-                Answer::Hello(words) if words == HELLO => greeted = true,
-                _ if !greeted => return Silence::Greeting("the reader is not plegtrace".to_owned()),
                 Answer::Done => return Silence::Done,
                 Answer::Asking { pid, comm, step } => {
                     asked = Some(Asked::next(asked.as_ref(), pid, comm, step));
@@ -152,8 +204,8 @@ fn listen(worker: &mut Worker, each: Duration, until: Instant, merged: &mut Merg
             },
             Heard::End(why) => {
                 return match asked {
-                    Some(asked) if greeted => Silence::Late(asked, why),
-                    _ => Silence::Greeting(why),
+                    Some(asked) => Silence::Late(asked, why),
+                    None => Silence::Greeting(why),
                 };
             }
             Heard::Nothing if Instant::now() >= until => return Silence::TimeOver(asked),

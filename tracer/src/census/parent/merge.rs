@@ -5,11 +5,8 @@ use std::{
     mem::take,
 };
 
-use super::{
-    liveness::Asked,
-    protocol::{Answer, What},
-};
 use crate::{
+    census::protocol::{Answer, Asked, What},
     input::{
         CensusFact, ContainerFact, EndedInit, Fact, GoroutinesFact, Liveness, Pressure, ProcessFact,
         RuntimeSays, Unanswered, VersionFact,

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::protocol::Runtime;
+use crate::census::protocol::Runtime;
 
 /// What to look at, and how long that may take.
 #[derive(Clone, Debug)]

@@ -1,0 +1,64 @@
+//! [`Kept`]: what the child keeps from one order to the next, because reading it again would cost more: programs whose
+//! function tables were read.
+
+use crate::{
+    census::{
+        goroutines::{GoroutineError, Reader},
+        own,
+    },
+    input::Component,
+};
+
+/// A reader that was not used for so many orders about goroutines is dropped, and with it the open file.
+const UNUSED: u32 = 3;
+/// Readers that are kept: a kubelet and a runtime, and those before an upgrade.
+const MAX_READERS: usize = 4;
+/// A child with more resident memory than this ends after its order, bytes.
+const MAX_RESIDENT: u64 = 56 << 20;
+
+/// What is kept.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    readers: Vec<(Reader, u32)>,
+}
+
+impl Kept {
+    /// An order about goroutines begins. Asks nobody who could be slow to answer.
+    pub(super) fn grow_older(&mut self) {
+        self.readers.iter_mut().for_each(|(_, unused)| *unused += 1);
+        self.readers.retain(|(reader, unused)| *unused <= UNUSED && reader.lives());
+    }
+
+    /// The reader of a process that still runs the program that was read.
+    ///
+    /// # Errors
+    ///
+    /// As [`Reader::open`].
+    pub(super) fn reader(&mut self, pid: u32, component: Component) -> Result<&Reader, GoroutineError> {
+        let known = |(reader, _): &(Reader, u32)| reader.is_for(pid, component) && reader.is_current();
+        let place = match self.readers.iter().position(known) {
+            Some(place) => place,
+            None => {
+                let reader = Reader::open(pid, component)?;
+                if self.readers.len() == MAX_READERS {
+                    self.readers.remove(0);
+                }
+                self.readers.push((reader, 0));
+                self.readers.len() - 1
+            }
+        };
+        self.readers[place].1 = 0;
+        Ok(&self.readers[place].0)
+    }
+
+    /// Gives memory back between two orders. `false` when the child is too large all the same.
+    #[must_use]
+    pub(super) fn tidy_up(&self) -> bool {
+        // SAFETY: malloc_trim has no preconditions.
+        #[cfg(target_env = "gnu")]
+        unsafe {
+            libc::malloc_trim(0);
+        }
+        own::own_memory().0 <= MAX_RESIDENT
+    }
+}
