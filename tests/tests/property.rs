@@ -7,8 +7,8 @@ use plegtrace::{
     decode::{Call, Event, Meta, MonoNs, Park, Parked, Process, Step, decode},
     diagnose::{Verdict, diagnose},
     input::{
-        Command, CommandFact, Fact, Frame, InFlight, Layer, Liveness, OpenCallFact, ParkerFact,
-        ProcessesFact, WatchedFact, next_frame,
+        Command, CommandFact, Component, Fact, Frame, InFlight, Layer, Liveness, LossCount, OpenCallFact,
+        ParkerFact, ProcessesFact, TargetGone, WatchedFact, next_frame,
     },
     render::{
         json,
@@ -182,7 +182,12 @@ fn sums_add_up(snapshot: &Snapshot) {
         loss.map_or(0, |loss| loss.count)
     };
     let tally = snapshot.tally;
-    let placed = rows + tally.covered + tally.marks + elsewhere("unknown_hook") + elsewhere("rows_full");
+    let placed = rows
+        + tally.covered
+        + tally.marks
+        + tally.forgotten
+        + elsewhere("unknown_hook")
+        + elsewhere("rows_full");
     assert_eq!(placed, tally.calls);
 }
 
@@ -311,7 +316,7 @@ proptest! {
             reorder_ns: 100 * MS, relists: 3, relist_calls: 20, loose_calls: 5, recent_calls: 7,
             open_calls: 4, rows: 6, facts: 8,
             processes: 5, process_rows: 4, process_list: 3, census: 4,
-            ended_processes: 4, requests: 3, open_requests: 2,
+            gone_ns: S, ended_processes: 4, requests: 3, open_requests: 2,
             parks: 20, stacks: 3, symbols: 5,
         };
         let snapshot = pushed(limits, events).snapshot(at(7 * S));
@@ -484,4 +489,38 @@ fn bare_calls_of_open_calls_are_covered() {
     let snapshot = story.snapshot(6 * S);
     assert!(snapshot.rows.iter().all(|row| row.key.side != Side::Bare));
     sums_add_up(&snapshot);
+}
+
+/// The rows of a process that went long ago are given up, and their calls are counted; the last kubelet stays a target.
+#[test]
+fn the_gone_are_forgotten() {
+    let none = Fact::Loss { counts: Vec::new() };
+    let mut story = Story::node();
+    story.relist(0, 0);
+    let gone = TargetGone { component: Component::Kubelet, pid: KUBELET, how: "ended".to_owned() };
+    story.fact(S, &Fact::TargetGone(gone)).fact(200 * S, &none);
+    let kubelet = |snapshot: &Snapshot| snapshot.rows.iter().filter(|row| row.key.tgid == KUBELET).count();
+    let early = story.snapshot(200 * S);
+    assert_ne!((kubelet(&early), early.tally.forgotten), (0, 0));
+    story.target_at(250 * S, Component::Kubelet, KUBELET + 1, "v1").fact(400 * S, &none);
+    let late = story.snapshot(400 * S);
+    assert_eq!(kubelet(&late), 0);
+    assert_ne!(late.tally.forgotten, 0);
+    assert!(late.targets.iter().all(|target| target.fact.pid != KUBELET));
+    sums_add_up(&late);
+}
+
+/// A loss makes what is said of the minute after it uncertain, and not of the rest of the run; it stays in the report.
+#[test]
+fn a_loss_counts_for_a_while() {
+    let (stage, reason) = ("kernel".to_owned(), "ring_full".to_owned());
+    let lost = LossCount { stage, reason, sentence: "lost".to_owned(), count: 3, is_loss: true };
+    let mut story = Story::node();
+    story.fact(S, &Fact::Loss { counts: vec![lost.clone()] });
+    let fresh = |story: &Story, seconds| story.snapshot(seconds * S).fresh_losses().count();
+    assert_eq!([2, 60].map(|seconds| fresh(&story, seconds)), [1, 1]);
+    story.fact(70 * S, &Fact::Loss { counts: vec![lost.clone()] });
+    assert_eq!((fresh(&story, 70), story.snapshot(70 * S).real_losses().count()), (0, 1));
+    story.fact(80 * S, &Fact::Loss { counts: vec![LossCount { count: 4, ..lost }] });
+    assert_eq!(fresh(&story, 90), 1, "it grows again");
 }

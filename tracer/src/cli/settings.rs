@@ -7,8 +7,6 @@ use crate::input::Layer;
 
 /// How long a one-shot observes unless told otherwise.
 const DEFAULT_DURATION: Duration = Duration::from_secs(15);
-/// Longest one-shot: histograms and trees are kept in memory.
-const MAX_DURATION: Duration = Duration::from_secs(24 * 3600);
 
 /// What to do, ready to use.
 #[derive(Clone, Debug)]
@@ -56,7 +54,7 @@ pub struct Settings {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     /// Not a time to observe.
-    #[error("--duration takes seconds above 0 and up to 86400, not {0}")]
+    #[error("--duration takes a number of seconds above 0, not {0}")]
     Duration(String),
     /// Not a size for a ring buffer.
     #[error("--ring-bytes takes a power of two of at least 4096, not {0}")]
@@ -88,7 +86,7 @@ impl TryFrom<&Common> for Settings {
             None => DEFAULT_DURATION,
             Some(seconds) => Duration::try_from_secs_f64(seconds)
                 .ok()
-                .filter(|d| !d.is_zero() && *d <= MAX_DURATION)
+                .filter(|d| !d.is_zero())
                 .ok_or_else(|| SettingsError::Duration(seconds.to_string()))?,
         };
         if let Some(bytes) = args.ring_bytes.filter(|b| !b.is_power_of_two() || *b < 4096) {

@@ -8,6 +8,7 @@ use super::{
     abandoned,
     census::CensusState,
     clients::Clients,
+    growth::Growth,
     inflight::{Goroutine, Open},
     limits::{Drops, Limits},
     node::NodeState,
@@ -22,7 +23,7 @@ use super::{
 };
 use crate::{
     decode::{Call, Event, MonoNs},
-    input::{Fact, InFlight, Layer},
+    input::{Fact, HookFact, InFlight, Layer},
 };
 
 /// All waiting state between events and trees.
@@ -50,6 +51,7 @@ pub struct Correlator {
     pub(super) forgotten_list: Option<MonoNs>,
     pub(super) tally: Tally,
     pub(super) drops: Drops,
+    pub(super) growth: Growth,
 }
 
 impl Default for Correlator {
@@ -81,6 +83,7 @@ impl Correlator {
             forgotten_list: None,
             tally: Tally::default(),
             drops: Drops::default(),
+            growth: Growth::default(),
         }
     }
 
@@ -127,15 +130,36 @@ impl Correlator {
             Fact::Processes(reading) => return self.processes.reading(&reading, &self.limits),
             Fact::Command(command) => return self.processes.command(command),
             Fact::TargetGone(ref gone) => self.open.exit(gone.pid, at),
-            Fact::Hook(ref hook) => self.rows.forget_hook(hook.index),
+            Fact::Hook(ref hook) => self.hook(hook),
             _ => {}
         }
+        let counts = matches!(fact, Fact::Loss { .. });
         self.node.push(at, fact, &self.limits);
+        if counts {
+            self.growth.note(at, self.losses(0).iter(), &self.limits);
+            self.expire(at);
+        }
     }
 
     /// Addresses in stacks of parks that have no name yet, by the index of the hook that tells the executable.
     pub fn unnamed(&self) -> impl Iterator<Item = (u32, Vec<u64>)> {
         self.parks.unnamed()
+    }
+
+    /// A hook is announced, for the first time or once more. What its index stood for before is forgotten where it is not
+    /// the same.
+    fn hook(&mut self, hook: &HookFact) {
+        if self.node.hooks.get(&hook.index).is_some_and(|known| **known != *hook) {
+            self.rows.forget_hook(hook.index);
+            self.parks.forget_hook(hook.index);
+        }
+    }
+
+    /// Forgets what is of processes that have long been gone.
+    fn expire(&mut self, at: MonoNs) {
+        for pid in self.node.forget_gone(at.minus(self.limits.gone_ns)) {
+            self.tally.forgotten += self.rows.forget_process(pid);
+        }
     }
 
     fn in_flight(&mut self, mut reading: InFlight) {

@@ -91,7 +91,7 @@ fn list_stale(snapshot: &Snapshot) -> Option<Reason> {
     let last = ended.max_by_key(|relist| relist.root().end)?;
     let failing = last.list == ListOutcome::Failed;
     let age = snapshot.last_list.age(snapshot.now)?;
-    let unsure = snapshot.real_losses().next().is_some() || last.list == ListOutcome::Unknown;
+    let unsure = snapshot.fresh_losses().next().is_some() || last.list == ListOutcome::Unknown;
     let open = snapshot.relists.iter().any(|relist| relist.root().is_open());
     let late = age.ns > snapshot.pace().late_ns;
     let stale = late && (open || !unsure) && is_live(snapshot, Component::Kubelet);
@@ -193,7 +193,7 @@ fn doubts(snapshot: &Snapshot) -> Vec<Doubt> {
         why.push(Doubt::OpenUnread);
     }
     why.extend(census_doubts(snapshot));
-    let lost: Vec<_> = snapshot.real_losses().collect();
+    let lost: Vec<_> = snapshot.fresh_losses().collect();
     if let Some(worst) = lost.iter().max_by_key(|loss| loss.count) {
         let count = lost.iter().map(|loss| loss.count).fold(0, u64::saturating_add);
         why.push(Doubt::Lost { count, sentence: worst.sentence.clone() });

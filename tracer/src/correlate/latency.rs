@@ -5,8 +5,10 @@ use plegtrace_common::hist::{BUCKETS, bucket};
 
 /// So many durations are kept as they are: percentiles are exact, and rare operations cost little memory.
 const EXACT: usize = 512;
-/// With more of them percentiles are right to three digits.
+/// With more of them percentiles are right to three digits, but never to less than [`UNIT_NS`].
 const DIGITS: u8 = 3;
+/// What histograms do not tell apart: half the memory of those that do.
+const UNIT_NS: u64 = 512;
 
 #[derive(Clone, Debug)]
 enum Values {
@@ -36,7 +38,7 @@ impl Latency {
         match &mut self.values {
             Values::Few(values) if values.len() < EXACT => values.push(ns),
             Values::Few(values) => {
-                let mut hist = Histogram::new(DIGITS).expect("3 digits are allowed");
+                let mut hist = histogram();
                 values.iter().chain([&ns]).for_each(|ns| add(&mut hist, *ns));
                 self.values = Values::Many(hist);
             }
@@ -80,6 +82,13 @@ impl Latency {
     pub fn buckets(&self) -> &[u64; BUCKETS] {
         &self.buckets
     }
+}
+
+/// An empty one, which grows with its largest value.
+fn histogram() -> Histogram<u32> {
+    let mut hist = Histogram::new_with_bounds(UNIT_NS, 2 * UNIT_NS, DIGITS).expect("3 digits are allowed");
+    hist.auto(true);
+    hist
 }
 
 /// Adds to a histogram that grows with its largest value; above 292 years it keeps 292 years.

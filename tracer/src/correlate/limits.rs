@@ -15,6 +15,8 @@ pub struct Limits {
     pub loose_calls: usize,
     /// Client calls, and handlers, kept to find out who waits for whom.
     pub recent_calls: usize,
+    /// So long after its end a process has rows, and is among the targets.
+    pub gone_ns: u64,
     /// Open calls kept.
     pub open_calls: usize,
     /// Rows of the tables (operation × process).
@@ -44,7 +46,7 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// About 32 MiB when everything is full.
+    /// About 24 MiB when everything is full.
     fn default() -> Self {
         Self {
             reorder_ns: 2_000_000_000,
@@ -52,6 +54,7 @@ impl Default for Limits {
             relist_calls: 65_536,
             loose_calls: 16_384,
             recent_calls: 16_384,
+            gone_ns: 300_000_000_000,
             open_calls: 32_768,
             rows: 1024,
             processes: 16_384,
@@ -62,7 +65,7 @@ impl Default for Limits {
             open_requests: 256,
             facts: 4096,
             census: 4096,
-            parks: 65_536,
+            parks: 32_768,
             stacks: 8192,
             symbols: 16_384,
         }

@@ -11,6 +11,7 @@ mod clients;
 mod correlator;
 mod frontier;
 mod generations;
+mod growth;
 mod health;
 mod inflight;
 mod join;

@@ -92,6 +92,27 @@ impl NodeState {
         }
     }
 
+    /// Forgets targets that went before `until`, and says which; the last of a component that has no living one stays: it
+    /// tells how that went.
+    pub(super) fn forget_gone(&mut self, until: MonoNs) -> Vec<u32> {
+        let gone_at = |target: &Target| match target.state {
+            TargetState::Gone { at, .. } => Some(at),
+            TargetState::Live => None,
+        };
+        let has_younger = |target: &Target, at: MonoNs| {
+            self.targets.values().any(|other| {
+                other.fact.component == target.fact.component && gone_at(other).is_none_or(|other| other > at)
+            })
+        };
+        let old = self
+            .targets
+            .values()
+            .filter(|target| gone_at(target).is_some_and(|at| at < until && has_younger(target, at)));
+        let old: Vec<u32> = old.map(|target| target.fact.pid).collect();
+        self.targets.retain(|pid, _| !old.contains(pid));
+        old
+    }
+
     fn target(&mut self, at: MonoNs, fact: TargetFact, limits: &Limits) {
         if self.targets.len() >= limits.facts && !self.targets.contains_key(&fact.pid) {
             let gone = self.targets.values().find(|target| target.state != TargetState::Live);

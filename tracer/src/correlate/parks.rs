@@ -1,7 +1,7 @@
 //! [`Parks`]: where goroutines inside calls were parked, by goroutine, and the names of the places.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
     sync::Arc,
 };
 
@@ -121,7 +121,7 @@ impl Parks {
         if let Some(number) = self.numbers.get(&key) {
             return Some(*number);
         }
-        if self.stacks.len() >= limits.stacks {
+        if self.stacks.len() >= limits.stacks && !self.make_room(limits) {
             self.dropped += 1;
             return None;
         }
@@ -134,6 +134,43 @@ impl Parks {
         self.stacks.push(key.clone());
         self.numbers.insert(key, number);
         Some(number)
+    }
+
+    /// A hook stands for another executable from now on: its stacks, and their names, are of no use.
+    pub(super) fn forget_hook(&mut self, hook: u32) {
+        self.names.retain(|(of, _), _| *of != hook);
+        self.unnamed.remove(&hook);
+        self.keep_stacks(|(of, _)| *of != hook);
+    }
+
+    /// Forgets stacks that no park has any more, with their names. Too little room is none: looking through all is dear.
+    fn make_room(&mut self, limits: &Limits) -> bool {
+        let used: BTreeSet<u32> = self.kept.values().flatten().filter_map(|kept| kept.stack).collect();
+        if used.len() > limits.stacks / 4 * 3 {
+            return false;
+        }
+        let used: HashSet<Stack> =
+            used.into_iter().filter_map(|number| self.stacks.get(number as usize).cloned()).collect();
+        self.keep_stacks(|stack| used.contains(stack));
+        let places: HashSet<(u32, u64)> =
+            self.stacks.iter().flat_map(|(hook, stack)| stack.iter().map(|at| (*hook, *at))).collect();
+        self.names.retain(|place, _| places.contains(place));
+        for (hook, offsets) in &mut self.unnamed {
+            offsets.retain(|offset| places.contains(&(*hook, *offset)));
+        }
+        true
+    }
+
+    /// Keeps these stacks alone and gives them new numbers.
+    fn keep_stacks(&mut self, wanted: impl Fn(&Stack) -> bool) {
+        let old = std::mem::take(&mut self.stacks);
+        self.stacks = old.iter().filter(|stack| wanted(stack)).cloned().collect();
+        let numbered = self.stacks.iter().zip(0..).map(|(stack, number)| (stack.clone(), number));
+        self.numbers = numbered.collect();
+        for kept in self.kept.values_mut().flatten() {
+            let stack = kept.stack.and_then(|number| old.get(number as usize));
+            kept.stack = stack.and_then(|stack| self.numbers.get(stack).copied());
+        }
     }
 
     /// How long the goroutine of an open call has been parked since its start; `None` when that is not known.
@@ -301,6 +338,43 @@ mod tests {
         assert_eq!(parks.so_far(&call), Some(Parked { ns: 10, short_ns: 4, count: 2 }));
         call.flags |= CALL_REPLIED;
         assert_eq!(parks.so_far(&call), None);
+    }
+
+    /// When there are too many stacks, those that no park has any more make room, with their names; what a park has keeps
+    /// its name.
+    #[test]
+    fn stacks_make_room() {
+        let mut parks = Parks::default();
+        let limits = Limits { parks: 2, stacks: 4, ..Limits::default() };
+        for n in 0..9 {
+            parks.park(&park(1, n * 10, n * 10 + 5, &[n]), &limits);
+            let name = SymbolFact { offset: n, name: format!("main.f{n}") };
+            parks.symbols(SymbolsFact { hook: 9, names: vec![name] }, &limits);
+        }
+        assert_eq!(parks.dropped, 0);
+        assert!(parks.stacks.len() <= 4 && parks.names.len() <= 5, "{:?}", parks.names);
+        let root = attached(&parks, Tree::build(sample::span(0, Some(100), 1), Vec::new()));
+        let named: Vec<&str> = root.parks.iter().map(|park| park.stack[0].as_str()).collect();
+        assert_eq!(named, ["main.f7", "main.f8"]);
+    }
+
+    /// Nothing is named after an executable whose hook has become another's.
+    #[test]
+    fn a_hook_becomes_another() {
+        let (mut parks, limits) = (Parks::default(), Limits::default());
+        parks.park(&park(1, 5, 8, &[7]), &limits);
+        let name = |name: &str| SymbolsFact {
+            hook: 9,
+            names: vec![SymbolFact { offset: 7, name: name.to_owned() }],
+        };
+        parks.symbols(name("main.old"), &limits);
+        parks.forget_hook(9);
+        assert!(parks.names.is_empty() && parks.stacks.is_empty());
+        parks.park(&park(1, 15, 18, &[7]), &limits);
+        assert_eq!(parks.unnamed().collect::<Vec<_>>(), [(9, vec![7])]);
+        parks.symbols(name("main.new"), &limits);
+        let root = attached(&parks, Tree::build(sample::span(0, Some(100), 1), Vec::new()));
+        assert_eq!((root.parks[0].stack.len(), root.parks[1].stack[0].as_str()), (0, "main.new"));
     }
 
     /// The oldest parks make room, and stacks beyond the bound are counted.

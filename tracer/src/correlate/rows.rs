@@ -147,6 +147,17 @@ impl Rows {
         self.by_hook.retain(|(hook, _), _| *hook != index);
     }
 
+    /// Forgets the rows of a process that is gone; gives the number of calls in them.
+    pub(super) fn forget_process(&mut self, tgid: u32) -> u64 {
+        let of_process = |row: &RpcRow| row.key.tgid == tgid;
+        let calls = self.rows.iter().filter(|row| of_process(row));
+        let calls = calls.map(|row| row.latency.count() + row.unwound).sum();
+        self.rows.retain(|row| !of_process(row));
+        self.by_key = self.rows.iter().enumerate().map(|(slot, row)| (row.key.clone(), slot)).collect();
+        self.by_hook.clear();
+        calls
+    }
+
     /// The rows so far, in the order of their keys, with `pending` bare calls added.
     pub(super) fn list<'a>(&self, pending: impl Iterator<Item = (Call, &'a Arc<HookFact>)>) -> Vec<RpcRow> {
         let mut rows = self.rows.clone();

@@ -6,7 +6,10 @@
 use std::sync::Arc;
 
 use super::{
-    Outcome, Processes, RequestTree, RpcRow, census::Census, stuck::Stuck, thresholds::ABANDONED_AFTER_NS,
+    Outcome, Processes, RequestTree, RpcRow,
+    census::Census,
+    stuck::Stuck,
+    thresholds::{ABANDONED_AFTER_NS, LOSS_COUNTS_NS},
 };
 use crate::{
     decode::MonoNs,
@@ -62,6 +65,8 @@ pub struct Snapshot {
     pub joins: Joins,
     /// What was lost or given up, at every stage.
     pub losses: Vec<LossCount>,
+    /// When each of `losses` last grew.
+    pub lost_at: Vec<MonoNs>,
     /// What has been read.
     pub tally: Tally,
     /// What plegtrace costs.
@@ -82,6 +87,13 @@ impl Snapshot {
     /// Losses that leave the report incomplete.
     pub fn real_losses(&self) -> impl Iterator<Item = &LossCount> {
         self.losses.iter().filter(|loss| loss.is_loss && loss.count > 0)
+    }
+
+    /// Those of them that happened lately: only they make what is said of now uncertain.
+    pub fn fresh_losses(&self) -> impl Iterator<Item = &LossCount> {
+        let all = self.losses.iter().zip(&self.lost_at);
+        let fresh = all.filter(|(_, at)| self.now.since(**at) <= LOSS_COUNTS_NS).map(|(loss, _)| loss);
+        fresh.filter(|loss| loss.is_loss && loss.count > 0)
     }
 }
 
@@ -296,6 +308,8 @@ pub struct Tally {
     pub marks: u64,
     /// Calls whose end was not seen.
     pub unwound: u64,
+    /// Calls in rows of processes that have long been gone.
+    pub forgotten: u64,
     /// Calls whose start fired twice.
     pub restarted: u64,
     /// Births, changes and ends of processes.

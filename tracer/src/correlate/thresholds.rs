@@ -61,6 +61,10 @@ pub fn late_after_ns(command: &Command, parent: Option<Component>) -> Option<u64
     }
 }
 
+/// For so long after a loss a verdict is in doubt: what was lost could have been about what is open now. After that, reading
+/// the open calls again and again has made up for it.
+pub const LOSS_COUNTS_NS: u64 = 60 * SECOND_NS;
+
 /// A handler has this long to notice that its caller has given up.
 pub const ABANDONED_AFTER_NS: u64 = SECOND_NS;
 

@@ -39,6 +39,7 @@ impl Correlator {
         let material = Material { joined, answers, open: &open, census: &census.requests, only: None };
         let (requests, no_tree) = self.requests_at(material, &mut names);
         let node = &self.node;
+        let losses = self.losses(no_tree);
         let mut snapshot = Snapshot {
             now,
             start: node.start.clone(),
@@ -61,7 +62,8 @@ impl Correlator {
             rows: self.row_list(),
             processes: self.processes_at(now),
             joins,
-            losses: self.losses(no_tree),
+            lost_at: losses.iter().map(|loss| self.growth.last(loss, now)).collect(),
+            losses,
             tally: self.tally_now(),
             cost: node.cost,
             stop: node.stop,
@@ -218,7 +220,7 @@ impl Correlator {
         rows
     }
 
-    fn losses(&self, no_tree: u64) -> Vec<LossCount> {
+    pub(super) fn losses(&self, no_tree: u64) -> Vec<LossCount> {
         let mut drops = self.drops;
         drops.open_requests += no_tree;
         drops.ended_processes += self.processes.evicted_runs();

@@ -204,6 +204,7 @@ struct TallyDoc {
     covered: u64,
     marks: u64,
     unwound: u64,
+    forgotten: u64,
     restarted: u64,
     processes: u64,
     facts: u64,
@@ -212,7 +213,8 @@ struct TallyDoc {
 
 impl TallyDoc {
     fn of(tally: Tally) -> Self {
-        let Tally { events, calls, covered, marks, unwound, restarted, processes, facts, parks } = tally;
-        Self { events, calls, covered, marks, unwound, restarted, processes, facts, parks }
+        let Tally { events, calls, covered, marks, unwound, forgotten, restarted, processes, facts, parks } =
+            tally;
+        Self { events, calls, covered, marks, unwound, forgotten, restarted, processes, facts, parks }
     }
 }

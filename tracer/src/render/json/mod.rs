@@ -41,7 +41,7 @@
 //! | `probes` | `mode`, `sites`, `took_ns`, and `hooks`: `index`, `component`, `layer`, `operation`, `symbol`, `sites`, `records`, `hits` |
 //! | `refused` | `source`, `component`, `what`, `why`, `matters` |
 //! | `losses` | `stage`, `reason`, `sentence`, `count`, `is_loss` |
-//! | `tally` | `events`, `calls`, `covered`, `marks`, `unwound`, `restarted`, `processes`, `facts`, `parks` |
+//! | `tally` | `events`, `calls`, `covered`, `marks`, `unwound`, `forgotten`, `restarted`, `processes`, `facts`, `parks` |
 //! | `cost` | `cpu_ns`, `wall_ns`, `rss_bytes`, `rss_peak_bytes`, `child_peak_bytes` (of the largest child of the census) |
 //! | `stopped` | why observing ended: `duration`, `interrupt`, `enough`, `targets_gone`, `recording_over` |
 
