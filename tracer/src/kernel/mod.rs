@@ -13,6 +13,7 @@ mod load;
 mod multi;
 mod object;
 mod ring;
+mod shed;
 mod statistics;
 mod sys;
 mod verifier;
