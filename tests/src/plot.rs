@@ -121,6 +121,7 @@ impl Story {
                 rss_bytes,
                 rss_peak_bytes: 2 * rss_bytes,
                 child_peak_bytes: 0,
+                probes_ns: Some(ns / 500),
             }),
         )
     }

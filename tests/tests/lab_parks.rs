@@ -9,10 +9,12 @@ use plegtrace::correlate::{Relist, Snapshot};
 use plegtrace::decode::{Call, Park};
 use plegtrace::input::Layer;
 use plegtrace::render::text;
+use plegtrace::session::clock;
 use plegtrace::span::{Account, LeafKind, account, leaves};
 use plegtrace_lab::cri::relist;
 use plegtrace_lab::kubelet::KubeletBuild;
 use plegtrace_lab::{Containerd, Generation, Knobs, Node, fault, host, packages, process};
+use plegtrace_tests::breakpoints::Sites;
 use plegtrace_tests::program;
 use plegtrace_tests::truth::{Bounds, Scrape, increase};
 use plegtrace_tests::watching::{Seen, Watching};
@@ -259,6 +261,54 @@ fn an_open_relist_says_where_it_waits() {
     for stack in stacks {
         assert!(stack.contains("(*statusStorage).Get"), "waits for the lock: {stack}");
     }
+}
+
+/// Programs whose goroutines pass the scheduler's probes too often: only these probes come off, which is said, and no call
+/// that begins afterwards claims to know where it waited.
+#[test]
+fn scheduler_probes_come_off_above_their_budget() {
+    host::require_root().unwrap();
+    let node = Node::start(&Knobs { pods: 2, exec_probes: true, ..Knobs::default() }).unwrap();
+    let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
+    let pids = ["--kubelet-pid", &kubelet, "--runtime-pid", &runtime];
+    let watching = Watching::start(&[&["-d", "600", "--park-budget", "10"], &pids[..]].concat()).unwrap();
+    watching.wait_until_armed().unwrap();
+    const SCHEDULER: &[&str] = &["runtime.gopark", "runtime.execute"];
+    let sites = |pid, names| Sites::find(pid, names).unwrap();
+    let both = [node.kubelet().pid(), node.containerd().pid()];
+    let scheduler = both.map(|pid| sites(pid, SCHEDULER));
+    assert!(scheduler.iter().all(|sites| sites.all_armed().unwrap()));
+    let off = |seen: &Seen| seen.refused.iter().filter(|r| r.source == "parks" && r.matters).count();
+    process::wait_for("both programs above the budget", LIMIT, || {
+        Ok((off(&watching.seen()) == 2).then_some(()))
+    })
+    .unwrap();
+    let since = clock::monotonic_ns();
+    assert!(scheduler.iter().all(|sites| sites.armed().unwrap().is_empty()), "{scheduler:?}");
+    assert!(sites(both[0], &["pleg.(*GenericPLEG).relist"]).all_armed().unwrap(), "the other probes are on");
+    let begun_since = |seen: &Seen, layer: Layer| {
+        seen.of_layer(layer)
+            .filter(|(call, _)| call.start.0 > since)
+            .map(|(call, _)| *call)
+            .collect::<Vec<_>>()
+    };
+    process::wait_for("relists that begin without these probes", LIMIT, || {
+        Ok((begun_since(&watching.seen(), Layer::Relist).len() >= 3).then_some(()))
+    })
+    .unwrap();
+    let (snapshot, seen) = watching.interrupt().unwrap();
+    assert_eq!(snapshot.real_losses().next(), None);
+    assert_eq!(off(&seen), 2, "each of them once: {:?}", seen.refused);
+    assert!(seen.refused.iter().any(|r| r.why.contains("times a second, and 10 are allowed")));
+    for layer in [Layer::Relist, Layer::Handler] {
+        let later = begun_since(&seen, layer);
+        assert!(!later.is_empty() && later.iter().all(|call| call.parked.is_none()), "{later:?}");
+    }
+    let all = seen.of_layer(Layer::Relist).chain(seen.of_layer(Layer::Handler));
+    let measured: Vec<(u64, u64)> =
+        all.filter_map(|(c, _)| Some((c.parked?.ns, c.answered().since(c.start)))).collect();
+    assert!(!measured.is_empty(), "calls were measured before");
+    assert!(measured.iter().all(|(parked, whole)| parked <= whole), "{measured:?}");
 }
 
 /// Were these handlers measured, and are these functions in the stacks of their parks?

@@ -1,6 +1,6 @@
 //! Counters: why hits led to nothing, and what each hook measured.
 
-use core::intrinsics::{AtomicOrdering, atomic_xadd};
+use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd};
 
 use plegtrace_common::{
     hist::{BUCKETS, bucket},
@@ -17,6 +17,34 @@ fn add(counter: *mut u64, n: u64) {
     // SAFETY: the pointer is into a map value that lives as long as the program runs, and is aligned.
     unsafe {
         atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(counter, n);
+    }
+}
+
+/// How often a larger value than ours may come in between; whoever put it there was a hit on this very CPU.
+const RETRIES: u32 = 4;
+
+/// Raises a maximum that another program on this CPU may raise at the same time: from Linux 6.0 on uprobe programs can be
+/// preempted, by a task that runs into a probe itself, and its longer call would be overwritten.
+///
+/// The instruction exists since 5.12. For older kernels the loader puts a plain store in its place
+/// (`tracer/src/kernel/atomics.rs`), which is as good there: their uprobe programs run with preemption off.
+#[inline(always)]
+fn raise(maximum: *mut u64, n: u64) {
+    // SAFETY: as above.
+    unsafe {
+        let mut seen = maximum.read_volatile();
+        for _ in 0..RETRIES {
+            if n <= seen {
+                return;
+            }
+            let (old, done) = atomic_cxchg::<u64, { AtomicOrdering::Relaxed }, { AtomicOrdering::Relaxed }>(
+                maximum, seen, n,
+            );
+            if done {
+                return;
+            }
+            seen = old;
+        }
     }
 }
 
@@ -59,9 +87,7 @@ pub(crate) fn call(hook: u32, ns: u64, failed: bool) {
             add(&raw mut (*stats).calls, 1);
             add(&raw mut (*stats).failed, u64::from(failed));
             add(&raw mut (*stats).sum_ns, ns);
-            if ns > (*stats).max_ns {
-                (*stats).max_ns = ns;
-            }
+            raise(&raw mut (*stats).max_ns, ns);
             let i = bucket(ns);
             if i < BUCKETS {
                 add((&raw mut (*stats).buckets).cast::<u64>().add(i), 1);

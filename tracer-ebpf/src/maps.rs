@@ -17,7 +17,7 @@ use plegtrace_common::{
 #[map]
 pub(crate) static EVENTS: RingBuf = RingBuf::with_byte_size(1 << 20, 0);
 
-/// Site index → what a hit means. Written by user space before anything is attached.
+/// Site index → what a hit means. Written by user space before its site is attached; later only `parks` changes, to 0.
 #[map]
 pub(crate) static SITES: Array<SiteConf> = Array::with_max_entries(MAX_SITES, 0);
 

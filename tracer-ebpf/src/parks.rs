@@ -94,8 +94,9 @@ pub(crate) fn since(key: &CallKey, call: &OpenCall) -> Sums {
     let Some(parker) = PARKERS.get_ptr_mut(key_of(key)) else { return Sums::NONE };
     // SAFETY: as above.
     unsafe {
-        // It runs; if it is parked all the same, its return was not seen.
-        if (*parker).since_ns != 0 {
+        // It runs; if it is parked all the same, its return was not seen. And the sums of an entry that is younger than
+        // the call began without it: user space forgets entries when it takes the probes of a program off.
+        if (*parker).since_ns != 0 || (*parker).root_start_ns > call.start_ns {
             return Sums::NONE;
         }
         Sums {

@@ -179,6 +179,9 @@ pub struct Common {
     /// Leave out the probes of these layers. For tests of what is said without them.
     #[arg(long, hide = true, value_enum, value_delimiter = ',', value_name = "LIST", global = true)]
     pub without: Vec<Family>,
+    /// Hits per second that the probes on the Go scheduler of one program may have; above that they come off.
+    #[arg(long, hide = true, default_value_t = 5000, value_name = "HITS_PER_SECOND", global = true)]
+    pub park_budget: u64,
     /// Size of the ring buffer in bytes, a power of two of pages. For tests of event loss.
     #[arg(long, hide = true, global = true)]
     pub ring_bytes: Option<u32>,

@@ -46,6 +46,8 @@ pub struct Settings {
     pub verbose: u8,
     /// Layers whose probes are left out.
     pub without: Vec<Layer>,
+    /// Hits per second that the probes on the Go scheduler of one program may have.
+    pub park_budget: u64,
     /// Size of the ring buffer.
     pub ring_bytes: Option<u32>,
 }
@@ -115,6 +117,7 @@ impl TryFrom<&Common> for Settings {
             quiet: args.quiet,
             verbose: args.verbose,
             without: args.without.iter().map(|family| layer(*family)).collect(),
+            park_budget: args.park_budget,
             ring_bytes: args.ring_bytes,
         })
     }

@@ -7,7 +7,7 @@ use aya::programs::{
     UProbe,
     uprobe::{UProbeAttachLocation, UProbeAttachPoint, UProbeLink, UProbeScope},
 };
-use plegtrace_common::site::SiteKey;
+use plegtrace_common::site::{SiteConf, SiteKey};
 
 use super::{
     error::KernelError,
@@ -42,7 +42,16 @@ impl AttachMode {
 pub(super) struct BinaryLinks {
     _starts: LinkSet,
     _ends: LinkSet,
-    _parks: Option<[LinkSet; 2]>,
+    pub(super) parks: Option<ParkLinks>,
+}
+
+/// The probes on the Go scheduler of one executable, parks first.
+pub(super) struct ParkLinks {
+    _links: [LinkSet; 2],
+    /// The sites that begin to follow a goroutine, as the programs know them.
+    pub(super) starts: Vec<(u32, SiteConf)>,
+    /// The hooks on `runtime.gopark`.
+    pub(super) hooks: Vec<u32>,
 }
 
 /// A program, and so what its sites mean.
@@ -88,18 +97,21 @@ impl Kernel {
     ///
     /// The kernel refuses a site; what was attached before it is taken off again.
     pub fn attach(&mut self, id: u64, binary: &PlannedBinary) -> Result<Option<KernelError>, KernelError> {
-        let (parks, refused) = match self.attach_parks(binary) {
+        let (mut parks, refused) = match self.attach_parks(binary) {
             Ok(parks) => (parks, None),
             Err(why) => (None, Some(why)),
         };
         for site in binary.ends.iter().chain(&binary.starts) {
             let mut site = site.clone();
             site.conf.parks &= u16::from(parks.is_some());
+            if let Some(parks) = parks.as_mut().filter(|_| site.conf.parks != 0) {
+                parks.starts.push((site.index, site.conf));
+            }
             self.describe(binary, &site)?;
         }
         let ends = self.attach_set(binary, Probe::End)?;
         let starts = self.attach_set(binary, Probe::Start)?;
-        self.links.insert(id, BinaryLinks { _starts: starts, _ends: ends, _parks: parks });
+        self.links.insert(id, BinaryLinks { _starts: starts, _ends: ends, parks });
         Ok(refused)
     }
 
@@ -109,7 +121,7 @@ impl Kernel {
     }
 
     /// Attaches where goroutines park and run again: both or none.
-    fn attach_parks(&mut self, binary: &PlannedBinary) -> Result<Option<[LinkSet; 2]>, KernelError> {
+    fn attach_parks(&mut self, binary: &PlannedBinary) -> Result<Option<ParkLinks>, KernelError> {
         if binary.parks.is_empty() {
             return Ok(None);
         }
@@ -121,7 +133,8 @@ impl Kernel {
         }
         let resumes = self.attach_set(binary, Probe::Resume)?;
         let parks = self.attach_set(binary, Probe::Park)?;
-        Ok(Some([parks, resumes]))
+        let hooks = binary.parks.iter().map(|site| site.conf.hook).collect();
+        Ok(Some(ParkLinks { _links: [parks, resumes], starts: Vec::new(), hooks }))
     }
 
     /// Tells the programs what a hit of this site means.

@@ -69,13 +69,38 @@ fn sum<'a>(hook: u32, per_cpu: impl Iterator<Item = &'a HookStats>) -> HookCount
         }
     }
     let used = total.buckets.iter().rposition(|n| *n > 0).map_or(0, |last| last + 1);
+    // The kernel side gives up raising a maximum when others on its CPU keep raising it.
+    total.max_ns = total.max_ns.max(used.checked_sub(1).map_or(0, shortest_in));
     total.buckets.truncate(used);
     total
+}
+
+/// The shortest duration that a bucket holds, nanoseconds.
+fn shortest_in(bucket: usize) -> u64 {
+    if bucket == 0 { 0 } else { 1 << bucket }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A maximum is never below the bucket of the longest call.
+    #[test]
+    fn the_maximum_is_in_the_last_bucket() {
+        let mut stats = HookStats {
+            hits: 1,
+            calls: 1,
+            failed: 0,
+            unmatched: 0,
+            sum_ns: 1500,
+            max_ns: 70,
+            buckets: [0; BUCKETS],
+        };
+        stats.buckets[plegtrace_common::hist::bucket(1500)] = 1;
+        assert_eq!(sum(0, [&stats].into_iter()).max_ns, 1024);
+        stats.max_ns = 1500;
+        assert_eq!(sum(0, [&stats].into_iter()).max_ns, 1500);
+    }
 
     /// CPUs add up, the maximum is the largest, empty buckets at the end go.
     #[test]

@@ -18,6 +18,7 @@ use plegtrace_common::{
 use zerocopy::IntoBytes;
 
 use super::{
+    atomics,
     attach::{AttachMode, BinaryLinks},
     debug_log::DebugLog,
     error::KernelError,
@@ -203,7 +204,7 @@ pub(super) fn open(object: &[u8], options: &LoadOptions) -> Result<Ebpf, KernelE
         // It takes more than a megabyte.
         loader.map_max_entries("PARKERS", 1);
     }
-    loader.load(object).map_err(|e| KernelError::Object(Box::new(e)))
+    loader.load(&atomics::for_this_kernel(object)).map_err(|e| KernelError::Object(Box::new(e)))
 }
 
 /// A map of the object, typed.

@@ -3,6 +3,7 @@
 //! It loads the programs, executes a [`Plan`](crate::plan::Plan), reads maps and drains the ring buffer. It decodes
 //! nothing and decides nothing. Dropping [`Kernel`] detaches everything; nothing is ever pinned.
 
+mod atomics;
 mod attach;
 mod counters;
 mod debug_log;
@@ -13,6 +14,7 @@ mod load;
 mod multi;
 mod object;
 mod ring;
+mod shed;
 mod statistics;
 mod sys;
 mod verifier;

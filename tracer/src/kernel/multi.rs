@@ -14,7 +14,7 @@ use std::{
 
 use aya_obj::Object;
 
-use super::{attach::Probe, error::KernelError, sys, verifier};
+use super::{atomics, attach::Probe, error::KernelError, sys, verifier};
 
 /// The programs, ready to be linked.
 pub(super) struct MultiPrograms {
@@ -82,7 +82,7 @@ pub(super) fn relocated<'a>(
     map_fd: impl Fn(&str) -> Option<BorrowedFd<'a>>,
 ) -> Result<Object, KernelError> {
     let relocate = |e: &dyn std::error::Error| KernelError::Relocate(e.to_string());
-    let mut object = Object::parse(object).map_err(|e| relocate(&e))?;
+    let mut object = Object::parse(&atomics::for_this_kernel(object)).map_err(|e| relocate(&e))?;
     let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
     let maps: Vec<_> = std::mem::take(&mut object.maps).into_iter().collect();
     let fds =

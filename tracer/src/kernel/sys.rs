@@ -180,3 +180,12 @@ pub(super) fn lookup_batch(
         first = false;
     }
 }
+
+/// Waits until every program that runs now has ended: uprobe programs run inside an RCU read section, or with preemption
+/// off. Where the kernel cannot be asked (`nohz_full`), it does not wait.
+pub(super) fn wait_for_running_programs() {
+    /// `MEMBARRIER_CMD_GLOBAL` (include/uapi/linux/membarrier.h, 4.3): `synchronize_rcu` in the kernel.
+    const GLOBAL: libc::c_int = 1;
+    // SAFETY: takes numbers only.
+    unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) };
+}

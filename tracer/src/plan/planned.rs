@@ -19,6 +19,8 @@ pub struct PlannedSite {
     pub code_offset: u64,
     /// The instruction that must be there.
     pub expected: Vec<u8>,
+    /// Nanoseconds that a hit takes.
+    pub ns_per_hit: u32,
 }
 
 /// One executable and its sites.

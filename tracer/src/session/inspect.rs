@@ -155,6 +155,7 @@ fn found_site(site: &Site) -> Result<FoundSite, String> {
         g_source,
         tls_offset,
         repeats: site.repeats(),
+        ns_per_hit: site.price.ns(),
     })
 }
 

@@ -8,6 +8,7 @@ mod entry;
 mod error;
 mod explain;
 mod goroutines;
+mod governor;
 mod inspect;
 mod known;
 mod live;

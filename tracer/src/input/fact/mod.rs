@@ -114,6 +114,10 @@ pub struct Cost {
     /// Highest resident memory of a child of the census, bytes; it lives for less than a second.
     #[serde(default)]
     pub child_peak_bytes: u64,
+    /// CPU time that the traced programs have spent in probes since then: hits times what a hit takes in a VM, which
+    /// is more than on bare metal. `None`: nobody counted.
+    #[serde(default)]
+    pub probes_ns: Option<u64>,
 }
 
 /// The stream ends.

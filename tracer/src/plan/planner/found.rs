@@ -19,6 +19,8 @@ pub struct FoundSite {
     pub tls_offset: i32,
     /// One call can pass it twice, at its start.
     pub repeats: bool,
+    /// Nanoseconds that a hit takes.
+    pub ns_per_hit: u32,
 }
 
 /// A function that the catalogue wants, as found in an executable.

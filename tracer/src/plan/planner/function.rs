@@ -104,6 +104,7 @@ impl Planner {
             file_offset: found.file_offset,
             code_offset: found.code_offset,
             expected: found.bytes.clone(),
+            ns_per_hit: found.ns_per_hit,
         })
     }
 }

@@ -11,6 +11,7 @@ fn site(file_offset: u64, g: u8) -> FoundSite {
         g_source: g,
         tls_offset: -8,
         repeats: true,
+        ns_per_hit: 650,
     }
 }
 

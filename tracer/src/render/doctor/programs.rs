@@ -120,6 +120,7 @@ mod tests {
             g_source: 0,
             tls_offset: 0,
             repeats: false,
+            ns_per_hit: 650,
         }
     }
 

@@ -42,7 +42,7 @@
 //! | `refused` | `source`, `component`, `what`, `why`, `matters` |
 //! | `losses` | `stage`, `reason`, `sentence`, `count`, `is_loss` |
 //! | `tally` | `events`, `calls`, `covered`, `marks`, `unwound`, `forgotten`, `restarted`, `processes`, `facts`, `parks` |
-//! | `cost` | `cpu_ns`, `wall_ns`, `rss_bytes`, `rss_peak_bytes`, `child_peak_bytes` (of the largest child of the census) |
+//! | `cost` | `cpu_ns`, `wall_ns`, `rss_bytes`, `rss_peak_bytes`, `child_peak_bytes` (of the largest child of the census), `probes_ns` (CPU time the traced programs spent in probes: an estimate from above, hits times what a hit takes in a VM; null when not counted) |
 //! | `stopped` | why observing ended: `duration`, `interrupt`, `enough`, `targets_gone`, `recording_over` |
 
 mod calls;

@@ -99,7 +99,9 @@ pub(super) fn footer(page: &mut Page<'_>) -> io::Result<()> {
     ];
     if let Some(cost) = &snapshot.cost {
         let (cpu, memory) = (human::percent(cost.cpu_ns, cost.wall_ns), human::mebibytes(cost.rss_bytes));
-        parts.push(format!("own cost {cpu} of one core, {memory}"));
+        let inside = cost.probes_ns.map(|ns| human::percent(ns, cost.wall_ns));
+        let inside = inside.map_or_else(String::new, |share| format!(" and {share} in the traced programs"));
+        parts.push(format!("own cost {cpu} of one core{inside}, {memory}"));
     }
     if let Some(round) = &snapshot.census.round {
         let goroutines: u64 = snapshot.census.goroutines.iter().map(|fact| u64::from(fact.total)).sum();

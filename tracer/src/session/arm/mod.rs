@@ -11,11 +11,12 @@ use std::{
     time::Duration,
 };
 
-use super::{clock, inspect::Inspected, known::Known, live::Live, pipeline::Pipeline};
+use super::{clock, governor::OverBudget, inspect::Inspected, known::Known, live::Live, pipeline::Pipeline};
 use crate::{
     input::{Armed, Component, Fact, Layer, RefusedFact},
     kernel::{AttachMode, KernelError},
     plan::{Budget, Plan, PlannedBinary, Planner},
+    render::human,
     target::{AnalysedFile, Lease, LeaseEnd},
 };
 
@@ -166,6 +167,23 @@ impl Probes {
         self.attached.insert(place, attached);
         live.guard(place as u64, lease);
         Ok(parks)
+    }
+
+    /// Notes that a program passed the probes on its scheduler too often, so that they were taken off.
+    pub(crate) fn parks_came_off(&mut self, over: OverBudget, budget: u64) {
+        let place = usize::try_from(over.program).unwrap_or(usize::MAX);
+        let Some(binary) = self.planner.plan().binaries.get(place).cloned() else { return };
+        if let Some(attached) = self.attached.get_mut(&place) {
+            attached.sites -= (binary.parks.len() + binary.resumes.len()).min(attached.sites);
+        }
+        let why = format!(
+            "its goroutines passed the scheduler's probes {} times a second, and {} are allowed: these probes were \
+             taken off; from then on it is not seen where its goroutines wait",
+            human::count(over.hits_per_s),
+            human::count(budget)
+        );
+        let name = self.name_of(place, &binary);
+        self.planner.refuse_source("parks", binary.component, &name, &why, true);
     }
 
     /// A file that no process runs any more can be written to. So nobody shall, while probes are in it, and what was

@@ -1,6 +1,7 @@
 //! [`Live`]: the running kernel as a source of the input stream.
 
 mod drain;
+mod govern;
 mod open;
 
 use std::{
@@ -39,6 +40,7 @@ pub(crate) struct Live {
     /// Offset of `goid` in `runtime.g`, by hook.
     goid_offsets: HashMap<u32, u32>,
     hooks: u32,
+    costs: govern::Costs,
     /// Records that were no records: a defect, counted all the same.
     damaged: u64,
     began_ns: u64,
@@ -68,10 +70,18 @@ impl Live {
             asked: 0,
             goid_offsets: HashMap::new(),
             hooks: 0,
+            costs: govern::Costs::new(u64::MAX),
             damaged: 0,
             began_ns: clock::monotonic_ns(),
             began_cpu_ns: clock::cpu_ns(),
         })
+    }
+
+    /// Allows each program so many hits per second of the probes on its scheduler.
+    #[must_use]
+    pub(crate) fn with_park_budget(mut self, budget: u64) -> Self {
+        self.costs = govern::Costs::new(budget);
+        self
     }
 
     /// How sites are attached.
@@ -92,6 +102,7 @@ impl Live {
     /// Learns the hooks of a plan that has grown.
     pub(crate) fn learn(&mut self, plan: &Plan) {
         self.hooks = u32::try_from(plan.hooks.len()).unwrap_or(u32::MAX);
+        self.costs.learn(plan);
         for binary in &plan.binaries {
             for site in binary.every_site() {
                 self.goid_offsets.insert(site.conf.hook, site.conf.goid_off);
@@ -215,6 +226,8 @@ impl Live {
         let hooks = self.kernel.counters(self.hooks)?;
         let mut counts = self.kernel.reasons()?;
         counts.extend(self.losses());
+        self.govern(now, &hooks);
+        let probes_ns = Some(self.costs.probes_ns(&hooks));
         sink(frame_fact(now, &Fact::Counters { hooks }));
         sink(frame_fact(now, &Fact::Loss { counts }));
         let (rss_bytes, rss_peak_bytes) = census::own_memory();
@@ -224,6 +237,7 @@ impl Live {
             rss_bytes,
             rss_peak_bytes,
             child_peak_bytes: clock::largest_child_bytes(),
+            probes_ns,
         };
         sink(frame_fact(now, &Fact::Cost(cost)));
         Ok(())

@@ -7,7 +7,7 @@ use std::{
 
 use plegtrace_common::key::{CallKey, OpenCall, Parker, ParkerKey, Watched};
 
-use super::Live;
+use super::{Live, govern};
 use crate::{
     census,
     decode::stack,
@@ -37,6 +37,7 @@ impl Live {
         let mut open = self.kernel.open_calls()?;
         let parkers = if self.follows_parks { self.kernel.parkers()?.parkers } else { Vec::new() };
         let processes = self.follows.then(|| self.kernel.processes()).transpose()?;
+        govern::disown_young_parkers(&mut open.calls, &parkers);
         self.drain_all(sink);
         if let Some(processes) = processes {
             self.forget_ended_programs(&mut open, &processes);

@@ -93,9 +93,10 @@ impl Session {
             processes: settings.processes,
             parks: settings.parks,
         };
-        let live =
-            Live::new(Kernel::load(&options)?, settings.processes, settings.parks, census_request(settings));
-        self.live = Some(live.map_err(SessionError::Drain)?);
+        let kernel = Kernel::load(&options)?;
+        let live = Live::new(kernel, settings.processes, settings.parks, census_request(settings));
+        let live = live.map_err(SessionError::Drain)?;
+        self.live = Some(live.with_park_budget(settings.park_budget));
         self.watch_all();
         self.attach();
         self.look_for_runc(settings);

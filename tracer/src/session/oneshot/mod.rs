@@ -3,6 +3,7 @@
 mod begin;
 mod census;
 mod pictures;
+mod shed;
 mod targets;
 
 use std::{
@@ -205,6 +206,7 @@ impl Session {
             }
             live.read_counters(&mut |frame| pipeline.push(&frame))?;
         }
+        self.tell_shed();
         if std::mem::take(&mut self.rescan) {
             self.follow(settings)?;
         }
