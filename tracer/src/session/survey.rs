@@ -80,7 +80,8 @@ impl Survey {
         let request = census_request(settings)?;
         let ask = self.node.runtime().filter(|_| asks).and_then(|runtime| self.cri(runtime));
         let foreign = self.foreign(settings);
-        Some(census::Request { goroutines, versions: first, foreign, ask, ..request })
+        let namespace = self.node.pid_namespace();
+        Some(census::Request { goroutines, versions: first, foreign, namespace, ask, ..request })
     }
 
     /// The runtime whose runc is looked for, and how it is asked where. `None` when there is no program to ask with.
