@@ -40,10 +40,10 @@ impl Share {
         self.left = self.left.saturating_sub(time);
     }
 
-    /// One of the others was late.
-    fn was_late(&mut self) {
+    /// One of the others was late; `hangs`: its reader cannot be killed.
+    fn was_late(&mut self, hangs: bool) {
         self.late = self.late.saturating_sub(1);
-        if self.late == 0 {
+        if self.late == 0 || hangs {
             self.left = Duration::ZERO;
         }
     }
@@ -91,7 +91,7 @@ pub(super) fn converse(
                 merged.refuse(asked.unanswered(&format!("{why}{hangs}")));
                 late.push((asked.pid, asked.step));
                 if asked.elsewhere {
-                    share.was_late();
+                    share.was_late(!gone);
                 }
             }
         }
@@ -279,5 +279,32 @@ fn listen(
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Others have a quarter of the time and of the late answers, and none after the first reader that hangs over one.
+    #[test]
+    fn shares() {
+        let limits = Limits { restarts: 8, ..Limits::default() };
+        let until = Instant::now() + Duration::from_secs(8);
+        let of = |elsewhere| Share::of(&limits, until, &[Question { pid: 7, step: Step::Path, elsewhere }]);
+        let mut share = of(false);
+        assert!((1900..=2000).contains(&share.left.as_millis()), "{share:?}");
+        share.spend(Duration::from_millis(500));
+        share.was_late(false);
+        assert!((1400..=1500).contains(&share.left.as_millis()), "{share:?}");
+        share.was_late(false);
+        assert_eq!(share.left, Duration::ZERO);
+        assert_eq!(of(true).left, Duration::ZERO, "one hangs already");
+        let mut share = of(false);
+        share.was_late(true);
+        assert_eq!(share.left, Duration::ZERO);
+        let mut share = of(false);
+        share.spend(Duration::from_secs(9));
+        assert_eq!(share.left, Duration::ZERO);
     }
 }

@@ -18,7 +18,7 @@ use crate::{
         pipeline::{Pipeline, Tap},
         progress::Progress,
         rounds::{Depth, Rounds},
-        survey::{Survey, census_request},
+        survey::Survey,
         symbols::Symbols,
     },
     target::KernelOffsets,
@@ -93,8 +93,12 @@ impl Session {
             processes: settings.processes,
             parks: settings.parks,
         };
-        let live =
-            Live::new(Kernel::load(&options)?, settings.processes, settings.parks, census_request(settings));
+        let live = Live::new(
+            Kernel::load(&options)?,
+            settings.processes,
+            settings.parks,
+            self.survey.request(settings),
+        );
         self.live = Some(live.map_err(SessionError::Drain)?);
         self.watch_all();
         self.attach();
