@@ -130,7 +130,7 @@ fn say(
     let idle = if order.what.is_for_one() { None } else { pool::take_idle(&request.program) };
     if let Some(mut worker) = idle {
         let told = worker.order(order);
-        match told.map(|()| greeting(&mut worker, until.min(Instant::now() + each))) {
+        match told.map(|()| greeting(&mut worker, each, until)) {
             Ok(None) => {
                 let silence = listen(&mut worker, (each, until), share, merged);
                 return Ok((worker, silence));
@@ -140,30 +140,28 @@ fn say(
     }
     let mut worker = pool::start(&request.program, until)?;
     // What it did not take it cannot answer.
+    let patience = until.saturating_duration_since(Instant::now());
     let silence = match worker.order(order) {
-        Ok(()) => {
-            greeting(&mut worker, until).unwrap_or_else(|| listen(&mut worker, (each, until), share, merged))
-        }
+        Ok(()) => greeting(&mut worker, patience, until)
+            .unwrap_or_else(|| listen(&mut worker, (each, until), share, merged)),
         Err(error) => Silence::Greeting(error.to_string()),
     };
     Ok((worker, silence))
 }
 
-/// Waits for the first line; `None` when it is right.
-fn greeting(worker: &mut Worker, deadline: Instant) -> Option<Silence> {
-    // It only has to be given the processor.
-    let mut extended = 0;
+/// Waits for the first line for so long; `None` when it is right. A child that gets no processor has more time.
+fn greeting(worker: &mut Worker, patience: Duration, until: Instant) -> Option<Silence> {
     let began = Instant::now();
-    let patience = deadline.saturating_duration_since(began);
-    loop {
-        match worker.listen(began + patience * (1 + extended)) {
+    for extended in 1..=PATIENCE {
+        match worker.listen(until.min(began + patience * extended)) {
             Heard::Answer(answer) if *answer == Answer::Hello(HELLO.to_owned()) => return None,
             Heard::Answer(_) => return Some(Silence::Greeting("the reader is not plegtrace".to_owned())),
             Heard::End(why) => return Some(Silence::Greeting(why)),
-            Heard::Nothing if extended + 1 < PATIENCE && worker.wants_to_run() => extended += 1,
-            Heard::Nothing => return Some(Silence::TimeOver(None)),
+            Heard::Nothing if Instant::now() < until && worker.wants_to_run() => {}
+            Heard::Nothing => break,
         }
     }
+    Some(Silence::TimeOver(None))
 }
 
 /// What children are still asking since earlier conversations, and cannot be killed: nobody asks it again meanwhile.

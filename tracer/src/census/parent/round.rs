@@ -279,7 +279,7 @@ mod tests {
             late(8),
             late(7)
         ));
-        request.limits.restarts = 8;
+        (request.limits.restarts, request.limits.round) = (8, Duration::from_secs(120));
         let (lines, unanswered) = command_lines(&request, &[6, 7, 8, 9]);
         assert_eq!(lines.keys().collect::<Vec<_>>(), [&6], "{unanswered:?}");
         assert_eq!(unanswered.iter().map(|one| one.pid).collect::<Vec<_>>(), [7, 8]);
