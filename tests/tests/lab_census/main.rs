@@ -312,6 +312,35 @@ fn reader_kib(pid: u32) -> Option<u64> {
     line.trim().trim_end_matches(" kB").parse().ok()
 }
 
+/// The reader that stays has looked at everything with little of root's power, and cannot get it back.
+#[test]
+fn the_reader_is_confined() {
+    const PTRACE: u64 = 1 << 19;
+    const KEPT: u64 = 1 << 2 | PTRACE | 1 << 21 | 1 << 34; // DAC_READ_SEARCH, SYS_ADMIN, SYSLOG
+    let target = Target::start("runc", &["pipe"]).wait_until_ready().wait_in("pipe");
+    let round = census(&request());
+    assert!(
+        park(round.of(target.pid()), "write").kernel_stack.iter().any(|name| name.contains("pipe_write"))
+    );
+    // Other tests ask as well: their readers are no different, once they have answered.
+    let reader = wait_for("a reader that waits for an order", LIMIT, || {
+        let waits = |pid: &u32| {
+            let call = fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+            call.starts_with(&format!("{} 0x0 ", libc::SYS_read))
+        };
+        let readers = children(std::process::id()).into_iter();
+        let mut readers =
+            readers.filter(|pid| process::arguments(*pid).iter().any(|a| a == census::CHILD_COMMAND));
+        Ok(readers.find(waits))
+    })
+    .unwrap();
+    let status = fs::read_to_string(format!("/proc/{reader}/status")).unwrap();
+    let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).expect(name).trim();
+    assert_eq!((line("Seccomp:"), line("NoNewPrivs:")), ("2", "1"));
+    let effective = u64::from_str_radix(line("CapEff:"), 16).unwrap();
+    assert_eq!((effective & !KEPT, effective & PTRACE), (0, PTRACE), "{effective:#x}");
+}
+
 /// A program that is no plegtrace is not believed.
 #[test]
 fn strangers_are_not_believed() {

@@ -14,6 +14,8 @@ use crate::input::{
 pub(super) const HELLO: &str = "plegtrace census 2";
 /// What a runtime is asked for: in the list of those who did not answer.
 pub const RUNTIME: &str = "pods and containers by the CRI";
+/// What those are called that live in another pid namespace: in the list of those who did not answer.
+pub(super) const OTHERS: &str = "processes of other pid namespaces";
 /// Longest line that the parent takes.
 pub(super) const MAX_LINE: usize = 4 << 20;
 /// Most bytes that the parent takes for one order.
@@ -35,6 +37,10 @@ pub(super) struct Order {
     pub(super) foreign: Vec<u32>,
     /// Processes of which an earlier child of this round told everything.
     pub(super) finished: Vec<u32>,
+    /// The pid namespace of the node's own processes; that of process 1 when not known.
+    pub(super) namespace: Option<u32>,
+    /// How long all others may be asked, milliseconds.
+    pub(super) others_ms: u64,
     /// Questions that an earlier child did not come back from.
     pub(super) late: Vec<(u32, Step)>,
     pub(super) what: What,
@@ -166,8 +172,17 @@ impl Step {
 pub(super) enum Answer {
     /// First line of every order.
     Hello(String),
+    /// The child could not give something up that it does not need.
+    Unconfined { why: String },
     /// The next read can block.
-    Asking { pid: u32, comm: String, step: Step },
+    Asking {
+        pid: u32,
+        comm: String,
+        step: Step,
+        /// The process is in another pid namespace than the node's own: most likely in a container.
+        #[serde(default)]
+        elsewhere: bool,
+    },
     /// The processes of interest follow at once; so many were too many.
     Found { left_out: u32 },
     /// What is known without asking the process itself.
@@ -222,6 +237,8 @@ mod tests {
             skip: Vec::new(),
             foreign: Vec::new(),
             finished: Vec::new(),
+            namespace: None,
+            others_ms: 0,
             late: vec![(7, Step::Arguments), (8, Step::Cgroup)],
             what: What::Processes,
         };

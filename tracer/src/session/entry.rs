@@ -31,7 +31,9 @@ pub fn main() -> ExitCode {
         return census::serve().map_or_else(|_| Exit::CannotRun.into(), |()| Exit::Healthy.into());
     }
     log_to_stderr(args.common.verbose);
-    match run(&args) {
+    let done = run(&args);
+    census::end_idle();
+    match done {
         Ok(exit) => exit.into(),
         // The reader of a pipe has seen enough.
         Err(SessionError::Write(e)) if e.kind() == io::ErrorKind::BrokenPipe => Exit::Healthy.into(),

@@ -13,8 +13,8 @@ use crate::{
     input::{Fact, Layer},
 };
 
-/// From the end of a round to the begin of the next while something looks stuck. Each reads the function tables of
-/// kubelet and runtime, so the pause doubles each time, up to [`LONG_PAUSE`].
+/// From the end of a round to the begin of the next while something looks stuck. Each reads the goroutines of kubelet and
+/// runtime, so the pause doubles each time, up to [`LONG_PAUSE`].
 const PAUSE: Duration = Duration::from_secs(3);
 const LONG_PAUSE: Duration = Duration::from_secs(48);
 /// The same while nothing does: then only processes are looked at.

@@ -77,15 +77,20 @@ impl Survey {
         let goroutines = self.node.runtime().into_iter().chain(self.node.kubelet());
         let goroutines =
             goroutines.filter(|_| depth == Depth::Goroutines).map(|process| process.pid).collect();
-        let request = census_request(settings)?;
+        let request = self.request(settings)?;
         let ask = self.node.runtime().filter(|_| asks).and_then(|runtime| self.cri(runtime));
         let foreign = self.foreign(settings);
         Some(census::Request { goroutines, versions: first, foreign, ask, ..request })
     }
 
+    /// How processes of this node are asked; `None` when there is no program to ask with.
+    pub(crate) fn request(&self, settings: &Settings) -> Option<census::Request> {
+        Some(census::Request { namespace: self.node.pid_namespace(), ..census_request(settings)? })
+    }
+
     /// The runtime whose runc is looked for, and how it is asked where. `None` when there is no program to ask with.
     pub(crate) fn runtime_to_ask(&self, settings: &Settings) -> Option<(census::Request, u32)> {
-        Some((census_request(settings)?, self.node.runtime()?.pid))
+        Some((self.request(settings)?, self.node.runtime()?.pid))
     }
 
     /// Where the runtime serves the CRI: where the kubelet calls it, else where it says itself.
@@ -144,7 +149,7 @@ impl Survey {
 }
 
 /// How the census is asked; `None` when there is no program to take it with.
-pub(crate) fn census_request(settings: &Settings) -> Option<census::Request> {
+fn census_request(settings: &Settings) -> Option<census::Request> {
     let mut request = census::Request::new(settings.census_program.clone()?);
     (request.kubelet, request.runtime) = (settings.kubelet_pid, settings.runtime_pid);
     Some(request)

@@ -6,7 +6,7 @@
 //! named it.
 
 use std::{
-    ffi::{CString, OsStr},
+    ffi::{CString, OsStr, OsString},
     fs::{File, OpenOptions},
     io,
     os::{
@@ -27,6 +27,9 @@ const OF_THE_KERNEL: [i64; 5] = [
     libc::SECURITYFS_MAGIC,
 ];
 
+/// Links on the way to a file, as the kernel limits them (`MAXSYMLINKS`).
+const MAX_LINKS: u32 = 40;
+
 /// Opens a regular file to be read; `path` begins at `root`, the root directory of whoever named it.
 ///
 /// # Errors
@@ -35,7 +38,8 @@ const OF_THE_KERNEL: [i64; 5] = [
 pub(crate) fn open_in(root: &Path, path: &Path) -> io::Result<File> {
     let root = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(root)?;
     let place = match resolve(&root, path) {
-        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => walk(&root, path)?,
+        // A filter of system calls that does not know this one, or cannot look into its arguments, does not permit it.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => walk(&root, path)?,
         place => place?,
     };
     if !place.metadata()?.is_file() || is_of_the_kernel(&place)? {
@@ -59,17 +63,41 @@ fn resolve(root: &File, path: &Path) -> io::Result<File> {
     owned(i32::try_from(fd).map_err(io::Error::other)?)
 }
 
-/// The same on older kernels: one name after the other, and no links at all.
+/// The same one name after the other.
 fn walk(root: &File, path: &Path) -> io::Result<File> {
-    let mut at = root.try_clone()?;
-    for part in path.components() {
-        match part {
-            Component::RootDir | Component::CurDir => {}
-            Component::Normal(name) => at = step(&at, name)?,
-            Component::ParentDir | Component::Prefix(_) => return Err(io::ErrorKind::InvalidInput.into()),
+    // Names still to go, the next one last; and the directories that were entered.
+    let mut rest: Vec<OsString> = reversed(path);
+    let mut entered: Vec<File> = Vec::new();
+    let mut links = 0;
+    while let Some(name) = rest.pop() {
+        if name == ".." {
+            // The root is above itself.
+            entered.pop();
+            continue;
         }
+        let place = step(entered.last().unwrap_or(root), &name)?;
+        if !place.metadata()?.is_symlink() {
+            entered.push(place);
+            continue;
+        }
+        links += 1;
+        if links > MAX_LINKS {
+            return Err(io::Error::from_raw_os_error(libc::ELOOP));
+        }
+        let target = rustix::fs::readlinkat(&place, c"", Vec::new())?;
+        let target = Path::new(OsStr::from_bytes(target.as_bytes()));
+        if target.is_absolute() {
+            entered.clear();
+        }
+        rest.extend(reversed(target));
     }
-    Ok(at)
+    entered.pop().map_or_else(|| root.try_clone(), Ok)
+}
+
+/// Names of a path, the last one first.
+fn reversed(path: &Path) -> Vec<OsString> {
+    let named = |part: &Component<'_>| matches!(part, Component::Normal(_) | Component::ParentDir);
+    path.components().rev().filter(named).map(|part| part.as_os_str().to_owned()).collect()
 }
 
 /// An entry of a directory. A link is opened as itself: it is no directory to go on from, and no file to read.
@@ -102,7 +130,11 @@ fn is_of_the_kernel(place: &File) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, io::Read as _, os::unix::fs::symlink};
+    use std::{
+        fs,
+        io::Read as _,
+        os::unix::fs::{MetadataExt as _, symlink},
+    };
 
     use super::*;
 
@@ -196,19 +228,34 @@ mod tests {
         assert_eq!(magic.raw_os_error(), Some(libc::ELOOP));
     }
 
-    /// Without `openat2` there are no links at all.
+    /// Without `openat2` it is the same.
     #[test]
     fn walks() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("etc")).unwrap();
         fs::write(dir.path().join("etc/real"), "x").unwrap();
-        symlink("etc", dir.path().join("dir")).unwrap();
-        symlink("etc/real", dir.path().join("link")).unwrap();
+        for (target, name) in
+            [("etc", "dir"), ("/dir/real", "link"), ("../../../etc/passwd", "out"), ("circle", "circle")]
+        {
+            symlink(target, dir.path().join(name)).unwrap();
+        }
         let root = File::open(dir.path()).unwrap();
-        let found = |path: &str| walk(&root, Path::new(path)).and_then(|place| place.metadata());
-        assert!(found("/etc/./real").unwrap().is_file());
-        assert!(found("/link").unwrap().is_symlink());
-        assert_eq!(found("/dir/real").unwrap_err().raw_os_error(), Some(libc::ENOTDIR));
-        assert_eq!(found("/etc/../etc/real").unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        let real = fs::metadata(dir.path().join("etc/real")).unwrap().ino();
+        let both = |path: &str| {
+            let found = [walk(&root, Path::new(path)), resolve(&root, Path::new(path))];
+            let [walked, resolved] = found.map(|place| {
+                let found = place.and_then(|place| place.metadata());
+                found.map(|found| found.ino()).map_err(|error| error.raw_os_error())
+            });
+            assert_eq!(walked, resolved, "{path}");
+            walked
+        };
+        for path in ["/etc/./real", "/link", "/dir/real", "/etc/../etc/real", "/../../dir/../etc/real"] {
+            assert_eq!(both(path), Ok(real), "{path}");
+        }
+        assert_eq!(both("/out"), Err(Some(libc::ENOENT)));
+        assert_eq!(both("/circle"), Err(Some(libc::ELOOP)));
+        assert_eq!(both("/etc/real/x"), Err(Some(libc::ENOTDIR)));
+        assert_eq!(both("/"), Ok(root.metadata().unwrap().ino()));
     }
 }

@@ -30,6 +30,7 @@ mod site;
 mod source;
 mod symtab;
 mod traces;
+mod unix_sockets;
 mod version;
 
 pub use abi::{Abi, Convention, GOffsets};
@@ -56,4 +57,5 @@ pub(crate) use process::{
 pub use program::{FileVersion, Lease, LeaseEnd, Program, share_mounts};
 pub use site::{GSource, Price, Site, SiteCheck};
 pub use symtab::Witness;
+pub use unix_sockets::{UnixSocket, unix_sockets};
 pub use version::GoVersion;

@@ -8,7 +8,7 @@ use plegtrace_common::role::Role;
 
 use super::cmdline;
 use super::process::{Process, read_whole};
-use crate::census::text::unix_sockets;
+use super::unix_sockets::unix_sockets;
 use crate::input::{Component, Presence};
 
 /// Bytes of a table of sockets; what is longer tells nothing of who does not listen.

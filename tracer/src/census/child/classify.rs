@@ -49,8 +49,8 @@ pub(super) struct Interests {
     pub(super) left_out: u32,
 }
 
-/// Sorts the tree. `proc` is where namespaces are compared.
-pub(super) fn classify(tree: &Tree, proc: &Path) -> Interests {
+/// Sorts the tree: first the node's own, for which `elsewhere` is false. `proc` is where mount namespaces are compared.
+pub(super) fn classify(tree: &Tree, proc: &Path, mut elsewhere: impl FnMut(u32) -> bool) -> Interests {
     let mut found = Interests::default();
     let mut zombies = 0;
     for (pid, seen) in tree {
@@ -65,7 +65,8 @@ pub(super) fn classify(tree: &Tree, proc: &Path) -> Interests {
             }
         }
     }
-    found.told.sort_by_key(|interest| (interest.kind, rank(interest.component), interest.pid));
+    found.told.sort_by_cached_key(|one| (elsewhere(one.pid), one.kind, rank(one.component), one.pid));
+    found.workloads.sort_by_cached_key(|one| (elsewhere(one.pid), one.pid));
     let too_many = found.told.len().saturating_sub(MAX_INTERESTS);
     found.told.truncate(MAX_INTERESTS);
     found.left_out = found.left_out.saturating_add(u32::try_from(too_many).unwrap_or(u32::MAX));
@@ -158,7 +159,7 @@ mod tests {
     }
 
     fn sorted(rows: &[(u32, u32, &str, char)]) -> (Vec<(u32, Component, Kind)>, Vec<u32>) {
-        let found = classify(&tree(rows), Path::new("/nonexistent"));
+        let found = classify(&tree(rows), Path::new("/nonexistent"), |_| false);
         let told = found.told.iter().map(|one| (one.pid, one.component, one.kind)).collect();
         (told, found.workloads.iter().map(|one| one.pid).collect())
     }
@@ -224,8 +225,10 @@ mod tests {
     fn bounds() {
         assert_eq!(sorted(&[(5, 6, "a", 'S'), (6, 5, "b", 'S')]).0, []);
         let crowd: Vec<_> = (100..1400).map(|pid| (pid, 1, "containerd-shim", 'S')).collect();
-        let found = classify(&tree(&crowd), Path::new("/nonexistent"));
+        let found = classify(&tree(&crowd), Path::new("/nonexistent"), |pid| pid % 2 == 0);
         assert_eq!((found.told.len(), found.left_out), (MAX_INTERESTS, 276));
+        // What does not fit is not the node's own.
+        assert!(found.told[..650].iter().all(|one| one.pid % 2 == 1));
     }
 
     /// Paths of another mount namespace mean something else here; when it cannot be told, they are looked at.

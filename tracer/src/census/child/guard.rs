@@ -3,10 +3,17 @@
 
 use std::{fs, io};
 
+use rustix::process::{
+    Resource, Rlimit, Signal, getppid, set_parent_process_death_signal, setpriority_process, setrlimit,
+};
+
 /// Address space: what is read is bounded everywhere, this is for what was forgotten. Mapped executables count.
-const MAX_ADDRESS_SPACE: libc::rlim_t = 2 << 30;
+const MAX_ADDRESS_SPACE: u64 = 2 << 30;
 /// Priority below everything that serves the node.
-const NICE: libc::c_int = 5;
+const NICE: i32 = 5;
+/// Blocks of this size and more have mappings of their own, which go back to the kernel when they are freed.
+#[cfg(target_env = "gnu")]
+const OWN_MAPPING: libc::c_int = 256 << 10;
 
 /// Everything at once; `parent` is who must still be there.
 ///
@@ -14,26 +21,29 @@ const NICE: libc::c_int = 5;
 ///
 /// The parent is gone.
 pub(super) fn protect(parent: u32) -> io::Result<()> {
-    // SAFETY: plain numbers.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    set_parent_process_death_signal(Some(Signal::KILL))?;
     // It may have died before the line above.
-    if std::os::unix::process::parent_id() != parent {
+    let own = getppid().map(|pid| pid.as_raw_nonzero().get().cast_unsigned());
+    if own != Some(parent) {
         return Err(io::Error::other("the parent is gone"));
     }
     close_inherited();
-    // SAFETY: plain numbers.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
-    limit(libc::RLIMIT_AS, MAX_ADDRESS_SPACE);
-    limit(libc::RLIMIT_CORE, 0);
+    let _ = setpriority_process(None, NICE);
+    limit(Resource::As, MAX_ADDRESS_SPACE);
+    limit(Resource::Core, 0);
     // When memory runs out, the reader goes first. Raising it is always allowed.
     let _ = fs::write("/proc/self/oom_score_adj", "1000");
+    // Function tables are large and read once: the allocator must not keep their memory.
+    // SAFETY: mallopt has no preconditions.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, OWN_MAPPING);
+    }
     Ok(())
 }
 
-fn limit(what: libc::__rlimit_resource_t, most: libc::rlim_t) {
-    let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
-    // SAFETY: a valid structure that outlives the call.
-    unsafe { libc::setrlimit(what, &raw const limit) };
+fn limit(what: Resource, most: u64) {
+    let _ = setrlimit(what, Rlimit { current: Some(most), maximum: Some(most) });
 }
 
 /// What the parent had open without `O_CLOEXEC`, and whatever its own parent left to it.

@@ -1,6 +1,9 @@
 //! [`Kept`]: what the child keeps from one order to the next, because reading it again would cost more: programs whose
-//! function tables were read.
+//! function tables were read, and a socket that it could not open any more.
 
+use std::io;
+
+use super::unix_diag::Link;
 use crate::{
     census::{
         goroutines::{GoroutineError, Reader},
@@ -20,9 +23,22 @@ const MAX_RESIDENT: u64 = 56 << 20;
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     readers: Vec<(Reader, u32)>,
+    link: Option<Link>,
 }
 
 impl Kept {
+    /// The socket by which the kernel is asked for sockets. To be opened before [`super::sandbox::confine`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Link::open`].
+    pub(super) fn link(&mut self) -> io::Result<&mut Link> {
+        if self.link.is_none() {
+            self.link = Some(Link::open()?);
+        }
+        self.link.as_mut().ok_or(io::ErrorKind::NotFound.into())
+    }
+
     /// An order about goroutines begins. Asks nobody who could be slow to answer.
     pub(super) fn grow_older(&mut self) {
         self.readers.iter_mut().for_each(|(_, unused)| *unused += 1);
@@ -51,7 +67,7 @@ impl Kept {
         Ok(&self.readers[place].0)
     }
 
-    /// Gives memory back between two orders. `false` when the child is too large all the same.
+    /// Gives memory back between two orders. `false` when the child is too large all the same, or spent.
     #[must_use]
     pub(super) fn tidy_up(&self) -> bool {
         // SAFETY: malloc_trim has no preconditions.
@@ -59,6 +75,6 @@ impl Kept {
         unsafe {
             libc::malloc_trim(0);
         }
-        own::own_memory().0 <= MAX_RESIDENT
+        own::own_memory().0 <= MAX_RESIDENT && self.link.as_ref().is_none_or(|link| !link.is_spent)
     }
 }

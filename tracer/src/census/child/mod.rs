@@ -18,6 +18,7 @@ mod look;
 mod names;
 mod node;
 mod read;
+mod sandbox;
 mod scan;
 mod sockets;
 mod syscall;
@@ -43,17 +44,26 @@ const MAX_ORDER: u64 = 4 << 20;
 pub fn serve() -> io::Result<()> {
     let mut orders = io::stdin().lock();
     let mut kept = Kept::default();
-    let mut protected = false;
+    let (mut protected, mut confined) = (false, false);
     while let Some(order) = next(&mut orders)? {
         if !protected {
             guard::protect(order.parent)?;
             protected = true;
         }
+        let is_for_one = order.what.is_for_one();
         let mut tell = Tell::new(order);
         tell.hello()?;
+        if !is_for_one && !confined {
+            // Without it sockets are read from /proc.
+            let _ = kept.link();
+            for why in sandbox::confine() {
+                tell.say(&Answer::Unconfined { why })?;
+            }
+            confined = true;
+        }
         follow(&mut tell, &mut kept)?;
         tell.done()?;
-        if !kept.tidy_up() {
+        if is_for_one || !kept.tidy_up() {
             // Another one begins with less.
             return Ok(());
         }
@@ -73,10 +83,10 @@ fn next(orders: &mut impl BufRead) -> io::Result<Option<Order>> {
 
 fn follow(tell: &mut Tell, kept: &mut Kept) -> io::Result<()> {
     match tell.order.what.clone() {
-        What::Processes => node::processes(tell),
+        What::Processes => node::processes(tell, kept),
         What::Goroutines(wanted) => goroutines::all(tell, &wanted, kept),
         What::Versions(wanted) => versions::all(tell, &wanted),
-        What::Arguments(pids) => arguments(tell, &pids),
+        What::Arguments(pids) => arguments(tell, pids),
         What::Runtime(runtime) => cri::ask(tell, &runtime),
         What::SearchPath(pid) => search_path(tell, pid),
         What::Calls(questions) => calls::all(tell, &questions),
@@ -94,14 +104,15 @@ fn search_path(tell: &mut Tell, pid: u32) -> io::Result<()> {
     Ok(())
 }
 
-fn arguments(tell: &mut Tell, pids: &[u32]) -> io::Result<()> {
+fn arguments(tell: &mut Tell, mut pids: Vec<u32>) -> io::Result<()> {
+    tell.own_first(&mut pids);
     for pid in pids {
-        let comm = read::stat(&tell.process(*pid)).map(|stat| stat.comm).unwrap_or_default();
-        if tell.is_finished(*pid) || !tell.ask(*pid, &comm, Step::Arguments)? {
+        let comm = read::stat(&tell.process(pid)).map(|stat| stat.comm).unwrap_or_default();
+        if tell.is_finished(pid) || !tell.ask(pid, &comm, Step::Arguments)? {
             continue;
         }
-        let arguments = read::arguments(&tell.process(*pid)).unwrap_or_default();
-        tell.say(&Answer::Arguments { pid: *pid, arguments })?;
+        let arguments = read::arguments(&tell.process(pid)).unwrap_or_default();
+        tell.say(&Answer::Arguments { pid, arguments })?;
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ use super::{
     containers::Containers,
     files::Holders,
     freezer::Hierarchies,
+    kept::Kept,
     look::Looker,
     read, scan,
     sockets::Sockets,
@@ -48,14 +49,14 @@ pub(super) struct Node {
 }
 
 /// Tells of all processes of interest.
-pub(super) fn processes(tell: &mut Tell) -> io::Result<()> {
+pub(super) fn processes(tell: &mut Tell, kept: &mut Kept) -> io::Result<()> {
     let tree = scan::scan(tell)?;
     let proc = tell.path("/proc");
-    let interests = classify(&tree, &proc);
+    let interests = classify(&tree, &proc, |pid| tell.is_elsewhere(pid));
     let others =
         tree.iter().filter(|(pid, seen)| **pid == 1 || OTHER_HOLDERS.contains(&seen.stat.comm.as_str()));
     let others: Vec<(u32, String)> = others.map(|(pid, seen)| (*pid, seen.stat.comm.clone())).collect();
-    let mut node = first_look(tell, &interests, &others)?;
+    let mut node = first_look(tell, kept, &interests, &others)?;
     tell.say(&Answer::Found { left_out: interests.left_out })?;
     for interest in interests.told.iter().filter(|one| !tell.is_finished(one.pid)).collect::<Vec<_>>() {
         tell.say(&Answer::Process(Box::new(fact(interest, &node, clock::now_ns()))))?;
@@ -76,7 +77,12 @@ pub(super) fn processes(tell: &mut Tell) -> io::Result<()> {
     tell.say(&Answer::Containers { containers, ended })
 }
 
-fn first_look(tell: &mut Tell, interests: &Interests, others: &[(u32, String)]) -> io::Result<Node> {
+fn first_look(
+    tell: &mut Tell,
+    kept: &mut Kept,
+    interests: &Interests,
+    others: &[(u32, String)],
+) -> io::Result<Node> {
     let mut holders = Holders::default();
     let alive = interests.told.iter().filter(|one| one.kind != Kind::Zombie);
     for interest in alive {
@@ -87,7 +93,7 @@ fn first_look(tell: &mut Tell, interests: &Interests, others: &[(u32, String)]) 
     // Process 1 is the first of the others; their names are those of anybody.
     let others = others.iter().map(|(pid, comm)| (*pid, comm.as_str()));
     holders.add_others(tell, others.chain(workloads), OTHERS_TIME)?;
-    let sockets = Sockets::read(tell)?;
+    let sockets = Sockets::read(tell, kept)?;
     let hierarchies = match Hierarchies::find(tell) {
         Ok(found) => found,
         Err(error) => {
@@ -221,6 +227,66 @@ mod tests {
         symlink(cwd, dir.join("cwd")).unwrap();
     }
 
+    /// Puts a process into a pid namespace.
+    fn place(root: &Path, pid: u32, namespace: u32) {
+        symlink(format!("pid:[{namespace}]"), root.join(format!("proc/{pid}/ns/pid"))).unwrap();
+    }
+
+    /// All that is said when everybody is looked at.
+    fn said(root: &Path, others_ms: u64) -> Vec<Answer> {
+        let mut answers = tempfile::tempfile().unwrap();
+        let mut tell = Tell::below(root, answers.try_clone().unwrap());
+        tell.order.others_ms = others_ms;
+        processes(&mut tell, &mut Kept::default()).unwrap();
+        tell.done().unwrap();
+        answers.rewind().unwrap();
+        let lines = BufReader::new(answers).lines();
+        lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect()
+    }
+
+    /// A container can call its processes as it likes: they are asked after the node's own, and not at all when their time
+    /// is over; what waits for nobody is told of them all the same.
+    #[test]
+    fn the_nodes_own_come_first() {
+        let root = tempfile::tempdir().unwrap();
+        for (pid, name, namespace) in [
+            (1, "systemd", 1),
+            (10, "containerd", 9),
+            (11, "containerd-shim-fake", 9),
+            (12, "k3s", 9),
+            (30, "containerd-shim-runc-v2", 1),
+            (31, "containerd", 1),
+            (32, "kubelet", 1),
+        ] {
+            process(root.path(), pid, name, "mnt:[1]", "/");
+            place(root.path(), pid, namespace);
+        }
+        let asked = |said: &[Answer]| {
+            let steps = said.iter().filter_map(|answer| match answer {
+                Answer::Asking { pid, step, elsewhere, .. } if *pid != 0 => Some((*step, *pid, *elsewhere)),
+                _ => None,
+            });
+            steps.collect::<Vec<_>>()
+        };
+        let of = |asked: &[(Step, u32, bool)], wanted: Step| {
+            asked.iter().filter(|(step, ..)| *step == wanted).map(|(_, pid, _)| *pid).collect::<Vec<_>>()
+        };
+        let all = asked(&said(root.path(), 60_000));
+        assert_eq!(of(&all, Step::Program), [1, 30, 31, 32, 10, 11, 12]);
+        // A program of several roles is asked for its words when it is found.
+        assert_eq!(of(&all, Step::Arguments), [12, 31, 32, 30, 10, 11]);
+        assert_eq!(of(&all, Step::Stacks), [31, 32, 30, 10, 11]);
+        assert!(all.iter().all(|(_, pid, elsewhere)| *elsewhere == (10..20).contains(pid)));
+        let none = said(root.path(), 0);
+        assert!(asked(&none).iter().all(|(_, pid, _)| !(10..20).contains(pid)), "{none:?}");
+        assert_eq!(of(&asked(&none), Step::Stacks), [31, 32, 30]);
+        let told = none.iter().filter(|answer| matches!(answer, Answer::Process(_))).count();
+        assert_eq!(told, 5, "what could play a part by its words is not told of: {none:?}");
+        let Some(Answer::Refused(refused)) = none.iter().rev().nth(1) else { panic!("{none:?}") };
+        assert_eq!(refused.what, "processes of other pid namespaces");
+        assert!(refused.why.starts_with("3 were not asked: "), "{refused:?}");
+    }
+
     /// Bundles are read of whoever sees the same files: what another one calls so is something else here.
     #[test]
     fn bundles_of_the_node_only() {
@@ -234,14 +300,7 @@ mod tests {
         process(root.path(), 31, "containerd-shim-runc-v2", "mnt:[9]", "/far/s3");
         process(root.path(), 40, "runc create --bundle /run/c1 c1", "mnt:[1]", "/");
         process(root.path(), 41, "runc create --bundle /run/c2 c2", "mnt:[9]", "/");
-        let mut answers = tempfile::tempfile().unwrap();
-        let mut tell = Tell::below(root.path(), answers.try_clone().unwrap());
-        processes(&mut tell).unwrap();
-        tell.done().unwrap();
-        answers.rewind().unwrap();
-        let lines = BufReader::new(answers).lines();
-        let mut said = lines.map(|line| serde_json::from_str::<Answer>(&line.unwrap()).unwrap());
-        let found = said.find_map(|answer| match answer {
+        let found = said(root.path(), 0).into_iter().find_map(|answer| match answer {
             Answer::Containers { containers, .. } => Some(containers),
             _ => None,
         });

@@ -45,7 +45,9 @@ pub(super) fn scan(tell: &mut Tell) -> io::Result<Tree> {
             return Ok(tree);
         }
     };
-    for pid in pids.into_iter().filter(|pid| !tell.order.skip.contains(pid)).collect::<Vec<_>>() {
+    let mut pids: Vec<u32> = pids.into_iter().filter(|pid| !tell.order.skip.contains(pid)).collect();
+    tell.own_first(&mut pids);
+    for pid in pids {
         if let Some(stat) = read::stat(&tell.process(pid)) {
             let seen = look(tell, pid, stat)?;
             tree.insert(pid, seen);
@@ -72,7 +74,7 @@ fn is_below(tree: &Tree, mut pid: u32, roots: &[u32]) -> bool {
 fn look(tell: &mut Tell, pid: u32, stat: Stat) -> io::Result<Seen> {
     let init = stat.comm.starts_with("runc:[");
     let kernel = pid == KTHREADD || stat.parent == KTHREADD;
-    let may_ask = !kernel && tell.ask(pid, &stat.comm, Step::Program)?;
+    let may_ask = !kernel && (!tell.links_wait() || tell.ask(pid, &stat.comm, Step::Program)?);
     let exe = if may_ask { exe_path(&tell.process(pid)) } else { None };
     let program = exe.as_deref().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
     let forced = if tell.order.kubelet == Some(pid) {

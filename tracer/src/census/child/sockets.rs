@@ -2,13 +2,11 @@
 
 use std::{collections::HashMap, io};
 
-use super::{files::Holders, read, tell::Tell, unix_diag};
+use super::{files::Holders, kept::Kept, read, tell::Tell, unix_diag::Link};
 use crate::{
-    census::{
-        protocol::Step,
-        text::{UnixSocket, unix_sockets},
-    },
+    census::protocol::Step,
     input::SocketFact,
+    target::{UnixSocket, unix_sockets},
 };
 
 /// Text of /proc/net/unix that is read.
@@ -22,12 +20,13 @@ pub(super) struct Sockets {
 
 impl Sockets {
     /// Asks the kernel: by netlink, else by /proc/net/unix, which knows neither queues nor peers.
-    pub(super) fn read(tell: &mut Tell) -> io::Result<Self> {
+    pub(super) fn read(tell: &mut Tell, kept: &mut Kept) -> io::Result<Self> {
         if !tell.ask(0, "", Step::Sockets)? {
             return Ok(Self::default());
         }
         let own = tell.is_here();
-        let dumped = if own { unix_diag::dump() } else { Err(io::ErrorKind::Unsupported.into()) };
+        let dumped =
+            if own { kept.link().and_then(Link::dump) } else { Err(io::ErrorKind::Unsupported.into()) };
         let list = match dumped {
             Ok(list) => list,
             Err(error) => {

@@ -7,7 +7,7 @@ use std::{
     os::fd::FromRawFd as _,
 };
 
-use crate::census::text::UnixSocket;
+use crate::target::UnixSocket;
 
 /// `SOCK_DIAG_BY_FAMILY` (include/uapi/linux/sock_diag.h).
 const BY_FAMILY: u16 = 20;
@@ -30,22 +30,48 @@ const PIECE: usize = 64 << 10;
 /// It answers from memory; silence means that something is wrong with it.
 static PATIENCE: libc::timeval = libc::timeval { tv_sec: 0, tv_usec: 200_000 };
 
-/// Asks for all sockets that listen or are connected.
-///
-/// # Errors
-///
-/// The kernel has no `unix_diag`, or does not let us ask.
-pub(super) fn dump() -> io::Result<Vec<UnixSocket>> {
-    let mut link = open()?;
-    link.write_all(&request())?;
-    let mut sockets = Vec::new();
-    let mut piece = vec![0; PIECE];
-    loop {
-        let length = link.read(&mut piece)?;
-        match take(&piece[..length], &mut sockets) {
-            Dump::Goes if length > 0 && sockets.len() < MAX_SOCKETS => {}
-            Dump::Goes | Dump::Over => return Ok(sockets),
-            Dump::Failed(errno) => return Err(io::Error::from_raw_os_error(errno)),
+/// A socket to ask with, open before the child gives up the right to open one.
+#[derive(Debug)]
+pub(super) struct Link {
+    socket: File,
+    /// An answer was not read to its end: what comes next may belong to it.
+    pub(super) is_spent: bool,
+}
+
+impl Link {
+    /// Opens one.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not let us.
+    pub(super) fn open() -> io::Result<Self> {
+        Ok(Self { socket: open()?, is_spent: false })
+    }
+
+    /// Asks for all sockets that listen or are connected.
+    ///
+    /// # Errors
+    ///
+    /// The kernel has no `unix_diag`, or does not let us ask.
+    pub(super) fn dump(&mut self) -> io::Result<Vec<UnixSocket>> {
+        if self.is_spent {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        self.is_spent = true;
+        self.socket.write_all(&request())?;
+        let mut sockets = Vec::new();
+        let mut piece = vec![0; PIECE];
+        loop {
+            let length = self.socket.read(&mut piece)?;
+            match take(&piece[..length], &mut sockets) {
+                Dump::Goes if length > 0 && sockets.len() < MAX_SOCKETS => {}
+                Dump::Goes => return Ok(sockets),
+                Dump::Over => {
+                    self.is_spent = false;
+                    return Ok(sockets);
+                }
+                Dump::Failed(errno) => return Err(io::Error::from_raw_os_error(errno)),
+            }
         }
     }
 }
@@ -179,7 +205,7 @@ mod tests {
         let (mut accepted, _) = listener.accept().unwrap();
         accepted.write_all(b"hello").unwrap();
         let _waiting = UnixStream::connect_addr(&address).unwrap();
-        let all = dump().unwrap();
+        let all = Link::open().unwrap().dump().unwrap();
         let find = |wanted: u64| all.iter().find(|socket| socket.inode == wanted).cloned().unwrap();
         let own = find(inode(&listener));
         assert!(own.listening && own.unread == Some(1) && own.backlog > Some(1), "{own:?}");

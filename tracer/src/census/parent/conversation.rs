@@ -8,8 +8,8 @@ use std::{
 
 use super::{
     merge::Merged,
-    pool,
-    request::Request,
+    pool::{self, Question},
+    request::{Limits, Request},
     worker::{Heard, Worker},
 };
 use crate::{
@@ -20,6 +20,35 @@ use crate::{
 /// A child that got no processor when its time was over gets it so many times more.
 const PATIENCE: u32 = 4;
 
+/// What others than the node's own processes may take: a quarter of the time, of the late answers, and of the readers that
+/// hang in the kernel. A container can make whoever asks it wait, as often as it has processes.
+#[derive(Debug)]
+struct Share {
+    left: Duration,
+    late: u32,
+}
+
+impl Share {
+    fn of(limits: &Limits, until: Instant, questions: &[Question]) -> Self {
+        let hang = questions.iter().any(|question| question.elsewhere);
+        let left = if hang { Duration::ZERO } else { until.saturating_duration_since(Instant::now()) / 4 };
+        Self { left, late: (limits.restarts / 4).max(1) }
+    }
+
+    /// One of the others was asked for so long.
+    fn spend(&mut self, time: Duration) {
+        self.left = self.left.saturating_sub(time);
+    }
+
+    /// One of the others was late; `hangs`: its reader cannot be killed.
+    fn was_late(&mut self, hangs: bool) {
+        self.late = self.late.saturating_sub(1);
+        if self.late == 0 || hangs {
+            self.left = Duration::ZERO;
+        }
+    }
+}
+
 /// Asks until everything is told, the time is over, or too many children were late. Was everything told that was not
 /// refused?
 pub(super) fn converse(
@@ -29,22 +58,12 @@ pub(super) fn converse(
     until: Instant,
     merged: &mut Merged,
 ) -> bool {
-    let mut late = hung(merged);
+    let hung = hung(merged);
+    let mut share = Share::of(&request.limits, until, &hung);
+    let mut late: Vec<(u32, Step)> = hung.iter().map(|question| (question.pid, question.step)).collect();
     for _ in 0..=request.limits.restarts {
-        let mut skip = pool::pids();
-        skip.push(std::process::id());
-        let order = Order {
-            root: request.root.clone(),
-            parent: std::process::id(),
-            kubelet: request.kubelet,
-            runtime: request.runtime,
-            skip,
-            foreign: request.foreign.clone(),
-            finished: merged.told(what),
-            late: late.clone(),
-            what: what.clone(),
-        };
-        let (worker, silence) = match say(request, &order, each, until, merged) {
+        let order = order(request, what, &share, &late, merged);
+        let (worker, silence) = match say(request, &order, (each, until), &mut share, merged) {
             Ok(said) => said,
             Err(error) => {
                 merged.refuse(nobody(format!("cannot start the reader: {error}")));
@@ -71,6 +90,9 @@ pub(super) fn converse(
                 let hangs = if gone { "" } else { "; the reader hangs in the kernel and was left behind" };
                 merged.refuse(asked.unanswered(&format!("{why}{hangs}")));
                 late.push((asked.pid, asked.step));
+                if asked.elsewhere {
+                    share.was_late(!gone);
+                }
             }
         }
     }
@@ -78,21 +100,39 @@ pub(super) fn converse(
     false
 }
 
+fn order(request: &Request, what: &What, share: &Share, late: &[(u32, Step)], merged: &Merged) -> Order {
+    let mut skip = pool::pids();
+    skip.push(std::process::id());
+    Order {
+        root: request.root.clone(),
+        parent: std::process::id(),
+        kubelet: request.kubelet,
+        runtime: request.runtime,
+        skip,
+        foreign: request.foreign.clone(),
+        finished: merged.told(what),
+        namespace: request.namespace,
+        others_ms: u64::try_from(share.left.as_millis()).unwrap_or(u64::MAX),
+        late: late.to_vec(),
+        what: what.clone(),
+    }
+}
+
 /// Gives an order to the child that waits for one, else to a new one, and listens to the end. One that waited and does
 /// not even greet has ended meanwhile, or was stopped: a new one takes its place.
 fn say(
     request: &Request,
     order: &Order,
-    each: Duration,
-    until: Instant,
+    (each, until): (Duration, Instant),
+    share: &mut Share,
     merged: &mut Merged,
 ) -> io::Result<(Worker, Silence)> {
     let idle = if order.what.is_for_one() { None } else { pool::take_idle(&request.program) };
     if let Some(mut worker) = idle {
         let told = worker.order(order);
-        match told.map(|()| greeting(&mut worker, until.min(Instant::now() + each))) {
+        match told.map(|()| greeting(&mut worker, each, until)) {
             Ok(None) => {
-                let silence = listen(&mut worker, each, until, merged);
+                let silence = listen(&mut worker, (each, until), share, merged);
                 return Ok((worker, silence));
             }
             Ok(Some(_)) | Err(_) => drop(pool::end(worker, None)),
@@ -100,34 +140,34 @@ fn say(
     }
     let mut worker = pool::start(&request.program, until)?;
     // What it did not take it cannot answer.
+    let patience = until.saturating_duration_since(Instant::now());
     let silence = match worker.order(order) {
-        Ok(()) => greeting(&mut worker, until).unwrap_or_else(|| listen(&mut worker, each, until, merged)),
+        Ok(()) => greeting(&mut worker, patience, until)
+            .unwrap_or_else(|| listen(&mut worker, (each, until), share, merged)),
         Err(error) => Silence::Greeting(error.to_string()),
     };
     Ok((worker, silence))
 }
 
-/// Waits for the first line; `None` when it is right.
-fn greeting(worker: &mut Worker, deadline: Instant) -> Option<Silence> {
-    // It only has to be given the processor.
-    let mut extended = 0;
+/// Waits for the first line for so long; `None` when it is right. A child that gets no processor has more time.
+fn greeting(worker: &mut Worker, patience: Duration, until: Instant) -> Option<Silence> {
     let began = Instant::now();
-    let patience = deadline.saturating_duration_since(began);
-    loop {
-        match worker.listen(began + patience * (1 + extended)) {
+    for extended in 1..=PATIENCE {
+        match worker.listen(until.min(began + patience * extended)) {
             Heard::Answer(answer) if *answer == Answer::Hello(HELLO.to_owned()) => return None,
             Heard::Answer(_) => return Some(Silence::Greeting("the reader is not plegtrace".to_owned())),
             Heard::End(why) => return Some(Silence::Greeting(why)),
-            Heard::Nothing if extended + 1 < PATIENCE && worker.wants_to_run() => extended += 1,
-            Heard::Nothing => return Some(Silence::TimeOver(None)),
+            Heard::Nothing if Instant::now() < until && worker.wants_to_run() => {}
+            Heard::Nothing => break,
         }
     }
+    Some(Silence::TimeOver(None))
 }
 
 /// What children are still asking since earlier conversations, and cannot be killed: nobody asks it again meanwhile.
-fn hung(merged: &mut Merged) -> Vec<(u32, Step)> {
+fn hung(merged: &mut Merged) -> Vec<Question> {
     let questions = pool::questions_left_behind();
-    for (pid, step) in &questions {
+    for Question { pid, step, .. } in &questions {
         let why = "a reader that asked before hangs in the kernel".to_owned();
         let what = step.words().to_owned();
         merged.refuse(Unanswered { pid: *pid, comm: String::new(), what, why });
@@ -148,6 +188,7 @@ struct Asked {
     /// When its process was first asked, and how often it got more time.
     since: Instant,
     extended: u32,
+    elsewhere: bool,
 }
 
 impl Asked {
@@ -157,10 +198,10 @@ impl Asked {
     }
 
     /// The next question. All questions to one process share its time, except for those that are slow by nature.
-    fn next(before: Option<&Self>, pid: u32, comm: String, step: Step) -> Self {
+    fn next(before: Option<&Self>, (pid, comm): (u32, String), step: Step, elsewhere: bool) -> Self {
         let same = before.filter(|asked| asked.pid == pid && pid != 0 && step != Step::Names);
         let (since, extended) = same.map_or((Instant::now(), 0), |asked| (asked.since, asked.extended));
-        Self { pid, comm, step, since, extended }
+        Self { pid, comm, step, since, extended, elsewhere }
     }
 }
 
@@ -178,27 +219,43 @@ enum Silence {
 
 impl Silence {
     /// The question that was not answered.
-    fn question(&self) -> Option<(u32, Step)> {
+    fn question(&self) -> Option<Question> {
         match self {
-            Self::Late(asked, _) | Self::TimeOver(Some(asked)) => Some((asked.pid, asked.step)),
+            Self::Late(asked, _) | Self::TimeOver(Some(asked)) => {
+                Some(Question { pid: asked.pid, step: asked.step, elsewhere: asked.elsewhere })
+            }
             Self::Done | Self::Greeting(_) | Self::TimeOver(None) => None,
         }
     }
 }
 
-fn listen(worker: &mut Worker, each: Duration, until: Instant, merged: &mut Merged) -> Silence {
+fn listen(
+    worker: &mut Worker,
+    (each, until): (Duration, Instant),
+    share: &mut Share,
+    merged: &mut Merged,
+) -> Silence {
     let mut asked: Option<Asked> = None;
+    let mut heard = Instant::now();
     loop {
         let deadline = match &asked {
             Some(asked) => asked.since + each * (1 + asked.extended),
             // It only has to start.
             None => until,
         };
-        match worker.listen(deadline.min(until)) {
+        let said = worker.listen(deadline.min(until));
+        if asked.as_ref().is_some_and(|asked| asked.elsewhere) {
+            share.spend(heard.elapsed());
+        }
+        heard = Instant::now();
+        match said {
             Heard::Answer(answer) => match *answer {
                 Answer::Done => return Silence::Done,
-                Answer::Asking { pid, comm, step } => {
-                    asked = Some(Asked::next(asked.as_ref(), pid, comm, step));
+                Answer::Unconfined { why } => {
+                    tracing::debug!("the reader keeps more rights than it needs: {why}");
+                }
+                Answer::Asking { pid, comm, step, elsewhere } => {
+                    asked = Some(Asked::next(asked.as_ref(), (pid, comm), step, elsewhere));
                 }
                 answer => merged.take(answer),
             },
@@ -220,5 +277,32 @@ fn listen(worker: &mut Worker, each: Duration, until: Instant, merged: &mut Merg
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Others have a quarter of the time and of the late answers, and none after the first reader that hangs over one.
+    #[test]
+    fn shares() {
+        let limits = Limits { restarts: 8, ..Limits::default() };
+        let until = Instant::now() + Duration::from_secs(8);
+        let of = |elsewhere| Share::of(&limits, until, &[Question { pid: 7, step: Step::Path, elsewhere }]);
+        let mut share = of(false);
+        assert!((1900..=2000).contains(&share.left.as_millis()), "{share:?}");
+        share.spend(Duration::from_millis(500));
+        share.was_late(false);
+        assert!((1400..=1500).contains(&share.left.as_millis()), "{share:?}");
+        share.was_late(false);
+        assert_eq!(share.left, Duration::ZERO);
+        assert_eq!(of(true).left, Duration::ZERO, "one hangs already");
+        let mut share = of(false);
+        share.was_late(true);
+        assert_eq!(share.left, Duration::ZERO);
+        let mut share = of(false);
+        share.spend(Duration::from_secs(9));
+        assert_eq!(share.left, Duration::ZERO);
     }
 }

@@ -47,7 +47,7 @@ impl Merged {
     /// Takes one answer.
     pub(super) fn take(&mut self, answer: Answer) {
         match answer {
-            Answer::Hello(_) | Answer::Asking { .. } | Answer::Done => {}
+            Answer::Hello(_) | Answer::Unconfined { .. } | Answer::Asking { .. } | Answer::Done => {}
             Answer::Found { left_out } => {
                 self.left_out = left_out;
                 let (finished, before) =

@@ -17,11 +17,20 @@ pub(super) const DYING: Duration = Duration::from_millis(150);
 /// Children that cannot be killed before no more are started.
 const MAX_LEFT_BEHIND: usize = 4;
 
+/// What a child was asking when it was killed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Question {
+    pub(super) pid: u32,
+    pub(super) step: Step,
+    /// The process is in another pid namespace than the node's own.
+    pub(super) elsewhere: bool,
+}
+
 /// A killed child that has not ended, and what it was asking, if that is known.
 #[derive(Debug)]
 struct LeftBehind {
     child: Child,
-    question: Option<(u32, Step)>,
+    question: Option<Question>,
 }
 
 /// They belong to the process, not to a round: whoever starts or ends another child looks whether they have ended since.
@@ -49,7 +58,7 @@ pub(super) fn pids() -> Vec<u32> {
 }
 
 /// What those that could not be killed were asking: it would hang another reader as well.
-pub(super) fn questions_left_behind() -> Vec<(u32, Step)> {
+pub(super) fn questions_left_behind() -> Vec<Question> {
     pool().left_behind.iter().filter_map(|left| left.question).collect()
 }
 
@@ -98,7 +107,7 @@ pub(super) fn keep(program: &Path, worker: Worker) {
 
 /// Kills a child. `false` when it hangs in the kernel, over this question: it is left behind then, and ends when the
 /// kernel lets it.
-pub(super) fn end(worker: Worker, question: Option<(u32, Step)>) -> bool {
+pub(super) fn end(worker: Worker, question: Option<Question>) -> bool {
     let mut child = worker.into_child();
     let _ = child.kill();
     let until = Instant::now() + DYING;

@@ -17,6 +17,9 @@ pub struct Request {
     pub runtime: Option<u32>,
     /// Components that are not the node's: they and what they run are left out.
     pub foreign: Vec<u32>,
+    /// The pid namespace of the node's own processes; `None`: that of process 1. All others have a share of the time, and
+    /// of what may be late.
+    pub namespace: Option<u32>,
     /// Processes whose goroutines are wanted, most important first.
     pub goroutines: Vec<u32>,
     /// The versions of the programs are wanted too.
@@ -37,6 +40,7 @@ impl Request {
             kubelet: None,
             runtime: None,
             foreign: Vec::new(),
+            namespace: None,
             goroutines: Vec::new(),
             versions: false,
             ask: None,

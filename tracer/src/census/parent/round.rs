@@ -197,7 +197,7 @@ mod tests {
         let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let told = r#"echo '{"Arguments":{"pid":6,"arguments":["a"]}}'"#;
         let (_dir, request) = scripted(&format!(
-            "case $order in\n *'\"finished\":[6],\"late\":[[7,\"Arguments\"]]'*) \
+            "case $order in\n *'\"finished\":[6],'*'\"late\":[[7,\"Arguments\"]]'*) \
              echo '{{\"Arguments\":{{\"pid\":8,\"arguments\":[\"b\"]}}}}'; echo '\"Done\"' ;;\n \
              *) {told}; {ASK_7}; exec /bin/sleep 60 ;;\nesac\n"
         ));
@@ -262,6 +262,31 @@ mod tests {
         assert!(usage().cpu_ns > used.cpu_ns);
         end_idle();
         assert_eq!(usage(), Usage::default());
+    }
+
+    /// A crowd of processes of other namespaces that hang whoever asks: a quarter of the patience is theirs, and the node's
+    /// own are told of.
+    #[test]
+    fn others_have_a_share() {
+        let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let late = |pid: u32| {
+            format!(r#"{{"Asking":{{"pid":{pid},"comm":"x","step":"Arguments","elsewhere":true}}}}"#)
+        };
+        let own = r#"{"Arguments":{"pid":6,"arguments":["a"]}}"#;
+        let (_dir, mut request) = scripted(&format!(
+            "case $order in\n *'\"others_ms\":0,'*) echo '{own}'; echo '\"Done\"' ;;\n \
+             *'[[7,'*) echo '{}'; exec /bin/sleep 60 ;;\n *) echo '{}'; exec /bin/sleep 60 ;;\nesac\n",
+            late(8),
+            late(7)
+        ));
+        (request.limits.restarts, request.limits.round) = (8, Duration::from_secs(120));
+        let (lines, unanswered) = command_lines(&request, &[6, 7, 8, 9]);
+        assert_eq!(lines.keys().collect::<Vec<_>>(), [&6], "{unanswered:?}");
+        assert_eq!(unanswered.iter().map(|one| one.pid).collect::<Vec<_>>(), [7, 8]);
+        // One is enough when the time is short.
+        request.limits.round = Duration::from_millis(780);
+        let (lines, unanswered) = command_lines(&request, &[6, 7, 8, 9]);
+        assert_eq!((lines.len(), unanswered.len()), (1, 1), "{unanswered:?}");
     }
 
     /// A child that dies at a question is no better than a late one; only so many are started.

@@ -1,7 +1,7 @@
 //! Parsers of the kernel's texts about processes. Pure, total and bounded: any bytes give facts or nothing.
 //!
-//! Formats: proc(5), `fs/proc/` and `kernel/cgroup/` of Linux 3.10 to 7.0. `stat` is parsed by
-//! [`crate::target`], which needs it too.
+//! Formats: proc(5), `fs/proc/` and `kernel/cgroup/` of Linux 3.10 to 7.0. `stat` and the list of unix
+//! sockets are parsed by [`crate::target`], which needs them too.
 
 mod cgroup;
 mod fd;
@@ -10,7 +10,6 @@ mod mountinfo;
 mod pressure;
 mod stack;
 mod syscall;
-mod unix;
 mod version;
 
 pub use cgroup::{Membership, container_id, memberships};
@@ -20,7 +19,6 @@ pub use mountinfo::{Mount, mounts};
 pub(in crate::census) use pressure::pressure;
 pub use stack::{function, functions};
 pub use syscall::{Position, position};
-pub use unix::{UnixSocket, unix_sockets};
 pub(in crate::census) use version::version;
 
 /// Everything that is read from `/proc` through every parser: for fuzzing.
@@ -30,7 +28,8 @@ pub fn all(text: &str) {
         let _ = container_id(path);
     }
     let _ = (holder_of_lock(text, 1), has_lock(text, "00:1a:1"), pressure(text, "some"), version(text));
-    let _ = (access(text), link(text), mounts(text), functions(text), position(text), unix_sockets(text));
+    let _ = (access(text), link(text), mounts(text), functions(text), position(text));
+    let _ = crate::target::unix_sockets(text);
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::{
         pipeline::{Pipeline, Tap},
         progress::Progress,
         rounds::{Depth, Rounds},
-        survey::{Survey, census_request},
+        survey::Survey,
         symbols::Symbols,
     },
     target::KernelOffsets,
@@ -94,7 +94,7 @@ impl Session {
             parks: settings.parks,
         };
         let kernel = Kernel::load(&options)?;
-        let live = Live::new(kernel, settings.processes, settings.parks, census_request(settings));
+        let live = Live::new(kernel, settings.processes, settings.parks, self.survey.request(settings));
         let live = live.map_err(SessionError::Drain)?;
         self.live = Some(live.with_park_budget(settings.park_budget));
         self.watch_all();
