@@ -58,7 +58,7 @@ fn unprivileged() -> Result<Vec<String>> {
         let path = entry?.path();
         let name = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
         let is_program = path.is_file() || path.join("main.rs").is_file();
-        if is_program && !name.starts_with(PRIVILEGED) {
+        if is_program && name != PRIVILEGED {
             names.push(name.to_owned());
         }
     }

@@ -3,9 +3,9 @@
 
 #![no_main]
 
-#[path = "../../tests/target_kit/forge.rs"]
+#[path = "../../tests/integration/target_kit/forge.rs"]
 mod forge;
-#[path = "../../tests/target_kit/torture.rs"]
+#[path = "../../tests/integration/target_kit/torture.rs"]
 mod torture;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {

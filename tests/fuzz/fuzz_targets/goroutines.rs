@@ -3,7 +3,7 @@
 
 #![no_main]
 
-#[path = "../../tests/goroutine_kit/torture.rs"]
+#[path = "../../tests/integration/goroutine_kit/torture.rs"]
 mod torture;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {

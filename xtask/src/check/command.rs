@@ -117,7 +117,7 @@ fn docs() -> Result<()> {
 
 fn arch_rules() -> Result<()> {
     let found = arch::violations(&paths::workspace().join("tracer/src"))?;
-    report(&found.iter().map(|violation| format!("tracer/src/{violation}")).collect::<Vec<_>>())
+    report(&found)
 }
 
 fn machine_paths() -> Result<()> {

@@ -1,14 +1,16 @@
 //! `cargo xtask check`: everything about the code that can be said without running it.
 //!
 //! `command` runs the steps and keeps going after a failing one; `arch` holds the rules about who may use what and
-//! applies them to the source that `lex` and `uses` have taken apart; `object` looks into the eBPF object;
-//! `machine` looks for paths of the machine that a file was written on.
+//! applies them to what `source` finds in a file; `order` holds the order of stages and finds circles between the files
+//! that `modules` knows; `object` looks into the eBPF object; `machine` looks for paths of the machine that a file was
+//! written on.
 
 mod arch;
 mod command;
-mod lex;
 mod machine;
+mod modules;
 mod object;
-mod uses;
+mod order;
+mod source;
 
 pub(crate) use command::{Options, run};

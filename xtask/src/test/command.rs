@@ -95,7 +95,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let minimums = expected::minimums()?;
     let built = build::build(Profile::Release, Want::WithDebugLog)?;
     step("test", "compiling the test programs");
-    let programs = layers::compile(&built.object, &[])?;
+    let programs = layers::by_module(layers::compile(&built.object, &[])?)?;
     let mut total = Tally { minimums, total: Counts::default() };
     let asked = PARTS.into_iter().filter(|part| options.wants(*part));
     let beside = BESIDE.into_iter().all(|part| options.wants(part));
@@ -235,6 +235,9 @@ pub(super) fn prepared(program: &Program, built: &Built) -> Result<Command> {
     };
     if program.layer == Layer::Lab {
         command.arg("--test-threads=1");
+    }
+    if !program.tests.is_empty() {
+        command.arg("--exact").args(&program.tests);
     }
     command.current_dir(&program.directory).env_remove("LD_LIBRARY_PATH");
     Ok(command)

@@ -1,6 +1,6 @@
-//! Cargo's list of test programs → layers.
+//! Cargo's list of test programs → layers, and the modules of those programs that hold a whole layer.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -11,15 +11,15 @@ use crate::build::host_cargo;
 use crate::cmd;
 use crate::ebpf::Object;
 
-/// Integration tests with names that begin like this need root and the lab.
-pub(crate) const PRIVILEGED: &str = "lab_";
+/// The program of integration tests that needs root and the lab.
+pub(crate) const PRIVILEGED: &str = "lab";
 
 /// All tests of this package outside its library need root.
 const LAB_PACKAGE: &str = "plegtrace-lab";
 
 /// Compiles Go programs with every toolchain that there is: minutes of both processors when nothing is cached, and no
 /// clock in its tests.
-const PATIENT: &str = "target_builds";
+const PATIENT: &str = "-target_builds";
 
 /// Which part of the tests a program belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,6 +41,8 @@ pub(crate) struct Program {
     pub(crate) file: PathBuf,
     /// Where cargo would run it.
     pub(crate) directory: PathBuf,
+    /// Only these tests of it; all when there are none.
+    pub(crate) tests: Vec<String>,
 }
 
 impl Program {
@@ -53,6 +55,38 @@ impl Program {
     pub(crate) fn is_patient(&self) -> bool {
         self.layer == Layer::Integration && self.name.ends_with(PATIENT)
     }
+}
+
+/// Programs that hold a whole layer, once for each of their modules: so each has a log, a time and a budget of its own, and
+/// what one module does to its process cannot disturb the next.
+///
+/// # Errors
+/// When a program does not list its tests.
+pub(crate) fn by_module(programs: Vec<Program>) -> Result<Vec<Program>> {
+    let mut split = Vec::new();
+    for program in programs {
+        if program.layer == Layer::Unit {
+            split.push(program);
+            continue;
+        }
+        let list = cmd::output(Command::new(&program.file).args(["--list", "--format", "terse"]))?;
+        for (module, tests) in modules(&list) {
+            let name =
+                if module.is_empty() { program.name.clone() } else { format!("{}-{module}", program.name) };
+            split.push(Program { name, tests, ..program.clone() });
+        }
+    }
+    Ok(split)
+}
+
+/// The tests of a list by their outermost module; those outside of modules have an empty one.
+fn modules(list: &str) -> BTreeMap<String, Vec<String>> {
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for test in list.lines().filter_map(|line| line.strip_suffix(": test")) {
+        let module = test.split_once("::").map_or("", |(module, _)| module);
+        found.entry(module.to_owned()).or_default().push(test.to_owned());
+    }
+    found
 }
 
 #[derive(Deserialize)]
@@ -124,11 +158,17 @@ fn program(file: PathBuf, manifest: &Path, target: &Target) -> Result<Program> {
         package_name(&text).with_context(|| format!("no package name in {}", manifest.display()))?;
     let layer = match integration {
         false => Layer::Unit,
-        true if package == LAB_PACKAGE || target.name.starts_with(PRIVILEGED) => Layer::Lab,
+        true if package == LAB_PACKAGE || target.name == PRIVILEGED => Layer::Lab,
         true => Layer::Integration,
     };
     let kind = if target.kind.iter().any(|kind| kind == "bin") { "-bin" } else { "" };
-    Ok(Program { layer, name: format!("{package}-{}{kind}", target.name), file, directory })
+    Ok(Program {
+        layer,
+        name: format!("{package}-{}{kind}", target.name),
+        file,
+        directory,
+        tests: Vec::new(),
+    })
 }
 
 fn package_name(manifest: &str) -> Option<String> {
@@ -150,7 +190,7 @@ mod tests {
             )
         };
         let messages = [
-            artifact("lab_node", "test", true),
+            artifact("lab", "test", true),
             artifact("xtask", "bin", true),
             artifact("cli", "test", true),
             artifact("xtask", "bin", false),
@@ -158,11 +198,8 @@ mod tests {
         ];
         let programs = list(&messages.join("\n")).unwrap();
         let seen: Vec<(Layer, &str)> = programs.iter().map(|p| (p.layer, p.name.as_str())).collect();
-        let expected = [
-            (Layer::Unit, "xtask-xtask-bin"),
-            (Layer::Integration, "xtask-cli"),
-            (Layer::Lab, "xtask-lab_node"),
-        ];
+        let expected =
+            [(Layer::Unit, "xtask-xtask-bin"), (Layer::Integration, "xtask-cli"), (Layer::Lab, "xtask-lab")];
         assert_eq!(seen, expected);
     }
 
@@ -171,12 +208,28 @@ mod tests {
     fn programs_that_run_beside_others() {
         let of = |layer, name: &str| {
             let (file, directory) = (PathBuf::new(), PathBuf::new());
-            Program { layer, name: name.to_owned(), file, directory }
+            Program { layer, name: name.to_owned(), file, directory, tests: Vec::new() }
         };
-        assert!(of(Layer::Lab, "plegtrace-lab-faults").is_of_lab_itself());
-        assert!(!of(Layer::Lab, "plegtrace-tests-lab_matrix").is_of_lab_itself());
+        assert!(of(Layer::Lab, "plegtrace-lab-itself-faults").is_of_lab_itself());
+        assert!(!of(Layer::Lab, "plegtrace-tests-lab-matrix").is_of_lab_itself());
         assert!(!of(Layer::Unit, "plegtrace-lab-plegtrace_lab").is_of_lab_itself());
-        assert!(of(Layer::Integration, "plegtrace-tests-target_builds").is_patient());
-        assert!(!of(Layer::Integration, "plegtrace-tests-target_goldens").is_patient());
+        assert!(of(Layer::Integration, "plegtrace-tests-integration-target_builds").is_patient());
+        assert!(!of(Layer::Integration, "plegtrace-tests-integration-target_goldens").is_patient());
+    }
+
+    /// Each test is in exactly one module, with all that are below it; benchmarks are no tests.
+    #[test]
+    fn tests_are_sorted_into_modules() {
+        let list = "alone: test\nstory::a: test\nstory::deep::b: test\nstory_two::a: test\nx::y: benchmark\n";
+        let found: Vec<(String, Vec<String>)> = modules(list).into_iter().collect();
+        let of = |module: &str, tests: &[&str]| {
+            (module.to_owned(), tests.iter().map(|test| (*test).to_owned()).collect::<Vec<_>>())
+        };
+        let expected = [
+            of("", &["alone"]),
+            of("story", &["story::a", "story::deep::b"]),
+            of("story_two", &["story_two::a"]),
+        ];
+        assert_eq!(found, expected);
     }
 }

@@ -2,14 +2,12 @@
 //!
 //! One test only, because it measures the memory of the whole process.
 
-mod target_kit;
-
 use std::fs;
 use std::time::{Duration, Instant};
 
+use crate::target_kit::{available, check_against_objdump, resolve_all};
 use plegtrace::target::{Convention, GoBinary, Match, Pattern};
 use plegtrace_lab::kubelet::{self, KubeletBuild};
-use target_kit::{available, check_against_objdump, resolve_all};
 
 const WANTED: &[&str] = &[
     "pleg.(*GenericPLEG).relist|pleg.(*GenericPLEG).Relist",

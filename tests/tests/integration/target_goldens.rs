@@ -5,19 +5,17 @@
 //! A golden belongs to one package version. When the archive has another one, that comparison is a declared skip.
 //! `PLEGTRACE_BLESS=1` writes the goldens anew.
 
-mod target_kit;
-
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+use crate::target_kit::{available, check_against_objdump, golden_dir, resolve_all};
 use plegtrace::input::Component;
 use plegtrace::plan::{Budget, Planner};
 use plegtrace::session::Inspected;
 use plegtrace::target::{self, GoBinary, Match};
 use plegtrace_lab::host;
 use plegtrace_lab::packages::{self, Suite, Tree};
-use target_kit::{available, check_against_objdump, golden_dir, resolve_all};
 
 const CONTAINERD: &[&str] = &[
     "_RuntimeService_ListContainers_Handler",

@@ -4,20 +4,18 @@
 //! Truth is the symbol table of the unstripped twin: every function, the text base and the moduledata must be equal.
 //! Go 1.13, 1.14, 1.16, 1.17, 1.18 and 1.20 are in no Debian suite: their layouts are covered by unit tests only.
 
-mod target_kit;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use crate::target_kit::{available, check_against_objdump, output, resolve_all, symbols};
 use plegtrace::target::{
     Convention, GSource, GoBinary, OnDisk, Overrides, Pattern, SiteRefusal, Witness, discover, on_disk,
 };
 use plegtrace_lab::packages::{self, Suite};
 use plegtrace_lab::{cache, host};
-use target_kit::{available, check_against_objdump, output, resolve_all, symbols};
 
 /// Toolchains by suite.
 const TOOLCHAINS: &[(Suite, &str)] = &[

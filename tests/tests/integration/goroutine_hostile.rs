@@ -1,8 +1,7 @@
 //! Any memory of a process, also one that changes while it is read: reading its goroutines ends, counts right, and never
 //! panics. `cargo xtask fuzz goroutines` goes further.
 
-#[path = "goroutine_kit/torture.rs"]
-mod torture;
+use crate::goroutine_kit::torture;
 
 use proptest::prelude::*;
 

@@ -1,5 +1,5 @@
 //! The lab proves itself, as root: real daemons come up, faults do what they say, and nothing is left afterwards.
-//! `cargo test -p plegtrace-lab --test lab`; the pure parts have their tests beside the code.
+//! `cargo test -p plegtrace-lab --test itself node`
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
 //! The faults prove themselves, as root, each by the state of the kernel that makes it one, by what hangs and what does
-//! not, and by the end of all of it after the healing. `cargo test -p plegtrace-lab --test faults`
+//! not, and by the end of all of it after the healing. `cargo test -p plegtrace-lab --test itself faults`
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

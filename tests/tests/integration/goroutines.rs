@@ -1,8 +1,6 @@
 //! The goroutines that plegtrace reads from outside are those that the program itself prints: same goroutines, same
 //! states, same stacks, frame by frame. Go programs of five toolchains that wait in some forty ways.
 
-mod target_kit;
-
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::target_kit::available;
 use plegtrace::census::goroutines::{GoroutineError, Limits, Reader};
 use plegtrace::input::{Component, GoroutinesFact};
 use plegtrace::session::clock::monotonic_ns;
@@ -19,7 +18,6 @@ use plegtrace_lab::{cache, host};
 use plegtrace_tests::goroutines::{by_goid, compare};
 use plegtrace_tests::program;
 use serde_json::Value;
-use target_kit::available;
 
 const PARKED: &str = include_str!("goroutine_kit/parked.go");
 const PLAIN: &str = include_str!("goroutine_kit/plain.go");

@@ -1,12 +1,8 @@
 //! Every layout of the function table and of moduledata, in made-up executables: the ones that no archived toolchain
 //! writes any more (Go 1.13, 1.14, 1.16 to 1.18, 1.20), arm64, and contradictions that must be refused.
 
-#[path = "target_kit/forge.rs"]
-mod forge;
-#[path = "target_kit/torture.rs"]
-mod torture;
-
-use forge::{BASE, ETEXT, Forge, KINDS, MAIN, MODULEDATA, STACKCHECK, TEXT, TWIN};
+use crate::target_kit::forge::{BASE, ETEXT, Forge, KINDS, MAIN, MODULEDATA, STACKCHECK, TEXT, TWIN};
+use crate::target_kit::torture;
 use plegtrace::target::{GSource, GoBinary, Machine, Price};
 
 fn open(bytes: &[u8]) -> Result<GoBinary, String> {

@@ -4,15 +4,13 @@
 //! A real small Go program is cut at many lengths and has bytes flipped in the places that decide: headers, tables,
 //! moduledata, build info, code. The seed of the damage is fixed, so a failure can be repeated.
 
-mod target_kit;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::target_kit::available;
 use plegtrace::target::{GoBinary, Pattern, RefuseReason};
 use plegtrace_lab::packages::{self, Suite};
-use target_kit::available;
 
 /// The largest single allocation so far.
 struct Watched;

@@ -1,6 +1,7 @@
 //! What the tests of `plegtrace::target` share: binutils as an independent witness, and the wanted functions.
 
-#![allow(dead_code, reason = "each test binary uses a part of it")]
+pub(crate) mod forge;
+pub(crate) mod torture;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

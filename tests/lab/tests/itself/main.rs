@@ -1,0 +1,5 @@
+//! The lab proves itself, as root: nodes come up, faults do what they say, and nothing is left afterwards. The pure parts
+//! have their tests beside the code.
+
+mod faults;
+mod node;

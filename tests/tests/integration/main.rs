@@ -1,0 +1,24 @@
+//! What proves plegtrace without root and without a node: properties, stories, goldens, replays, parsers, the command line.
+//!
+//! One program, so that it is linked once; `cargo xtask test` runs it module by module.
+
+mod census_recorded;
+mod cli;
+mod diagnose;
+mod goroutine_hostile;
+mod goroutine_kit;
+mod goroutines;
+mod property;
+mod recording;
+mod recordings;
+mod render;
+mod story;
+mod story_processes;
+mod story_requests;
+mod stuck;
+mod target_builds;
+mod target_forged;
+mod target_goldens;
+mod target_hostile;
+mod target_kit;
+mod target_kubelet;

@@ -1,0 +1,24 @@
+//! What proves plegtrace on real nodes of the lab, as root, one test at a time.
+//!
+//! One program, so that it is linked once; `cargo xtask test` runs it module by module. Modules of a few seconds have
+//! neighbours of minutes: run one alone with `cargo test -p plegtrace-tests --test lab MODULE:: -- --test-threads=1`.
+
+mod census;
+mod census_node;
+mod debug_log;
+mod doubt;
+mod goroutines;
+mod healthy;
+mod hostage;
+mod matrix;
+mod modes;
+mod parks;
+mod phases;
+mod processes;
+mod recording;
+mod request_trees;
+mod requests;
+mod safety;
+mod stuck;
+mod targets;
+mod truth;

@@ -1,0 +1,177 @@
+//! In which order the files of the tracer may know each other: stages in the order in which data flows, and no circle
+//! between files of different folders.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context as _, Result};
+
+use super::modules::{Edge, Modules};
+
+/// Imports of before the rule; the file says what may become of it.
+const KNOWN: &str = include_str!("known.txt");
+
+/// The stages in the order in which data flows: each may know those before it. Those of one row do not know each other.
+/// What is not listed here (`input`, which is the seam that all write or read, and plain data such as `cli`, `checks` and
+/// `exit`) may be known by all and knows no stage.
+const ORDER: &[&[&str]] = &[
+    &["target"],
+    &["preflight"],
+    &["plan"],
+    &["kernel", "census"],
+    &["recording"],
+    &["decode"],
+    &["span"],
+    &["correlate"],
+    &["words"],
+    &["diagnose"],
+    &["render"],
+    &["session"],
+    &["main"],
+];
+
+/// What is wrong with who knows whom.
+///
+/// # Errors
+/// When the list of known imports has a line that is none.
+pub(crate) fn violations(modules: &Modules) -> Result<Vec<String>> {
+    judge(&modules.edges(), &parse(KNOWN)?)
+}
+
+fn judge(edges: &BTreeMap<Edge, usize>, known: &BTreeSet<Edge>) -> Result<Vec<String>> {
+    let all: BTreeSet<&Edge> = edges.keys().collect();
+    let allowed: BTreeSet<&Edge> = all.iter().copied().filter(|edge| !known.contains(edge)).collect();
+    let mut found = Vec::new();
+    for edge in allowed.iter().filter(|edge| is_against_the_order(edge)) {
+        let line = edges.get(edge).copied().unwrap_or(0);
+        found.push(format!(
+            "tracer/src/{}:{line}: imports {}: against the order of stages",
+            edge.from, edge.to
+        ));
+    }
+    for circle in circles(&allowed) {
+        let files = circle.iter().copied().collect::<Vec<_>>().join(", ");
+        found.push(format!("a circle between files of different folders: {files}"));
+        let inside = allowed.iter().filter(|edge| circle.contains(&*edge.from) && circle.contains(&*edge.to));
+        found.extend(
+            inside.map(|edge| format!("  tracer/src/{}:{}: imports {}", edge.from, edges[*edge], edge.to)),
+        );
+    }
+    for edge in known {
+        let mut with = allowed.clone();
+        with.insert(edge);
+        let closes = |circle: &BTreeSet<&str>| circle.contains(&*edge.from) && circle.contains(&*edge.to);
+        let is_needed =
+            all.contains(edge) && (is_against_the_order(edge) || circles(&with).iter().any(closes));
+        if !is_needed {
+            let Edge { from, to } = edge;
+            found.push(format!("xtask/src/check/known.txt: `{from} -> {to}` is no longer needed: remove it"));
+        }
+    }
+    Ok(found)
+}
+
+fn parse(text: &str) -> Result<BTreeSet<Edge>> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let edge = |line: &str| {
+        let (from, to) =
+            line.split_once(" -> ").with_context(|| format!("known.txt: no `file -> file` in {line:?}"))?;
+        Ok(Edge { from: from.to_owned(), to: to.to_owned() })
+    };
+    lines.map(edge).collect()
+}
+
+/// Files that know nothing that came later are fine, and so is a stage with itself.
+fn is_against_the_order(edge: &Edge) -> bool {
+    let stage = |file: &str| file.split(['/', '.']).next().unwrap_or_default().to_owned();
+    let (from, to) = (stage(&edge.from), stage(&edge.to));
+    let rank = |stage: &str| ORDER.iter().position(|row| row.contains(&stage)).map_or(0, |at| at + 1);
+    from != to && rank(&to) > 0 && rank(&to) >= rank(&from)
+}
+
+/// Groups of files, not all of one folder, that reach each other.
+fn circles<'e>(edges: &BTreeSet<&'e Edge>) -> Vec<BTreeSet<&'e str>> {
+    let mut uses: BTreeMap<&str, Vec<&'e str>> = BTreeMap::new();
+    for edge in edges {
+        uses.entry(&edge.from).or_default().push(&edge.to);
+    }
+    let reached: BTreeMap<&'e str, BTreeSet<&'e str>> =
+        edges.iter().map(|edge| (&*edge.from, reach(&uses, &edge.from))).collect();
+    let mut found: BTreeSet<BTreeSet<&'e str>> = BTreeSet::new();
+    for (file, others) in &reached {
+        let back = |other: &&'e str| reached.get(other).is_some_and(|all| all.contains(file));
+        let circle: BTreeSet<&str> = others.iter().copied().filter(back).collect();
+        let folders: BTreeSet<&str> = circle.iter().map(|file| folder(file)).collect();
+        if folders.len() > 1 {
+            found.insert(circle);
+        }
+    }
+    found.into_iter().collect()
+}
+
+/// What a file uses, and what that uses, and so on.
+fn reach<'e>(uses: &BTreeMap<&str, Vec<&'e str>>, from: &str) -> BTreeSet<&'e str> {
+    let mut reached = BTreeSet::new();
+    let mut next: Vec<&'e str> = uses.get(from).cloned().unwrap_or_default();
+    while let Some(file) = next.pop() {
+        if reached.insert(file) {
+            next.extend(uses.get(file).into_iter().flatten().copied());
+        }
+    }
+    reached
+}
+
+fn folder(file: &str) -> &str {
+    file.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(edges: &[(&str, &str)], known: &str) -> Vec<String> {
+        let edge = |(from, to): &(&str, &str)| Edge { from: (*from).to_owned(), to: (*to).to_owned() };
+        let edges = edges.iter().map(|pair| (edge(pair), 7)).collect();
+        judge(&edges, &parse(known).unwrap()).unwrap()
+    }
+
+    /// Later stages know earlier ones and everybody knows the seam, not the other way round; equals do not know each other.
+    #[test]
+    fn stages_have_an_order() {
+        let fine =
+            [("render/a.rs", "correlate/b.rs"), ("target/a.rs", "input/b.rs"), ("plan/a.rs", "plan/b/c.rs")];
+        assert_eq!(judged(&fine, ""), [""; 0]);
+        for (from, to) in [
+            ("correlate/a.rs", "diagnose/b.rs"),
+            ("kernel/a.rs", "census/b.rs"),
+            ("input/a.rs", "target/b.rs"),
+            ("span/a.rs", "correlate/mod.rs"),
+        ] {
+            let found = judged(&[(from, to)], "");
+            assert_eq!(found, [format!("tracer/src/{from}:7: imports {to}: against the order of stages")]);
+            assert_eq!(judged(&[(from, to)], &format!("# why\n{from} -> {to}\n")), [""; 0]);
+        }
+    }
+
+    /// A circle through two folders is found, one inside of a folder is nobody's business.
+    #[test]
+    fn circles_between_folders() {
+        assert_eq!(judged(&[("span/a.rs", "span/b.rs"), ("span/b.rs", "span/a.rs")], ""), [""; 0]);
+        let circle = [("span/a.rs", "span/b/c.rs"), ("span/b/c.rs", "span/d.rs"), ("span/d.rs", "span/a.rs")];
+        let found = judged(&circle, "");
+        assert_eq!(found.len(), 4, "{found:?}");
+        assert!(found[0].ends_with("span/a.rs, span/b/c.rs, span/d.rs"), "{found:?}");
+        assert_eq!(judged(&circle, "span/d.rs -> span/a.rs"), [""; 0]);
+    }
+
+    /// The list may only shrink: a line that is not needed fails, because the import went away or does no harm.
+    #[test]
+    fn known_imports_go_away() {
+        let edges = [("render/a.rs", "correlate/b.rs")];
+        for known in ["render/a.rs -> correlate/b.rs", "input/a.rs -> target/b.rs"] {
+            let found = judged(&edges, known);
+            assert_eq!(found.len(), 1);
+            assert!(found[0].ends_with("is no longer needed: remove it"), "{found:?}");
+        }
+        assert!(parse("nothing").is_err());
+    }
+}
