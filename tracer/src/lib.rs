@@ -2,6 +2,7 @@
 
 pub mod checks;
 pub mod cli;
+pub mod cri;
 pub mod exit;
 pub mod input;
 pub mod recording;

@@ -6,6 +6,7 @@ use crate::{
         Waiter, WaitsFor,
         thresholds::{RELIST_OPEN_NS, stuck_after_ns},
     },
+    cri::Method,
     input::{Component, Layer},
 };
 
@@ -61,11 +62,11 @@ impl<'a> Scene<'a> {
         !snapshot.relists.is_empty() && !stale && !snapshot.relists.iter().any(late)
     }
 
-    /// Open calls of this operation, oldest first: handlers that have not answered, and calls of the kubelet.
-    pub fn open(self, operation: &str) -> impl Iterator<Item = &'a OpenCall> {
+    /// Open calls of this method, oldest first: handlers that have not answered, and calls of the kubelet.
+    pub fn open(self, method: Method) -> impl Iterator<Item = &'a OpenCall> {
         self.snapshot.open.iter().filter(move |call| {
             let counts = matches!(call.span.layer(), Layer::Handler | Layer::KubeletCall);
-            counts && !call.replied && call.span.operation() == operation
+            counts && !call.replied && call.span.method() == Some(method)
         })
     }
 

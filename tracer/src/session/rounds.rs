@@ -10,6 +10,7 @@ use std::{
 use crate::{
     census::{Census, RUNTIME, Request},
     correlate::{Outcome, Snapshot, thresholds::SECOND_NS},
+    cri::Method,
     input::{Fact, Layer},
 };
 
@@ -101,11 +102,11 @@ impl Rounds {
 pub(crate) fn may_ask(snapshot: &Snapshot) -> bool {
     let round = snapshot.census.round.as_ref();
     let silent = round.is_some_and(|round| round.unanswered.iter().any(|one| one.what == RUNTIME));
-    let list = |operation: &str| matches!(operation, "ListPodSandbox" | "ListContainers");
+    let list = |method: Option<Method>| method.is_some_and(Method::is_relist_list);
     let open = snapshot.open.iter().any(|call| {
-        call.span.layer() == Layer::Handler && call.age_ns >= SECOND_NS && list(&call.span.hook.operation)
+        call.span.layer() == Layer::Handler && call.age_ns >= SECOND_NS && list(call.span.method())
     });
-    let waiting = snapshot.census.requests.iter().any(|request| list(&request.operation) && request.stays);
+    let waiting = snapshot.census.requests.iter().any(|request| list(request.method()) && request.stays);
     !silent && !open && !waiting
 }
 

@@ -6,9 +6,13 @@ use super::{
     subject::{Known, Target, parts},
 };
 use crate::{
+    cri::Method,
     decode::MonoNs,
     input::{Component, ContainerFact, GoroutineGroup, GoroutinesFact},
 };
+
+/// [`Request::operation`] of a relist.
+const RELIST: &str = "relist";
 
 /// Requests of one kind that wait alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +49,18 @@ pub struct Request {
 }
 
 impl Request {
+    /// CRI method of a handler, when it is one that is known.
+    #[must_use]
+    pub fn method(&self) -> Option<Method> {
+        Method::from_name(&self.operation)
+    }
+
+    /// Is it the kubelet's relist?
+    #[must_use]
+    pub fn is_relist(&self) -> bool {
+        self.component == Component::Kubelet && self.operation == RELIST
+    }
+
     /// Is it the same request, as seen at the same moment?
     #[must_use]
     pub(super) fn is(&self, other: &Self) -> bool {
@@ -160,7 +176,7 @@ fn operation(component: Component, frames: &[String]) -> Option<String> {
         let relist = |frame: &String| {
             frame.ends_with("pleg.(*GenericPLEG).relist") || frame.ends_with("pleg.(*GenericPLEG).Relist")
         };
-        return frames.iter().any(relist).then(|| "relist".to_owned());
+        return frames.iter().any(relist).then(|| RELIST.to_owned());
     }
     frames.iter().find_map(|frame| handler(frame)).map(str::to_owned)
 }

@@ -9,6 +9,7 @@ use crate::{
         snapshot::Snapshot,
         thresholds::{SECOND_NS, UNREPORTED_NS},
     },
+    cri::Method,
     input::ContainerFact,
 };
 
@@ -53,7 +54,9 @@ fn command(seen: &Unreported, found: &[Stuck], known: &Known, snapshot: &Snapsho
     let age = snapshot.now.since(seen.since);
     let waits = |request: &&Request| {
         let here = request.target_known && known.are_of(&request.containers, place) == Some(true);
-        request.operation == "ExecSync" && here && request.since.ns.saturating_add(SAME_ROUND_NS) >= age
+        request.method() == Some(Method::ExecSync)
+            && here
+            && request.since.ns.saturating_add(SAME_ROUND_NS) >= age
     };
     let waiting: Vec<&Request> = snapshot.census.requests.iter().filter(waits).collect();
     let runtime = waiting.first()?.pid;

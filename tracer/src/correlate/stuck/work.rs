@@ -8,6 +8,7 @@ use crate::{
         snapshot::Snapshot,
         thresholds::{EXEC_OUTPUT_NS, late_after_ns},
     },
+    cri::Method,
     input::{Command, Component, ContainerFact, FdTarget, Park, PipeFact},
 };
 
@@ -148,8 +149,9 @@ fn ancestors(mut parent: u32, snapshot: &Snapshot) -> Vec<&ProcessSeen> {
 
 /// Pipes of shims that somebody in a container holds open while an ExecSync waits for the end of the output.
 pub(super) fn outputs(known: &Known, snapshot: &Snapshot) -> Vec<Stuck> {
-    let waiting =
-        |request: &&super::Request| request.operation == "ExecSync" && request.since.ns > EXEC_OUTPUT_NS;
+    let waiting = |request: &&super::Request| {
+        request.method() == Some(Method::ExecSync) && request.since.ns > EXEC_OUTPUT_NS
+    };
     let waiting: Vec<&super::Request> = snapshot.census.requests.iter().filter(waiting).collect();
     // The oldest that may wait for this one.
     let oldest = |container: Option<&ContainerFact>| {

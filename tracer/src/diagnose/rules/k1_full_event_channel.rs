@@ -40,7 +40,7 @@ pub(super) static RULE: Rule = Rule {
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     let sends = |request: &&Request| {
         let in_send = request.wait_reason.as_deref() == Some("chan send");
-        request.operation == "relist" && in_send && !matches!(request.waits_for, WaitsFor::Runtime { .. })
+        request.is_relist() && in_send && !matches!(request.waits_for, WaitsFor::Runtime { .. })
     };
     scene.requests(Component::Kubelet).filter(sends).filter_map(|request| of(request, scene)).collect()
 }

@@ -10,8 +10,9 @@ use super::{
 use crate::{
     correlate::{
         Age, Doubt, LastList, ListOutcome, Outcome, REACH_RELIST, Reason, Snapshot,
-        thresholds::{CRI_DEADLINE_NS, RELIST_PERIOD_NS, SECOND_NS},
+        thresholds::{RELIST_PERIOD_NS, SECOND_NS},
     },
+    cri::Method,
     decode::MonoNs,
     diagnose::{Diagnosis, Finding, Verdict},
     render::{
@@ -190,8 +191,10 @@ pub fn sentence(reason: &Reason) -> String {
                 component.name(),
                 duration(*oldest_ns)
             );
-            if *oldest_ns > CRI_DEADLINE_NS {
-                text.push_str(" (older than the kubelet's deadline of 2 min)");
+            let deadline = Method::from_name(operation).and_then(Method::deadline_ns);
+            if let Some(limit) = deadline.filter(|limit| oldest_ns > limit) {
+                let limit = human::minutes(limit);
+                text.push_str(&format!(" (older than the kubelet's deadline of {limit})"));
             }
             text
         }
