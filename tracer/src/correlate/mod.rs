@@ -12,13 +12,11 @@ mod correlator;
 mod frontier;
 mod generations;
 mod growth;
-mod health;
 mod inflight;
 mod join;
 mod latency;
 mod limits;
 mod node;
-mod outcome;
 mod own;
 mod pace;
 mod parks;
@@ -29,16 +27,14 @@ mod relist;
 mod requests;
 mod rows;
 mod snapshot;
-mod stuck;
 pub mod thresholds;
 mod trees;
 mod view;
 
-pub use census::{Census, ProcessSeen};
+pub use census::{Census, Held, Known, ProcessSeen, Request, Unreported, WaitsFor};
 pub use correlator::Correlator;
 pub use latency::Latency;
 pub use limits::Limits;
-pub use outcome::{Doubt, Outcome, Reason};
 pub use pace::Pace;
 pub use phases::Phase;
 pub use processes::{
@@ -51,4 +47,3 @@ pub use snapshot::{
     Age, Caller, ClosedUnseen, HookState, Joins, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally,
     Target, TargetState, Window,
 };
-pub use stuck::{Held, REACH_RELIST, Request, Stuck, Waiter, WaitsFor, What};

@@ -1,4 +1,4 @@
-//! [`Snapshot`]: everything known about the node at one moment, ready to be judged and rendered.
+//! [`Snapshot`]: everything known about the node at one moment, ready to be judged and rendered: facts, no judgement.
 //!
 //! Lists are in a fixed order (relists by start, open calls oldest first, rows by key), so equal streams give equal
 //! snapshots. Texts are still raw here.
@@ -6,9 +6,8 @@
 use std::sync::Arc;
 
 use super::{
-    Outcome, Processes, RequestTree, RpcRow,
+    Processes, RequestTree, RpcRow,
     census::Census,
-    stuck::Stuck,
     thresholds::{ABANDONED_AFTER_NS, LOSS_COUNTS_NS},
 };
 use crate::{
@@ -55,8 +54,6 @@ pub struct Snapshot {
     pub closed_unseen: ClosedUnseen,
     /// What the census found.
     pub census: Census,
-    /// What does not move, what holds others up first.
-    pub stuck: Vec<Stuck>,
     /// The tables.
     pub rows: Vec<RpcRow>,
     /// Short-lived processes: open ones, and figures of those that ended.
@@ -73,8 +70,6 @@ pub struct Snapshot {
     pub cost: Option<Cost>,
     /// Why observing ended; `None` while it goes on.
     pub stop: Option<Stop>,
-    /// What it all means for the node.
-    pub outcome: Outcome,
 }
 
 impl Snapshot {

@@ -6,16 +6,15 @@ use std::{
 };
 
 use super::{
-    Correlator, abandoned, health,
+    Correlator, abandoned,
     inflight::OpenEntry,
     join::{self, Joined},
-    outcome::Outcome,
     parks::Names,
     processes::Processes,
     requests::{Material, Slow},
     rows::{RpcRow, Side},
     snapshot::{Caller, HookState, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally, Window},
-    stuck, trees,
+    trees,
 };
 use crate::{
     decode::{Call, MonoNs},
@@ -40,7 +39,7 @@ impl Correlator {
         let (requests, no_tree) = self.requests_at(material, &mut names);
         let node = &self.node;
         let losses = self.losses(no_tree);
-        let mut snapshot = Snapshot {
+        Snapshot {
             now,
             start: node.start.clone(),
             window: Window { from: node.observing_since(), to: now },
@@ -58,7 +57,6 @@ impl Correlator {
             open_complete: self.open.complete,
             closed_unseen: self.open.closed(),
             census,
-            stuck: Vec::new(),
             rows: self.row_list(),
             processes: self.processes_at(now),
             joins,
@@ -67,11 +65,7 @@ impl Correlator {
             tally: self.tally_now(),
             cost: node.cost,
             stop: node.stop,
-            outcome: Outcome::CannotTell { why: Vec::new() },
-        };
-        snapshot.stuck = stuck::find(&snapshot);
-        snapshot.outcome = health::judge(&snapshot);
-        snapshot
+        }
     }
 
     /// The processes, each runc with its phases.

@@ -2,9 +2,10 @@
 
 use super::Scene;
 use crate::{
-    correlate::{OpenCall, Relist, Stuck, Waiter, What},
+    correlate::{OpenCall, Relist},
     input::{Component, Layer, Park},
     span::Span,
+    stuck::{Stuck, Waiter, What},
     words::{self, human::duration},
 };
 

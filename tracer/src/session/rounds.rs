@@ -9,8 +9,9 @@ use std::{
 
 use crate::{
     census::{Census, RUNTIME, Request},
-    correlate::{Outcome, Snapshot, thresholds::SECOND_NS},
+    correlate::{Snapshot, thresholds::SECOND_NS},
     cri::Method,
+    diagnose::Diagnosis,
     input::{Fact, Layer},
 };
 
@@ -70,12 +71,18 @@ impl Rounds {
     }
 
     /// Is another round worth its price now, and how deep shall it look? `last`: there will be no other.
-    pub(crate) fn due(&mut self, snapshot: &Snapshot, alone: bool, last: bool) -> Option<Depth> {
+    pub(crate) fn due(
+        &mut self,
+        snapshot: &Snapshot,
+        diagnosis: &Diagnosis,
+        alone: bool,
+        last: bool,
+    ) -> Option<Depth> {
         let rest = self.ended.filter(|_| self.running.is_none())?.elapsed();
         if rest < PAUSE {
             return None;
         }
-        if !alone && !is_suspicious(snapshot) {
+        if !alone && !is_suspicious(snapshot, diagnosis) {
             self.in_a_row = 0;
             return (last || rest >= CALM).then_some(Depth::Processes);
         }
@@ -111,7 +118,7 @@ pub(crate) fn may_ask(snapshot: &Snapshot) -> bool {
 }
 
 /// Something is held up, or a request that was in flight at the last look may be older than the probes.
-pub(crate) fn is_suspicious(snapshot: &Snapshot) -> bool {
+pub(crate) fn is_suspicious(snapshot: &Snapshot, diagnosis: &Diagnosis) -> bool {
     let first = snapshot.census.rounds <= 1;
     let old = snapshot.census.requests.iter().any(|request| {
         request.component.role().is_runtime() && request.since.at_least && (first || request.stays)
@@ -119,5 +126,5 @@ pub(crate) fn is_suspicious(snapshot: &Snapshot) -> bool {
     let open = snapshot.open.iter().any(|call| {
         call.span.layer() == Layer::Handler && call.age_ns >= OPEN_NS && !call.span.hook.long_lived
     });
-    old || open || !snapshot.stuck.is_empty() || matches!(snapshot.outcome, Outcome::Stalled { .. })
+    old || open || !diagnosis.stuck.is_empty() || !diagnosis.reasons.is_empty()
 }

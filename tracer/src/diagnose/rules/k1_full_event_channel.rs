@@ -1,12 +1,13 @@
 //! K1: the relist waits to hand over an event that nobody takes.
 
 use crate::{
-    correlate::{Age, REACH_RELIST, Request, WaitsFor, thresholds::SECOND_NS},
+    correlate::{Age, Request, WaitsFor, thresholds::SECOND_NS},
     diagnose::{
         Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source, evidence,
         unit::{fate, unit},
     },
     input::{Component, Layer},
+    stuck::REACH_RELIST,
     words,
 };
 

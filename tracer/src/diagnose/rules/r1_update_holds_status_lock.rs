@@ -1,12 +1,13 @@
 //! R1: an update of a container's resources holds the lock of its status, and every list waits for that.
 
 use crate::{
-    correlate::{Held, Request, Stuck, WaitsFor, What},
+    correlate::{Held, Request, WaitsFor},
     cri::Method,
     diagnose::{
         Area, Evidence, Finding, Page, Proof, Rule, Scene, Source, evidence::in_syscall, scene::hostage,
     },
     input::Component,
+    stuck::{Stuck, What},
     words,
 };
 

@@ -5,11 +5,11 @@ use serde::Serialize;
 use super::{
     calls::{Open, Operation},
     finding::DiagnosisDoc,
-    outcome::{LastSuccessfulList, Verdict},
     processes::ProcessesDoc,
     relist::RelistDoc,
     request::RequestDoc,
     stuck::{CensusDoc, StuckDoc},
+    verdict::LastSuccessfulList,
 };
 use crate::{
     correlate::{Joins, Snapshot, Tally, TargetState},
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Version of the format that the module documentation specifies.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// A moment on both clocks.
 #[derive(Debug, Serialize)]
@@ -45,7 +45,6 @@ pub(super) struct Document<'a> {
     taken_at: At,
     observed: Observed,
     diagnosis: DiagnosisDoc<'a>,
-    outcome: Verdict<'a>,
     last_successful_list: LastSuccessfulList,
     targets: Vec<TargetDoc<'a>>,
     stuck: Vec<StuckDoc<'a>>,
@@ -76,11 +75,10 @@ impl<'a> Document<'a> {
                 from_at: snapshot.window.from.map(|from| At::of(snapshot, from)),
                 window_ns: snapshot.window.ns(),
             },
-            diagnosis: DiagnosisDoc::of(diagnosis),
-            outcome: Verdict::of(snapshot),
+            diagnosis: DiagnosisDoc::of(diagnosis, snapshot),
             last_successful_list: LastSuccessfulList::of(snapshot),
             targets: TargetDoc::list(snapshot),
-            stuck: StuckDoc::list(snapshot),
+            stuck: StuckDoc::list(diagnosis, snapshot),
             open: Open::of(snapshot),
             relists: snapshot.relists.iter().map(|relist| RelistDoc::of(relist, snapshot)).collect(),
             requests: snapshot.requests.iter().map(|request| RequestDoc::of(request, snapshot)).collect(),

@@ -4,12 +4,14 @@ use serde::Serialize;
 
 use super::processes::PhaseDoc;
 use crate::{
-    correlate::{Age, Held, Request, Snapshot, Stuck, Waiter, WaitsFor, What},
+    correlate::{Age, Held, Request, Snapshot, WaitsFor},
+    diagnose::Diagnosis,
     input::{
         CensusFact, Command, Component, ContainerFact, Freezer, GoroutinesFact, Park, PipeFact, ProcessFact,
         SocketFact, VersionFact,
     },
     render::escape,
+    stuck::{Stuck, Waiter, What},
     words,
 };
 
@@ -89,8 +91,8 @@ struct WaiterDoc<'a> {
 }
 
 impl<'a> StuckDoc<'a> {
-    pub(super) fn list(snapshot: &'a Snapshot) -> Vec<Self> {
-        snapshot.stuck.iter().map(|stuck| Self::of(stuck, snapshot)).collect()
+    pub(super) fn list(diagnosis: &'a Diagnosis, snapshot: &Snapshot) -> Vec<Self> {
+        diagnosis.stuck.iter().map(|stuck| Self::of(stuck, snapshot)).collect()
     }
 
     fn of(stuck: &'a Stuck, snapshot: &Snapshot) -> Self {

@@ -1,25 +1,20 @@
-//! The verdict and the last successful list.
+//! What is held up, what is missing for an answer, and the last successful list.
 
 use serde::Serialize;
 
 use super::doc::At;
 use crate::{
-    correlate::{LastList, Outcome, Reason, Snapshot},
+    correlate::{LastList, Snapshot},
+    diagnose::{Diagnosis, Doubt, Reason},
     input::Component,
-    render::text::{doubt, sentence},
+    render::judgement::{doubt, sentence},
 };
 
 #[derive(Debug, Serialize)]
-pub(super) struct Verdict<'a> {
-    state: &'static str,
-    reasons: Vec<ReasonDoc<'a>>,
-    doubts: Vec<DoubtDoc>,
-}
-
-#[derive(Debug, Serialize)]
-struct ReasonDoc<'a> {
+pub(super) struct ReasonDoc<'a> {
     kind: &'static str,
     sentence: String,
+    explained: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     component: Option<Component>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,32 +36,29 @@ struct ReasonDoc<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct DoubtDoc {
+pub(super) struct DoubtDoc {
     kind: &'static str,
     sentence: String,
 }
 
-impl<'a> Verdict<'a> {
-    pub(super) fn of(snapshot: &'a Snapshot) -> Self {
-        let none = Self { state: "healthy", reasons: Vec::new(), doubts: Vec::new() };
-        match &snapshot.outcome {
-            Outcome::Healthy { .. } => none,
-            Outcome::Stalled { reasons } => {
-                Self { state: "stalled", reasons: reasons.iter().map(reason).collect(), ..none }
-            }
-            Outcome::CannotTell { why } => {
-                let doubts =
-                    why.iter().map(|why| DoubtDoc { kind: why.name(), sentence: doubt(why) }).collect();
-                Self { state: "cannot_tell", doubts, ..none }
-            }
-        }
+impl DoubtDoc {
+    pub(super) fn list(diagnosis: &Diagnosis) -> Vec<Self> {
+        let doc = |why: &Doubt| Self { kind: why.name(), sentence: doubt(why) };
+        diagnosis.doubts.iter().map(doc).collect()
     }
 }
 
-fn reason(reason: &Reason) -> ReasonDoc<'_> {
+impl<'a> ReasonDoc<'a> {
+    pub(super) fn list(diagnosis: &'a Diagnosis) -> Vec<Self> {
+        diagnosis.reasons.iter().map(|it| reason(it, diagnosis.explains(it))).collect()
+    }
+}
+
+fn reason(reason: &Reason, explained: bool) -> ReasonDoc<'_> {
     let blank = ReasonDoc {
         kind: reason.name(),
         sentence: sentence(reason),
+        explained,
         component: None,
         operation: None,
         count: None,

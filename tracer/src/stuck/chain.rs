@@ -2,11 +2,10 @@
 
 use std::collections::HashSet;
 
-use super::{Held, Request, Stuck, Waiter, WaitsFor, What, halted, subject::Known};
+use super::{Stuck, Waiter, What, halted};
 use crate::{
     correlate::{
-        Age,
-        snapshot::Snapshot,
+        Age, Held, Known, Request, Snapshot, WaitsFor,
         thresholds::{CALL_OPEN_NS, stuck_after_ns},
     },
     cri::Method,
@@ -208,7 +207,7 @@ fn of_request(request: &Request, known: &Known, snapshot: &Snapshot) -> Stuck {
 }
 
 /// The process that is stuck, and those that wait for it.
-pub(in crate::correlate) fn processes(stuck: &Stuck) -> impl Iterator<Item = u32> {
+pub(crate) fn processes(stuck: &Stuck) -> impl Iterator<Item = u32> {
     let waiters = stuck.waiters.iter().filter_map(|waiter| match waiter {
         Waiter::Process { pid, .. } => Some(*pid),
         Waiter::Requests(_) | Waiter::Relist { .. } => None,
@@ -217,7 +216,7 @@ pub(in crate::correlate) fn processes(stuck: &Stuck) -> impl Iterator<Item = u32
 }
 
 /// Does this hold up the node, or at least somebody on it?
-pub(in crate::correlate) fn matters(stuck: &Stuck) -> bool {
+pub(crate) fn matters(stuck: &Stuck) -> bool {
     match &stuck.what {
         What::Stopped { component, .. } | What::Frozen { component, .. } => {
             halted::is_own(*component) || !stuck.waiters.is_empty()

@@ -1,11 +1,9 @@
 //! Goroutine stacks → [`Request`]s: a goroutine whose stack contains the handler of a CRI method *is* an open call, and
 //! the functions further in say what it waits for and what it holds meanwhile.
 
-use super::{
-    super::Age,
-    subject::{Known, Target, parts},
-};
+use super::subject::{Known, Target, parts};
 use crate::{
+    correlate::snapshot::Age,
     cri::Method,
     decode::MonoNs,
     input::{Component, ContainerFact, GoroutineGroup, GoroutinesFact},
@@ -63,7 +61,7 @@ impl Request {
 
     /// Is it the same request, as seen at the same moment?
     #[must_use]
-    pub(super) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is(&self, other: &Self) -> bool {
         let key = |request: &Self| (request.pid, request.target_ids(), request.lock_of.clone());
         key(self) == key(other) && self.goids == other.goids && self.frames == other.frames
     }
@@ -112,7 +110,7 @@ pub enum Held {
 }
 
 /// Goroutines inside a request, with its operation.
-pub(in crate::correlate) fn goroutines(fact: &GoroutinesFact) -> Vec<(u64, String)> {
+pub(super) fn goroutines(fact: &GoroutinesFact) -> Vec<(u64, String)> {
     let of_group = |group: &GoroutineGroup| {
         let operation = operation(fact.component, &group.frames)?;
         Some(group.goids.iter().map(|goid| (*goid, operation.clone())).collect::<Vec<_>>())
@@ -122,7 +120,7 @@ pub(in crate::correlate) fn goroutines(fact: &GoroutinesFact) -> Vec<(u64, Strin
 
 /// The requests that the stacks of one process show. `first` tells when a goroutine was first seen inside its request,
 /// `open` when a traced call on it began.
-pub(in crate::correlate) fn of(
+pub(super) fn of(
     fact: &GoroutinesFact,
     first: &dyn Fn(u64) -> Option<MonoNs>,
     open: &dyn Fn(u32, u64) -> Option<MonoNs>,

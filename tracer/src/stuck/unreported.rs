@@ -1,12 +1,10 @@
 //! Exits that the runtime does not know of: the first process of a container has ended, and the runtime says that it
 //! runs; or that of a command has, and its ExecSync goes on. The shim did not tell, or nobody took its word.
 
-use super::{Request, Stuck, Waiter, What, subject::Known};
+use super::{Stuck, Waiter, What};
 use crate::{
     correlate::{
-        Age,
-        census::Unreported,
-        snapshot::Snapshot,
+        Age, Known, Request, Snapshot, Unreported,
         thresholds::{SECOND_NS, UNREPORTED_NS},
     },
     cri::Method,
