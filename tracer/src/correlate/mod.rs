@@ -6,6 +6,8 @@
 //! CPUs may arrive out of order; within [`Limits::reorder_ns`] the order of arrival changes nothing.
 
 mod abandoned;
+mod age;
+mod caller;
 mod census;
 mod clients;
 mod correlator;
@@ -24,15 +26,21 @@ mod phases;
 mod processes;
 mod pulse;
 mod relist;
+mod request_programs;
+mod request_trees;
 mod requests;
 mod rows;
 mod snapshot;
+mod target;
 pub mod thresholds;
 mod trees;
 mod view;
 
+pub use age::Age;
+pub use caller::Caller;
 pub use census::{Census, Held, Known, ProcessSeen, Request, Unreported, WaitsFor};
 pub use correlator::Correlator;
+pub use join::Joins;
 pub use latency::Latency;
 pub use limits::Limits;
 pub use pace::Pace;
@@ -44,6 +52,6 @@ pub use pulse::Pulse;
 pub use requests::RequestTree;
 pub use rows::{RowKey, RpcRow, Side};
 pub use snapshot::{
-    Age, Caller, ClosedUnseen, HookState, Joins, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally,
-    Target, TargetState, Window,
+    ClosedUnseen, HookState, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally, Window,
 };
+pub use target::{Target, TargetState};

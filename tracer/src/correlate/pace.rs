@@ -1,6 +1,7 @@
 //! [`Pace`]: how often the kubelet lists, and from which age on a list is missed.
 
 use super::{
+    census::Request,
     snapshot::Snapshot,
     thresholds::{
         EVENTED_PERIOD_NS, EVENTED_THRESHOLD_NS, LAST_LIST_NS, PLEG_THRESHOLD_NS, RELIST_PERIOD_NS,
@@ -48,7 +49,7 @@ impl Snapshot {
     #[must_use]
     pub fn awaits_relist(&self) -> bool {
         let pace = self.pace();
-        let hangs = self.census.requests.iter().any(|request| request.is_relist());
+        let hangs = self.census.requests.iter().any(Request::is_relist);
         pace == Pace::EVENTED && self.relists.is_empty() && !hangs && self.relist_window.ns() <= pace.late_ns
     }
 }

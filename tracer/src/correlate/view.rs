@@ -7,13 +7,14 @@ use std::{
 
 use super::{
     Correlator, abandoned,
+    caller::Caller,
     inflight::OpenEntry,
     join::{self, Joined},
     parks::Names,
     processes::Processes,
-    requests::{Material, Slow},
+    request_trees::{Material, Slow},
     rows::{RpcRow, Side},
-    snapshot::{Caller, HookState, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally, Window},
+    snapshot::{HookState, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally, Window},
     trees,
 };
 use crate::{

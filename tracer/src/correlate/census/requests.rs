@@ -3,7 +3,7 @@
 
 use super::subject::{Known, Target, parts};
 use crate::{
-    correlate::snapshot::Age,
+    correlate::age::Age,
     cri::Method,
     decode::MonoNs,
     input::{Component, ContainerFact, GoroutineGroup, GoroutinesFact},

@@ -25,36 +25,40 @@ const ROUNDS: usize = 8;
 
 /// A request that can have started programs.
 #[derive(Clone, Debug)]
-pub(super) struct Asker {
-    pub(super) method: Method,
+pub(in crate::correlate) struct Asker {
+    pub(in crate::correlate) method: Method,
     /// Process and goroutine that serve it.
-    pub(super) on: (u32, u64),
+    pub(in crate::correlate) on: (u32, u64),
     /// When it began; 0: before the probes.
-    pub(super) start: MonoNs,
-    pub(super) end: Option<MonoNs>,
+    pub(in crate::correlate) start: MonoNs,
+    pub(in crate::correlate) end: Option<MonoNs>,
     /// Container or sandbox it is about, where that is certain.
-    pub(super) id: Option<String>,
+    pub(in crate::correlate) id: Option<String>,
 }
 
 impl Asker {
     /// From then on it starts nothing.
-    pub(super) fn lasts_to(&self) -> MonoNs {
+    pub(in crate::correlate) fn lasts_to(&self) -> MonoNs {
         self.end.map_or(MonoNs(u64::MAX), |end| end.plus(self.method.facts().starts_later_ns))
     }
 }
 
 /// What belongs to whom.
 #[derive(Debug, Default)]
-pub(super) struct Belongs {
+pub(in crate::correlate) struct Belongs {
     /// The request of each program.
-    pub(super) of: Vec<Option<usize>>,
+    pub(in crate::correlate) of: Vec<Option<usize>>,
     /// Programs that might belong to each request.
-    pub(super) doubts: Vec<u64>,
+    pub(in crate::correlate) doubts: Vec<u64>,
 }
 
 /// Finds the request of each of `runs`. Both are sorted by start; what is found out about containers is put into
 /// `askers`. Requests of a sort that ended at `forgotten` or before are no longer all known.
-pub(super) fn find(runs: &[Arc<Run>], askers: &mut [Asker], forgotten: &dyn Fn(Method) -> MonoNs) -> Belongs {
+pub(in crate::correlate) fn find(
+    runs: &[Arc<Run>],
+    askers: &mut [Asker],
+    forgotten: &dyn Fn(Method) -> MonoNs,
+) -> Belongs {
     let mut possible = in_flight(runs, askers);
     let mut found = Belongs { of: vec![None; runs.len()], doubts: vec![0; askers.len()] };
     let mut have: HashMap<usize, Vec<usize>> = HashMap::new();

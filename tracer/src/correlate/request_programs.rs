@@ -3,11 +3,15 @@
 use std::{cmp::Reverse, collections::HashMap, sync::Arc};
 
 use super::{
-    RequestTree,
-    belongs::{self, Asker, Belongs},
+    census::Request,
+    correlator::Correlator,
+    processes::{ProcessEnd, ProcessKind, Run},
+    requests::{
+        RequestTree,
+        belongs::{self, Asker, Belongs},
+    },
 };
 use crate::{
-    correlate::{Correlator, ProcessEnd, ProcessKind, Request, processes::Run},
     cri::{Method, Subject},
     decode::{CallId, CallResult, MonoNs},
     input::{Component, HookFact, Layer},
