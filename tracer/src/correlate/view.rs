@@ -97,6 +97,8 @@ impl Correlator {
         for goroutine in self.open_relists() {
             let mut spans: Vec<Span> =
                 self.open.on(goroutine).filter_map(|entry| trees::open(entry, hooks, &self.parks)).collect();
+            // What answers a relist is grafted; a handler on the goroutine itself is a request of its own.
+            spans.retain(|span| span.layer() != Layer::Handler);
             spans.sort_by_key(|span| span.id);
             let Some(root) = spans.iter().position(|span| span.layer() == Layer::Relist) else { continue };
             let root = spans.swap_remove(root);
