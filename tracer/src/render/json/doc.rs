@@ -4,18 +4,19 @@ use serde::Serialize;
 
 use super::{
     calls::{Open, Operation},
+    census::CensusDoc,
+    facts::{CostDoc, LossDoc, RefusedDoc, all, component, layer, stopped},
     finding::DiagnosisDoc,
     processes::ProcessesDoc,
     relist::RelistDoc,
     request::RequestDoc,
-    stuck::{CensusDoc, StuckDoc},
+    stuck::StuckDoc,
     verdict::LastSuccessfulList,
 };
 use crate::{
     correlate::{Joins, Snapshot, Tally, TargetState},
     decode::MonoNs,
     diagnose::Diagnosis,
-    input::{Component, Cost, Layer, LossCount, RefusedFact, StopWhy},
     render::human,
 };
 
@@ -56,11 +57,11 @@ pub(super) struct Document<'a> {
     joins: JoinsDoc,
     census: CensusDoc<'a>,
     probes: Probes<'a>,
-    refused: &'a [RefusedFact],
-    losses: &'a [LossCount],
+    refused: Vec<RefusedDoc<'a>>,
+    losses: Vec<LossDoc<'a>>,
     tally: TallyDoc,
-    cost: Option<Cost>,
-    stopped: Option<StopWhy>,
+    cost: Option<CostDoc>,
+    stopped: Option<&'static str>,
 }
 
 impl<'a> Document<'a> {
@@ -85,13 +86,13 @@ impl<'a> Document<'a> {
             operations: snapshot.rows.iter().map(Operation::of).collect(),
             processes: ProcessesDoc::of(snapshot),
             joins: JoinsDoc::of(snapshot.joins),
-            census: CensusDoc::of(snapshot),
+            census: CensusDoc::of_snapshot(snapshot),
             probes: Probes::of(snapshot),
-            refused: &snapshot.refused,
-            losses: &snapshot.losses,
+            refused: all(&snapshot.refused),
+            losses: all(&snapshot.losses),
             tally: TallyDoc::of(snapshot.tally),
-            cost: snapshot.cost,
-            stopped: snapshot.stop.map(|stop| stop.why),
+            cost: snapshot.cost.map(CostDoc::from),
+            stopped: snapshot.stop.map(|stop| stopped(stop.why)),
         }
     }
 }
@@ -104,7 +105,7 @@ struct Observed {
 
 #[derive(Debug, Serialize)]
 struct TargetDoc<'a> {
-    component: Component,
+    component: &'static str,
     pid: u32,
     exe: &'a str,
     version: Option<&'a str>,
@@ -124,7 +125,7 @@ impl<'a> TargetDoc<'a> {
             };
             let fact = &target.fact;
             Self {
-                component: fact.component,
+                component: component(fact.component),
                 pid: fact.pid,
                 exe: &fact.exe,
                 version: fact.version.as_deref(),
@@ -164,8 +165,8 @@ struct Probes<'a> {
 #[derive(Debug, Serialize)]
 struct HookDoc<'a> {
     index: u32,
-    component: Component,
-    layer: Layer,
+    component: &'static str,
+    layer: &'static str,
     operation: &'a str,
     symbol: &'a str,
     sites: u32,
@@ -178,8 +179,8 @@ impl<'a> Probes<'a> {
         let armed = snapshot.armed.as_ref();
         let hook = |state: &'a crate::correlate::HookState| HookDoc {
             index: state.hook.index,
-            component: state.hook.component,
-            layer: state.hook.layer,
+            component: component(state.hook.component),
+            layer: layer(state.hook.layer),
             operation: &state.hook.operation,
             symbol: &state.hook.symbol,
             sites: state.hook.sites,

@@ -4,12 +4,12 @@ use serde::Serialize;
 
 use super::{
     doc::At,
+    facts::{ContainerDoc, component},
     verdict::{DoubtDoc, ReasonDoc},
 };
 use crate::{
     correlate::Snapshot,
     diagnose::{Culprit, Diagnosis, Evidence, Excluded, Finding, Severity, UnknownCause},
-    input::{Component, ContainerFact},
     render::escape,
 };
 
@@ -50,9 +50,9 @@ struct FindingDoc<'a> {
 
 #[derive(Debug, Serialize)]
 struct CulpritDoc<'a> {
-    component: Component,
+    component: &'static str,
     pid: Option<u32>,
-    container: Option<&'a ContainerFact>,
+    container: Option<ContainerDoc<'a>>,
     sentence: String,
 }
 
@@ -117,9 +117,9 @@ fn finding(finding: &Finding) -> FindingDoc<'_> {
 
 fn culprit(culprit: &Culprit) -> CulpritDoc<'_> {
     CulpritDoc {
-        component: culprit.component,
+        component: component(culprit.component),
         pid: culprit.pid,
-        container: culprit.container.as_ref(),
+        container: culprit.container.as_ref().map(ContainerDoc::from),
         sentence: escape::line(&culprit.words),
     }
 }

@@ -46,7 +46,9 @@
 //! | `stopped` | why observing ended: `duration`, `interrupt`, `enough`, `targets_gone`, `recording_over` |
 
 mod calls;
+mod census;
 mod doc;
+mod facts;
 mod finding;
 mod processes;
 mod relist;

@@ -2,11 +2,10 @@
 
 use serde::Serialize;
 
-use super::doc::At;
+use super::{doc::At, facts::component as name};
 use crate::{
     correlate::{LastList, Snapshot},
     diagnose::{Diagnosis, Doubt, Reason},
-    input::Component,
     render::judgement::{doubt, sentence},
 };
 
@@ -16,7 +15,7 @@ pub(super) struct ReasonDoc<'a> {
     sentence: String,
     explained: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    component: Option<Component>,
+    component: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     operation: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,7 +77,7 @@ fn reason(reason: &Reason, explained: bool) -> ReasonDoc<'_> {
             age_ns: Some(*oldest_ns),
             ..blank
         },
-        Reason::Down { component, .. } => ReasonDoc { component: Some(*component), ..blank },
+        Reason::Down { component, .. } => ReasonDoc { component: Some(name(*component)), ..blank },
         Reason::Stuck(stuck) => {
             ReasonDoc { age_ns: Some(stuck.since.ns), at_least: Some(stuck.since.at_least), ..blank }
         }
@@ -90,7 +89,7 @@ fn reason(reason: &Reason, explained: bool) -> ReasonDoc<'_> {
         }
         Reason::Abandoned { operation, component, count, oldest_ns }
         | Reason::CallsOpen { operation, component, count, oldest_ns, .. } => ReasonDoc {
-            component: Some(*component),
+            component: Some(name(*component)),
             operation: Some(operation),
             count: Some(*count),
             age_ns: Some(*oldest_ns),
