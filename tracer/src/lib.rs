@@ -2,6 +2,7 @@
 
 pub mod checks;
 pub mod cli;
+pub mod cri;
 pub mod exit;
 pub mod input;
 pub mod recording;
@@ -18,6 +19,8 @@ pub mod decode;
 pub mod span;
 // After `span`, because its snapshots are made of spans.
 pub mod correlate;
+// Judges what it says.
+pub mod stuck;
 // Facts in words, for the two after it.
 pub mod diagnose;
 pub mod render;

@@ -346,8 +346,8 @@ fn not_a_go_binary() {
     assert_eq!((said.code(), said.stderr.as_str()), (5, ""), "{said:?}");
     let doc = said.json();
     assert_eq!(
-        (&doc["schema_version"], &doc["outcome"]["state"]),
-        (&Value::from(1), &Value::from("cannot_tell"))
+        (&doc["schema_version"], &doc["diagnosis"]["verdict"]),
+        (&Value::from(2), &Value::from("cannot_tell"))
     );
     let refused = doc["refused"].as_array().expect("refusals are a list");
     for component in ["kubelet", "containerd"] {

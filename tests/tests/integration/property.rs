@@ -256,6 +256,21 @@ fn a_pulse_is_calm_on_a_healthy_node() {
     assert_eq!([8, 16, 18].map(calm), [true, true, false], "the last list is of second 7");
 }
 
+/// There is one verdict, and all that is said beside it agrees.
+fn one_verdict(snapshot: &Snapshot) {
+    let diagnosis = diagnose(snapshot);
+    let said = (diagnosis.reasons.is_empty() && diagnosis.accused().is_empty(), diagnosis.doubts.is_empty());
+    let expected = match diagnosis.verdict {
+        Verdict::Stall => (false, true),
+        Verdict::Healthy => (true, true),
+        Verdict::CannotTell => (true, false),
+    };
+    assert_eq!(said, expected, "{:?}", diagnosis.verdict);
+    let stall = diagnosis.verdict == Verdict::Stall;
+    assert!(stall || diagnosis.since.is_none() && diagnosis.unknown_cause.is_none());
+    assert_eq!(stall && diagnosis.accused().is_empty(), diagnosis.unknown_cause.is_some());
+}
+
 fn lines_fit(snapshot: &Snapshot) {
     for (verbose, width) in [(false, 80), (true, 80), (true, 120)] {
         let mut out = Vec::new();
@@ -278,9 +293,10 @@ proptest! {
         let snapshot = correlator.snapshot(at(7 * S));
         sound(&snapshot);
         sums_add_up(&snapshot);
+        one_verdict(&snapshot);
         lines_fit(&snapshot);
         let document: serde_json::Value = serde_json::from_str(&json_of(&snapshot)).unwrap();
-        prop_assert_eq!(&document["schema_version"], 1);
+        prop_assert_eq!(&document["schema_version"], 2);
     }
 
     /// On a node that lists every second, one call that is open for any time: the pulse is calm only where it may be.

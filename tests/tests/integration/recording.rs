@@ -129,7 +129,7 @@ fn through_pipes() {
     assert_eq!((recorder.wait().unwrap().code(), reporter.status.code()), (Some(5), Some(5)));
     assert!(said.contains("plegtrace: recorded to stdout: ") && reporter.stderr.is_empty(), "{said}");
     let document: Value = serde_json::from_slice(&reporter.stdout).unwrap();
-    assert_eq!(document["outcome"]["state"], "cannot_tell");
+    assert_eq!(document["diagnosis"]["verdict"], "cannot_tell");
 }
 
 /// What is there is not overwritten, nor what a link points to; `--force` makes a new file.

@@ -3,7 +3,11 @@
 
 use std::fs;
 
-use plegtrace::{correlate::Outcome, recording::Damage, session};
+use plegtrace::{
+    diagnose::{Verdict, diagnose},
+    recording::Damage,
+    session,
+};
 use plegtrace_tests::{
     golden,
     recordings::{self, FAULTS, MOST, json_of, text_of},
@@ -19,7 +23,7 @@ fn reports_of_real_stalls() {
         assert!(bytes.len() as u64 <= MOST, "{name}: {} bytes", bytes.len());
         let replayed = session::replay(bytes.as_slice()).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(replayed.damage, Damage::default(), "{name}");
-        assert!(matches!(replayed.snapshot.outcome, Outcome::Stalled { .. }), "{name}");
+        assert_eq!(diagnose(&replayed.snapshot).verdict, Verdict::Stall, "{name}");
         let text = text_of(&replayed.snapshot, false).unwrap();
         // All of them are compared before the first difference is told.
         wrong.extend(
@@ -55,7 +59,7 @@ fn damage_is_never_health() {
         damaged[at] ^= 1 << (at % 8);
         for case in [&bytes[..at], &damaged] {
             let Ok(replayed) = session::replay(case) else { continue };
-            assert!(!matches!(replayed.snapshot.outcome, Outcome::Healthy { .. }), "at {at}");
+            assert_ne!(diagnose(&replayed.snapshot).verdict, Verdict::Healthy, "at {at}");
             assert!(!replayed.damage.sentences().is_empty(), "at {at}");
             text_of(&replayed.snapshot, true).unwrap();
         }

@@ -215,8 +215,8 @@ fn strip(text: &str) -> String {
 #[test]
 fn json_is_one_document() {
     let document: serde_json::Value = serde_json::from_str(&json_of(&hanging())).unwrap();
-    assert_eq!(document["schema_version"], 1);
-    assert_eq!(document["outcome"]["state"], "stalled");
+    assert_eq!(document["schema_version"], 2);
+    assert_eq!(document["diagnosis"]["verdict"], "stall");
     assert_eq!(document["last_successful_list"]["start_at"]["time"], "2026-01-01T14:00:01.010000000Z");
     assert_eq!(document["relists"].as_array().unwrap().len(), 4);
 }

@@ -1,9 +1,9 @@
 //! What the pipeline makes of stories about nodes: who is held up, who is not, and when that cannot be told.
 
 use plegtrace::{
-    correlate::{Caller, Doubt, Joins, LastList, ListOutcome, Outcome, Reason as Why, Side, Snapshot},
+    correlate::{Caller, Joins, LastList, ListOutcome, Side, Snapshot},
     decode::MonoNs,
-    diagnose::diagnose,
+    diagnose::{Doubt, Reason as Why, Verdict, diagnose},
     input::{Armed, CensusFact, Component, Fact, InFlight, Layer, Liveness, RefusedFact, Unanswered},
     render::text,
     span::{Account, account, violation},
@@ -15,21 +15,19 @@ use plegtrace_common::{
 use plegtrace_tests::story::{CONTAINERD, KUBELET, MS, PLEG, S, Story, at};
 
 fn reasons(snapshot: &Snapshot) -> Vec<&'static str> {
-    match &snapshot.outcome {
-        Outcome::Stalled { reasons } => reasons.iter().map(Why::name).collect(),
-        other => panic!("not stalled but {other:?}"),
-    }
+    let diagnosis = diagnose(snapshot);
+    assert_eq!(diagnosis.verdict, Verdict::Stall, "{:?}", diagnosis.doubts);
+    diagnosis.reasons.iter().map(Why::name).collect()
 }
 
 fn doubts(snapshot: &Snapshot) -> Vec<&'static str> {
-    match &snapshot.outcome {
-        Outcome::CannotTell { why } => why.iter().map(Doubt::name).collect(),
-        other => panic!("not in doubt but {other:?}"),
-    }
+    let diagnosis = diagnose(snapshot);
+    assert_eq!(diagnosis.verdict, Verdict::CannotTell, "{:?}", diagnosis.reasons);
+    diagnosis.doubts.iter().map(Doubt::name).collect()
 }
 
 fn healthy(snapshot: &Snapshot) -> bool {
-    matches!(snapshot.outcome, Outcome::Healthy { .. })
+    diagnose(snapshot).verdict == Verdict::Healthy
 }
 
 fn count(snapshot: &Snapshot, side: Side, operation: &str) -> (u64, u64) {
@@ -43,7 +41,8 @@ fn healthy_node() {
     let mut story = Story::node();
     story.relist(0, 0).relist(S, 2).relist(2 * S, 0).read_open(3 * S);
     let snapshot = story.snapshot(3 * S);
-    assert_eq!(snapshot.outcome, Outcome::Healthy { window_ns: 3 * S });
+    assert!(healthy(&snapshot));
+    assert_eq!(snapshot.window.ns(), 3 * S);
     assert_eq!(snapshot.last_list, LastList::At(at(2 * S)));
     assert_eq!(count(&snapshot, Side::Counted, "ListContainers"), (3, 0));
     assert_eq!(count(&snapshot, Side::Server, "PodSandboxStatus"), (2, 0));
@@ -66,7 +65,7 @@ fn hanging_list() {
     story.relist(0, 0).relist_hangs(S).read_open(32 * S);
     let during = story.snapshot(32 * S);
     assert_eq!(reasons(&during), ["relist_open", "list_stale", "calls_open"]);
-    let Outcome::Stalled { reasons: why } = &during.outcome else { unreachable!() };
+    let why = diagnose(&during).reasons;
     assert_eq!(why[0], Why::RelistOpen { age_ns: 31 * S, waiting_in: Some("ListContainers".into()) });
     assert_eq!(during.relists[1].list, ListOutcome::Pending);
     let handler = during.open.iter().find(|call| call.span.layer() == Layer::Handler).unwrap();
@@ -126,7 +125,7 @@ fn slow_by_nature() {
     assert!(healthy(&story.snapshot(51 * S)));
     story.relist(199 * S, 0).read_open(200 * S);
     let late = story.snapshot(200 * S);
-    let Outcome::Stalled { reasons } = &late.outcome else { panic!("{:?}", late.outcome) };
+    let reasons = diagnose(&late).reasons;
     assert_eq!(reasons.len(), 1, "RunPodSandbox, not PullImage nor ExecSync: {reasons:?}");
 }
 
@@ -143,7 +142,7 @@ fn no_deadline_is_over() {
     }
     story.relist(599 * S, 0).read_open(600 * S);
     let snapshot = story.snapshot(600 * S);
-    assert!(healthy(&snapshot), "{:?}", snapshot.outcome);
+    assert!(healthy(&snapshot), "{:?}", diagnose(&snapshot));
     assert_eq!(snapshot.open.len(), 4);
     // The kubelet gives up the stop: then it is held up, by whatever.
     story.end(Layer::KubeletClient, "StopContainer", 6, 720 * S, CALL_FAILED);
@@ -159,7 +158,7 @@ fn a_kubelet_that_follows_events() {
     story.hook(Layer::Handler, "GetContainerEvents").hook(Layer::KubeletClient, "GetContainerEvents");
     story.begin(Layer::Handler, "GetContainerEvents", 70, 700, 0).read_open(8 * S);
     let waiting = story.snapshot(8 * S);
-    assert!(healthy(&waiting), "{:?}", waiting.outcome);
+    assert!(healthy(&waiting), "{:?}", diagnose(&waiting));
     let page = headline(&waiting);
     assert!(page.contains("follows events"), "{page}");
     assert_eq!(doubts(&story.snapshot(400 * S)), ["no_relist"]);
@@ -298,7 +297,8 @@ fn out_of_order() {
     let actual = story.snapshot(3 * S);
     assert_eq!(actual.relists, expected.relists);
     assert_eq!(actual.joins, expected.joins);
-    assert_eq!(actual.outcome, expected.outcome);
+    assert_eq!(diagnose(&actual).reasons, diagnose(&expected).reasons);
+    assert_eq!(diagnose(&actual).verdict, diagnose(&expected).verdict);
 }
 
 /// Fast errors count as a stall: the kubelet's timestamp does not move.
@@ -332,9 +332,7 @@ fn relists_are_judged_from_their_probes_on() {
         story.hook_at(20 * S, layer, operation);
     }
     let doubt = Doubt::NoRelist { window_ns: S / 2, period_ns: S };
-    let Outcome::CannotTell { why } = story.snapshot(20 * S + S / 2).outcome else {
-        panic!("nothing was seen")
-    };
+    let why = diagnose(&story.snapshot(20 * S + S / 2)).doubts;
     assert!(why.contains(&doubt), "{why:?}");
     story.begin(Layer::Relist, "Relist", PLEG, 100, 21 * S);
     story.call(Layer::KubeletCall, "ListPodSandbox", (PLEG, 900), 21 * S + 10, 21 * S + 20, CALL_FAILED);
@@ -357,7 +355,7 @@ fn status_phase_counts_as_listed() {
     story.begin(Layer::KubeletCall, "PodSandboxStatus", PLEG, 900, S + 3 * MS).read_open(9 * S);
     let snapshot = story.snapshot(9 * S);
     assert_eq!(snapshot.last_list, LastList::At(at(S)));
-    let Outcome::Stalled { reasons } = &snapshot.outcome else { panic!("{:?}", snapshot.outcome) };
+    let reasons = diagnose(&snapshot).reasons;
     assert_eq!(reasons[..], [Why::RelistOpen { age_ns: 8 * S, waiting_in: Some("PodSandboxStatus".into()) }]);
 }
 

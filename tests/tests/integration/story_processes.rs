@@ -1,7 +1,8 @@
 //! Stories of short-lived processes: what a snapshot says of those that run, those that have ended, and those whose
 //! records were lost.
 
-use plegtrace::correlate::{Limits, Outcome, ProcessEnd, ProcessKind, Reason, Side, Snapshot};
+use plegtrace::correlate::{Limits, ProcessEnd, ProcessKind, Side, Snapshot};
+use plegtrace::diagnose::{Reason, Verdict, diagnose};
 use plegtrace::input::{Command, Component};
 use plegtrace_common::rec::{PROCESS_AGAIN, PROCESS_EXECED, PROCESS_INIT};
 use plegtrace_common::role::Role;
@@ -53,7 +54,7 @@ fn a_container_is_made() {
     let [init] = &waiting.processes.open[..] else { panic!("{:?}", waiting.processes.open) };
     assert_eq!((init.pid, &init.kind, init.container.as_deref()), (13, &ProcessKind::RuncInit, Some("c1")));
     assert_eq!((init.under.as_deref(), init.late, init.age_ns), (Some("create"), false, 2880 * MS));
-    assert!(matches!(waiting.outcome, Outcome::Healthy { .. }), "{:?}", waiting.outcome);
+    assert_eq!(diagnose(&waiting).verdict, Verdict::Healthy);
 
     story.exec(13, Role::Workload, PROCESS_EXECED, 220 * MS).read_processes(3 * S);
     let made = story.snapshot(3 * S);
@@ -80,7 +81,7 @@ fn a_late_runc_is_a_stall() {
     let late: Vec<(u32, bool)> = snapshot.processes.open.iter().map(|p| (p.pid, p.late)).collect();
     assert_eq!(late, [(10, true), (11, false)]);
     assert_eq!(snapshot.processes.open[0].parents, [(SHIM, ProcessKind::Shim { action: None })]);
-    let Outcome::Stalled { reasons } = &snapshot.outcome else { panic!("{:?}", snapshot.outcome) };
+    let reasons = diagnose(&snapshot).reasons;
     let [Reason::ProcessesOpen { kind, count: 1, pid: 10, container, .. }] = &reasons[..] else {
         panic!("{reasons:?}")
     };
@@ -156,7 +157,7 @@ fn patience() {
     let snapshot = story.snapshot(60 * S);
     assert_eq!(snapshot.processes.open.len(), 4, "the server of a shim is no short-lived process");
     assert!(snapshot.processes.open.iter().all(|process| !process.late), "{:?}", snapshot.processes.open);
-    assert!(matches!(snapshot.outcome, Outcome::Healthy { .. }), "{:?}", snapshot.outcome);
+    assert_eq!(diagnose(&snapshot).verdict, Verdict::Healthy);
 }
 
 /// Plugins and hooks have their own limit.

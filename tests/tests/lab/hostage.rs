@@ -28,7 +28,7 @@ fn trace(node: &Node, seconds: &str) -> Running {
 fn document(running: Running, limit: Duration, code: i32) -> Value {
     let ended = running.finish(limit).unwrap();
     let report: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{}", ended.stderr));
-    assert_eq!(ended.status.code(), Some(code), "{}\n{}", report["outcome"], report["open"]);
+    assert_eq!(ended.status.code(), Some(code), "{}\n{}", report["diagnosis"], report["open"]);
     report
 }
 
@@ -78,7 +78,7 @@ fn too_late_sees_the_lists(node: &Node, stalled: Instant) {
     let asking = std::thread::spawn(move || client.list_containers(Duration::from_secs(20)));
     let report = document(late, LIMIT, 1);
     assert!(!open(&report, "handler", "ListContainers").is_empty(), "{}", report["open"]);
-    assert_eq!(report["outcome"]["state"], "stalled", "{}", report["outcome"]);
+    assert_eq!(report["diagnosis"]["verdict"], "stall", "{}", report["diagnosis"]);
     assert_eq!(report["last_successful_list"]["state"], "not_seen");
     assert_eq!(report["last_successful_list"]["at_least"], true);
     assert!(last_list(&report) <= stalled.elapsed());
@@ -114,7 +114,7 @@ fn a_lock_hostage_is_seen_growing_failing_abandoned_and_healed() {
     // Other loops of the kubelet ask for the same list, so some may be older than the relist; its own is not.
     assert!(client.iter().any(|call| age(call) <= first_relist), "the relist waits: {}", report["open"]);
     assert!(first_relist <= seen_for + LIMIT, "{first_relist:?}");
-    assert_eq!(report["outcome"]["state"], "stalled");
+    assert_eq!(report["diagnosis"]["verdict"], "stall");
     let first_last = last_list(&report);
 
     too_late_sees_the_lists(&node, stalled);
@@ -147,6 +147,6 @@ fn a_lock_hostage_is_seen_growing_failing_abandoned_and_healed() {
     assert_eq!(counts[0], counts[1], "meanwhile the kubelet's own counter stood still");
     node.wait_for_relists(3, LIMIT + LIST_DEADLINE).unwrap();
     let report = document(trace(&node, "6"), LIMIT, 0);
-    assert_eq!(report["outcome"]["state"], "healthy", "{}", report["outcome"]);
+    assert_eq!(report["diagnosis"]["verdict"], "healthy", "{}", report["diagnosis"]);
     assert!(open(&report, "handler", "UpdateContainerResources").is_empty());
 }

@@ -136,7 +136,7 @@ fn inject_and_name(node: &Node, kind: Kind, moment: Moment, pod: &str) -> Row {
     check_culprit(kind, first, &facts, taken < injected);
     check_others(kind, findings, &facts);
     let code = if first["severity"] == "stall" { 1 } else { 0 };
-    assert_eq!(ended.status.code(), Some(code), "{kind:?}: {told}\n{:#}", report["outcome"]);
+    assert_eq!(ended.status.code(), Some(code), "{kind:?}: {told}");
 
     let rule = rules::by_id(id).unwrap();
     // The innermost process may be as old as the begin of the injection.

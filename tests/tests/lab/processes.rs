@@ -6,10 +6,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::time::{Duration, Instant};
 
-use plegtrace::correlate::{
-    EndedProcess, OpenProcess, Outcome, ProcessEnd, ProcessKind, Reason, RpcRow, Side, Snapshot,
-};
+use plegtrace::correlate::{EndedProcess, OpenProcess, ProcessEnd, ProcessKind, RpcRow, Side, Snapshot};
 use plegtrace::decode::{Process, Step};
+use plegtrace::diagnose::{Reason, diagnose};
 use plegtrace::input::{Command, CommandFact, Component, ProcessesFact, WatchedFact};
 use plegtrace::session::clock;
 use plegtrace_common::role::Role;
@@ -375,10 +374,9 @@ fn nothing_is_left(churn: &Churn) {
     assert_eq!((churn.snapshot.closed_unseen.process_exited, churn.snapshot.tally.unwound), (0, 0));
     assert_eq!(churn.snapshot.real_losses().count(), 0, "{:?}", churn.snapshot.losses);
     assert_eq!(churn.seen.undecoded, 0);
-    if let Outcome::Stalled { reasons } = &churn.snapshot.outcome {
-        let late = reasons.iter().find(|reason| matches!(reason, Reason::ProcessesOpen { .. }));
-        assert!(late.is_none(), "{late:?}");
-    }
+    let reasons = diagnose(&churn.snapshot).reasons;
+    let late = reasons.iter().find(|reason| matches!(reason, Reason::ProcessesOpen { .. }));
+    assert!(late.is_none(), "{late:?}");
     let (first, last) = churn.seen.watched.as_ref().unwrap();
     let pids = |of: &ProcessesFact| -> HashSet<u32> {
         of.processes.iter().filter(|process| !is_foreign(process)).map(|process| process.pid).collect()

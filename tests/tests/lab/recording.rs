@@ -76,8 +76,8 @@ fn same_report(node: &Node, kind: Kind) {
     let document = report(&dir, &file("early"), &["-o", "json"]).stdout;
     let document: Value = serde_json::from_str(&document).unwrap();
     assert_eq!(
-        (&document["outcome"]["state"], &document["stopped"]),
-        (&"stalled".into(), &"interrupt".into())
+        (&document["diagnosis"]["verdict"], &document["stopped"]),
+        (&"stall".into(), &"interrupt".into())
     );
 }
 

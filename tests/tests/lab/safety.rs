@@ -327,7 +327,7 @@ fn signals_end_with_a_report() {
         let ended = running.finish(LIMIT).unwrap();
         let report: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
         assert_eq!(report["stopped"], "interrupt");
-        assert_eq!(report["outcome"]["state"], "healthy", "{}", report["outcome"]);
+        assert_eq!(report["diagnosis"]["verdict"], "healthy", "{}", report["diagnosis"]);
         assert_eq!(ended.status.code(), Some(0));
         assert!(report["relists"].as_array().unwrap().len() >= 2, "{}", report["relists"]);
         assert!(loaded.is_clean().unwrap(), "nothing is attached when it has ended");

@@ -104,7 +104,7 @@ fn check_json(kind: Kind, text: &str, facts: &Facts, code: i32) {
         assert_ne!(stuck["sockets"].as_array().unwrap().len(), 0, "requests wait in its sockets\n{all}");
     }
     if said.stall {
-        assert_eq!((report["outcome"]["state"].as_str(), code), (Some("stalled"), 1), "{kind:?}\n{all}");
+        assert_eq!((report["diagnosis"]["verdict"].as_str(), code), (Some("stall"), 1), "{kind:?}\n{all}");
     }
     // Nothing that is healthy is accused: whoever is late has to do with the fault.
     let mine = |stuck: &&Value| named(&report, &said, facts).is_some_and(|one| one["pid"] == stuck["pid"]);

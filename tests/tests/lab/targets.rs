@@ -134,11 +134,11 @@ fn killed_after(step: &str) {
     let ended = running.finish(LIMIT).unwrap();
     assert_eq!(ended.status.code(), Some(1), "{}\n{}", ended.stderr, ended.stdout);
     let report: Value = serde_json::from_str(&ended.stdout).unwrap();
-    let reasons = report["outcome"]["reasons"].as_array().unwrap();
+    let reasons = report["diagnosis"]["reasons"].as_array().unwrap();
     assert!(
         reasons.iter().any(|reason| reason["kind"] == "down" && reason["component"] == "kubelet"),
         "{}",
-        report["outcome"]
+        report["diagnosis"]
     );
     assert!(!ended.stdout.contains("the file changed"), "nobody replaced it: {}", report["refused"]);
 }

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::{clients::Clients, inflight::Open, snapshot::Caller, trees::Hooks};
+use super::{caller::Caller, clients::Clients, inflight::Open, trees::Hooks};
 use crate::{
     decode::{CallId, MonoNs},
     input::Layer,

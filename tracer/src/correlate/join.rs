@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::{own::OwnCalls, snapshot::Joins};
+use super::own::OwnCalls;
 use crate::{
     decode::{CallId, MonoNs},
     span::Span,
@@ -13,6 +13,19 @@ use crate::{
 
 /// More client calls of one operation at once than this are not told apart.
 const MAX_AT_ONCE: usize = 256;
+
+/// Handlers brought together with client calls of the kubelet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Joins {
+    /// Exactly one client call and one handler fit each other.
+    pub joined: u64,
+    /// More than one fits: not joined.
+    pub ambiguous: u64,
+    /// No client call fits: other callers.
+    pub foreign: u64,
+    /// The census itself called.
+    pub own: u64,
+}
 
 /// Pairs that belong together: the handler of each client call.
 #[derive(Debug, Default)]

@@ -6,19 +6,19 @@
 //! CPUs may arrive out of order; within [`Limits::reorder_ns`] the order of arrival changes nothing.
 
 mod abandoned;
+mod age;
+mod caller;
 mod census;
 mod clients;
 mod correlator;
 mod frontier;
 mod generations;
 mod growth;
-mod health;
 mod inflight;
 mod join;
 mod latency;
 mod limits;
 mod node;
-mod outcome;
 mod own;
 mod pace;
 mod parks;
@@ -26,19 +26,23 @@ mod phases;
 mod processes;
 mod pulse;
 mod relist;
+mod request_programs;
+mod request_trees;
 mod requests;
 mod rows;
 mod snapshot;
-mod stuck;
+mod target;
 pub mod thresholds;
 mod trees;
 mod view;
 
-pub use census::{Census, ProcessSeen};
+pub use age::Age;
+pub use caller::Caller;
+pub use census::{Census, Held, Known, ProcessSeen, Request, Unreported, WaitsFor};
 pub use correlator::Correlator;
+pub use join::Joins;
 pub use latency::Latency;
 pub use limits::Limits;
-pub use outcome::{Doubt, Outcome, Reason};
 pub use pace::Pace;
 pub use phases::Phase;
 pub use processes::{
@@ -48,7 +52,6 @@ pub use pulse::Pulse;
 pub use requests::RequestTree;
 pub use rows::{RowKey, RpcRow, Side};
 pub use snapshot::{
-    Age, Caller, ClosedUnseen, HookState, Joins, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally,
-    Target, TargetState, Window,
+    ClosedUnseen, HookState, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally, Window,
 };
-pub use stuck::{Held, REACH_RELIST, Request, Stuck, Waiter, WaitsFor, What};
+pub use target::{Target, TargetState};

@@ -6,7 +6,7 @@ use plegtrace_common::site::MAX_HOOKS;
 
 use super::{
     limits::Limits,
-    snapshot::{Target, TargetState},
+    target::{Target, TargetState},
 };
 use crate::{
     decode::{MonoNs, Process, Step},

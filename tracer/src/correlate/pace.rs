@@ -1,14 +1,16 @@
 //! [`Pace`]: how often the kubelet lists, and from which age on a list is missed.
 
 use super::{
+    census::Request,
     snapshot::Snapshot,
     thresholds::{
         EVENTED_PERIOD_NS, EVENTED_THRESHOLD_NS, LAST_LIST_NS, PLEG_THRESHOLD_NS, RELIST_PERIOD_NS,
     },
 };
+use crate::cri::Method;
 
 /// The method by which a kubelet with EventedPLEG learns of changes between its relists.
-const EVENTS: &str = "GetContainerEvents";
+const EVENTS: Method = Method::GetContainerEvents;
 
 /// How often a kubelet lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +38,8 @@ impl Snapshot {
     /// same. Then the stream is somebody else's, or the kubelet has gone back to lists.
     #[must_use]
     pub fn pace(&self) -> Pace {
-        let traced = self.open.iter().any(|call| call.span.operation() == EVENTS);
-        let streams = traced || self.census.requests.iter().any(|request| request.operation == EVENTS);
+        let traced = self.open.iter().any(|call| call.span.method() == Some(EVENTS));
+        let streams = traced || self.census.requests.iter().any(|request| request.method() == Some(EVENTS));
         let last = self.relists.iter().rev().find_map(|relist| relist.interval_ns);
         let often = last.is_some_and(|interval| interval <= LAST_LIST_NS);
         if streams && !often { Pace::EVENTED } else { Pace::STEADY }
@@ -47,7 +49,7 @@ impl Snapshot {
     #[must_use]
     pub fn awaits_relist(&self) -> bool {
         let pace = self.pace();
-        let hangs = self.census.requests.iter().any(|request| request.operation == "relist");
+        let hangs = self.census.requests.iter().any(Request::is_relist);
         pace == Pace::EVENTED && self.relists.is_empty() && !hangs && self.relist_window.ns() <= pace.late_ns
     }
 }

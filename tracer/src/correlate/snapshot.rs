@@ -1,4 +1,4 @@
-//! [`Snapshot`]: everything known about the node at one moment, ready to be judged and rendered.
+//! [`Snapshot`]: everything known about the node at one moment, ready to be judged and rendered: facts, no judgement.
 //!
 //! Lists are in a fixed order (relists by start, open calls oldest first, rows by key), so equal streams give equal
 //! snapshots. Texts are still raw here.
@@ -6,14 +6,17 @@
 use std::sync::Arc;
 
 use super::{
-    Outcome, Processes, RequestTree, RpcRow,
+    Processes, RequestTree, RpcRow,
+    age::Age,
+    caller::Caller,
     census::Census,
-    stuck::Stuck,
+    join::Joins,
+    target::Target,
     thresholds::{ABANDONED_AFTER_NS, LOSS_COUNTS_NS},
 };
 use crate::{
     decode::MonoNs,
-    input::{Armed, Cost, HookCounters, HookFact, LossCount, Presence, RefusedFact, Start, Stop, TargetFact},
+    input::{Armed, Cost, HookCounters, HookFact, LossCount, Presence, RefusedFact, Start, Stop},
     span::{Span, Tree},
 };
 
@@ -55,8 +58,6 @@ pub struct Snapshot {
     pub closed_unseen: ClosedUnseen,
     /// What the census found.
     pub census: Census,
-    /// What does not move, what holds others up first.
-    pub stuck: Vec<Stuck>,
     /// The tables.
     pub rows: Vec<RpcRow>,
     /// Short-lived processes: open ones, and figures of those that ended.
@@ -73,8 +74,6 @@ pub struct Snapshot {
     pub cost: Option<Cost>,
     /// Why observing ended; `None` while it goes on.
     pub stop: Option<Stop>,
-    /// What it all means for the node.
-    pub outcome: Outcome,
 }
 
 impl Snapshot {
@@ -112,31 +111,6 @@ impl Window {
     pub fn ns(&self) -> u64 {
         self.from.map_or(0, |from| self.to.since(from))
     }
-}
-
-/// A process found on the node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// What is known of it.
-    pub fact: TargetFact,
-    /// When it was found.
-    pub seen: MonoNs,
-    /// Is it still there?
-    pub state: TargetState,
-}
-
-/// Is a target still there?
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TargetState {
-    /// Yes.
-    Live,
-    /// No.
-    Gone {
-        /// When that was noticed.
-        at: MonoNs,
-        /// How it ended, in words.
-        how: String,
-    },
 }
 
 /// A hook and what came of it.
@@ -223,15 +197,6 @@ impl LastList {
     }
 }
 
-/// An age, or a lower bound of one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Age {
-    /// Nanoseconds.
-    pub ns: u64,
-    /// It may be older.
-    pub at_least: bool,
-}
-
 /// A call that has not ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenCall {
@@ -254,23 +219,6 @@ impl OpenCall {
     }
 }
 
-/// Who waits for an open handler?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Caller {
-    /// It is no handler.
-    NotAsked,
-    /// A call of the kubelet that could be its caller is open.
-    Waiting,
-    /// The kubelet gave up at this moment: the handler is abandoned.
-    Gone(MonoNs),
-    /// No call of the kubelet fits: somebody else called.
-    Foreign,
-    /// The census of plegtrace itself.
-    Own,
-    /// The client side of this operation is not seen.
-    Unknown,
-}
-
 /// Entries of the kernel's map that are no open calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClosedUnseen {
@@ -280,19 +228,6 @@ pub struct ClosedUnseen {
     pub unwound: u64,
     /// Their process ended, since the start.
     pub process_exited: u64,
-}
-
-/// Handlers brought together with client calls of the kubelet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Joins {
-    /// Exactly one client call and one handler fit each other.
-    pub joined: u64,
-    /// More than one fits: not joined.
-    pub ambiguous: u64,
-    /// No client call fits: other callers.
-    pub foreign: u64,
-    /// The census itself called.
-    pub own: u64,
 }
 
 /// What has been read from the stream.

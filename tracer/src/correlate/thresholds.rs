@@ -1,6 +1,9 @@
 //! When something takes too long, and where each figure comes from.
 
-use crate::input::{Command, Component};
+use crate::{
+    cri::{DEADLINE_NS, Lasts, Method},
+    input::{Command, Component},
+};
 
 /// One second.
 pub const SECOND_NS: u64 = 1_000_000_000;
@@ -12,8 +15,6 @@ pub const PLEG_THRESHOLD_NS: u64 = 180 * SECOND_NS;
 pub const EVENTED_PERIOD_NS: u64 = 300 * SECOND_NS;
 /// The same threshold with EventedPLEG (`eventedPlegRelistThreshold`).
 pub const EVENTED_THRESHOLD_NS: u64 = 600 * SECOND_NS;
-/// The kubelet gives up a CRI call after this time (`--runtime-request-timeout`, default 2 min).
-pub const CRI_DEADLINE_NS: u64 = 120 * SECOND_NS;
 
 /// A relist open longer is a stall: three periods; a busy, healthy node needs well under one second.
 pub const RELIST_OPEN_NS: u64 = 3 * RELIST_PERIOD_NS;
@@ -29,7 +30,7 @@ pub const CALL_OPEN_NS: u64 = 10 * SECOND_NS;
 pub const POD_SANDBOX_NS: u64 = 30 * SECOND_NS;
 /// `StopContainer` waits for the grace period of the pod on top of the deadline. One of 30 s, which is the usual one, is
 /// over after this time; pods that drain their clients have one of hours or days.
-pub const STOP_CONTAINER_NS: u64 = CRI_DEADLINE_NS + 30 * SECOND_NS;
+pub const STOP_CONTAINER_NS: u64 = DEADLINE_NS + 30 * SECOND_NS;
 
 /// In Kubernetes every command of runc is short; one open longer is an anomaly whatever the workload does. The same
 /// holds for `runc init` until it becomes the workload: in a container that was created it waits for `runc start`,
@@ -71,15 +72,12 @@ pub const ABANDONED_AFTER_NS: u64 = SECOND_NS;
 /// The age from which an open call of this operation is a stall; `None`: never by its age.
 #[must_use]
 pub fn stuck_after_ns(operation: &str) -> Option<u64> {
-    match operation {
-        // The kubelet sets no deadline: an image may take an hour, and so may the command of a hook, or the grace period of
-        // a pod, which is part of the deadline of its stop. When the kubelet does give up, the handler is abandoned.
-        "PullImage" | "ExecSync" | "StopContainer" => None,
-        // A stream of events is open as long as somebody reads it.
-        "GetContainerEvents" => None,
-        // No grace period is in the latter: the kubelet has stopped the containers before, what is left is killed.
-        "RunPodSandbox" | "StopPodSandbox" => Some(POD_SANDBOX_NS),
-        _ => Some(CALL_OPEN_NS),
+    match Method::from_name(operation).map_or(Lasts::Briefly, |method| method.facts().lasts) {
+        Lasts::Briefly => Some(CALL_OPEN_NS),
+        Lasts::Network => Some(POD_SANDBOX_NS),
+        // An image may take an hour, and so may the command of a hook, or the grace period of a pod. When the kubelet
+        // gives up, the handler is abandoned.
+        Lasts::AsAsked | Lasts::Forever => None,
     }
 }
 

@@ -10,6 +10,7 @@ use super::{
     snapshot::{ListOutcome, Relist},
 };
 use crate::{
+    cri::Listed,
     decode::{Call, CallResult, MonoNs},
     input::{HookFact, Layer},
     span::{Span, Tree},
@@ -84,9 +85,9 @@ fn lists(span: &Span) -> Option<Half> {
     if !matches!(span.layer(), Layer::KubeletCall | Layer::KubeletClient) {
         return None;
     }
-    match span.operation() {
-        "ListPodSandbox" | "StreamPodSandboxes" => Some(Half::Pods),
-        "ListContainers" | "StreamContainers" => Some(Half::Containers),
+    match span.method()?.facts().lists? {
+        Listed::Sandboxes => Some(Half::Pods),
+        Listed::Containers => Some(Half::Containers),
         _ => None,
     }
 }

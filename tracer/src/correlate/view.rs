@@ -6,16 +6,16 @@ use std::{
 };
 
 use super::{
-    Correlator, abandoned, health,
+    Correlator, abandoned,
+    caller::Caller,
     inflight::OpenEntry,
     join::{self, Joined},
-    outcome::Outcome,
     parks::Names,
     processes::Processes,
-    requests::{Material, Slow},
+    request_trees::{Material, Slow},
     rows::{RpcRow, Side},
-    snapshot::{Caller, HookState, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally, Window},
-    stuck, trees,
+    snapshot::{HookState, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally, Window},
+    trees,
 };
 use crate::{
     decode::{Call, MonoNs},
@@ -40,7 +40,7 @@ impl Correlator {
         let (requests, no_tree) = self.requests_at(material, &mut names);
         let node = &self.node;
         let losses = self.losses(no_tree);
-        let mut snapshot = Snapshot {
+        Snapshot {
             now,
             start: node.start.clone(),
             window: Window { from: node.observing_since(), to: now },
@@ -58,7 +58,6 @@ impl Correlator {
             open_complete: self.open.complete,
             closed_unseen: self.open.closed(),
             census,
-            stuck: Vec::new(),
             rows: self.row_list(),
             processes: self.processes_at(now),
             joins,
@@ -67,11 +66,7 @@ impl Correlator {
             tally: self.tally_now(),
             cost: node.cost,
             stop: node.stop,
-            outcome: Outcome::CannotTell { why: Vec::new() },
-        };
-        snapshot.stuck = stuck::find(&snapshot);
-        snapshot.outcome = health::judge(&snapshot);
-        snapshot
+        }
     }
 
     /// The processes, each runc with its phases.
@@ -102,6 +97,8 @@ impl Correlator {
         for goroutine in self.open_relists() {
             let mut spans: Vec<Span> =
                 self.open.on(goroutine).filter_map(|entry| trees::open(entry, hooks, &self.parks)).collect();
+            // What answers a relist is grafted; a handler on the goroutine itself is a request of its own.
+            spans.retain(|span| span.layer() != Layer::Handler);
             spans.sort_by_key(|span| span.id);
             let Some(root) = spans.iter().position(|span| span.layer() == Layer::Relist) else { continue };
             let root = spans.swap_remove(root);

@@ -2,9 +2,10 @@
 
 use super::Scene;
 use crate::{
-    correlate::{OpenCall, Relist, Stuck, Waiter, What},
+    correlate::{OpenCall, Relist},
     input::{Component, Layer, Park},
     span::Span,
+    stuck::{Stuck, Waiter, What},
     words::{self, human::duration},
 };
 
@@ -115,7 +116,7 @@ pub(super) fn of_relist(scene: &Scene<'_>) -> Option<Evidence> {
 
 /// A relist that began before the probes.
 fn of_relist_goroutine(scene: &Scene<'_>) -> Option<Evidence> {
-    let relist = scene.requests(Component::Kubelet).find(|request| request.operation == "relist")?;
+    let relist = scene.requests(Component::Kubelet).find(|request| request.is_relist())?;
     Some(Evidence::new(
         Source::Goroutines,
         format!("{}: {}", words::requests(relist), words::waits_for(relist)),

@@ -4,8 +4,9 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 use super::{Area, Evidence, Proof, Rule, Scene, evidence};
 use crate::{
-    correlate::{Age, Stuck, Waiter},
+    correlate::Age,
     input::{Component, ContainerFact},
+    stuck::{Stuck, Waiter},
     words::{self, human},
 };
 

@@ -1,4 +1,5 @@
-//! A [`Snapshot`] → a [`Diagnosis`]: which known cause holds the node up, by what evidence, and what to do next.
+//! A [`Snapshot`] → a [`Diagnosis`]: is the node held up, since when, by which known cause, by what evidence, and what to
+//! do next. It is the only judge: there is no other verdict.
 //!
 //! Each cause is one file in `rules`, with an id that never changes. A rule looks at the snapshot and returns findings
 //! only when the evidence it requires is there; what a rule cannot prove, it says as a doubt, which lowers its confidence.
@@ -9,42 +10,50 @@
 mod evidence;
 mod excluded;
 mod finding;
+mod health;
 mod prediction;
+mod reason;
 mod rule;
 pub mod rules;
 mod scene;
 mod unit;
+mod verdict;
 
-use crate::correlate::{Age, ListOutcome, Outcome, REACH_RELIST, Relist, Snapshot, thresholds::SETTLED_NS};
+use crate::{
+    correlate::{Age, ListOutcome, Relist, Snapshot, thresholds::SETTLED_NS},
+    stuck::{self, REACH_RELIST, Stuck},
+};
 
 pub use evidence::{Evidence, Source};
 pub use excluded::Excluded;
 pub use finding::{Confidence, Culprit, Finding, Severity};
+pub use reason::{Doubt, Reason};
 pub use rule::{Area, Page, Proof, Rule};
 pub use scene::Scene;
+pub use verdict::{Since, UnknownCause, Verdict};
 
 /// What the snapshot means.
 #[derive(Clone, Debug)]
 pub struct Diagnosis {
-    /// In one word.
+    /// In one word. [`Self::reasons`], [`Self::doubts`] and [`Self::findings`] never contradict it.
     pub verdict: Verdict,
+    /// When the stall began; `None` when there is none, or nothing tells.
+    pub since: Option<Since>,
+    /// What is held up, the weightiest first. Not empty only when there is a stall; a stall that only a finding tells has
+    /// none.
+    pub reasons: Vec<Reason>,
+    /// Why there is no answer; not empty exactly when there is none.
+    pub doubts: Vec<Doubt>,
+    /// What does not move, what holds others up first.
+    pub stuck: Vec<Stuck>,
     /// Known causes, the one that explains most first.
     pub findings: Vec<Finding>,
+    /// Why no cause is named; `None` when one is, or there is no stall.
+    pub unknown_cause: Option<UnknownCause>,
     /// What was looked at and is not the cause.
     pub excluded: Vec<Excluded>,
     /// What the kubelet will do next, and when.
     pub predictions: Vec<String>,
-}
-
-/// Is the node held up?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Yes.
-    Stall,
-    /// No.
-    Healthy,
-    /// The evidence does not allow an answer.
-    CannotTell,
 }
 
 impl Diagnosis {
@@ -67,6 +76,23 @@ impl Diagnosis {
     pub fn main(&self) -> Option<&Finding> {
         let (stalls, notices) = self.split();
         if self.verdict == Verdict::Stall { stalls.first() } else { notices.first() }
+    }
+
+    /// Findings that explain a stall: none when there is no stall.
+    #[must_use]
+    pub fn accused(&self) -> &[Finding] {
+        self.split().0
+    }
+
+    /// Is this reason a consequence of what was found?
+    #[must_use]
+    pub fn explains(&self, reason: &Reason) -> bool {
+        verdict::explains(self.accused(), reason)
+    }
+
+    /// Reasons that no finding explains.
+    pub fn unexplained(&self) -> impl Iterator<Item = &Reason> {
+        self.reasons.iter().filter(|reason| !self.explains(reason))
     }
 
     /// Nothing more needs to be seen: the first cause is certain, it holds something up, and it is known how far that
@@ -95,7 +121,9 @@ fn has_shown(snapshot: &Snapshot, since: Age) -> bool {
 /// Asks every rule.
 #[must_use]
 pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
-    let scene = Scene::new(snapshot);
+    let stuck = stuck::find(snapshot);
+    let reasons = health::reasons(snapshot, &stuck);
+    let scene = Scene { snapshot, stuck: &stuck, reasons: &reasons };
     let single = rules::ALL.iter().filter(|rule| rule.area != Area::Overload);
     let mut findings: Vec<Finding> = single.flat_map(|rule| (rule.examine)(&scene)).collect();
     // Overload is the excuse that hides one stuck process.
@@ -105,17 +133,23 @@ pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
     }
     findings.sort_by_key(Finding::rank);
     finding::fold(&mut findings);
-    let stall = findings.iter().any(|finding| finding.severity == Severity::Stall);
-    let verdict = match &snapshot.outcome {
-        Outcome::Stalled { .. } => Verdict::Stall,
-        _ if stall => Verdict::Stall,
-        Outcome::Healthy { .. } => Verdict::Healthy,
-        Outcome::CannotTell { .. } => Verdict::CannotTell,
-    };
+    let excluded = excluded::find(&scene, &findings);
+    let accused = findings.first().filter(|finding| finding.severity == Severity::Stall);
+    let stall = accused.is_some() || !reasons.is_empty();
+    let doubts = if stall { Vec::new() } else { health::doubts(snapshot) };
     Diagnosis {
-        verdict,
-        excluded: excluded::find(&scene, &findings),
+        verdict: match (stall, doubts.is_empty()) {
+            (true, _) => Verdict::Stall,
+            (false, true) => Verdict::Healthy,
+            (false, false) => Verdict::CannotTell,
+        },
+        since: if stall { verdict::since(snapshot, &reasons, accused) } else { None },
+        unknown_cause: (stall && accused.is_none()).then(|| UnknownCause::of_snapshot(snapshot)),
+        excluded,
         predictions: prediction::find(snapshot),
+        doubts,
+        reasons,
+        stuck,
         findings,
     }
 }

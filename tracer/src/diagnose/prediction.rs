@@ -2,11 +2,9 @@
 
 use super::evidence::innermost_call;
 use crate::{
-    correlate::{
-        LastList, Snapshot,
-        thresholds::{CRI_DEADLINE_NS, RELIST_OPEN_NS},
-    },
-    words::human::{clock, duration},
+    correlate::{LastList, Snapshot, thresholds::RELIST_OPEN_NS},
+    cri::Method,
+    words::human::{clock, duration, minutes},
 };
 
 /// Sentences about what comes, the nearest first; empty as long as relists end.
@@ -16,11 +14,12 @@ pub(super) fn find(snapshot: &Snapshot) -> Vec<String> {
     let mut all = Vec::new();
     if let Some(call) = late.and_then(innermost_call) {
         let age = call.duration_ns(snapshot.now);
-        if age < CRI_DEADLINE_NS {
-            let left = duration(CRI_DEADLINE_NS - age);
+        let deadline = call.method().and_then(Method::deadline_ns);
+        if let Some(deadline) = deadline.filter(|deadline| age < *deadline) {
+            let (left, limit) = (duration(deadline - age), minutes(deadline));
             let operation = call.operation();
             all.push(format!(
-                "{operation} fails at the kubelet's deadline of 2 min, in {left}; the next relist tries again"
+                "{operation} fails at the kubelet's deadline of {limit}, in {left}; the next relist tries again"
             ));
         }
     }

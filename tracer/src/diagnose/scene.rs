@@ -2,11 +2,13 @@
 
 use crate::{
     correlate::{
-        Held, OpenCall, ProcessKind, ProcessRow, Reason, Relist, Request, Snapshot, Stuck, TargetState,
-        Waiter, WaitsFor,
+        Held, OpenCall, ProcessKind, ProcessRow, Relist, Request, Snapshot, TargetState, WaitsFor,
         thresholds::{RELIST_OPEN_NS, stuck_after_ns},
     },
+    cri::Method,
+    diagnose::Reason,
     input::{Component, Layer},
+    stuck::{Stuck, Waiter},
 };
 
 /// What rules look at.
@@ -14,18 +16,16 @@ use crate::{
 pub struct Scene<'a> {
     /// The node at one moment.
     pub snapshot: &'a Snapshot,
+    /// What does not move on it.
+    pub(super) stuck: &'a [Stuck],
+    /// What is held up.
+    pub(super) reasons: &'a [Reason],
 }
 
 impl<'a> Scene<'a> {
-    /// Of a snapshot.
-    #[must_use]
-    pub fn new(snapshot: &'a Snapshot) -> Self {
-        Self { snapshot }
-    }
-
     /// Things that do not move.
     pub fn stuck(self) -> impl Iterator<Item = &'a Stuck> {
-        self.snapshot.stuck.iter()
+        self.stuck.iter()
     }
 
     /// The oldest relist that has not ended.
@@ -43,11 +43,7 @@ impl<'a> Scene<'a> {
 
     /// Why the node is held up.
     pub fn reasons(self) -> impl Iterator<Item = &'a Reason> {
-        let reasons: &[Reason] = match &self.snapshot.outcome {
-            crate::correlate::Outcome::Stalled { reasons } => reasons,
-            _ => &[],
-        };
-        reasons.iter()
+        self.reasons.iter()
     }
 
     /// Relists come to their end, with a list.
@@ -61,11 +57,11 @@ impl<'a> Scene<'a> {
         !snapshot.relists.is_empty() && !stale && !snapshot.relists.iter().any(late)
     }
 
-    /// Open calls of this operation, oldest first: handlers that have not answered, and calls of the kubelet.
-    pub fn open(self, operation: &str) -> impl Iterator<Item = &'a OpenCall> {
+    /// Open calls of this method, oldest first: handlers that have not answered, and calls of the kubelet.
+    pub fn open(self, method: Method) -> impl Iterator<Item = &'a OpenCall> {
         self.snapshot.open.iter().filter(move |call| {
             let counts = matches!(call.span.layer(), Layer::Handler | Layer::KubeletCall);
-            counts && !call.replied && call.span.operation() == operation
+            counts && !call.replied && call.span.method() == Some(method)
         })
     }
 
@@ -77,7 +73,7 @@ impl<'a> Scene<'a> {
             let limit = stuck_after_ns(call.span.operation()).filter(|_| !call.span.hook.long_lived);
             counts && !call.replied && limit.is_some_and(|limit| call.age_ns > limit)
         };
-        !self.snapshot.open.iter().any(old) && self.snapshot.stuck.is_empty()
+        !self.snapshot.open.iter().any(old) && self.stuck.is_empty()
     }
 
     /// How long ago a process was looked at, in ns, when later looks were cut before they came to it.

@@ -1,14 +1,12 @@
 //! What we intend to attach: pure data, made from facts about the node and the catalogue.
 
 mod catalogue;
-mod cri;
 mod planned;
 mod planner;
 mod row;
 mod runc;
 
 pub use catalogue::CATALOGUE;
-pub use cri::is_long_lived;
 pub use planned::{Plan, PlannedBinary, PlannedSite};
 pub use planner::{BinaryFacts, Budget, FoundFunction, FoundSite, Planner};
 pub use row::{Class, End, ErrorResult, Mark, Row, Select, Wanted, What, wanted};

@@ -1,7 +1,9 @@
 //! [`Row`]: one line of the catalogue, and how a Go symbol finds its row.
 
-use super::cri;
-use crate::input::{Component, Layer};
+use crate::{
+    cri::Method,
+    input::{Component, Layer},
+};
 
 /// Pairing group: starts and ends of one group meet. The number travels to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -152,13 +154,13 @@ pub fn wanted(rows: &'static [Row], component: Component, symbol: &str) -> Optio
 fn matches<'a>(select: Select, owner: &str, name: &'a str) -> Option<(&'a str, String)> {
     match select {
         Select::Methods(receiver) => {
-            let ours = ends_at_boundary(owner, receiver) && cri::is_method(name);
+            let ours = ends_at_boundary(owner, receiver) && Method::from_name(name).is_some();
             ours.then(|| (name, receiver.to_owned()))
         }
         Select::Handlers { package, service } => {
             let method = name.strip_prefix('_')?.strip_prefix(service)?.strip_prefix('_')?;
             let method = method.strip_suffix("_Handler")?;
-            let ours = ends_at_boundary(owner, package) && cri::is_method(method);
+            let ours = ends_at_boundary(owner, package) && Method::from_name(method).is_some();
             let version = package.rsplit('/').next().unwrap_or(package);
             ours.then(|| (method, format!("runtime.{version}.{service}")))
         }

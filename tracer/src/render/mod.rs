@@ -9,6 +9,7 @@ pub mod escape;
 pub mod explain;
 pub mod goroutines;
 pub mod json;
+mod judgement;
 mod leaves;
 mod paint;
 mod table;

@@ -79,7 +79,7 @@ impl Pipeline {
 mod tests {
     use super::*;
     use crate::{
-        correlate::{Doubt, Outcome},
+        diagnose::{Doubt, diagnose},
         input::Start,
     };
 
@@ -93,7 +93,7 @@ mod tests {
         pipeline.push(&frame);
         let snapshot = pipeline.snapshot(2);
         assert_eq!(snapshot.real_losses().map(|loss| loss.count).sum::<u64>(), 1);
-        let Outcome::CannotTell { why } = snapshot.outcome else { panic!("{:?}", snapshot.outcome) };
+        let why = diagnose(&snapshot).doubts;
         assert!(why.iter().any(|doubt| matches!(doubt, Doubt::Lost { count: 1, .. })), "{why:?}");
     }
 }

@@ -78,7 +78,7 @@ pub(crate) fn run(file: &Path, settings: &Settings) -> Result<(Exit, Vec<String>
 mod tests {
     use super::*;
     use crate::{
-        correlate::{Doubt, Outcome},
+        diagnose::Doubt,
         input::{Start, Stop, StopWhy, frame_fact},
         recording::Encoder,
     };
@@ -118,9 +118,7 @@ mod tests {
             replayed.snapshot.real_losses().map(|loss| loss.reason.as_str()).collect::<Vec<_>>(),
             ["cut"]
         );
-        let Outcome::CannotTell { why } = replayed.snapshot.outcome else {
-            panic!("{:?}", replayed.snapshot.outcome)
-        };
+        let why = diagnose(&replayed.snapshot).doubts;
         assert!(why.iter().any(|doubt| matches!(doubt, Doubt::Lost { count: 1, .. })), "{why:?}");
     }
 }

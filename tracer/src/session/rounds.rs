@@ -9,7 +9,9 @@ use std::{
 
 use crate::{
     census::{Census, RUNTIME, Request},
-    correlate::{Outcome, Snapshot, thresholds::SECOND_NS},
+    correlate::{Snapshot, thresholds::SECOND_NS},
+    cri::Method,
+    diagnose::Diagnosis,
     input::{Fact, Layer},
 };
 
@@ -69,12 +71,18 @@ impl Rounds {
     }
 
     /// Is another round worth its price now, and how deep shall it look? `last`: there will be no other.
-    pub(crate) fn due(&mut self, snapshot: &Snapshot, alone: bool, last: bool) -> Option<Depth> {
+    pub(crate) fn due(
+        &mut self,
+        snapshot: &Snapshot,
+        diagnosis: &Diagnosis,
+        alone: bool,
+        last: bool,
+    ) -> Option<Depth> {
         let rest = self.ended.filter(|_| self.running.is_none())?.elapsed();
         if rest < PAUSE {
             return None;
         }
-        if !alone && !is_suspicious(snapshot) {
+        if !alone && !is_suspicious(snapshot, diagnosis) {
             self.in_a_row = 0;
             return (last || rest >= CALM).then_some(Depth::Processes);
         }
@@ -101,16 +109,16 @@ impl Rounds {
 pub(crate) fn may_ask(snapshot: &Snapshot) -> bool {
     let round = snapshot.census.round.as_ref();
     let silent = round.is_some_and(|round| round.unanswered.iter().any(|one| one.what == RUNTIME));
-    let list = |operation: &str| matches!(operation, "ListPodSandbox" | "ListContainers");
+    let list = |method: Option<Method>| method.is_some_and(Method::is_relist_list);
     let open = snapshot.open.iter().any(|call| {
-        call.span.layer() == Layer::Handler && call.age_ns >= SECOND_NS && list(&call.span.hook.operation)
+        call.span.layer() == Layer::Handler && call.age_ns >= SECOND_NS && list(call.span.method())
     });
-    let waiting = snapshot.census.requests.iter().any(|request| list(&request.operation) && request.stays);
+    let waiting = snapshot.census.requests.iter().any(|request| list(request.method()) && request.stays);
     !silent && !open && !waiting
 }
 
 /// Something is held up, or a request that was in flight at the last look may be older than the probes.
-pub(crate) fn is_suspicious(snapshot: &Snapshot) -> bool {
+pub(crate) fn is_suspicious(snapshot: &Snapshot, diagnosis: &Diagnosis) -> bool {
     let first = snapshot.census.rounds <= 1;
     let old = snapshot.census.requests.iter().any(|request| {
         request.component.role().is_runtime() && request.since.at_least && (first || request.stays)
@@ -118,5 +126,5 @@ pub(crate) fn is_suspicious(snapshot: &Snapshot) -> bool {
     let open = snapshot.open.iter().any(|call| {
         call.span.layer() == Layer::Handler && call.age_ns >= OPEN_NS && !call.span.hook.long_lived
     });
-    old || open || !snapshot.stuck.is_empty() || matches!(snapshot.outcome, Outcome::Stalled { .. })
+    old || open || !diagnosis.stuck.is_empty() || !diagnosis.reasons.is_empty()
 }

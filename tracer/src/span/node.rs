@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
+    cri::Method,
     decode::{CallId, CallResult, MonoNs, Parked},
     input::{Component, HookFact, Layer, Liveness},
 };
@@ -67,6 +68,12 @@ impl Span {
     #[must_use]
     pub fn operation(&self) -> &str {
         &self.hook.operation
+    }
+
+    /// CRI method, when it is one.
+    #[must_use]
+    pub fn method(&self) -> Option<Method> {
+        Method::from_name(self.operation())
     }
 
     /// Start.

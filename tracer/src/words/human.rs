@@ -24,6 +24,12 @@ pub fn duration(ns: u64) -> String {
     }
 }
 
+/// A limit of whole minutes: `2 min`.
+#[must_use]
+pub fn minutes(ns: u64) -> String {
+    format!("{} min", count(ns / 60_000_000_000))
+}
+
 /// A count with separators: 48,211.
 #[must_use]
 pub fn count(n: u64) -> String {

@@ -8,8 +8,9 @@ use super::{
     request::{is_certain, requests, waits_for},
 };
 use crate::{
-    correlate::{Age, Stuck, Waiter, What},
+    correlate::Age,
     input::Component,
+    stuck::{Stuck, Waiter, What},
     words::human::duration,
 };
 

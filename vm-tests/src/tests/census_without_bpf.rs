@@ -8,9 +8,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use plegtrace::census;
 use plegtrace::cli::{Attach, Settings};
-use plegtrace::correlate::{Outcome, Snapshot, What};
 use plegtrace::input::Component;
 use plegtrace::session;
+use plegtrace::{
+    correlate::Snapshot,
+    diagnose::{Verdict, diagnose},
+    stuck::What,
+};
 
 use crate::observation;
 use crate::wait::{self, BUDGET};
@@ -28,8 +32,9 @@ pub fn run() -> Result<String> {
     signal(pid, libc::SIGCONT)?;
     let snapshot = snapshot??;
     let stopped = |what: &What| matches!(what, What::Stopped { component: Component::Containerd, pid: of, .. } if *of == pid);
-    ensure!(snapshot.stuck.iter().any(|stuck| stopped(&stuck.what)), "not named: {:?}", snapshot.stuck);
-    ensure!(matches!(snapshot.outcome, Outcome::Stalled { .. }), "no stall: {:?}", snapshot.outcome);
+    let diagnosis = diagnose(&snapshot);
+    ensure!(diagnosis.stuck.iter().any(|stuck| stopped(&stuck.what)), "not named: {:?}", diagnosis.stuck);
+    ensure!(diagnosis.verdict == Verdict::Stall, "no stall: {:?}", diagnosis.doubts);
     let goroutines: u32 = snapshot.census.goroutines.iter().map(|fact| fact.total).sum();
     ensure!(goroutines > 0, "no goroutine of it was read: {:?}", snapshot.census.round);
     Ok(format!("containerd stopped, its {goroutines} goroutines read, {} looks", snapshot.census.rounds))

@@ -136,7 +136,7 @@ fn a_notice_explains_no_stall() {
     text::report(&snapshot, &diagnosis, &text::TextOptions::default(), &mut page).unwrap();
     let page = String::from_utf8(page).unwrap();
     assert!(page.contains("\nSTALL  relist open"), "{page}");
-    assert!(page.contains("notice    U4") && page.contains("cause     cannot tell"), "{page}");
+    assert!(page.contains("notice    U4") && page.contains("cause     unknown"), "{page}");
     assert!(page.contains("\nOpen calls") && !page.contains("Why we think so"), "{page}");
 }
 

@@ -1,9 +1,9 @@
 //! Ends that nobody asked for, or that the runtime does not know of.
 
-use plegtrace::correlate::{Stuck, What};
 use plegtrace::input::{
     Component, ContainerFact, EndedInit, GoroutineGroup, ProcessFact, RuntimeSays, RuntimeState,
 };
+use plegtrace::stuck::{Stuck, What, find};
 use plegtrace_tests::found::{about, pipe_of, process};
 use plegtrace_tests::story::{CONTAINERD, S, Story};
 
@@ -42,7 +42,7 @@ fn unreported(rounds: &[(u64, u32, Option<RuntimeSays>)]) -> Vec<String> {
     let snapshot = story.snapshot(30 * S);
     assert!(!stalled(&snapshot), "the node goes on");
     let kind = |stuck: &Stuck| format!("{} {} {}", stuck.what.name(), stuck.what.pid(), stuck.since.ns / S);
-    snapshot.stuck.iter().map(kind).collect()
+    find(&snapshot).iter().map(kind).collect()
 }
 
 /// A container that has ended and runs, if one asks the runtime: told when two looks far enough apart found it so, and
@@ -89,7 +89,8 @@ fn commands(
         story.census(ns, processes, &groups, &[]);
     }
     let snapshot = story.snapshot(13 * S);
-    let told = snapshot.stuck.iter().filter(|stuck| stuck.what.name() == "unreported");
+    let all = find(&snapshot);
+    let told = all.iter().filter(|stuck| stuck.what.name() == "unreported");
     (told.map(plegtrace::words::what).collect(), stalled(&snapshot))
 }
 

@@ -1,12 +1,13 @@
 //! What the pipeline makes of a census: the innermost thing that does not move is named, and everybody who waits for it;
 //! what merely takes its time is not accused.
 
-use plegtrace::correlate::{Age, Outcome, Snapshot, Stuck, Waiter, What};
-use plegtrace::diagnose::diagnose;
+use plegtrace::correlate::{Age, Snapshot};
+use plegtrace::diagnose::{Verdict, diagnose};
 use plegtrace::input::{
     Command, Component, ContainerFact, FdFact, FdTarget, Freezer, GoroutineGroup, Holder, Park, PipeFact,
     ProcessFact, SocketFact, SyscallFact,
 };
+use plegtrace::stuck::{Stuck, Waiter, What, find};
 use plegtrace::words;
 use plegtrace_common::rec::PROCESS_EXECED;
 use plegtrace_common::role::Role;
@@ -38,9 +39,9 @@ fn pod(name: &str) -> Option<ContainerFact> {
     Some(ContainerFact { id: "51f2e49b8310".into(), pod: Some(name.into()), ..ContainerFact::default() })
 }
 
-fn only(snapshot: &Snapshot) -> &Stuck {
-    assert_eq!(snapshot.stuck.len(), 1, "{:#?}", snapshot.stuck);
-    &snapshot.stuck[0]
+fn only(snapshot: &Snapshot) -> Stuck {
+    let [stuck] = <[Stuck; 1]>::try_from(find(snapshot)).unwrap_or_else(|all| panic!("{all:#?}"));
+    stuck
 }
 
 /// The waiters in words.
@@ -54,7 +55,7 @@ fn waiters(stuck: &Stuck) -> Vec<String> {
 }
 
 fn stalled(snapshot: &Snapshot) -> bool {
-    matches!(snapshot.outcome, Outcome::Stalled { .. })
+    diagnose(snapshot).verdict == Verdict::Stall
 }
 
 /// The lock hostage that began before we came: the shim is the culprit, and the chain leads to the relist.
@@ -77,7 +78,7 @@ fn a_stopped_shim_and_everybody_behind_it() {
     assert_eq!(stuck.since, Age { ns: 5 * S, at_least: true }, "as long as we know");
     assert_eq!(stuck.sockets, [socket]);
     let relist = format!("relist {KUBELET}");
-    assert_eq!(waiters(stuck), ["1 UpdateContainerResources", "3 ListContainers", &relist]);
+    assert_eq!(waiters(&stuck), ["1 UpdateContainerResources", "3 ListContainers", &relist]);
     assert!(stalled(&snapshot));
 }
 
@@ -88,7 +89,7 @@ fn standing_still_begins_anew() {
     let mut story = Story::node();
     story.census(S, &[stopped(shim.clone())], &[], &[]);
     story.census(2 * S, std::slice::from_ref(&shim), &[], &[]);
-    assert_eq!(story.snapshot(2 * S).stuck, []);
+    assert_eq!(find(&story.snapshot(2 * S)), []);
     story.census(3 * S, &[stopped(shim)], &[], &[]);
     assert_eq!(only(&story.snapshot(4 * S)).since, Age { ns: S, at_least: true });
 }
@@ -107,7 +108,7 @@ fn the_innermost_process_is_named() {
     let stuck = only(&snapshot);
     assert_eq!(stuck.what.pid(), HOOK);
     assert_eq!(stuck.since, Age { ns: 30 * S, at_least: false });
-    assert_eq!(waiters(stuck), [format!("runc {RUNC}"), format!("shim {SHIM}")]);
+    assert_eq!(waiters(&stuck), [format!("runc {RUNC}"), format!("shim {SHIM}")]);
     let container = stuck.container.as_ref().unwrap();
     assert_eq!((container.id.as_str(), container.pod.as_deref()), ("c1", Some("p1")), "runc and shim told");
 }
@@ -132,7 +133,8 @@ fn phases_of_what_is_stuck() {
     story.enter(RUNC + 9, "startUnit", 500, 3 * S).read_processes(20 * S).read_open(20 * S);
     story.census(20 * S, &[hook, runc("create", RUNC, SHIM, S), kill, shim], &[], &[]);
     let snapshot = story.snapshot(20 * S);
-    let [late, hooked] = &snapshot.stuck[..] else { panic!("{:#?}", snapshot.stuck) };
+    let all = find(&snapshot);
+    let [late, hooked] = &all[..] else { panic!("{all:#?}") };
     assert_eq!((late.what.pid(), hooked.what.pid()), (RUNC + 9, HOOK));
     let expected = "libcontainer.startUnit (waits for systemd to start a unit), 17.0 s";
     assert_eq!(words::phase(&late.phases).as_deref(), Some(expected));
@@ -146,7 +148,8 @@ fn phases_of_what_is_stuck() {
     story.exec(RUNC + 9, Role::Runc, PROCESS_EXECED, 22 * S).enter(RUNC + 9, "destroy", 500, 22 * S);
     story.read_processes(23 * S).read_open(23 * S);
     let reused = story.snapshot(24 * S);
-    let kill = reused.stuck.iter().find(|stuck| stuck.what.pid() == RUNC + 9).unwrap();
+    let all = find(&reused);
+    let kill = all.iter().find(|stuck| stuck.what.pid() == RUNC + 9).unwrap();
     assert_eq!(kill.phases, [], "the census saw another process");
 }
 
@@ -187,7 +190,7 @@ fn who_waits_for_a_parent_that_waits_is_not_named() {
         story.census(30 * S, processes, &[], &[]);
         let snapshot = story.snapshot(30 * S);
         let told = |stuck: &Stuck| (stuck.what.pid(), waiters(stuck));
-        snapshot.stuck.iter().map(told).collect::<Vec<_>>()
+        find(&snapshot).iter().map(told).collect::<Vec<_>>()
     };
     let (runc, init_waits) = (format!("runc {RUNC}"), format!("runc {}", RUNC + 5));
     let chain = [runc, format!("shim {SHIM}")].to_vec();
@@ -225,7 +228,7 @@ fn an_orphan_tells_its_container_by_its_fifo() {
     let mut story = Story::node();
     story.census(10 * S, &[init], &[], &[]);
     let snapshot = story.snapshot(10 * S);
-    let container = only(&snapshot).container.as_ref().unwrap();
+    let container = only(&snapshot).container.unwrap();
     assert_eq!((container.id.as_str(), container.source.as_str()), ("c7", "exec.fifo"));
 }
 
@@ -239,7 +242,7 @@ fn what_takes_its_time_is_not_accused() {
     let mut story = Story::node();
     story.census(2 * S, std::slice::from_ref(&shim), &[exec()], &[]);
     story.census(10 * S, &[runc("exec", RUNC, SHIM, 6 * S), plugin, zombie, shim], &[exec()], &[]);
-    assert_eq!(story.snapshot(10 * S).stuck, []);
+    assert_eq!(find(&story.snapshot(10 * S)), []);
 }
 
 /// The output of a command that has ended is held by what it left behind.
@@ -250,7 +253,7 @@ fn an_output_that_is_held() {
     story.census(S, std::slice::from_ref(&shim), &[exec()], &[]).census(15 * S, &[shim], &[exec()], &[]);
     let snapshot = story.snapshot(15 * S);
     assert_eq!(only(&snapshot).what.pid(), 4_711);
-    assert_eq!(waiters(only(&snapshot)), ["1 ExecSync"]);
+    assert_eq!(waiters(&only(&snapshot)), ["1 ExecSync"]);
 }
 
 /// A container that somebody froze is told, and is no stall; a frozen shim is one.
@@ -273,5 +276,5 @@ fn frozen_cgroups() {
 fn a_round_replaces_the_one_before() {
     let mut story = Story::node();
     story.census(S, &[stopped(process(Component::Shim, SHIM, 1, 0))], &[], &[]).census(2 * S, &[], &[], &[]);
-    assert_eq!(story.snapshot(2 * S).stuck, []);
+    assert_eq!(find(&story.snapshot(2 * S)), []);
 }

@@ -1,7 +1,8 @@
 //! Requests that hang: each behind what it waits for, and none that may take its time.
 
-use plegtrace::correlate::{Age, Waiter, What};
+use plegtrace::correlate::Age;
 use plegtrace::input::{CensusFact, Component, ContainerFact, Fact, GoroutineGroup, IdOnStack, ProcessFact};
+use plegtrace::stuck::{Waiter, What, find};
 use plegtrace_tests::found::{about, group, lists, process, stopped, update};
 use plegtrace_tests::story::{CONTAINERD, S, Story, at};
 
@@ -13,10 +14,10 @@ fn a_request_without_a_cause() {
     let mut story = Story::node();
     story.census(S, &[], &[update(), lists()], &[]).census(20 * S, &[], &[update(), lists()], &[]);
     let snapshot = story.snapshot(20 * S);
-    let What::Request(request) = &only(&snapshot).what else { panic!("{:?}", snapshot.stuck) };
+    let What::Request(request) = &only(&snapshot).what else { panic!("{:?}", find(&snapshot)) };
     assert_eq!(request.operation, "UpdateContainerResources");
     assert_eq!(only(&snapshot).since, Age { ns: 19 * S, at_least: true });
-    assert_eq!(waiters(only(&snapshot)), ["3 ListContainers"]);
+    assert_eq!(waiters(&only(&snapshot)), ["3 ListContainers"]);
 }
 
 /// What may take its time is not accused by the garbage collector's mark, unless others wait for its lock.
@@ -32,7 +33,7 @@ fn an_old_stop_is_no_cause() {
     let stuck = |groups: &[GoroutineGroup]| {
         let mut story = Story::node();
         story.census(600 * S, &[], groups, &[]).census(620 * S, &[], groups, &[]);
-        story.snapshot(620 * S).stuck
+        find(&story.snapshot(620 * S))
     };
     let hook = GoroutineGroup { waiting_since_ns: Some(at(0).0), ..exec() };
     assert_eq!(stuck(&[drains.clone(), hook]), []);
@@ -56,8 +57,8 @@ fn a_stream_of_events_is_not_stuck() {
     story.read_open(S).census(600 * S, &[], std::slice::from_ref(&stream), &[]);
     story.relist(390 * S, 0).census(620 * S, &[], &[stream], &[]).read_open(620 * S);
     let snapshot = story.snapshot(620 * S);
-    assert_eq!(snapshot.stuck, []);
-    assert!(!stalled(&snapshot), "{:?}", snapshot.outcome);
+    assert_eq!(find(&snapshot), []);
+    assert!(!stalled(&snapshot), "{:?}", find(&snapshot));
 }
 
 /// A round that did not look at goroutines leaves no requests of the round before: they may have ended.
@@ -108,7 +109,8 @@ fn behind_two(groups: &[GoroutineGroup]) -> [Vec<(String, bool)>; 2] {
     story.census(S, &[shim_of(1), shim_of(2)], groups, &[]);
     let snapshot = story.snapshot(2 * S);
     [1, 2].map(|number| {
-        let of = snapshot.stuck.iter().find(|stuck| stuck.what.pid() == SHIM + number);
+        let all = find(&snapshot);
+        let of = all.iter().find(|stuck| stuck.what.pid() == SHIM + number);
         let requests = of.expect("both are stopped").waiters.iter().filter_map(|waiter| match waiter {
             Waiter::Requests(request) => {
                 Some((format!("{} {}", request.count, request.operation), request.target_known))

@@ -25,6 +25,7 @@ use crate::{
         clock,
         protocol::{Answer, Runtime, Step},
     },
+    cri::Method,
     input::{ContainerFact, OwnCall, RuntimeSays, RuntimeState},
 };
 
@@ -120,11 +121,11 @@ fn lists(tell: &Tell, runtime: &Runtime, calls: &mut Vec<OwnCall>) -> Result<Lis
         let both = async {
             let channel = connect(tell, runtime).await?;
             for version in VERSIONS {
-                let sandboxes = match call(&channel, version, "ListPodSandbox", calls).await {
+                let sandboxes = match call(&channel, version, Method::ListPodSandbox, calls).await {
                     Err(status) if status.code() == UNKNOWN_SERVICE => continue,
                     answer => answer.map_err(|status| words(&status))?,
                 };
-                let containers = call(&channel, version, "ListContainers", calls)
+                let containers = call(&channel, version, Method::ListContainers, calls)
                     .await
                     .map_err(|status| words(&status))?;
                 return Ok((version, sandboxes, containers));
@@ -161,10 +162,10 @@ async fn connect(tell: &Tell, runtime: &Runtime) -> Result<Channel, String> {
 async fn call<A: Message + Default + 'static>(
     channel: &Channel,
     version: &str,
-    method: &str,
+    method: Method,
     calls: &mut Vec<OwnCall>,
 ) -> Result<A, Status> {
-    let path = format!("/runtime.{version}.RuntimeService/{method}");
+    let path = format!("/runtime.{version}.RuntimeService/{}", method.name());
     let path = PathAndQuery::try_from(path).map_err(|error| Status::internal(error.to_string()))?;
     let mut grpc = tonic::client::Grpc::new(channel.clone()).max_decoding_message_size(MAX_ANSWER);
     let mut request = Request::new(Empty {});
@@ -172,7 +173,7 @@ async fn call<A: Message + Default + 'static>(
     request.set_timeout(DEADLINE);
     grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
     let began_ns = clock::now_ns();
-    calls.push(OwnCall { operation: method.to_owned(), began_ns, ended_ns: None });
+    calls.push(OwnCall { operation: method.name().to_owned(), began_ns, ended_ns: None });
     let answer = grpc.unary(request, path, ProstCodec::<Empty, A>::default()).await;
     if answer.as_ref().is_err_and(|status| status.code() == UNKNOWN_SERVICE) {
         calls.pop();

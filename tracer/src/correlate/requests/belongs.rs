@@ -11,9 +11,10 @@ use std::{
     sync::Arc,
 };
 
-use super::starts::{Needs, Work, id_proves, is_of_runtime, is_once, may_start};
+use super::starts::{id_proves, is_of_runtime, is_once, may_start};
 use crate::{
     correlate::processes::{ProcessKind, Run},
+    cri::{Method, Proof},
     decode::MonoNs,
 };
 
@@ -24,42 +25,46 @@ const ROUNDS: usize = 8;
 
 /// A request that can have started programs.
 #[derive(Clone, Debug)]
-pub(super) struct Asker {
-    pub(super) work: Work,
+pub(in crate::correlate) struct Asker {
+    pub(in crate::correlate) method: Method,
     /// Process and goroutine that serve it.
-    pub(super) on: (u32, u64),
+    pub(in crate::correlate) on: (u32, u64),
     /// When it began; 0: before the probes.
-    pub(super) start: MonoNs,
-    pub(super) end: Option<MonoNs>,
+    pub(in crate::correlate) start: MonoNs,
+    pub(in crate::correlate) end: Option<MonoNs>,
     /// Container or sandbox it is about, where that is certain.
-    pub(super) id: Option<String>,
+    pub(in crate::correlate) id: Option<String>,
 }
 
 impl Asker {
     /// From then on it starts nothing.
-    pub(super) fn lasts_to(&self) -> MonoNs {
-        self.end.map_or(MonoNs(u64::MAX), |end| end.plus(self.work.starts_later_ns()))
+    pub(in crate::correlate) fn lasts_to(&self) -> MonoNs {
+        self.end.map_or(MonoNs(u64::MAX), |end| end.plus(self.method.facts().starts_later_ns))
     }
 }
 
 /// What belongs to whom.
 #[derive(Debug, Default)]
-pub(super) struct Belongs {
+pub(in crate::correlate) struct Belongs {
     /// The request of each program.
-    pub(super) of: Vec<Option<usize>>,
+    pub(in crate::correlate) of: Vec<Option<usize>>,
     /// Programs that might belong to each request.
-    pub(super) doubts: Vec<u64>,
+    pub(in crate::correlate) doubts: Vec<u64>,
 }
 
 /// Finds the request of each of `runs`. Both are sorted by start; what is found out about containers is put into
 /// `askers`. Requests of a sort that ended at `forgotten` or before are no longer all known.
-pub(super) fn find(runs: &[Arc<Run>], askers: &mut [Asker], forgotten: &dyn Fn(Work) -> MonoNs) -> Belongs {
+pub(in crate::correlate) fn find(
+    runs: &[Arc<Run>],
+    askers: &mut [Asker],
+    forgotten: &dyn Fn(Method) -> MonoNs,
+) -> Belongs {
     let mut possible = in_flight(runs, askers);
     let mut found = Belongs { of: vec![None; runs.len()], doubts: vec![0; askers.len()] };
     let mut have: HashMap<usize, Vec<usize>> = HashMap::new();
     let sure = |run: usize, askers: &[Asker]| {
         let all: &[usize] = &possible[run];
-        let known = |&asker: &usize| forgotten(askers[asker].work) < runs[run].start;
+        let known = |&asker: &usize| forgotten(askers[asker].method) < runs[run].start;
         (1..=MAX_AT_ONCE).contains(&all.len()) && all.iter().all(known)
     };
     let mut open: Vec<usize> = (0..runs.len()).filter(|&run| sure(run, askers)).collect();
@@ -101,7 +106,7 @@ fn in_flight(runs: &[Arc<Run>], askers: &[Asker]) -> Vec<Vec<usize>> {
         active.retain(|&asker| askers[asker].lasts_to() >= run.start);
         let fits = |asker: &&usize| {
             let asker = &askers[**asker];
-            may_start(asker.work, run).is_some() && is_of_runtime(run, asker.on.0)
+            may_start(asker.method, run).is_some() && is_of_runtime(run, asker.on.0)
         };
         possible.push(active.iter().filter(fits).take(MAX_AT_ONCE + 1).copied().collect());
     }
@@ -115,22 +120,22 @@ fn about(asker: &Asker, run: &Run) -> Option<bool> {
         return Some(true);
     }
     // A pod has more containers than its sandbox.
-    let pod = run.pod.as_ref().filter(|_| asker.work.is_of_pod());
-    pod.map_or_else(|| if asker.work.is_of_pod() { None } else { Some(false) }, |pod| Some(pod == id))
+    let pod = run.pod.as_ref().filter(|_| asker.method.is_of_pod());
+    pod.map_or_else(|| if asker.method.is_of_pod() { None } else { Some(false) }, |pod| Some(pod == id))
 }
 
 /// The only request that can have started a program.
 fn only(run: &Run, possible: &[usize], askers: &[Asker]) -> Option<usize> {
     let named =
-        |asker: &&usize| about(&askers[**asker], run) == Some(true) && id_proves(askers[**asker].work, run);
+        |asker: &&usize| about(&askers[**asker], run) == Some(true) && id_proves(askers[**asker].method, run);
     let mut by_id = possible.iter().filter(named);
     if let (Some(&asker), None) = (by_id.next(), by_id.next()) {
         return Some(asker);
     }
     let &[asker] = possible else { return None };
-    let proved = match may_start(askers[asker].work, run)? {
-        Needs::Alone => true,
-        Needs::Id => about(&askers[asker], run) == Some(true),
+    let proved = match may_start(askers[asker].method, run)? {
+        Proof::OnlyCandidate => true,
+        Proof::SameContainer => about(&askers[asker], run) == Some(true),
     };
     proved.then_some(asker)
 }
@@ -140,7 +145,7 @@ fn contradicted(run: &Run, all: &[&Run], asker: &Asker) -> bool {
     let twice = is_once(run) && all.iter().filter(|other| other.kind == run.kind).count() > 1;
     let container = |run: &Run| run.container.clone();
     let other_id = asker.id.is_none()
-        && !asker.work.is_of_pod()
+        && !asker.method.is_of_pod()
         && all.iter().any(|other| {
             container(other).is_some() && container(run).is_some() && container(other) != container(run)
         });
@@ -151,7 +156,7 @@ fn contradicted(run: &Run, all: &[&Run], asker: &Asker) -> bool {
 fn learn<'a>(asker: &mut Asker, mut runs: impl Iterator<Item = &'a Run>) {
     if asker.id.is_none() {
         let network = |run: &Run| matches!(run.kind, ProcessKind::Cni { .. });
-        asker.id = if asker.work.is_of_pod() {
+        asker.id = if asker.method.is_of_pod() {
             runs.find(|run| network(run)).and_then(|run| run.container.clone())
         } else {
             runs.find_map(|run| run.container.clone())
@@ -186,9 +191,9 @@ mod tests {
         run(ProcessKind::Cni { plugin: "bridge".into(), action: Some(action.into()) }, container, start)
     }
 
-    fn asker(work: Work, start: u64, end: u64, id: Option<&str>) -> Asker {
+    fn asker(method: Method, start: u64, end: u64, id: Option<&str>) -> Asker {
         let end = (end > 0).then_some(MonoNs(end));
-        Asker { work, on: (RUNTIME, start), start: MonoNs(start), end, id: id.map(str::to_owned) }
+        Asker { method, on: (RUNTIME, start), start: MonoNs(start), end, id: id.map(str::to_owned) }
     }
 
     fn find(runs: &[Arc<Run>], askers: &mut [Asker]) -> (Vec<Option<usize>>, Vec<u64>) {
@@ -200,7 +205,10 @@ mod tests {
     /// started by another runtime has not.
     #[test]
     fn alone() {
-        let mut askers = [asker(Work::RunSandbox, 10, 100, None), asker(Work::Update, 20, 0, None)];
+        let mut askers = [
+            asker(Method::RunPodSandbox, 10, 100, None),
+            asker(Method::UpdateContainerResources, 20, 0, None),
+        ];
         let elsewhere = Arc::new(Run { parent: Some(801), ..(*cni("ADD", "s", 31)).clone() });
         let runs = [
             cni("ADD", "s", 5),
@@ -218,7 +226,8 @@ mod tests {
     /// What two requests could have started is nobody's, and counted with both.
     #[test]
     fn ambiguous() {
-        let mut askers = [asker(Work::RunSandbox, 10, 100, None), asker(Work::RunSandbox, 20, 0, None)];
+        let mut askers =
+            [asker(Method::RunPodSandbox, 10, 100, None), asker(Method::RunPodSandbox, 20, 0, None)];
         let (of, doubts) = find(&[cni("ADD", "a", 30)], &mut askers);
         assert_eq!((of, doubts), (vec![None], vec![1, 1]));
     }
@@ -226,22 +235,26 @@ mod tests {
     /// A program that only one of two can have started tells what that one is about, and so whose the others are.
     #[test]
     fn what_is_known_of_one_tells_the_other() {
-        let mut askers = [asker(Work::RunSandbox, 10, 100, None), asker(Work::RunSandbox, 20, 0, None)];
+        let mut askers =
+            [asker(Method::RunPodSandbox, 10, 100, None), asker(Method::RunPodSandbox, 20, 0, None)];
         let runs =
             [cni("ADD", "a", 15), cni("ADD", "b", 30), runc("create", "a", 40), runc("create", "b", 50)];
         assert_eq!(find(&runs, &mut askers).0, [Some(0), Some(1), Some(0), Some(1)]);
-        let mut told = [asker(Work::Update, 10, 0, Some("a")), asker(Work::Update, 12, 0, Some("b"))];
+        let mut told = [
+            asker(Method::UpdateContainerResources, 10, 0, Some("a")),
+            asker(Method::UpdateContainerResources, 12, 0, Some("b")),
+        ];
         assert_eq!(find(&[runc("update", "b", 20), runc("update", "c", 25)], &mut told).0, [Some(1), None]);
     }
 
     /// One request is about one container, and runs some programs only once: what contradicts that is nobody's.
     #[test]
     fn contradictions() {
-        let mut sandbox = [asker(Work::RunSandbox, 10, 0, None)];
+        let mut sandbox = [asker(Method::RunPodSandbox, 10, 0, None)];
         assert_eq!(find(&[cni("ADD", "a", 15), cni("ADD", "b", 30)], &mut sandbox).0, [None, None]);
-        let mut exec = [asker(Work::ExecSync, 10, 0, None)];
+        let mut exec = [asker(Method::ExecSync, 10, 0, None)];
         assert_eq!(find(&[runc("exec", "c", 15), runc("exec", "c", 30)], &mut exec).0, [None, None]);
-        let mut other = [asker(Work::StopContainer, 10, 0, Some("a"))];
+        let mut other = [asker(Method::StopContainer, 10, 0, Some("a"))];
         let (of, doubts) = find(&[runc("kill", "b", 15)], &mut other);
         assert_eq!((of, doubts), (vec![None], vec![0]), "it is known to be another's");
     }
@@ -250,9 +263,9 @@ mod tests {
     #[test]
     fn a_deletion_needs_its_container() {
         let runs = [runc("kill", "c", 15), runc("delete", "c", 20), runc("delete", "d", 25)];
-        let mut stop = [asker(Work::StopContainer, 10, 0, None)];
+        let mut stop = [asker(Method::StopContainer, 10, 0, None)];
         assert_eq!(find(&runs, &mut stop).0, [Some(0), Some(0), None]);
-        let mut unknown = [asker(Work::StopContainer, 10, 0, None)];
+        let mut unknown = [asker(Method::StopContainer, 10, 0, None)];
         assert_eq!(find(&runs[1..], &mut unknown), (vec![None, None], vec![2]));
     }
 
@@ -263,16 +276,16 @@ mod tests {
             Arc::new(Run { pod: Some(pod.into()), ..(*runc("kill", container, start)).clone() })
         };
         let runs = [cni("DEL", "s", 15), kill("c", "s", 20), kill("d", "t", 25)];
-        let mut stop = [asker(Work::StopSandbox, 10, 0, None)];
+        let mut stop = [asker(Method::StopPodSandbox, 10, 0, None)];
         assert_eq!(find(&runs, &mut stop).0[..2], [Some(0), Some(0)]);
-        let mut told = [asker(Work::StopSandbox, 10, 0, Some("s"))];
+        let mut told = [asker(Method::StopPodSandbox, 10, 0, Some("s"))];
         assert_eq!(find(&runs, &mut told).0, [Some(0), Some(0), None]);
     }
 
     /// A stream may begin long after it was asked for: until then a command may be its.
     #[test]
     fn streams_begin_later() {
-        let mut askers = [asker(Work::ExecStreamed, 10, 12, None), asker(Work::ExecSync, 20, 90, None)];
+        let mut askers = [asker(Method::Exec, 10, 12, None), asker(Method::ExecSync, 20, 90, None)];
         assert_eq!(find(&[runc("exec", "c", 30)], &mut askers), (vec![None], vec![1, 1]));
     }
 
@@ -280,10 +293,11 @@ mod tests {
     #[test]
     fn what_is_forgotten_may_have_been_it() {
         let runs = [runc("exec", "c", 30)];
-        let mut one = [asker(Work::ExecSync, 20, 90, None)];
+        let mut one = [asker(Method::ExecSync, 20, 90, None)];
         assert_eq!(super::find(&runs, &mut one, &|_| MonoNs(30)).of, [None]);
         assert_eq!(super::find(&runs, &mut one, &|_| MonoNs(29)).of, [Some(0)]);
-        let mut crowd: Vec<Asker> = (1..=100).map(|n| asker(Work::Update, n, 0, Some("c"))).collect();
+        let mut crowd: Vec<Asker> =
+            (1..=100).map(|n| asker(Method::UpdateContainerResources, n, 0, Some("c"))).collect();
         assert_eq!(find(&[runc("update", "c", 200)], &mut crowd).0, [None]);
     }
 }

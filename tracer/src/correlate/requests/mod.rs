@@ -4,9 +4,7 @@
 //! the oldest first; of finished ones the longest of each operation are kept. What has ended is in rings of recent calls,
 //! parks and processes; before such a ring forgets, the trees of slow requests are made and kept ([`Requests`]).
 
-mod belongs;
-mod find;
-mod programs;
+pub(super) mod belongs;
 mod starts;
 
 use std::{
@@ -14,8 +12,7 @@ use std::{
     collections::{BTreeMap, HashSet},
 };
 
-pub(super) use self::find::{Material, Slow};
-use super::{join::Joined, limits::Limits, snapshot::Caller};
+use super::{caller::Caller, join::Joined, limits::Limits};
 use crate::{
     decode::{Call, CallId, MonoNs},
     input::Layer,
@@ -23,9 +20,9 @@ use crate::{
 };
 
 /// Finished requests that are kept of each operation.
-const PER_OPERATION: usize = 2;
+pub(super) const PER_OPERATION: usize = 2;
 /// A finished request shorter than this is forgotten with the calls of its time.
-const WORTH_KEEPING_NS: u64 = 100_000_000;
+pub(super) const WORTH_KEEPING_NS: u64 = 100_000_000;
 /// Parks that a kept tree has for each of its spans; the rest of its time is unexplained.
 const KEPT_PARKS: usize = 256;
 
@@ -81,7 +78,7 @@ impl Forgotten {
 /// Finished requests that outlive the calls of their time.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    kept: Vec<RequestTree>,
+    pub(super) kept: Vec<RequestTree>,
     /// Handlers that made room.
     pub(super) forgotten: Forgotten,
     /// What has come since slow requests were looked for.
@@ -113,7 +110,7 @@ impl Requests {
     }
 
     /// Is a finished call so long that its request must be kept, and is not yet?
-    fn wants(&self, operation: &str, ns: u64, id: CallId) -> bool {
+    pub(super) fn wants(&self, operation: &str, ns: u64, id: CallId) -> bool {
         let mine = || self.kept.iter().filter(|kept| kept.root().operation() == operation);
         ns >= WORTH_KEEPING_NS
             && mine().filter(|kept| length(kept) >= ns).count() < PER_OPERATION
@@ -129,7 +126,7 @@ impl Requests {
     }
 
     /// Keeps what is slow; `answers` are not what they seemed to be.
-    fn keep(&mut self, found: Vec<RequestTree>, answers: &HashSet<CallId>, bound: usize) {
+    pub(super) fn keep(&mut self, found: Vec<RequestTree>, answers: &HashSet<CallId>, bound: usize) {
         self.kept.retain(|kept| !answers.contains(&kept.root().id));
         let slow = |found: &RequestTree| length(found) >= WORTH_KEEPING_NS;
         let mut slow: Vec<RequestTree> = found.into_iter().filter(slow).collect();
@@ -139,7 +136,7 @@ impl Requests {
 }
 
 /// The longest of each operation, longest first. Of two trees of one request the richer one stays.
-fn longest(fresh: Vec<RequestTree>, kept: Vec<RequestTree>, bound: usize) -> Vec<RequestTree> {
+pub(super) fn longest(fresh: Vec<RequestTree>, kept: Vec<RequestTree>, bound: usize) -> Vec<RequestTree> {
     let mut all: BTreeMap<CallId, RequestTree> =
         fresh.into_iter().map(|found| (found.root().id, found)).collect();
     for old in kept {
@@ -176,6 +173,6 @@ fn cut_parks(span: &mut Span) {
 }
 
 /// Drops what turned out to be a part of a relist.
-fn is_of_relist(found: &RequestTree, relisting: &HashSet<(u32, u64)>) -> bool {
+pub(super) fn is_of_relist(found: &RequestTree, relisting: &HashSet<(u32, u64)>) -> bool {
     relisting.contains(&(found.root().id.tgid, found.root().id.goid))
 }

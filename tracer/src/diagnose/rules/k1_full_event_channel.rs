@@ -1,12 +1,13 @@
 //! K1: the relist waits to hand over an event that nobody takes.
 
 use crate::{
-    correlate::{Age, REACH_RELIST, Request, WaitsFor, thresholds::SECOND_NS},
+    correlate::{Age, Request, WaitsFor, thresholds::SECOND_NS},
     diagnose::{
         Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source, evidence,
         unit::{fate, unit},
     },
     input::{Component, Layer},
+    stuck::REACH_RELIST,
     words,
 };
 
@@ -40,7 +41,7 @@ pub(super) static RULE: Rule = Rule {
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     let sends = |request: &&Request| {
         let in_send = request.wait_reason.as_deref() == Some("chan send");
-        request.operation == "relist" && in_send && !matches!(request.waits_for, WaitsFor::Runtime { .. })
+        request.is_relist() && in_send && !matches!(request.waits_for, WaitsFor::Runtime { .. })
     };
     scene.requests(Component::Kubelet).filter(sends).filter_map(|request| of(request, scene)).collect()
 }

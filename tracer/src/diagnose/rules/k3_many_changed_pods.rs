@@ -2,7 +2,7 @@
 
 use crate::{
     correlate::{
-        Age, REACH_RELIST, Relist,
+        Age, Relist,
         thresholds::{RELIST_OPEN_NS, RELIST_PERIOD_NS, SECOND_NS},
     },
     decode::MonoNs,
@@ -12,6 +12,7 @@ use crate::{
     },
     input::{Component, Layer},
     span::Span,
+    stuck::REACH_RELIST,
     words::human::{count, duration},
 };
 

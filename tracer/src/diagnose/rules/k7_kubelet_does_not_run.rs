@@ -1,12 +1,14 @@
 //! K7: the kubelet is stopped, frozen or gone.
 
 use crate::{
-    correlate::{REACH_RELIST, Reason, TargetState, What},
+    correlate::TargetState,
+    diagnose::Reason,
     diagnose::{
         Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source,
         unit::{fate, unit},
     },
     input::Component,
+    stuck::{REACH_RELIST, What},
 };
 
 pub(super) static RULE: Rule = Rule {

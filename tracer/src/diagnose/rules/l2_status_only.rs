@@ -2,6 +2,7 @@
 
 use crate::{
     correlate::{Age, thresholds::CALL_OPEN_NS},
+    cri::Method,
     diagnose::{
         Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source,
         evidence::{self, in_syscall},
@@ -47,7 +48,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
 
 /// Calls of which the probes saw the begin.
 fn by_calls(scene: &Scene<'_>) -> Option<Finding> {
-    let late = scene.open("Status").filter(|call| call.age_ns > RULE.min_age_ns);
+    let late = scene.open(Method::Status).filter(|call| call.age_ns > RULE.min_age_ns);
     let call = late.max_by_key(|call| (call.age_ns, call.span.layer() == Layer::Handler))?;
     let since = Age { ns: call.age_ns, at_least: false };
     Some(of(call.span.component(), call.span.id.tgid, since, evidence::of_call(call), scene))
@@ -56,7 +57,8 @@ fn by_calls(scene: &Scene<'_>) -> Option<Finding> {
 /// A handler that began before the probes.
 fn by_goroutines(scene: &Scene<'_>) -> Option<Finding> {
     let mut servers = scene.snapshot.census.requests.iter().filter(|r| r.component.role().is_runtime());
-    let late = servers.find(|r| r.operation == "Status" && r.stays && r.since.ns > RULE.min_age_ns)?;
+    let late =
+        servers.find(|r| r.method() == Some(Method::Status) && r.stays && r.since.ns > RULE.min_age_ns)?;
     let text = format!("{}: {}", words::requests(late), words::waits_for(late));
     Some(of(late.component, late.pid, late.since, Evidence::new(Source::Goroutines, text), scene))
 }

@@ -7,6 +7,7 @@ use crate::{
         Age, OpenCall,
         thresholds::{RELIST_OPEN_NS, STOP_CONTAINER_NS, stuck_after_ns},
     },
+    cri::Method,
     decode::MonoNs,
     diagnose::{Area, Culprit, Finding, Page, Proof, Rule, Scene, Severity, evidence},
     input::Layer,
@@ -43,15 +44,15 @@ pub(super) static RULE: Rule = Rule {
 };
 
 /// Calls that stop a pod, and those that remove what is left of it.
-const STOPS: [&str; 2] = ["StopContainer", "StopPodSandbox"];
-const REMOVALS: [&str; 2] = ["RemoveContainer", "RemovePodSandbox"];
+const STOPS: [Method; 2] = [Method::StopContainer, Method::StopPodSandbox];
+const REMOVALS: [Method; 2] = [Method::RemoveContainer, Method::RemovePodSandbox];
 
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     if !scene.relists_end() {
         return Vec::new();
     }
     let now = scene.snapshot.now;
-    let calls = STOPS.iter().chain(&REMOVALS).flat_map(|operation| scene.open(operation));
+    let calls = STOPS.iter().chain(&REMOVALS).flat_map(|method| scene.open(*method));
     let late = calls.filter_map(|call| Some((call, severity(call, now)?)));
     let worst = late.min_by_key(|(call, severity)| (*severity, Reverse(call.age_ns)));
     worst.map(|(call, severity)| of(call, severity)).into_iter().collect()
@@ -59,23 +60,24 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
 
 /// How bad it is that this handler is open. Of a stop the age says little: the grace period of its pod is part of it.
 fn severity(call: &OpenCall, now: MonoNs) -> Option<Severity> {
-    let operation = call.span.operation();
+    let method = call.span.method()?;
     if call.span.layer() != Layer::Handler {
         return None;
     }
-    if STOPS.contains(&operation) && call.is_abandoned(now) {
+    if STOPS.contains(&method) && call.is_abandoned(now) {
         return Some(Severity::Stall);
     }
     let limit =
-        if operation == "StopContainer" { Some(STOP_CONTAINER_NS) } else { stuck_after_ns(operation) };
+        if method == Method::StopContainer { Some(STOP_CONTAINER_NS) } else { stuck_after_ns(method.name()) };
     let late = limit.is_some_and(|limit| call.age_ns > limit);
-    let severity = if REMOVALS.contains(&operation) { Severity::Stall } else { Severity::Notice };
+    let severity = if REMOVALS.contains(&method) { Severity::Stall } else { Severity::Notice };
     late.then_some(severity)
 }
 
 fn of(call: &OpenCall, severity: Severity) -> Finding {
     let (component, operation) = (call.span.component(), call.span.operation());
-    let headline = if REMOVALS.contains(&operation) {
+    let removes = call.span.method().is_some_and(|method| REMOVALS.contains(&method));
+    let headline = if removes {
         format!("relists are fine, but a {operation} does not end: what it removes stays on the node")
     } else if severity == Severity::Stall {
         format!(
@@ -98,7 +100,7 @@ fn of(call: &OpenCall, severity: Severity) -> Finding {
         reach: if severity == Severity::Stall { 2 } else { 0 },
         ..finding
     };
-    let finding = if operation == "StopContainer" && severity == Severity::Notice {
+    let finding = if call.span.method() == Some(Method::StopContainer) && severity == Severity::Notice {
         finding.doubted("its pod may have a grace period that long, to drain its clients")
     } else {
         finding

@@ -1,9 +1,10 @@
 //! N1: a network plugin does not end.
 
 use crate::{
-    correlate::{Stuck, What, thresholds::CNI_NS},
+    correlate::thresholds::CNI_NS,
     diagnose::{Area, Finding, Page, Proof, Rule, Scene, evidence::in_syscall},
     input::{Command, Component, FdTarget, Park},
+    stuck::{Stuck, What},
     words::{command_words, holders, of_pod},
 };
 
@@ -78,7 +79,7 @@ pub(super) fn plugin(stuck: &Stuck) -> Option<(String, u32)> {
         return Some((command_words(command, comm), *pid));
     }
     let parent = stuck.waiters.iter().find_map(|waiter| match waiter {
-        crate::correlate::Waiter::Process { command: Some(command), .. } if is_cni(command) => Some(command),
+        crate::stuck::Waiter::Process { command: Some(command), .. } if is_cni(command) => Some(command),
         _ => None,
     })?;
     Some((format!("{} of {}", command_words(command, comm), command_words(parent, "?")), *pid))

@@ -1,9 +1,9 @@
 //! N2: network plugins queue for a file lock.
 
 use crate::{
-    correlate::Stuck,
     diagnose::{Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source, evidence::in_syscall},
     input::{Component, FdTarget, Holder, SyscallFact},
+    stuck::Stuck,
     words::{LONG, cut, of_pod},
 };
 

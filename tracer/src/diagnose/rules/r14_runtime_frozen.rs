@@ -1,11 +1,11 @@
 //! R14: the container runtime itself does not run.
 
 use crate::{
-    correlate::What,
     diagnose::{
         Area, Finding, Page, Proof, Rule, Scene,
         unit::{fate, unit},
     },
+    stuck::What,
 };
 
 pub(super) static RULE: Rule = Rule {
@@ -43,7 +43,7 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
-    let of = |stuck: &crate::correlate::Stuck| {
+    let of = |stuck: &crate::stuck::Stuck| {
         let (component, how, next) = match &stuck.what {
             What::Stopped { component, pid, .. } => {
                 (*component, "stopped by a signal", format!("kill -CONT {pid}"))

@@ -1,12 +1,14 @@
 //! R15: the container runtime is gone.
 
 use crate::{
-    correlate::{Age, REACH_RELIST, Reason, Target, TargetState},
+    correlate::{Age, Target, TargetState},
+    diagnose::Reason,
     diagnose::{
         Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source, evidence,
         unit::{fate, unit},
     },
     input::Component,
+    stuck::REACH_RELIST,
     words::human::duration,
 };
 

@@ -1,11 +1,13 @@
 //! R1: an update of a container's resources holds the lock of its status, and every list waits for that.
 
 use crate::{
-    correlate::{Held, Request, Stuck, WaitsFor, What},
+    correlate::{Held, Request, WaitsFor},
+    cri::Method,
     diagnose::{
         Area, Evidence, Finding, Page, Proof, Rule, Scene, Source, evidence::in_syscall, scene::hostage,
     },
     input::Component,
+    stuck::{Stuck, What},
     words,
 };
 
@@ -47,8 +49,6 @@ pub(super) static RULE: Rule = Rule {
     examine,
 };
 
-/// What updates the resources of a container.
-const UPDATE: &str = "UpdateContainerResources";
 /// Calls that write a container's status, or the metadata, to the disk.
 const WRITES: [&str; 2] = ["fsync", "fdatasync"];
 
@@ -59,7 +59,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
 /// What the update waits for is known.
 fn behind_a_process(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let (holder, _) = hostage(stuck, Held::ContainerStatus)?;
-    if holder.operation != UPDATE {
+    if !is_update(holder) {
         return None;
     }
     let component = match &stuck.what {
@@ -101,8 +101,7 @@ fn behind_a_process(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
 /// The update does not end, and what it waits for is not seen.
 fn alone(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let What::Request(holder) = &stuck.what else { return None };
-    let is_update = holder.operation == UPDATE && holder.holds == Some(Held::ContainerStatus);
-    if !is_update || writes(holder, scene) {
+    if !is_update(holder) || holder.holds != Some(Held::ContainerStatus) || writes(holder, scene) {
         return None;
     }
     let waits = |other: &Request| other.waits_for == WaitsFor::Lock(Held::ContainerStatus);
@@ -118,6 +117,10 @@ fn alone(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
         "find its runc update: pgrep -af 'runc.* update'",
         "killing that runc lets the update fail, and the lists answer",
     ]))
+}
+
+fn is_update(request: &Request) -> bool {
+    request.method() == Some(Method::UpdateContainerResources)
 }
 
 /// The request, or a thread of its runtime, waits for the disk: every status is written while its lock is held.

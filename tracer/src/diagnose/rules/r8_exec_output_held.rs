@@ -1,9 +1,10 @@
 //! R8: a command left a child behind that holds its output open.
 
 use crate::{
-    correlate::{Stuck, What, thresholds::EXEC_OUTPUT_NS},
+    correlate::thresholds::EXEC_OUTPUT_NS,
     diagnose::{Area, Finding, Page, Proof, Rule, Scene},
     input::Component,
+    stuck::{Stuck, What},
     words::{holders, of_pod},
 };
 

@@ -1,9 +1,9 @@
 //! S10: a shim is stopped by a signal or frozen.
 
 use crate::{
-    correlate::What,
     diagnose::{Area, Finding, Page, Proof, Rule, Scene},
     input::Component,
+    stuck::What,
     words::of_pod,
 };
 
@@ -41,7 +41,7 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
-    let of = |stuck: &crate::correlate::Stuck| {
+    let of = |stuck: &crate::stuck::Stuck| {
         let pid = stuck.what.pid();
         let pod = of_pod(stuck.container.as_ref());
         let (headline, next) = match &stuck.what {

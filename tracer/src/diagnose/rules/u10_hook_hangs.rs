@@ -1,9 +1,10 @@
 //! U10: an OCI hook does not end.
 
 use crate::{
-    correlate::{Stuck, Waiter, What, thresholds::HOOK_NS},
+    correlate::thresholds::HOOK_NS,
     diagnose::{Area, Finding, Page, Proof, Rule, Scene},
     input::{Command, Component},
+    stuck::{Stuck, Waiter, What},
     words::{command_words, of_pod},
 };
 

@@ -1,9 +1,10 @@
 //! U1: runc 1.0.0-rc93 writes its seccomp filter into a pipe that only itself reads.
 
 use crate::{
-    correlate::{Stuck, What, thresholds::RUNC_NS},
+    correlate::thresholds::RUNC_NS,
     diagnose::{Area, Finding, Page, Proof, Rule, Scene},
     input::{Command, Component, FdTarget, Park, PipeFact},
+    stuck::{Stuck, What},
     words::of_pod,
 };
 

@@ -1,9 +1,10 @@
 //! U2: a created container whose creator is gone.
 
 use crate::{
-    correlate::{Stuck, Waiter, What, thresholds::SECOND_NS},
+    correlate::thresholds::SECOND_NS,
     diagnose::{Area, Finding, Page, Proof, Rule, Scene},
     input::{Command, Component, FdTarget, Park},
+    stuck::{Stuck, Waiter, What},
     words::of_pod,
 };
 

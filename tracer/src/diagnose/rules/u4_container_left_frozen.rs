@@ -1,9 +1,10 @@
 //! U4: the cgroup of a container is frozen, and nobody thaws it.
 
 use crate::{
-    correlate::{What, thresholds::SECOND_NS},
+    correlate::thresholds::SECOND_NS,
     diagnose::{Area, Finding, Page, Proof, Rule, Scene},
     input::{Component, Freezer},
+    stuck::What,
     words::of_pod,
 };
 
@@ -33,7 +34,7 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
-    let of = |stuck: &crate::correlate::Stuck| {
+    let of = |stuck: &crate::stuck::Stuck| {
         let What::Frozen { component, freezer, .. } = &stuck.what else { return None };
         if *component != Component::Helper || stuck.since.ns < RULE.min_age_ns {
             return None;
@@ -42,7 +43,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
         let headline = format!("a container{pod} is frozen: it does not run, and cannot be stopped");
         let finding = Finding::of_stuck(&RULE, headline, *component, stuck, scene).advise([thaw(freezer)]);
         let waits = stuck.waiters.iter().any(|waiter| {
-            matches!(waiter, crate::correlate::Waiter::Requests(_) | crate::correlate::Waiter::Relist { .. })
+            matches!(waiter, crate::stuck::Waiter::Requests(_) | crate::stuck::Waiter::Relist { .. })
         });
         Some(if waits {
             finding

@@ -4,9 +4,9 @@ use plegtrace_common::site::{ARG_REGS, MAX_HOOKS, MAX_SITES, SiteConf, action, e
 
 use super::{BinaryFacts, FoundFunction, FoundSite, Planner, has_mark};
 use crate::{
+    cri::Method,
     input::{HookFact, Layer},
     plan::{
-        cri,
         planned::{PlannedBinary, PlannedSite},
         row::{Class, End, ErrorResult, Mark, Wanted, What},
     },
@@ -138,7 +138,9 @@ fn error_source(register_abi: bool, error: Option<ErrorResult>) -> (u8, u32) {
 
 /// Unary handlers go well exactly when they reply, which must be seen; streams send many messages and no reply.
 fn declare_reply(mut site: PlannedSite, layer: Layer, wanted: &Wanted) -> PlannedSite {
-    if layer == Layer::Handler && !cri::is_stream(&wanted.operation) {
+    if layer == Layer::Handler
+        && !Method::from_name(&wanted.operation).is_some_and(|method| method.facts().streams)
+    {
         site.conf.err_source = err_source::REPLY;
     }
     site
@@ -159,7 +161,7 @@ fn hook_fact(
         operation: function.wanted.operation.clone(),
         service: function.wanted.service.clone(),
         symbol: function.symbol.clone(),
-        long_lived: cri::is_long_lived(&function.wanted.operation),
+        long_lived: Method::from_name(&function.wanted.operation).is_some_and(Method::is_long_lived),
         sites: u32::try_from(sites).unwrap_or(u32::MAX),
     }
 }

@@ -13,11 +13,13 @@ use plegtrace_common::site::action;
 
 use super::{
     catalogue::CATALOGUE,
-    cri,
     planned::{Plan, PlannedBinary},
     row::{Class, End, Row, Wanted, What},
 };
-use crate::input::{Component, Layer, RefusedFact};
+use crate::{
+    cri::Method,
+    input::{Component, Layer, RefusedFact},
+};
 
 /// Most sites in one executable: every probed page of its text is copied once per process.
 const MAX_SITES_PER_BINARY: usize = 400;
@@ -233,7 +235,7 @@ fn is_essential(wanted: &Wanted) -> bool {
         What::Mark(_) => wanted.row.class != Class::KubeletClient,
         What::Calls { layer: Layer::KubeletClient, .. } => false,
         What::Calls { layer: Layer::KubeletCall | Layer::Handler, .. } => {
-            cri::is_essential(&wanted.operation)
+            Method::from_name(&wanted.operation).is_some_and(|method| method.facts().essential)
         }
         What::Calls { layer: Layer::RuncPhase, .. } => wanted.row.class == Class::RuncWait,
         What::Calls { .. } => true,

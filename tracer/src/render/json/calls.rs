@@ -2,10 +2,13 @@
 
 use serde::Serialize;
 
-use super::doc::At;
+use super::{
+    doc::At,
+    facts::{component, layer},
+};
 use crate::{
     correlate::{Caller, OpenCall, RpcRow, Side, Snapshot},
-    input::{Component, HookCounters, Layer, Liveness},
+    input::{HookCounters, Liveness},
 };
 
 #[derive(Debug, Serialize)]
@@ -20,8 +23,8 @@ pub(super) struct Open<'a> {
 
 #[derive(Debug, Serialize)]
 struct OpenDoc<'a> {
-    component: Component,
-    layer: Layer,
+    component: &'static str,
+    layer: &'static str,
     operation: &'a str,
     pid: u32,
     goroutine: u64,
@@ -57,8 +60,8 @@ impl<'a> OpenDoc<'a> {
             _ => None,
         };
         Self {
-            component: span.component(),
-            layer: span.layer(),
+            component: component(span.component()),
+            layer: layer(span.layer()),
             operation: span.operation(),
             pid: span.id.tgid,
             goroutine: span.id.goid,
@@ -89,7 +92,7 @@ pub(super) fn caller(caller: Caller) -> &'static str {
 #[derive(Debug, Serialize)]
 pub(super) struct Operation<'a> {
     side: &'static str,
-    component: Component,
+    component: &'static str,
     pid: u32,
     operation: &'a str,
     service: &'a str,
@@ -129,7 +132,7 @@ impl<'a> Operation<'a> {
                 Side::Server => "server",
                 Side::RuncPhase => "runc_phase",
             },
-            component: row.key.component,
+            component: component(row.key.component),
             pid: row.key.tgid,
             operation: &row.key.operation,
             service: &row.key.service,

@@ -4,23 +4,24 @@ use serde::Serialize;
 
 use super::{
     calls::{Open, Operation},
+    census::CensusDoc,
+    facts::{CostDoc, LossDoc, RefusedDoc, all, component, layer, stopped},
     finding::DiagnosisDoc,
-    outcome::{LastSuccessfulList, Verdict},
     processes::ProcessesDoc,
     relist::RelistDoc,
     request::RequestDoc,
-    stuck::{CensusDoc, StuckDoc},
+    stuck::StuckDoc,
+    verdict::LastSuccessfulList,
 };
 use crate::{
     correlate::{Joins, Snapshot, Tally, TargetState},
     decode::MonoNs,
     diagnose::Diagnosis,
-    input::{Component, Cost, Layer, LossCount, RefusedFact, StopWhy},
     render::human,
 };
 
 /// Version of the format that the module documentation specifies.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// A moment on both clocks.
 #[derive(Debug, Serialize)]
@@ -45,7 +46,6 @@ pub(super) struct Document<'a> {
     taken_at: At,
     observed: Observed,
     diagnosis: DiagnosisDoc<'a>,
-    outcome: Verdict<'a>,
     last_successful_list: LastSuccessfulList,
     targets: Vec<TargetDoc<'a>>,
     stuck: Vec<StuckDoc<'a>>,
@@ -57,11 +57,11 @@ pub(super) struct Document<'a> {
     joins: JoinsDoc,
     census: CensusDoc<'a>,
     probes: Probes<'a>,
-    refused: &'a [RefusedFact],
-    losses: &'a [LossCount],
+    refused: Vec<RefusedDoc<'a>>,
+    losses: Vec<LossDoc<'a>>,
     tally: TallyDoc,
-    cost: Option<Cost>,
-    stopped: Option<StopWhy>,
+    cost: Option<CostDoc>,
+    stopped: Option<&'static str>,
 }
 
 impl<'a> Document<'a> {
@@ -76,24 +76,23 @@ impl<'a> Document<'a> {
                 from_at: snapshot.window.from.map(|from| At::of(snapshot, from)),
                 window_ns: snapshot.window.ns(),
             },
-            diagnosis: DiagnosisDoc::of(diagnosis),
-            outcome: Verdict::of(snapshot),
+            diagnosis: DiagnosisDoc::of(diagnosis, snapshot),
             last_successful_list: LastSuccessfulList::of(snapshot),
             targets: TargetDoc::list(snapshot),
-            stuck: StuckDoc::list(snapshot),
+            stuck: StuckDoc::list(diagnosis, snapshot),
             open: Open::of(snapshot),
             relists: snapshot.relists.iter().map(|relist| RelistDoc::of(relist, snapshot)).collect(),
             requests: snapshot.requests.iter().map(|request| RequestDoc::of(request, snapshot)).collect(),
             operations: snapshot.rows.iter().map(Operation::of).collect(),
             processes: ProcessesDoc::of(snapshot),
             joins: JoinsDoc::of(snapshot.joins),
-            census: CensusDoc::of(snapshot),
+            census: CensusDoc::of_snapshot(snapshot),
             probes: Probes::of(snapshot),
-            refused: &snapshot.refused,
-            losses: &snapshot.losses,
+            refused: all(&snapshot.refused),
+            losses: all(&snapshot.losses),
             tally: TallyDoc::of(snapshot.tally),
-            cost: snapshot.cost,
-            stopped: snapshot.stop.map(|stop| stop.why),
+            cost: snapshot.cost.map(CostDoc::from),
+            stopped: snapshot.stop.map(|stop| stopped(stop.why)),
         }
     }
 }
@@ -106,7 +105,7 @@ struct Observed {
 
 #[derive(Debug, Serialize)]
 struct TargetDoc<'a> {
-    component: Component,
+    component: &'static str,
     pid: u32,
     exe: &'a str,
     version: Option<&'a str>,
@@ -126,7 +125,7 @@ impl<'a> TargetDoc<'a> {
             };
             let fact = &target.fact;
             Self {
-                component: fact.component,
+                component: component(fact.component),
                 pid: fact.pid,
                 exe: &fact.exe,
                 version: fact.version.as_deref(),
@@ -166,8 +165,8 @@ struct Probes<'a> {
 #[derive(Debug, Serialize)]
 struct HookDoc<'a> {
     index: u32,
-    component: Component,
-    layer: Layer,
+    component: &'static str,
+    layer: &'static str,
     operation: &'a str,
     symbol: &'a str,
     sites: u32,
@@ -180,8 +179,8 @@ impl<'a> Probes<'a> {
         let armed = snapshot.armed.as_ref();
         let hook = |state: &'a crate::correlate::HookState| HookDoc {
             index: state.hook.index,
-            component: state.hook.component,
-            layer: state.hook.layer,
+            component: component(state.hook.component),
+            layer: layer(state.hook.layer),
             operation: &state.hook.operation,
             symbol: &state.hook.symbol,
             sites: state.hook.sites,

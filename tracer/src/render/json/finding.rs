@@ -2,9 +2,14 @@
 
 use serde::Serialize;
 
+use super::{
+    doc::At,
+    facts::{ContainerDoc, component},
+    verdict::{DoubtDoc, ReasonDoc},
+};
 use crate::{
-    diagnose::{Culprit, Diagnosis, Evidence, Excluded, Finding, Severity, Verdict},
-    input::{Component, ContainerFact},
+    correlate::Snapshot,
+    diagnose::{Culprit, Diagnosis, Evidence, Excluded, Finding, Severity, UnknownCause},
     render::escape,
 };
 
@@ -12,6 +17,11 @@ use crate::{
 #[derive(Debug, Serialize)]
 pub(super) struct DiagnosisDoc<'a> {
     verdict: &'static str,
+    since_at: Option<At>,
+    or_before: bool,
+    reasons: Vec<ReasonDoc<'a>>,
+    doubts: Vec<DoubtDoc>,
+    unknown_cause: Option<&'static str>,
     findings: Vec<FindingDoc<'a>>,
     excluded: Vec<ExcludedDoc<'a>>,
     predictions: Vec<String>,
@@ -40,9 +50,9 @@ struct FindingDoc<'a> {
 
 #[derive(Debug, Serialize)]
 struct CulpritDoc<'a> {
-    component: Component,
+    component: &'static str,
     pid: Option<u32>,
-    container: Option<&'a ContainerFact>,
+    container: Option<ContainerDoc<'a>>,
     sentence: String,
 }
 
@@ -59,15 +69,15 @@ struct ExcludedDoc<'a> {
 }
 
 impl<'a> DiagnosisDoc<'a> {
-    pub(super) fn of(diagnosis: &'a Diagnosis) -> Self {
-        let verdict = match diagnosis.verdict {
-            Verdict::Stall => "stall",
-            Verdict::Healthy => "healthy",
-            Verdict::CannotTell => "cannot_tell",
-        };
+    pub(super) fn of(diagnosis: &'a Diagnosis, snapshot: &Snapshot) -> Self {
         let excluded = |excluded: &'a Excluded| ExcludedDoc { what: excluded.what, why: &excluded.why };
         Self {
-            verdict,
+            verdict: diagnosis.verdict.name(),
+            since_at: diagnosis.since.map(|since| At::of(snapshot, since.at)),
+            or_before: diagnosis.since.is_some_and(|since| since.or_before),
+            reasons: ReasonDoc::list(diagnosis),
+            doubts: DoubtDoc::list(diagnosis),
+            unknown_cause: diagnosis.unknown_cause.map(UnknownCause::name),
             findings: diagnosis.findings.iter().map(finding).collect(),
             excluded: diagnosis.excluded.iter().map(excluded).collect(),
             predictions: lines(&diagnosis.predictions),
@@ -107,9 +117,9 @@ fn finding(finding: &Finding) -> FindingDoc<'_> {
 
 fn culprit(culprit: &Culprit) -> CulpritDoc<'_> {
     CulpritDoc {
-        component: culprit.component,
+        component: component(culprit.component),
         pid: culprit.pid,
-        container: culprit.container.as_ref(),
+        container: culprit.container.as_ref().map(ContainerDoc::from),
         sentence: escape::line(&culprit.words),
     }
 }

@@ -1,6 +1,6 @@
 //! The report for programs: one JSON document. This page is the specification of the format.
 //!
-//! `schema_version` is 1. Fields may be added without a new version; a field that changes its meaning, its unit or its
+//! `schema_version` is 2. Fields may be added without a new version; a field that changes its meaning, its unit or its
 //! type, or goes away, makes a new one. What is not known is `null`; lists may be empty but are always there.
 //!
 //! Conventions: `…_ns` are nanoseconds. A field `…_at` is a moment: an object of `mono_ns` (CLOCK_MONOTONIC) and `time`
@@ -9,12 +9,12 @@
 //!
 //! | field | content |
 //! |---|---|
-//! | `schema_version` | 1 |
+//! | `schema_version` | 2 |
 //! | `tool_version`, `node`, `kernel` | who observed, and where |
 //! | `taken_at` | moment of the report |
 //! | `observed` | `from_at` (probes on; `null`: never), `window_ns` |
-//! | `outcome` | `state`: `healthy`, `stalled` or `cannot_tell`; `reasons`: what is held up, weightiest first, each with `kind` (`down`, `stuck`, `relist_open`, `list_stale`, `abandoned_handlers`, `calls_open`, `processes_open`), `sentence`, and as they apply `component`, `process`, `pid`, `container`, `operation`, `count`, `age_ns`, `at_least`, `waiting_in`; `doubts`: each with `kind` and `sentence` |
-//! | `diagnosis` | `verdict`: `stall`, `healthy` or `cannot_tell` (the exit code 1, 0 or 5); `findings`: known causes, what explains most first; `excluded`: what was looked at and is not the cause, each `what` and `why`; `predictions`: what the kubelet will do next |
+//! | `diagnosis` | `verdict`: `stall`, `healthy` or `cannot_tell` (the exit code 1, 0 or 5); `since_at` (when the stall began, `null`: none, or not known), `or_before` (it may have begun earlier); `reasons`: what is held up; `doubts`: why there is no answer, each with `kind` and `sentence`, empty unless the verdict is `cannot_tell`; `unknown_cause`: why a stall has no named cause (`no_census`, `events_lost`, `nothing_fits`; else `null`); `findings`: known causes, what explains most first; `excluded`: what was looked at and is not the cause, each `what` and `why`; `predictions`: what the kubelet will do next |
+//! | `diagnosis.reasons[]` | the weightiest first; empty when only a finding tells of the stall: `kind` (`down`, `stuck`, `relist_open`, `list_stale`, `abandoned_handlers`, `calls_open`, `processes_open`), `sentence`, `explained` (it follows from a finding), and as they apply `component`, `process`, `pid`, `container`, `operation`, `count`, `age_ns`, `at_least`, `waiting_in` |
 //! | `diagnosis.findings[]` | `id` (see `plegtrace explain`; never changes its meaning), `title`, `area`, `proof` (`real`, `rebuilt`, `story`: how tests prove the rule), `severity` (`stall`: holds something up; `notice`), `confidence` (`low`, `medium`, `high`), `doubts`, `headline`, `culprit` (`component`, `pid`, `container`, `sentence`), `age_ns`, `at_least`, `reach` (3 the relist, 2 requests, 1 processes, 0 nobody known), `victims`, `evidence` (each `source` and `sentence`), `next`, `trap`, `also` (ids of other causes with the same culprit) |
 //! | `last_successful_list` | `state`: `seen`, `not_seen` or `untraced`; `start_at` (of its relist, as the kubelet reckons), `age_ns`, `at_least` (it may be older) |
 //! | `targets` | `component`, `pid`, `exe`, `version`, `go_version`, `socket`, `unproved`, `gone_at`, `gone_how` |
@@ -46,15 +46,17 @@
 //! | `stopped` | why observing ended: `duration`, `interrupt`, `enough`, `targets_gone`, `recording_over` |
 
 mod calls;
+mod census;
 mod doc;
+mod facts;
 mod finding;
-mod outcome;
 mod processes;
 mod relist;
 mod report;
 mod request;
 mod stuck;
 mod tree;
+mod verdict;
 
 pub use doc::SCHEMA_VERSION;
 pub(in crate::render) use report::disarm;

@@ -5,17 +5,15 @@ use serde::Serialize;
 use super::{
     calls::caller,
     doc::At,
+    facts::component,
     tree::{SpanDoc, Time},
 };
-use crate::{
-    correlate::{RequestTree, Snapshot},
-    input::Component,
-};
+use crate::correlate::{RequestTree, Snapshot};
 
 #[derive(Debug, Serialize)]
 pub(super) struct RequestDoc<'a> {
     operation: &'a str,
-    component: Component,
+    component: &'static str,
     pid: u32,
     start_at: At,
     duration_ns: u64,
@@ -33,7 +31,7 @@ impl<'a> RequestDoc<'a> {
         let root = request.root();
         Self {
             operation: root.operation(),
-            component: root.component(),
+            component: component(root.component()),
             pid: root.id.tgid,
             start_at: At::of(snapshot, root.start()),
             duration_ns: root.duration_ns(snapshot.now),

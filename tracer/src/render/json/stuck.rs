@@ -1,15 +1,16 @@
-//! What does not move, and what the census found.
+//! What does not move, and who waits for it.
 
 use serde::Serialize;
 
-use super::processes::PhaseDoc;
+use super::{
+    facts::{CommandDoc, ContainerDoc, FreezerDoc, ParkDoc, PipeDoc, SocketDoc, all, component as name},
+    processes::PhaseDoc,
+};
 use crate::{
-    correlate::{Age, Held, Request, Snapshot, Stuck, Waiter, WaitsFor, What},
-    input::{
-        CensusFact, Command, Component, ContainerFact, Freezer, GoroutinesFact, Park, PipeFact, ProcessFact,
-        SocketFact, VersionFact,
-    },
+    correlate::{Age, Held, Request, Snapshot, WaitsFor},
+    diagnose::Diagnosis,
     render::escape,
+    stuck::{Stuck, Waiter, What},
     words,
 };
 
@@ -20,25 +21,25 @@ pub(super) struct StuckDoc<'a> {
     sentence: String,
     pid: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
-    component: Option<Component>,
+    component: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    command: Option<&'a Command>,
+    command: Option<CommandDoc<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    freezer: Option<&'a Freezer>,
+    freezer: Option<FreezerDoc<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pipe: Option<&'a PipeFact>,
+    pipe: Option<PipeDoc<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     request: Option<RequestDoc<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unreported: Option<UnreportedDoc<'a>>,
     age_ns: u64,
     at_least: bool,
-    container: Option<&'a ContainerFact>,
-    parks: &'a [Park],
+    container: Option<ContainerDoc<'a>>,
+    parks: Vec<ParkDoc<'a>>,
     frames: &'a [String],
     #[serde(skip_serializing_if = "Vec::is_empty")]
     phase: Vec<PhaseDoc<'a>>,
-    sockets: &'a [SocketFact],
+    sockets: Vec<SocketDoc<'a>>,
     waiters: Vec<WaiterDoc<'a>>,
 }
 
@@ -52,8 +53,8 @@ struct UnreportedDoc<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct RequestDoc<'a> {
-    component: Component,
+pub(super) struct RequestDoc<'a> {
+    component: &'static str,
     pid: u32,
     operation: &'a str,
     count: u32,
@@ -64,7 +65,7 @@ struct RequestDoc<'a> {
     waits_for: &'static str,
     method: Option<&'a str>,
     holds: Option<&'static str>,
-    containers: &'a [ContainerFact],
+    containers: Vec<ContainerDoc<'a>>,
     target_known: bool,
     lock_of: Option<&'a str>,
     frames: &'a [String],
@@ -75,9 +76,9 @@ struct WaiterDoc<'a> {
     kind: &'static str,
     pid: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
-    component: Option<Component>,
+    component: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    command: Option<&'a Command>,
+    command: Option<CommandDoc<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     request: Option<RequestDoc<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,8 +90,8 @@ struct WaiterDoc<'a> {
 }
 
 impl<'a> StuckDoc<'a> {
-    pub(super) fn list(snapshot: &'a Snapshot) -> Vec<Self> {
-        snapshot.stuck.iter().map(|stuck| Self::of(stuck, snapshot)).collect()
+    pub(super) fn list(diagnosis: &'a Diagnosis, snapshot: &Snapshot) -> Vec<Self> {
+        diagnosis.stuck.iter().map(|stuck| Self::of(stuck, snapshot)).collect()
     }
 
     fn of(stuck: &'a Stuck, snapshot: &Snapshot) -> Self {
@@ -107,26 +108,26 @@ impl<'a> StuckDoc<'a> {
             unreported: None,
             age_ns,
             at_least,
-            container: stuck.container.as_ref(),
-            parks: &stuck.parks,
+            container: stuck.container.as_ref().map(ContainerDoc::from),
+            parks: all(&stuck.parks),
             frames: &stuck.frames,
             phase: PhaseDoc::list(&stuck.phases, snapshot),
-            sockets: &stuck.sockets,
+            sockets: all(&stuck.sockets),
             waiters: stuck.waiters.iter().map(|waiter| WaiterDoc::of(waiter, snapshot)).collect(),
         };
         match &stuck.what {
-            What::Stopped { component, .. } => Self { component: Some(*component), ..blank },
+            What::Stopped { component, .. } => Self { component: Some(name(*component)), ..blank },
             What::Frozen { component, freezer, .. } => {
-                Self { component: Some(*component), freezer: Some(freezer), ..blank }
+                Self { component: Some(name(*component)), freezer: Some(freezer.into()), ..blank }
             }
-            What::Process { command, .. } => Self { command: Some(command), ..blank },
+            What::Process { command, .. } => Self { command: Some(command.into()), ..blank },
             What::Unreaped { .. } => blank,
             What::Unreported { state, runtime, zombie, exec, .. } => {
                 let (state, exec) = (state.as_deref(), exec.as_deref());
                 let unreported = UnreportedDoc { runtime: *runtime, state, exec, zombie: *zombie };
                 Self { unreported: Some(unreported), ..blank }
             }
-            What::OutputHeld { pipe, .. } => Self { pipe: Some(pipe), ..blank },
+            What::OutputHeld { pipe, .. } => Self { pipe: Some(pipe.into()), ..blank },
             What::Request(request) => Self { request: Some(RequestDoc::of(request)), ..blank },
         }
     }
@@ -147,8 +148,8 @@ impl<'a> WaiterDoc<'a> {
         match waiter {
             Waiter::Process { component, command, pid, phases } => Self {
                 pid: *pid,
-                component: Some(*component),
-                command: command.as_ref(),
+                component: Some(name(*component)),
+                command: command.as_ref().map(CommandDoc::from),
                 phase: PhaseDoc::list(phases, snapshot),
                 ..blank
             },
@@ -168,10 +169,10 @@ impl<'a> WaiterDoc<'a> {
 }
 
 impl<'a> RequestDoc<'a> {
-    fn of(request: &'a Request) -> Self {
+    pub(super) fn of(request: &'a Request) -> Self {
         let (waits_for, method) = waits_for(&request.waits_for);
         Self {
-            component: request.component,
+            component: name(request.component),
             pid: request.pid,
             operation: &request.operation,
             count: request.count,
@@ -182,7 +183,7 @@ impl<'a> RequestDoc<'a> {
             waits_for,
             method,
             holds: request.holds.map(held),
-            containers: &request.containers,
+            containers: all(&request.containers),
             target_known: request.target_known,
             lock_of: request.lock_of.as_deref(),
             frames: &request.frames,
@@ -208,30 +209,5 @@ fn held(held: Held) -> &'static str {
         Held::SandboxStatus => "sandbox_status_lock",
         Held::Metadata => "metadata_transaction",
         Held::Networks => "network_configuration_lock",
-    }
-}
-
-/// What the census found.
-#[derive(Debug, Serialize)]
-pub(super) struct CensusDoc<'a> {
-    rounds: u64,
-    versions: &'a [VersionFact],
-    round: Option<&'a CensusFact>,
-    requests: Vec<RequestDoc<'a>>,
-    processes: Vec<&'a ProcessFact>,
-    goroutines: &'a [GoroutinesFact],
-}
-
-impl<'a> CensusDoc<'a> {
-    pub(super) fn of(snapshot: &'a Snapshot) -> Self {
-        let census = &snapshot.census;
-        Self {
-            rounds: census.rounds,
-            versions: &census.versions,
-            round: census.round.as_ref(),
-            requests: census.requests.iter().map(RequestDoc::of).collect(),
-            processes: census.processes.iter().map(|seen| &seen.fact).collect(),
-            goroutines: &census.goroutines,
-        }
     }
 }

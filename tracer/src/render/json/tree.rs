@@ -2,18 +2,18 @@
 
 use serde::Serialize;
 
+use super::facts::{component, layer};
 use crate::{
     correlate::Snapshot,
     decode::CallResult,
-    input::{Component, Layer},
     render::leaves::{Group, follows_parks, groups},
     span::{Account, Span, account, self_time_ns},
 };
 
 #[derive(Debug, Serialize)]
 pub(super) struct SpanDoc<'a> {
-    component: Component,
-    layer: Layer,
+    component: &'static str,
+    layer: &'static str,
     operation: &'a str,
     pid: u32,
     goroutine: u64,
@@ -82,8 +82,8 @@ impl<'a> SpanDoc<'a> {
         let now = snapshot.now;
         let leaves = if follows_parks(snapshot) { groups(&[span], now) } else { Vec::new() };
         Self {
-            component: span.component(),
-            layer: span.layer(),
+            component: component(span.component()),
+            layer: layer(span.layer()),
             operation: span.operation(),
             pid: span.id.tgid,
             goroutine: span.id.goid,

@@ -18,4 +18,4 @@ mod verdict;
 
 pub(in crate::render) use page::fold;
 pub use page::{TextOptions, report};
-pub use verdict::{doubt, headline, sentence};
+pub use verdict::headline;

@@ -4,10 +4,8 @@ use std::io;
 
 use super::page::Page;
 use crate::{
-    correlate::{
-        Caller, OpenCall, Snapshot,
-        thresholds::{CRI_DEADLINE_NS, SECOND_NS, stuck_after_ns},
-    },
+    correlate::{Caller, OpenCall, Snapshot, thresholds::SECOND_NS},
+    cri::Method,
     input::{Layer, Liveness},
     render::{
         escape, human,
@@ -85,12 +83,12 @@ fn note(call: &OpenCall, snapshot: &Snapshot) -> String {
         }
         Caller::Foreign => notes.push("other caller".into()),
         Caller::Own => notes.push("asked by plegtrace".into()),
-        Caller::Unknown
-            if call.age_ns > CRI_DEADLINE_NS && stuck_after_ns(call.span.operation()).is_some() =>
-        {
-            notes.push("past the deadline of 2 min".into());
+        Caller::Unknown => {
+            let deadline = call.span.method().and_then(Method::deadline_ns);
+            let passed = deadline.filter(|deadline| call.age_ns > *deadline);
+            notes.extend(passed.map(|limit| format!("past the deadline of {}", human::minutes(limit))));
         }
-        Caller::Unknown | Caller::Waiting | Caller::NotAsked => {}
+        Caller::Waiting | Caller::NotAsked => {}
     }
     if let Some(park) = call.span.parks.last().filter(|park| park.open) {
         notes.push(format!("parked {}", place(&park.stack)));

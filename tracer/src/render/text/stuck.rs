@@ -4,8 +4,8 @@ use std::io;
 
 use super::page::{Page, fold};
 use crate::{
-    correlate::{Stuck, What},
     render::{escape, human::plural},
+    stuck::{Stuck, What},
     words,
 };
 
@@ -14,7 +14,7 @@ const LABEL: usize = 8;
 
 /// Writes the section.
 pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
-    let all = &page.snapshot.stuck;
+    let all = &page.diagnosis.stuck;
     if all.is_empty() {
         return Ok(());
     }

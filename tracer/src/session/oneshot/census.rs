@@ -4,6 +4,7 @@ use super::Session;
 use crate::{
     cli::Settings,
     correlate::Snapshot,
+    diagnose::{Diagnosis, diagnose},
     session::{
         clock,
         rounds::{Depth, may_ask},
@@ -27,8 +28,16 @@ impl Session {
     }
 
     /// Another round, on the processes of now, when one is due.
-    pub(super) fn census_again(&mut self, settings: &Settings, snapshot: &Snapshot, last: bool) {
-        let Some(depth) = self.census.due(snapshot, !settings.needs_kernel(), last) else { return };
+    pub(super) fn census_again(
+        &mut self,
+        settings: &Settings,
+        snapshot: &Snapshot,
+        diagnosis: &Diagnosis,
+        last: bool,
+    ) {
+        let Some(depth) = self.census.due(snapshot, diagnosis, !settings.needs_kernel(), last) else {
+            return;
+        };
         if let Ok(survey) = Survey::take(settings) {
             self.survey = survey;
         }
@@ -39,7 +48,7 @@ impl Session {
     pub(super) fn last_census(&mut self, settings: &Settings) {
         self.take_census(true);
         let snapshot = self.pipeline.snapshot(clock::monotonic_ns());
-        self.census_again(settings, &snapshot, true);
+        self.census_again(settings, &snapshot, &diagnose(&snapshot), true);
         self.take_census(true);
     }
 

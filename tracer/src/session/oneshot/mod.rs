@@ -31,7 +31,7 @@ use super::{
 use crate::{
     cli::Settings,
     correlate::{Pulse, Snapshot},
-    diagnose::diagnose,
+    diagnose::{Diagnosis, diagnose},
     input::{Component, Fact, Stop, StopWhy},
     kernel::AttachMode,
     recording::Recorder,
@@ -144,15 +144,16 @@ impl Session {
     /// Looks at the whole picture: is another look of the census worth its price, and is all known that can be?
     fn judge(&mut self, settings: &Settings, elapsed: Duration) -> bool {
         let snapshot = self.pipeline.snapshot(clock::monotonic_ns());
-        self.pictures.showed(is_suspicious(&snapshot));
-        self.census_again(settings, &snapshot, false);
-        !settings.to_the_end && self.is_enough(&snapshot, elapsed, !settings.needs_kernel())
+        let diagnosis = diagnose(&snapshot);
+        self.pictures.showed(is_suspicious(&snapshot, &diagnosis));
+        self.census_again(settings, &snapshot, &diagnosis, false);
+        !settings.to_the_end && self.is_enough(&snapshot, &diagnosis, elapsed, !settings.needs_kernel())
     }
 
     /// A cause that is settled, and was looked at twice, needs no more time; nor does a census that has nobody to wait for.
-    fn is_enough(&self, snapshot: &Snapshot, elapsed: Duration, alone: bool) -> bool {
+    fn is_enough(&self, snapshot: &Snapshot, diagnosis: &Diagnosis, elapsed: Duration, alone: bool) -> bool {
         let watched = elapsed >= ENOUGH && self.census.are_enough();
-        watched && diagnose(snapshot).is_settled(snapshot) || alone && self.census.are_all()
+        watched && diagnosis.is_settled(snapshot) || alone && self.census.are_all()
     }
 
     fn line(&self, pulse: &Pulse, elapsed: Duration, of: Duration) -> String {

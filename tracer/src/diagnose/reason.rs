@@ -1,29 +1,13 @@
-//! [`Outcome`]: what a snapshot means for the node, with the reasons in the order of their weight.
+//! [`Reason`]: something that is held up; [`Doubt`]: why nothing can be said.
 
 use std::cmp::Reverse;
 
-use super::{Age, ProcessKind, stuck::Stuck};
-use crate::{decode::CallId, input::Component};
-
-/// Is the node held up?
-#[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    /// Relists were seen, or none was due, and nothing is held up.
-    Healthy {
-        /// Length of what was observed.
-        window_ns: u64,
-    },
-    /// Something is held up.
-    Stalled {
-        /// What, the weightiest first; never empty.
-        reasons: Vec<Reason>,
-    },
-    /// The evidence does not allow an answer.
-    CannotTell {
-        /// What is missing; never empty.
-        why: Vec<Doubt>,
-    },
-}
+use crate::{
+    correlate::{Age, ProcessKind},
+    decode::CallId,
+    input::Component,
+    stuck::{REACH_RELIST, Stuck},
+};
 
 /// Something that is held up.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,7 +80,7 @@ impl Reason {
         match self {
             Self::Down { .. } => (0, Reverse(0)),
             // What holds up the relist explains it.
-            Self::Stuck(stuck) if stuck.reach() == 3 => (1, Reverse(stuck.since.ns)),
+            Self::Stuck(stuck) if stuck.reach() == REACH_RELIST => (1, Reverse(stuck.since.ns)),
             Self::RelistOpen { age_ns, .. } => (2, Reverse(*age_ns)),
             Self::ListStale { age, .. } => (3, Reverse(age.ns)),
             Self::Stuck(stuck) => (4, Reverse(stuck.since.ns)),

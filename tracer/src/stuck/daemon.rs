@@ -4,7 +4,7 @@
 //! dockerd may stand beside the runtime of the kubelet. That it is stopped holds up nobody on this node.
 
 use crate::{
-    correlate::{ListOutcome, Relist, TargetState, census::ProcessSeen, snapshot::Snapshot},
+    correlate::{ListOutcome, ProcessSeen, Relist, Snapshot, TargetState},
     decode::MonoNs,
     input::{Component, Layer},
     span::Span,

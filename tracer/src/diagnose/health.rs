@@ -1,17 +1,18 @@
-//! A snapshot → [`Outcome`]. Names what is held up and since when, not why: causes are the business of diagnosis.
+//! A snapshot → what is held up and since when ([`Reason`]s), or what is missing for an answer ([`Doubt`]s). Causes are the
+//! business of the rules.
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::{
-    outcome::{Doubt, Outcome, Reason},
-    processes::{OpenProcess, ProcessKind},
-    snapshot::{Caller, LastList, ListOutcome, OpenCall, Relist, Snapshot, TargetState},
-    stuck,
-    thresholds::{RELIST_OPEN_NS, stuck_after_ns},
-};
+use super::reason::{Doubt, Reason};
 use crate::{
+    correlate::{
+        Caller, LastList, ListOutcome, OpenCall, OpenProcess, ProcessKind, Relist, Snapshot, Target,
+        TargetState,
+        thresholds::{RELIST_OPEN_NS, stuck_after_ns},
+    },
     input::{Component, Layer, Presence},
     span::critical_path,
+    stuck::{self, Stuck},
 };
 
 /// Components that answer CRI calls, or stand behind one that does.
@@ -21,31 +22,22 @@ const RUNTIMES: [Component; 4] =
 /// What the census calls the question for goroutines, in the list of those who did not answer.
 const GOROUTINES: &str = "goroutines";
 
-/// Judges a snapshot by its facts. What is held up outweighs what is not known.
-pub(super) fn judge(snapshot: &Snapshot) -> Outcome {
+/// What is held up, the weightiest first.
+pub(super) fn reasons(snapshot: &Snapshot, stuck: &[Stuck]) -> Vec<Reason> {
     let mut reasons = down(snapshot);
-    let stuck = snapshot.stuck.iter().filter(|stuck| stuck::matters(stuck));
-    reasons.extend(stuck.map(|stuck| Reason::Stuck(Box::new(stuck.clone()))));
+    let matter = stuck.iter().filter(|stuck| stuck::matters(stuck));
+    reasons.extend(matter.map(|stuck| Reason::Stuck(Box::new(stuck.clone()))));
     reasons.extend(snapshot.relists.iter().filter_map(|relist| relist_open(relist, snapshot)));
     reasons.extend(list_stale(snapshot));
     reasons.extend(abandoned(snapshot));
     reasons.extend(calls_open(snapshot));
-    reasons.extend(processes_open(snapshot));
-    if !reasons.is_empty() {
-        reasons.sort_by_key(Reason::weight);
-        return Outcome::Stalled { reasons };
-    }
-    let why = doubts(snapshot);
-    if why.is_empty() {
-        Outcome::Healthy { window_ns: snapshot.window.ns() }
-    } else {
-        Outcome::CannotTell { why }
-    }
+    reasons.extend(processes_open(snapshot, stuck));
+    reasons.sort_by_key(Reason::weight);
+    reasons
 }
 
 fn is_live(snapshot: &Snapshot, component: Component) -> bool {
-    let live =
-        |target: &&super::Target| target.fact.component == component && target.state == TargetState::Live;
+    let live = |target: &&Target| target.fact.component == component && target.state == TargetState::Live;
     snapshot.targets.iter().any(|target| live(&target))
 }
 
@@ -142,10 +134,10 @@ fn calls_open(snapshot: &Snapshot) -> Vec<Reason> {
     groups.into_iter().filter_map(reason).collect()
 }
 
-fn processes_open(snapshot: &Snapshot) -> Vec<Reason> {
+fn processes_open(snapshot: &Snapshot, stuck: &[Stuck]) -> Vec<Reason> {
     let mut groups: BTreeMap<&ProcessKind, Vec<&OpenProcess>> = BTreeMap::new();
     // What the census found stuck, or waiting for that, is told already, and better.
-    let told: HashSet<u32> = snapshot.stuck.iter().flat_map(stuck::processes).collect();
+    let told: HashSet<u32> = stuck.iter().flat_map(stuck::processes).collect();
     let late = snapshot.processes.open.iter().filter(|process| process.late && !told.contains(&process.pid));
     for process in late {
         groups.entry(&process.kind).or_default().push(process);
@@ -172,7 +164,8 @@ fn group<'a>(calls: impl Iterator<Item = &'a OpenCall>) -> BTreeMap<(Component, 
     groups
 }
 
-fn doubts(snapshot: &Snapshot) -> Vec<Doubt> {
+/// What forbids to call the node healthy.
+pub(super) fn doubts(snapshot: &Snapshot) -> Vec<Doubt> {
     let mut why = Vec::new();
     let traced = snapshot.hooks.iter().any(|state| state.hook.layer == Layer::Relist);
     if !is_live(snapshot, Component::Kubelet) {
@@ -211,7 +204,7 @@ fn census_doubts(snapshot: &Snapshot) -> Vec<Doubt> {
     if census.rounds > 0 && census.whole_rounds == 0 {
         why.push(Doubt::CensusCut);
     }
-    let unread = |target: &&super::Target| {
+    let unread = |target: &&Target| {
         let runtime = target.state == TargetState::Live && target.fact.component.role().is_runtime();
         runtime && !census.read.contains(&target.fact.pid)
     };

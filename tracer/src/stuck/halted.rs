@@ -2,7 +2,7 @@
 
 use super::{Stuck, What, daemon, phases, work};
 use crate::{
-    correlate::{Age, census::ProcessSeen, snapshot::Snapshot, thresholds::UNREAPED_NS},
+    correlate::{Age, ProcessSeen, Snapshot, thresholds::UNREAPED_NS},
     input::Component,
 };
 

@@ -2,33 +2,31 @@
 
 use std::collections::HashSet;
 
-use super::{Held, Request, Stuck, Waiter, WaitsFor, What, halted, subject::Known};
+use super::{Stuck, Waiter, What, halted};
 use crate::{
     correlate::{
-        Age,
-        snapshot::Snapshot,
+        Age, Held, Known, Request, Snapshot, WaitsFor,
         thresholds::{CALL_OPEN_NS, stuck_after_ns},
     },
+    cri::Method,
     input::{Command, Component, Layer},
 };
-
-/// CRI methods without which a relist does not come to its end.
-const OF_RELIST: [&str; 4] = ["ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus"];
-
-/// CRI methods that need the processes of a container to run.
-const OF_CONTAINER: [&str; 3] = ["StopContainer", "StopPodSandbox", "ExecSync"];
 
 /// Everybody who waits for a thing, the nearest first.
 pub(super) fn waiters(stuck: &Stuck, known: &Known, snapshot: &Snapshot) -> Vec<Waiter> {
     let mut requests = nearest(stuck, known, snapshot);
     behind(&mut requests, known, snapshot);
     let mut waiters: Vec<Waiter> = requests.iter().cloned().map(Waiter::Requests).collect();
-    let lists = requests.iter().any(|request| OF_RELIST.contains(&request.operation.as_str()));
+    let lists = requests.iter().any(is_needed_by_relist);
     let runtime = halted_component(&stuck.what).is_some_and(|component| component.role().is_runtime());
     if lists || runtime {
         waiters.extend(relist(snapshot));
     }
     waiters
+}
+
+fn is_needed_by_relist(request: &Request) -> bool {
+    request.method().is_some_and(|method| method.facts().needed_by_relist)
 }
 
 /// Adds, again and again, those that wait for what somebody in the list holds.
@@ -84,14 +82,14 @@ fn nearest(stuck: &Stuck, known: &Known, snapshot: &Snapshot) -> Vec<Request> {
             },
             // What is frozen cannot be stopped, and runs no command.
             What::Frozen { component: Component::Helper, .. } => {
-                same == Some(true) && OF_CONTAINER.contains(&request.operation.as_str())
+                same == Some(true) && request.method().is_some_and(|method| method.facts().needs_processes)
             }
             // A hook is waited for by whoever waits for its runc.
             What::Process { command, .. } => {
                 let command = runc_of(stuck).unwrap_or(command);
                 waits_for_command(&request.waits_for, command, snapshot)
             }
-            What::OutputHeld { .. } => request.operation == "ExecSync",
+            What::OutputHeld { .. } => request.method() == Some(Method::ExecSync),
             _ => false,
         };
         if kind { told(request, same) } else { None }
@@ -148,7 +146,7 @@ fn relist(snapshot: &Snapshot) -> Option<Waiter> {
         let age = Age { ns: call.age_ns, at_least: false };
         return Some(Waiter::Relist { pid: call.span.id.tgid, age });
     }
-    let seen = snapshot.census.requests.iter().find(|request| request.operation == "relist");
+    let seen = snapshot.census.requests.iter().find(|request| request.is_relist());
     seen.map(|request| Waiter::Relist { pid: request.pid, age: request.since })
 }
 
@@ -191,7 +189,7 @@ fn is_late(request: &Request) -> bool {
 fn of_request(request: &Request, known: &Known, snapshot: &Snapshot) -> Stuck {
     let mut chain = vec![request.clone()];
     behind(&mut chain, known, snapshot);
-    let lists = chain.iter().any(|request| OF_RELIST.contains(&request.operation.as_str()));
+    let lists = chain.iter().any(is_needed_by_relist);
     let mut waiters: Vec<Waiter> = chain.drain(1..).map(Waiter::Requests).collect();
     if lists {
         waiters.extend(relist(snapshot));
@@ -209,7 +207,7 @@ fn of_request(request: &Request, known: &Known, snapshot: &Snapshot) -> Stuck {
 }
 
 /// The process that is stuck, and those that wait for it.
-pub(in crate::correlate) fn processes(stuck: &Stuck) -> impl Iterator<Item = u32> {
+pub(crate) fn processes(stuck: &Stuck) -> impl Iterator<Item = u32> {
     let waiters = stuck.waiters.iter().filter_map(|waiter| match waiter {
         Waiter::Process { pid, .. } => Some(*pid),
         Waiter::Requests(_) | Waiter::Relist { .. } => None,
@@ -218,7 +216,7 @@ pub(in crate::correlate) fn processes(stuck: &Stuck) -> impl Iterator<Item = u32
 }
 
 /// Does this hold up the node, or at least somebody on it?
-pub(in crate::correlate) fn matters(stuck: &Stuck) -> bool {
+pub(crate) fn matters(stuck: &Stuck) -> bool {
     match &stuck.what {
         What::Stopped { component, .. } | What::Frozen { component, .. } => {
             halted::is_own(*component) || !stuck.waiters.is_empty()

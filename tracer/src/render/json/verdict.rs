@@ -1,27 +1,21 @@
-//! The verdict and the last successful list.
+//! What is held up, what is missing for an answer, and the last successful list.
 
 use serde::Serialize;
 
-use super::doc::At;
+use super::{doc::At, facts::component as name};
 use crate::{
-    correlate::{LastList, Outcome, Reason, Snapshot},
-    input::Component,
-    render::text::{doubt, sentence},
+    correlate::{LastList, Snapshot},
+    diagnose::{Diagnosis, Doubt, Reason},
+    render::judgement::{doubt, sentence},
 };
 
 #[derive(Debug, Serialize)]
-pub(super) struct Verdict<'a> {
-    state: &'static str,
-    reasons: Vec<ReasonDoc<'a>>,
-    doubts: Vec<DoubtDoc>,
-}
-
-#[derive(Debug, Serialize)]
-struct ReasonDoc<'a> {
+pub(super) struct ReasonDoc<'a> {
     kind: &'static str,
     sentence: String,
+    explained: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    component: Option<Component>,
+    component: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     operation: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,32 +35,29 @@ struct ReasonDoc<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct DoubtDoc {
+pub(super) struct DoubtDoc {
     kind: &'static str,
     sentence: String,
 }
 
-impl<'a> Verdict<'a> {
-    pub(super) fn of(snapshot: &'a Snapshot) -> Self {
-        let none = Self { state: "healthy", reasons: Vec::new(), doubts: Vec::new() };
-        match &snapshot.outcome {
-            Outcome::Healthy { .. } => none,
-            Outcome::Stalled { reasons } => {
-                Self { state: "stalled", reasons: reasons.iter().map(reason).collect(), ..none }
-            }
-            Outcome::CannotTell { why } => {
-                let doubts =
-                    why.iter().map(|why| DoubtDoc { kind: why.name(), sentence: doubt(why) }).collect();
-                Self { state: "cannot_tell", doubts, ..none }
-            }
-        }
+impl DoubtDoc {
+    pub(super) fn list(diagnosis: &Diagnosis) -> Vec<Self> {
+        let doc = |why: &Doubt| Self { kind: why.name(), sentence: doubt(why) };
+        diagnosis.doubts.iter().map(doc).collect()
     }
 }
 
-fn reason(reason: &Reason) -> ReasonDoc<'_> {
+impl<'a> ReasonDoc<'a> {
+    pub(super) fn list(diagnosis: &'a Diagnosis) -> Vec<Self> {
+        diagnosis.reasons.iter().map(|it| reason(it, diagnosis.explains(it))).collect()
+    }
+}
+
+fn reason(reason: &Reason, explained: bool) -> ReasonDoc<'_> {
     let blank = ReasonDoc {
         kind: reason.name(),
         sentence: sentence(reason),
+        explained,
         component: None,
         operation: None,
         count: None,
@@ -86,7 +77,7 @@ fn reason(reason: &Reason) -> ReasonDoc<'_> {
             age_ns: Some(*oldest_ns),
             ..blank
         },
-        Reason::Down { component, .. } => ReasonDoc { component: Some(*component), ..blank },
+        Reason::Down { component, .. } => ReasonDoc { component: Some(name(*component)), ..blank },
         Reason::Stuck(stuck) => {
             ReasonDoc { age_ns: Some(stuck.since.ns), at_least: Some(stuck.since.at_least), ..blank }
         }
@@ -98,7 +89,7 @@ fn reason(reason: &Reason) -> ReasonDoc<'_> {
         }
         Reason::Abandoned { operation, component, count, oldest_ns }
         | Reason::CallsOpen { operation, component, count, oldest_ns, .. } => ReasonDoc {
-            component: Some(*component),
+            component: Some(name(*component)),
             operation: Some(operation),
             count: Some(*count),
             age_ns: Some(*oldest_ns),

@@ -1,14 +1,16 @@
 //! Goroutine stacks → [`Request`]s: a goroutine whose stack contains the handler of a CRI method *is* an open call, and
 //! the functions further in say what it waits for and what it holds meanwhile.
 
-use super::{
-    super::Age,
-    subject::{Known, Target, parts},
-};
+use super::subject::{Known, Target, parts};
 use crate::{
+    correlate::age::Age,
+    cri::Method,
     decode::MonoNs,
     input::{Component, ContainerFact, GoroutineGroup, GoroutinesFact},
 };
+
+/// [`Request::operation`] of a relist.
+const RELIST: &str = "relist";
 
 /// Requests of one kind that wait alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,9 +47,21 @@ pub struct Request {
 }
 
 impl Request {
+    /// CRI method of a handler, when it is one that is known.
+    #[must_use]
+    pub fn method(&self) -> Option<Method> {
+        Method::from_name(&self.operation)
+    }
+
+    /// Is it the kubelet's relist?
+    #[must_use]
+    pub fn is_relist(&self) -> bool {
+        self.component == Component::Kubelet && self.operation == RELIST
+    }
+
     /// Is it the same request, as seen at the same moment?
     #[must_use]
-    pub(super) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is(&self, other: &Self) -> bool {
         let key = |request: &Self| (request.pid, request.target_ids(), request.lock_of.clone());
         key(self) == key(other) && self.goids == other.goids && self.frames == other.frames
     }
@@ -96,7 +110,7 @@ pub enum Held {
 }
 
 /// Goroutines inside a request, with its operation.
-pub(in crate::correlate) fn goroutines(fact: &GoroutinesFact) -> Vec<(u64, String)> {
+pub(super) fn goroutines(fact: &GoroutinesFact) -> Vec<(u64, String)> {
     let of_group = |group: &GoroutineGroup| {
         let operation = operation(fact.component, &group.frames)?;
         Some(group.goids.iter().map(|goid| (*goid, operation.clone())).collect::<Vec<_>>())
@@ -106,7 +120,7 @@ pub(in crate::correlate) fn goroutines(fact: &GoroutinesFact) -> Vec<(u64, Strin
 
 /// The requests that the stacks of one process show. `first` tells when a goroutine was first seen inside its request,
 /// `open` when a traced call on it began.
-pub(in crate::correlate) fn of(
+pub(super) fn of(
     fact: &GoroutinesFact,
     first: &dyn Fn(u64) -> Option<MonoNs>,
     open: &dyn Fn(u32, u64) -> Option<MonoNs>,
@@ -160,7 +174,7 @@ fn operation(component: Component, frames: &[String]) -> Option<String> {
         let relist = |frame: &String| {
             frame.ends_with("pleg.(*GenericPLEG).relist") || frame.ends_with("pleg.(*GenericPLEG).Relist")
         };
-        return frames.iter().any(relist).then(|| "relist".to_owned());
+        return frames.iter().any(relist).then(|| RELIST.to_owned());
     }
     frames.iter().find_map(|frame| handler(frame)).map(str::to_owned)
 }

@@ -1,14 +1,13 @@
 //! Exits that the runtime does not know of: the first process of a container has ended, and the runtime says that it
 //! runs; or that of a command has, and its ExecSync goes on. The shim did not tell, or nobody took its word.
 
-use super::{Request, Stuck, Waiter, What, subject::Known};
+use super::{Stuck, Waiter, What};
 use crate::{
     correlate::{
-        Age,
-        census::Unreported,
-        snapshot::Snapshot,
+        Age, Known, Request, Snapshot, Unreported,
         thresholds::{SECOND_NS, UNREPORTED_NS},
     },
+    cri::Method,
     input::ContainerFact,
 };
 
@@ -53,7 +52,9 @@ fn command(seen: &Unreported, found: &[Stuck], known: &Known, snapshot: &Snapsho
     let age = snapshot.now.since(seen.since);
     let waits = |request: &&Request| {
         let here = request.target_known && known.are_of(&request.containers, place) == Some(true);
-        request.operation == "ExecSync" && here && request.since.ns.saturating_add(SAME_ROUND_NS) >= age
+        request.method() == Some(Method::ExecSync)
+            && here
+            && request.since.ns.saturating_add(SAME_ROUND_NS) >= age
     };
     let waiting: Vec<&Request> = snapshot.census.requests.iter().filter(waits).collect();
     let runtime = waiting.first()?.pid;

@@ -1,15 +1,22 @@
-//! Recent and open calls → the trees of requests.
+//! Recent and open calls → the trees of requests ([`super::requests`] keeps them).
 
 use std::{
     cmp::Reverse,
     collections::{BTreeSet, HashMap, HashSet},
 };
 
-use super::{Forgotten, PER_OPERATION, RequestTree, is_of_relist, longest};
+use super::{
+    caller::Caller,
+    census::Request,
+    correlator::Correlator,
+    inflight::Goroutine,
+    join::Joined,
+    parks::Names,
+    requests::{Forgotten, PER_OPERATION, RequestTree, WORTH_KEEPING_NS, is_of_relist, longest},
+    snapshot::OpenCall,
+    trees,
+};
 use crate::{
-    correlate::{
-        Caller, Correlator, OpenCall, Request, inflight::Goroutine, join::Joined, parks::Names, trees,
-    },
     decode::{CallId, MonoNs},
     input::Layer,
     span::{Span, Tree},
@@ -23,24 +30,24 @@ struct Root {
 }
 
 /// What trees are made of, besides the calls that are kept.
-pub(in crate::correlate) struct Material<'a> {
+pub(super) struct Material<'a> {
     /// Client calls and handlers; what belongs into relists is taken out.
-    pub(in crate::correlate) joined: Joined,
+    pub(super) joined: Joined,
     /// Kept requests that turn out to be answers to client calls.
-    pub(in crate::correlate) answers: HashSet<CallId>,
+    pub(super) answers: HashSet<CallId>,
     /// Open calls with their callers.
-    pub(in crate::correlate) open: &'a [OpenCall],
+    pub(super) open: &'a [OpenCall],
     /// Requests as their stacks show them.
-    pub(in crate::correlate) census: &'a [Request],
+    pub(super) census: &'a [Request],
     /// Only what is needed to find these; `None`: everything.
-    pub(in crate::correlate) only: Option<&'a Slow>,
+    pub(super) only: Option<&'a Slow>,
 }
 
 /// Operations with slow requests, and when the first of these began: no call that ended before can be a part of one.
 #[derive(Debug)]
-pub(in crate::correlate) struct Slow {
-    pub(in crate::correlate) operations: BTreeSet<String>,
-    pub(in crate::correlate) since: MonoNs,
+pub(super) struct Slow {
+    pub(super) operations: BTreeSet<String>,
+    pub(super) since: MonoNs,
 }
 
 impl Material<'_> {
@@ -51,11 +58,7 @@ impl Material<'_> {
 
 impl Correlator {
     /// The requests of a snapshot, and how many open ones have no tree.
-    pub(in crate::correlate) fn requests_at(
-        &self,
-        material: Material<'_>,
-        names: &mut Names,
-    ) -> (Vec<RequestTree>, u64) {
+    pub(super) fn requests_at(&self, material: Material<'_>, names: &mut Names) -> (Vec<RequestTree>, u64) {
         let relisting = self.relisting();
         let answers = material.answers.clone();
         let mut found = self.trees_of(material, &relisting, names);
@@ -70,7 +73,7 @@ impl Correlator {
     }
 
     /// Before recent calls, parks and processes are forgotten: keeps the trees of slow requests.
-    pub(in crate::correlate) fn keep_slow_requests(&mut self) {
+    pub(super) fn keep_slow_requests(&mut self) {
         if !self.requests.is_due(self.processes.ended_runs(), &self.limits) {
             return;
         }
@@ -92,7 +95,7 @@ impl Correlator {
         let mut longest = Longest::default();
         for call in clients.chain(&self.handlers) {
             let ns = call.answered().since(call.start);
-            if ns < super::WORTH_KEEPING_NS || !longest.wants(ns, call.id()) {
+            if ns < WORTH_KEEPING_NS || !longest.wants(ns, call.id()) {
                 continue;
             }
             let hook = self.node.hooks.get(&call.hook).filter(|hook| !hook.long_lived);

@@ -1,13 +1,12 @@
 //! Processes that do one thing and end, and have not: runc, CNI plugins, hooks; and pipes that outlive their command.
 
-use super::{Stuck, Waiter, What, halted, phases, subject::Known};
+use super::{Stuck, Waiter, What, halted, phases};
 use crate::{
     correlate::{
-        Age,
-        census::ProcessSeen,
-        snapshot::Snapshot,
+        Age, Known, ProcessSeen, Request, Snapshot,
         thresholds::{EXEC_OUTPUT_NS, late_after_ns},
     },
+    cri::Method,
     input::{Command, Component, ContainerFact, FdTarget, Park, PipeFact},
 };
 
@@ -149,11 +148,11 @@ fn ancestors(mut parent: u32, snapshot: &Snapshot) -> Vec<&ProcessSeen> {
 /// Pipes of shims that somebody in a container holds open while an ExecSync waits for the end of the output.
 pub(super) fn outputs(known: &Known, snapshot: &Snapshot) -> Vec<Stuck> {
     let waiting =
-        |request: &&super::Request| request.operation == "ExecSync" && request.since.ns > EXEC_OUTPUT_NS;
-    let waiting: Vec<&super::Request> = snapshot.census.requests.iter().filter(waiting).collect();
+        |request: &&Request| request.method() == Some(Method::ExecSync) && request.since.ns > EXEC_OUTPUT_NS;
+    let waiting: Vec<&Request> = snapshot.census.requests.iter().filter(waiting).collect();
     // The oldest that may wait for this one.
     let oldest = |container: Option<&ContainerFact>| {
-        let elsewhere = |request: &super::Request| {
+        let elsewhere = |request: &Request| {
             let place = container.filter(|_| request.target_known);
             place.and_then(|place| known.are_of(&request.containers, place)) == Some(false)
         };

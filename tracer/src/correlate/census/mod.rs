@@ -1,16 +1,18 @@
 //! [`CensusState`]: what the census told last, and since when it tells the same. One look cannot tell a stuck request
 //! from one that is merely in flight; two looks give a lower bound of its age.
 
+mod requests;
+mod subject;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::{
-    limits::Limits,
-    stuck::{Request, requests, subject::Known},
-};
+use super::limits::Limits;
 use crate::{
     decode::MonoNs,
     input::{CensusFact, Component, EndedInit, GoroutinesFact, ProcessFact, RuntimeState, VersionFact},
 };
+pub use requests::{Held, Request, WaitsFor};
+pub use subject::Known;
 
 /// A process as it was found last.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,4 +1,4 @@
-//! [`Stuck`]: each thing that does not move, since when, where it is parked, and who waits for it.
+//! A [`Snapshot`] → [`Stuck`]: each thing that does not move, since when, where it is parked, and who waits for it.
 //!
 //! Only the innermost things are named: a runc that waits for its hook is a waiter, the hook is stuck; a handler behind a
 //! lock is a waiter, what holds up the lock's holder is stuck. Why it is stuck is the business of diagnosis.
@@ -6,19 +6,17 @@
 mod chain;
 mod daemon;
 mod halted;
-pub(super) mod requests;
-pub(super) mod subject;
 mod unreported;
 mod work;
 
 use std::cmp::Reverse;
 
-use super::{Age, OpenProcess, Phase, snapshot::Snapshot};
-use crate::input::{Command, Component, ContainerFact, Freezer, Park, PipeFact, ProcessFact, SocketFact};
+use crate::{
+    correlate::{Age, Known, OpenProcess, Phase, Request, Snapshot},
+    input::{Command, Component, ContainerFact, Freezer, Park, PipeFact, ProcessFact, SocketFact},
+};
 
-pub(super) use chain::{matters, processes};
-pub use requests::{Held, Request, WaitsFor};
-use subject::Known;
+pub(crate) use chain::{matters, processes};
 
 /// [`Stuck::reach`] of what holds up the relist: nothing reaches farther.
 pub const REACH_RELIST: u8 = 3;
@@ -194,7 +192,8 @@ fn phases(fact: &ProcessFact, snapshot: &Snapshot) -> Vec<Phase> {
 }
 
 /// Everything that does not move, what holds others up first, then what is older.
-pub(super) fn find(snapshot: &Snapshot) -> Vec<Stuck> {
+#[must_use]
+pub fn find(snapshot: &Snapshot) -> Vec<Stuck> {
     let known = Known::of(snapshot.census.round.as_ref(), snapshot.census.processes.iter());
     let mut found = halted::find(snapshot);
     found.extend(work::processes(snapshot));

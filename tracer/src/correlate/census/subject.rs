@@ -3,17 +3,15 @@
 
 use std::collections::HashMap;
 
-use crate::{
-    correlate::census::ProcessSeen,
-    input::{CensusFact, Command, ContainerFact, GoroutineGroup, IdOnStack},
-};
+use super::ProcessSeen;
+use crate::input::{CensusFact, Command, ContainerFact, GoroutineGroup, IdOnStack};
 
 /// Goroutines that are named of one request.
 const MAX_GOIDS: usize = 32;
 
 /// Containers and sandboxes of the node.
 #[derive(Clone, Debug, Default)]
-pub(in crate::correlate) struct Known {
+pub struct Known {
     by_id: HashMap<String, ContainerFact>,
 }
 
@@ -30,7 +28,7 @@ pub(super) struct Target {
 
 impl Known {
     /// Those of a round: with a bundle, with a process, or named in a command line.
-    pub(in crate::correlate) fn of<'a>(
+    pub(crate) fn of<'a>(
         round: Option<&CensusFact>,
         processes: impl Iterator<Item = &'a ProcessSeen>,
     ) -> Self {
@@ -71,7 +69,7 @@ impl Known {
     }
 
     /// What is known of an id.
-    pub(in crate::correlate) fn get(&self, id: &str) -> Option<&ContainerFact> {
+    pub(crate) fn get(&self, id: &str) -> Option<&ContainerFact> {
         self.by_id.get(id)
     }
 
@@ -90,7 +88,7 @@ impl Known {
     }
 
     /// The same for all that a request may be about: `Some` only when all agree.
-    pub(super) fn are_of(&self, targets: &[ContainerFact], place: &ContainerFact) -> Option<bool> {
+    pub(crate) fn are_of(&self, targets: &[ContainerFact], place: &ContainerFact) -> Option<bool> {
         let mut answers = targets.iter().map(|target| self.is_of(target, place));
         let first = answers.next()??;
         answers.all(|answer| answer == Some(first)).then_some(first)

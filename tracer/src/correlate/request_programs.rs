@@ -3,12 +3,16 @@
 use std::{cmp::Reverse, collections::HashMap, sync::Arc};
 
 use super::{
-    RequestTree,
-    belongs::{self, Asker, Belongs},
-    starts::Work,
+    census::Request,
+    correlator::Correlator,
+    processes::{ProcessEnd, ProcessKind, Run},
+    requests::{
+        RequestTree,
+        belongs::{self, Asker, Belongs},
+    },
 };
 use crate::{
-    correlate::{Correlator, ProcessEnd, ProcessKind, Request, processes::Run},
+    cri::{Method, Subject},
     decode::{CallId, CallResult, MonoNs},
     input::{Component, HookFact, Layer},
     span::{MAX_LEVELS, Span},
@@ -21,19 +25,19 @@ const PROGRAMS: usize = 32;
 /// No hook stands for a process.
 const NO_HOOK: u32 = u32::MAX;
 
-/// What the handlers of each hook make the runtime run programs for, by the index of the hook.
-type Works = Vec<Option<Work>>;
+/// The method of each hook on a handler that makes the runtime start programs, by the index of the hook.
+type Methods = Vec<Option<Method>>;
 
 impl Correlator {
     /// Puts programs into the trees of requests. `census` tells what open requests are about.
     pub(super) fn hang_programs(&self, trees: &mut [RequestTree], census: &[Request]) {
         let family = Family::of(self.processes.runs());
         let Some(first) = family.runs.first().map(|run| run.start) else { return };
-        let works = self.works();
-        let mut askers = self.askers(&works, census, first);
+        let methods = self.methods();
+        let mut askers = self.askers(&methods, census, first);
         let tops: Vec<Arc<Run>> = family.tops.iter().map(|&place| Arc::clone(&family.runs[place])).collect();
-        let forgotten = |work| {
-            let same = (0..).zip(&works).filter(|(_, other)| **other == Some(work));
+        let forgotten = |method| {
+            let same = (0..).zip(&methods).filter(|(_, other)| **other == Some(method));
             same.map(|(hook, _)| self.requests.forgotten.until(hook)).max().unwrap_or_default()
         };
         let found = belongs::find(&tops, &mut askers, &forgotten);
@@ -51,29 +55,29 @@ impl Correlator {
         }
     }
 
-    fn works(&self) -> Works {
-        let mut works = Works::new();
+    fn methods(&self) -> Methods {
+        let mut methods = Methods::new();
         for (index, hook) in self.node.hooks.iter().filter(|(_, hook)| hook.layer == Layer::Handler) {
-            works.resize(works.len().max(*index as usize + 1), None);
-            works[*index as usize] = Work::of(&hook.operation);
+            methods.resize(methods.len().max(*index as usize + 1), None);
+            methods[*index as usize] = starter(&hook.operation);
         }
-        works
+        methods
     }
 
     /// All requests that can have started programs at `first` or later, by start; those that began before the probes
     /// too, as far as the census sees them.
-    fn askers(&self, works: &Works, census: &[Request], first: MonoNs) -> Vec<Asker> {
-        let work_of = |hook: u32| works.get(hook as usize).copied().flatten();
+    fn askers(&self, methods: &Methods, census: &[Request], first: MonoNs) -> Vec<Asker> {
+        let method_of = |hook: u32| methods.get(hook as usize).copied().flatten();
         let mut early: HashMap<(u32, u64), &str> = self.census.inside().collect();
         let finished = self.handlers.iter().filter_map(|call| {
-            let (work, end) = (work_of(call.hook)?, Some(call.answered()));
-            Some(Asker { work, on: (call.tgid, call.goid), start: call.start, end, id: None })
+            let (method, end) = (method_of(call.hook)?, Some(call.answered()));
+            Some(Asker { method, on: (call.tgid, call.goid), start: call.start, end, id: None })
         });
         let open = self.open.entries().filter(|entry| entry.is_open()).filter_map(|entry| {
-            let (work, fact) = (work_of(entry.fact.hook)?, &entry.fact);
+            let (method, fact) = (method_of(entry.fact.hook)?, &entry.fact);
             let end = (fact.mark_ns != 0).then_some(MonoNs(fact.mark_ns));
             let on = (fact.tgid, fact.goid);
-            Some(Asker { work, on, start: entry.start(), end, id: about(work, on, census) })
+            Some(Asker { method, on, start: entry.start(), end, id: about(method, on, census) })
         });
         let mut askers = Vec::new();
         for asker in finished.chain(open) {
@@ -85,19 +89,24 @@ impl Correlator {
             }
         }
         askers.extend(early.into_iter().filter_map(|(on, operation)| {
-            let work = Work::of(operation)?;
-            Some(Asker { work, on, start: MonoNs(0), end: None, id: about(work, on, census) })
+            let method = starter(operation)?;
+            Some(Asker { method, on, start: MonoNs(0), end: None, id: about(method, on, census) })
         }));
         askers.sort_by_key(|asker| (asker.start, asker.on));
         askers
     }
 }
 
+/// The method of a handler, when it makes the runtime start programs.
+fn starter(operation: &str) -> Option<Method> {
+    Method::from_name(operation).filter(|method| method.starts_programs())
+}
+
 /// The container or sandbox that an open request is about, as its stack tells.
-fn about(work: Work, on: (u32, u64), census: &[Request]) -> Option<String> {
+fn about(method: Method, on: (u32, u64), census: &[Request]) -> Option<String> {
     let mine = |request: &&Request| request.pid == on.0 && request.goids.contains(&on.1);
     let request = census.iter().find(mine).filter(|request| request.target_known)?;
-    let of_pod = work.is_of_pod() || work == Work::RunSandbox;
+    let of_pod = matches!(method.facts().subject, Subject::Pod | Subject::NewPod);
     match request.containers.as_slice() {
         all @ [first, ..] if of_pod => {
             let sandbox = first.sandbox.clone()?;

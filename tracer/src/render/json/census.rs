@@ -1,0 +1,305 @@
+//! What the census found.
+
+use serde::Serialize;
+
+use super::{
+    facts::{CommandDoc, ContainerDoc, FreezerDoc, ParkDoc, PipeDoc, SocketDoc, all, component},
+    stuck::RequestDoc,
+};
+use crate::{
+    correlate::{ProcessSeen, Snapshot},
+    input::{
+        CensusFact, EndedInit, GoroutineGroup, GoroutinesFact, IdOnStack, OwnCall, Pressure, RuntimeSays,
+        RuntimeState, Subject, Unanswered, VersionFact,
+    },
+};
+
+#[derive(Debug, Serialize)]
+pub(super) struct CensusDoc<'a> {
+    rounds: u64,
+    versions: Vec<VersionDoc<'a>>,
+    round: Option<RoundDoc<'a>>,
+    requests: Vec<RequestDoc<'a>>,
+    processes: Vec<ProcessDoc<'a>>,
+    goroutines: Vec<GoroutinesDoc<'a>>,
+}
+
+impl<'a> CensusDoc<'a> {
+    pub(super) fn of_snapshot(snapshot: &'a Snapshot) -> Self {
+        let census = &snapshot.census;
+        Self {
+            rounds: census.rounds,
+            versions: all(&census.versions),
+            round: census.round.as_ref().map(RoundDoc::from),
+            requests: census.requests.iter().map(RequestDoc::of).collect(),
+            processes: all(&census.processes),
+            goroutines: all(&census.goroutines),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct VersionDoc<'a> {
+    program: &'a str,
+    version: &'a str,
+}
+
+impl<'a> From<&'a VersionFact> for VersionDoc<'a> {
+    fn from(fact: &'a VersionFact) -> Self {
+        Self { program: &fact.program, version: &fact.version }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct RoundDoc<'a> {
+    began_ns: u64,
+    ended_ns: u64,
+    processes: u32,
+    cut: bool,
+    unanswered: Vec<UnansweredDoc<'a>>,
+    left_out: u32,
+    containers: Vec<ContainerDoc<'a>>,
+    pressure: Option<PressureDoc>,
+    versions: Vec<VersionDoc<'a>>,
+    says: Option<SaysDoc<'a>>,
+    ended: Vec<EndedDoc<'a>>,
+}
+
+impl<'a> From<&'a CensusFact> for RoundDoc<'a> {
+    fn from(fact: &'a CensusFact) -> Self {
+        Self {
+            began_ns: fact.began_ns,
+            ended_ns: fact.ended_ns,
+            processes: fact.processes,
+            cut: fact.cut,
+            unanswered: all(&fact.unanswered),
+            left_out: fact.left_out,
+            containers: all(&fact.containers),
+            pressure: fact.pressure.map(PressureDoc::from),
+            versions: all(&fact.versions),
+            says: fact.says.as_ref().map(SaysDoc::from),
+            ended: all(&fact.ended),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct UnansweredDoc<'a> {
+    pid: u32,
+    comm: &'a str,
+    what: &'a str,
+    why: &'a str,
+}
+
+impl<'a> From<&'a Unanswered> for UnansweredDoc<'a> {
+    fn from(fact: &'a Unanswered) -> Self {
+        Self { pid: fact.pid, comm: &fact.comm, what: &fact.what, why: &fact.why }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct PressureDoc {
+    cpu_some_avg10: u32,
+    io_some_avg10: u32,
+    io_full_avg10: u32,
+    memory_full_avg10: u32,
+}
+
+impl From<Pressure> for PressureDoc {
+    fn from(pressure: Pressure) -> Self {
+        let Pressure { cpu_some_avg10, io_some_avg10, io_full_avg10, memory_full_avg10 } = pressure;
+        Self { cpu_some_avg10, io_some_avg10, io_full_avg10, memory_full_avg10 }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct SaysDoc<'a> {
+    pid: u32,
+    version: &'a str,
+    calls: Vec<OwnCallDoc<'a>>,
+    containers: Vec<StateDoc<'a>>,
+    left_out: u32,
+}
+
+impl<'a> From<&'a RuntimeSays> for SaysDoc<'a> {
+    fn from(says: &'a RuntimeSays) -> Self {
+        Self {
+            pid: says.pid,
+            version: &says.version,
+            calls: all(&says.calls),
+            containers: all(&says.containers),
+            left_out: says.left_out,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct OwnCallDoc<'a> {
+    operation: &'a str,
+    began_ns: u64,
+    ended_ns: Option<u64>,
+}
+
+impl<'a> From<&'a OwnCall> for OwnCallDoc<'a> {
+    fn from(call: &'a OwnCall) -> Self {
+        Self { operation: &call.operation, began_ns: call.began_ns, ended_ns: call.ended_ns }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct StateDoc<'a> {
+    container: ContainerDoc<'a>,
+    state: &'a str,
+    runs: bool,
+}
+
+impl<'a> From<&'a RuntimeState> for StateDoc<'a> {
+    fn from(said: &'a RuntimeState) -> Self {
+        Self { container: (&said.container).into(), state: &said.state, runs: said.runs }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct EndedDoc<'a> {
+    id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exec: Option<&'a str>,
+    pid: u32,
+    zombie: bool,
+    commands: u32,
+}
+
+impl<'a> From<&'a EndedInit> for EndedDoc<'a> {
+    fn from(init: &'a EndedInit) -> Self {
+        Self {
+            id: &init.id,
+            exec: init.exec.as_deref(),
+            pid: init.pid,
+            zombie: init.zombie,
+            commands: init.commands,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct ProcessDoc<'a> {
+    at_ns: u64,
+    pid: u32,
+    parent: u32,
+    started_ns: Option<u64>,
+    component: &'static str,
+    comm: &'a str,
+    command: Option<CommandDoc<'a>>,
+    state: char,
+    threads: u32,
+    stopped: u32,
+    freezer: Option<FreezerDoc<'a>>,
+    parked: Vec<ParkDoc<'a>>,
+    sockets: Vec<SocketDoc<'a>>,
+    pipes: Vec<PipeDoc<'a>>,
+    container: Option<ContainerDoc<'a>>,
+}
+
+impl<'a> From<&'a ProcessSeen> for ProcessDoc<'a> {
+    fn from(seen: &'a ProcessSeen) -> Self {
+        let fact = &seen.fact;
+        Self {
+            at_ns: fact.at_ns,
+            pid: fact.pid,
+            parent: fact.parent,
+            started_ns: fact.started_ns,
+            component: component(fact.component),
+            comm: &fact.comm,
+            command: fact.command.as_ref().map(CommandDoc::from),
+            state: fact.state,
+            threads: fact.threads,
+            stopped: fact.stopped,
+            freezer: fact.freezer.as_ref().map(FreezerDoc::from),
+            parked: all(&fact.parked),
+            sockets: all(&fact.sockets),
+            pipes: all(&fact.pipes),
+            container: fact.container.as_ref().map(ContainerDoc::from),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct GoroutinesDoc<'a> {
+    at_ns: u64,
+    took_ns: u64,
+    pid: u32,
+    component: &'static str,
+    go_version: &'a str,
+    total: u32,
+    unread: u32,
+    groups: Vec<GroupDoc<'a>>,
+    groups_left_out: u32,
+}
+
+impl<'a> From<&'a GoroutinesFact> for GoroutinesDoc<'a> {
+    fn from(fact: &'a GoroutinesFact) -> Self {
+        Self {
+            at_ns: fact.at_ns,
+            took_ns: fact.took_ns,
+            pid: fact.pid,
+            component: component(fact.component),
+            go_version: &fact.go_version,
+            total: fact.total,
+            unread: fact.unread,
+            groups: all(&fact.groups),
+            groups_left_out: fact.groups_left_out,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct GroupDoc<'a> {
+    count: u32,
+    goids: &'a [u64],
+    state: &'a str,
+    wait_reason: Option<&'a str>,
+    waiting_since_ns: Option<u64>,
+    frames: &'a [String],
+    broken: Option<&'a str>,
+    subjects: Vec<SubjectDoc<'a>>,
+}
+
+impl<'a> From<&'a GoroutineGroup> for GroupDoc<'a> {
+    fn from(group: &'a GoroutineGroup) -> Self {
+        Self {
+            count: group.count,
+            goids: &group.goids,
+            state: &group.state,
+            wait_reason: group.wait_reason.as_deref(),
+            waiting_since_ns: group.waiting_since_ns,
+            frames: &group.frames,
+            broken: group.broken.as_deref(),
+            subjects: all(&group.subjects),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct SubjectDoc<'a> {
+    count: u32,
+    goids: &'a [u64],
+    ids: Vec<IdDoc<'a>>,
+}
+
+impl<'a> From<&'a Subject> for SubjectDoc<'a> {
+    fn from(subject: &'a Subject) -> Self {
+        Self { count: subject.count, goids: &subject.goids, ids: all(&subject.ids) }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct IdDoc<'a> {
+    frame: u32,
+    id: &'a str,
+}
+
+impl<'a> From<&'a IdOnStack> for IdDoc<'a> {
+    fn from(on_stack: &'a IdOnStack) -> Self {
+        Self { frame: on_stack.frame, id: &on_stack.id }
+    }
+}

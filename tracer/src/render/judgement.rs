@@ -1,0 +1,106 @@
+//! [`sentence`] and [`doubt`]: what is held up, and why nothing can be said, in words that are safe to print.
+
+use crate::{
+    correlate::{Age, thresholds::RELIST_PERIOD_NS},
+    cri::Method,
+    diagnose::{Doubt, Reason},
+    render::{
+        escape,
+        human::{self, duration},
+    },
+    words,
+};
+
+/// A reason in words.
+#[must_use]
+pub(super) fn sentence(reason: &Reason) -> String {
+    match reason {
+        Reason::Down { component, evidence } => {
+            format!("{} does not run: {}", component.name(), escape::text(evidence))
+        }
+        Reason::Stuck(stuck) => escape::line(&words::sentence(stuck)),
+        Reason::RelistOpen { age_ns, waiting_in: Some(operation) } => {
+            format!("relist open {}, waiting in {}", duration(*age_ns), escape::text(operation))
+        }
+        Reason::RelistOpen { age_ns, waiting_in: None } => {
+            format!("relist open {}, in no call that is traced", duration(*age_ns))
+        }
+        Reason::ListStale { age, failing: true } => {
+            format!("relists fail, last successful list {}", age_of(*age))
+        }
+        Reason::ListStale { age, failing: false } => format!("last successful list {}", age_of(*age)),
+        Reason::Abandoned { operation, component, count, oldest_ns } => format!(
+            "{} abandoned {} in {} (the kubelet gave up), oldest {}",
+            human::count(*count),
+            escape::text(operation),
+            component.name(),
+            duration(*oldest_ns)
+        ),
+        Reason::CallsOpen { operation, component, count, oldest_ns, .. } => {
+            let calls = if *count == 1 { "" } else { &format!("{} calls of ", human::count(*count)) };
+            let oldest = if *count == 1 { "open" } else { "open, oldest" };
+            let mut text = format!(
+                "{calls}{} in {} {oldest} {}",
+                escape::text(operation),
+                component.name(),
+                duration(*oldest_ns)
+            );
+            let deadline = Method::from_name(operation).and_then(Method::deadline_ns);
+            if let Some(limit) = deadline.filter(|limit| oldest_ns > limit) {
+                let limit = human::minutes(limit);
+                text.push_str(&format!(" (older than the kubelet's deadline of {limit})"));
+            }
+            text
+        }
+        Reason::ProcessesOpen { kind, count, oldest_ns, pid, container } => {
+            let many = if *count == 1 { "" } else { &format!("{} × ", human::count(*count)) };
+            let oldest = if *count == 1 { "runs" } else { "run, oldest" };
+            let container =
+                container.as_deref().map(|id| format!(", container {}", escape::text(&words::short_id(id))));
+            format!(
+                "{many}{} {oldest} {} (pid {pid}{})",
+                escape::text(&kind.to_string()),
+                duration(*oldest_ns),
+                container.unwrap_or_default()
+            )
+        }
+    }
+}
+
+/// A doubt in words.
+#[must_use]
+pub(super) fn doubt(doubt: &Doubt) -> String {
+    match doubt {
+        Doubt::NoKubelet => "no kubelet runs here, so no relist can be seen".into(),
+        Doubt::RelistUntraced => {
+            "relists of this kubelet cannot be traced (plegtrace doctor says why)".into()
+        }
+        Doubt::NoRelist { window_ns, period_ns } => {
+            let due = match *period_ns {
+                RELIST_PERIOD_NS => "each second".to_owned(),
+                period_ns => format!("every {}", duration(period_ns)),
+            };
+            format!(
+                "no relist began in {}, although one is due {due}: one may hang since before plegtrace started",
+                duration(*window_ns)
+            )
+        }
+        Doubt::ListUnknown => "relists ended, but not seen whether their lists succeeded".into(),
+        Doubt::NotArmed => "the probes were never on".into(),
+        Doubt::OpenUnread => "the calls open now could not be read in full".into(),
+        Doubt::NoCensus => {
+            "nobody looked at processes and goroutines: what was stuck before the probes is not known".into()
+        }
+        Doubt::CensusCut => "no look at the processes of the node came to its end".into(),
+        Doubt::GoroutinesUnread { component, why } => {
+            format!("the goroutines of {} could not be read: {}", component.name(), escape::text(why))
+        }
+        Doubt::Lost { count, sentence } => {
+            format!("{} lost: {}", human::plural(*count, "event"), escape::text(sentence))
+        }
+    }
+}
+
+fn age_of(age: Age) -> String {
+    format!("{} ago", words::age(age))
+}
