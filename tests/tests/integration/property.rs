@@ -7,8 +7,8 @@ use plegtrace::{
     decode::{Call, Event, Meta, MonoNs, Park, Parked, Process, Step, decode},
     diagnose::{Verdict, diagnose},
     input::{
-        Command, CommandFact, Component, Fact, Frame, InFlight, Layer, Liveness, LossCount, OpenCallFact,
-        ParkerFact, ProcessesFact, TargetGone, WatchedFact, next_frame,
+        Command, CommandFact, Component, Fact, Frame, HookFact, InFlight, Layer, Liveness, LossCount,
+        OpenCallFact, ParkerFact, ProcessesFact, TargetGone, WatchedFact, next_frame,
     },
     render::{
         json,
@@ -539,4 +539,35 @@ fn a_loss_counts_for_a_while() {
     assert_eq!((fresh(&story, 70), story.snapshot(70 * S).real_losses().count()), (0, 1));
     story.fact(80 * S, &Fact::Loss { counts: vec![LossCount { count: 4, ..lost }] });
     assert_eq!(fresh(&story, 90), 1, "it grows again");
+}
+
+/// When the index of a hook stands for something else, calls of what it stood for are not taken for that: they are given
+/// up, with the relists that would miss one. Their rows stay.
+#[test]
+fn a_hook_stands_for_something_else() {
+    let mut story = Story::node();
+    for n in 0..3 {
+        story.relist(n * S, 1);
+    }
+    let before = story.snapshot(10 * S);
+    let lists = |snapshot: &Snapshot| {
+        let row = snapshot.rows.iter().find(|row| row.key.operation == "ListContainers");
+        row.map(|row| row.latency.count())
+    };
+    let of = before
+        .hooks
+        .iter()
+        .find(|state| state.hook.layer == Layer::KubeletCall && state.hook.operation == "ListContainers");
+    let old = of.map(|state| HookFact::clone(&state.hook)).unwrap();
+    // The same once more changes nothing.
+    story.fact(10 * S, &Fact::Hook(old.clone()));
+    assert_eq!(json_of(&story.snapshot(10 * S))[..100], json_of(&before)[..100]);
+    assert_eq!(story.snapshot(10 * S).relists.len(), 3);
+    let other = HookFact { operation: "StopContainer".to_owned(), symbol: "other".to_owned(), ..old };
+    story.fact(11 * S, &Fact::Hook(other));
+    let after = story.snapshot(12 * S);
+    assert_eq!(after.relists.len(), 0);
+    assert!(after.rows.iter().all(|row| row.key.operation != "StopContainer"), "{:#?}", after.rows);
+    assert_eq!((lists(&after), lists(&before)), (Some(3), Some(3)));
+    sums_add_up(&after);
 }

@@ -128,6 +128,15 @@ impl Clients {
         }
     }
 
+    /// A hook stands for something else from now on: forgets the calls of what it stood for.
+    pub(super) fn forget_hook(&mut self, hook: u32) {
+        let pending = self.pending().filter(|client| client.call.hook == hook).count();
+        self.covered += pending as u64;
+        let settled = self.calls.range(..self.settled).filter(|client| client.call.hook != hook).count();
+        self.calls.retain(|client| client.call.hook != hook);
+        self.settled = settled;
+    }
+
     /// Bare calls whose row is not decided yet.
     pub(super) fn pending(&self) -> impl Iterator<Item = &Client> {
         self.calls.range(self.settled..).filter(|client| client.layer == Layer::KubeletClient)

@@ -152,6 +152,13 @@ impl Correlator {
         if self.node.hooks.get(&hook.index).is_some_and(|known| **known != *hook) {
             self.rows.forget_hook(hook.index);
             self.parks.forget_hook(hook.index);
+            self.handlers.retain(|call| call.hook != hook.index);
+            self.clients.forget_hook(hook.index);
+            self.relists.forget_hook(hook.index);
+            self.node.counters.remove(&hook.index);
+            if let Some(records) = self.records.get_mut(hook.index as usize) {
+                *records = 0;
+            }
         }
     }
 

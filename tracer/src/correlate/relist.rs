@@ -112,6 +112,19 @@ impl Relists {
         self.current.insert(goroutine, mine);
     }
 
+    /// A hook stands for something else from now on: forgets the calls of what it stood for, and relists of which one
+    /// would be missing.
+    pub(super) fn forget_hook(&mut self, hook: u32) {
+        let (calls, done) = (&mut self.done_calls, &mut self.done);
+        done.retain(|done| {
+            let whole = done.call.hook != hook && done.parts.iter().all(|part| part.hook != hook);
+            *calls -= if whole { 0 } else { done.parts.len() };
+            whole
+        });
+        self.current.values_mut().for_each(|parts| parts.retain(|part| part.hook != hook));
+        self.loose.retain(|call| call.hook != hook);
+    }
+
     fn shrink(&mut self, limits: &Limits, drops: &mut Drops) {
         while self.done.len() > limits.relists
             || (self.done_calls > limits.relist_calls && self.done.len() > 1)

@@ -145,6 +145,7 @@ impl Rows {
     /// A hook stands for something else from now on.
     pub(super) fn forget_hook(&mut self, index: u32) {
         self.by_hook.retain(|(hook, _), _| *hook != index);
+        self.rows.iter_mut().for_each(|row| row.hooks.retain(|hook| *hook != index));
     }
 
     /// Forgets the rows of a process that is gone; gives the number of calls in them.

@@ -1,13 +1,20 @@
 //! Executes a plan, one executable at a time: resumes and parks, all of its ends, then all of its starts, so that no
 //! call is seen to begin whose end or whose parks could be missed. Taken off in the opposite order.
 
-use std::{io, os::fd::OwnedFd};
+use std::{collections::BTreeSet, io, os::fd::OwnedFd};
 
-use aya::programs::{
-    UProbe,
-    uprobe::{UProbeAttachLocation, UProbeAttachPoint, UProbeLink, UProbeScope},
+use aya::{
+    maps::{MapError, PerCpuValues},
+    programs::{
+        UProbe,
+        uprobe::{UProbeAttachLocation, UProbeAttachPoint, UProbeLink, UProbeScope},
+    },
 };
-use plegtrace_common::site::{SiteConf, SiteKey};
+use plegtrace_common::{
+    key::HookStats,
+    site::{SiteConf, SiteKey},
+};
+use zerocopy::FromZeros as _;
 
 use super::{
     error::KernelError,
@@ -118,6 +125,28 @@ impl Kernel {
     /// Takes the probes of an executable off again.
     pub fn detach(&mut self, id: u64) {
         self.links.remove(&id);
+    }
+
+    /// Forgets what the sites and hooks of an executable stood for. Its probes are off.
+    ///
+    /// # Errors
+    ///
+    /// The counters of a hook cannot be set to zero.
+    pub fn forget(&mut self, binary: &PlannedBinary) -> Result<(), KernelError> {
+        let failed = |source| KernelError::Map { map: "HOOKS", source };
+        for site in binary.every_site() {
+            let key = SiteKey { inode: binary.inode, offset: site.code_offset, dev: binary.kernel_dev };
+            // There is an entry only where sites are found by address.
+            let _ = self.site_index.remove(&Plain(key));
+        }
+        let hooks: BTreeSet<u32> = binary.every_site().map(|site| site.conf.hook).collect();
+        for hook in hooks {
+            let cpus = self.hooks.get(&hook, 0).map_err(failed)?.len();
+            let zero = PerCpuValues::try_from(vec![Plain(HookStats::new_zeroed()); cpus]);
+            let zero = zero.map_err(|e| failed(MapError::IoError(e)))?;
+            self.hooks.set(hook, zero, 0).map_err(failed)?;
+        }
+        Ok(())
     }
 
     /// Attaches where goroutines park and run again: both or none.

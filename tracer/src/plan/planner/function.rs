@@ -29,42 +29,45 @@ impl Planner {
     ) -> Result<(), String> {
         let wanted = &function.wanted;
         let start = function.start.clone()?;
-        let hook = u32::try_from(self.plan.hooks.len()).unwrap_or(u32::MAX);
-        if hook >= MAX_HOOKS {
-            return Err(format!("more than {MAX_HOOKS} hooks"));
+        let wants = 1 + match wanted.row.what {
+            What::Calls { end: End::Returns(_), .. } => function.returns.clone()?.len(),
+            _ => 0,
+        };
+        if self.sites.room() < wants {
+            return Err(format!("more than {MAX_SITES} sites"));
         }
+        let hook = self.hooks.take().ok_or_else(|| format!("more than {MAX_HOOKS} hooks"))?;
         let base = Base { facts, hook, class: wanted.row.class };
         let (layer, starts, ends) = match wanted.row.what {
             What::Mark(mark) => {
-                let site =
-                    self.site(&base, &start, mark_action(mark), pairing::GOROUTINE, mark_error(mark))?;
+                let site = self.site(&base, &start, mark_action(mark), pairing::GOROUTINE, mark_error(mark));
                 match mark {
                     Mark::Park(_) => binary.parks.push(site),
                     Mark::Resume(_) => binary.resumes.push(site),
                     _ => binary.ends.push(site),
                 }
-                self.plan.hooks.push(hook_fact(facts, function, hook, Layer::Mark, 1));
+                self.announce(hook_fact(facts, function, hook, Layer::Mark, 1));
                 return Ok(());
             }
             What::Calls { layer, end: End::Marks } => {
-                let starts = vec![self.site(&base, &start, action::START, pairing::GOROUTINE, None)?];
+                let starts = vec![self.site(&base, &start, action::START, pairing::GOROUTINE, None)];
                 (layer, starts, Vec::new())
             }
             What::Calls { layer, end: End::WithProgram } => {
-                let starts = vec![self.site(&base, &start, action::START, pairing::FRAME, None)?];
+                let starts = vec![self.site(&base, &start, action::START, pairing::FRAME, None)];
                 (layer, starts, Vec::new())
             }
             What::Calls { layer, end: End::Returns(error) } => {
                 let returns = function.returns.clone()?;
-                let starts = vec![self.site(&base, &start, action::START, pairing::FRAME, None)?];
+                let starts = vec![self.site(&base, &start, action::START, pairing::FRAME, None)];
                 let ends = returns
                     .iter()
                     .map(|site| self.site(&base, site, action::END, pairing::FRAME, error))
-                    .collect::<Result<_, _>>()?;
+                    .collect();
                 (layer, starts, ends)
             }
         };
-        self.plan.hooks.push(hook_fact(facts, function, hook, layer, starts.len() + ends.len()));
+        self.announce(hook_fact(facts, function, hook, layer, starts.len() + ends.len()));
         let replies = has_mark(binary, Class::Handler, action::REPLY);
         let declare = |site| if replies { declare_reply(site, layer, wanted) } else { site };
         binary.starts.extend(starts.into_iter().map(declare));
@@ -72,6 +75,17 @@ impl Planner {
         Ok(())
     }
 
+    /// Puts a hook into its place of the table.
+    fn announce(&mut self, hook: HookFact) {
+        self.fresh_hooks.push(hook.index);
+        let place = hook.index as usize;
+        match self.plan.hooks.get_mut(place) {
+            Some(old) => *old = hook,
+            None => self.plan.hooks.push(hook),
+        }
+    }
+
+    /// One site; that there is room for it was asked before.
     fn site(
         &mut self,
         base: &Base<'_>,
@@ -79,14 +93,10 @@ impl Planner {
         action: u8,
         pairing: u8,
         error: Option<ErrorResult>,
-    ) -> Result<PlannedSite, String> {
-        let index = self.next_site;
-        if index >= MAX_SITES {
-            return Err(format!("more than {MAX_SITES} sites"));
-        }
-        self.next_site += 1;
+    ) -> PlannedSite {
+        let index = self.sites.take().expect("there is room");
         let (err_source, err_stack_off) = error_source(base.facts.register_abi, error);
-        Ok(PlannedSite {
+        PlannedSite {
             index,
             conf: SiteConf {
                 hook: base.hook,
@@ -105,7 +115,7 @@ impl Planner {
             code_offset: found.code_offset,
             expected: found.bytes.clone(),
             ns_per_hit: found.ns_per_hit,
-        })
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod found;
 mod function;
+mod slots;
 #[cfg(test)]
 mod tests;
 
@@ -9,7 +10,8 @@ pub use found::{BinaryFacts, FoundFunction, FoundSite};
 
 use std::collections::BTreeSet;
 
-use plegtrace_common::site::action;
+use plegtrace_common::site::{MAX_HOOKS, MAX_SITES, action};
+use slots::Slots;
 
 use super::{
     catalogue::CATALOGUE,
@@ -18,7 +20,7 @@ use super::{
 };
 use crate::{
     cri::Method,
-    input::{Component, Layer, RefusedFact},
+    input::{Component, HookFact, Layer, RefusedFact},
 };
 
 /// Most sites in one executable: every probed page of its text is copied once per process.
@@ -35,20 +37,37 @@ pub enum Budget {
 }
 
 /// Makes one plan out of many executables.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Planner {
     plan: Plan,
-    next_site: u32,
+    sites: Slots,
+    hooks: Slots,
+    /// Hooks that nobody has been told of yet.
+    fresh_hooks: Vec<u32>,
     budget: Budget,
     without: Vec<Layer>,
     follow_parks: bool,
+}
+
+impl Default for Planner {
+    fn default() -> Self {
+        Self::new(Budget::default())
+    }
 }
 
 impl Planner {
     /// An empty plan.
     #[must_use]
     pub fn new(budget: Budget) -> Self {
-        Self { budget, ..Self::default() }
+        Self {
+            plan: Plan::default(),
+            sites: Slots::new(MAX_SITES),
+            hooks: Slots::new(MAX_HOOKS),
+            fresh_hooks: Vec::new(),
+            budget,
+            without: Vec::new(),
+            follow_parks: false,
+        }
     }
 
     /// Refuses every function of these layers, as an executable that has none of them would be.
@@ -74,6 +93,31 @@ impl Planner {
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// The hooks planned since the last time.
+    pub fn take_hooks(&mut self) -> Vec<HookFact> {
+        let fresh = std::mem::take(&mut self.fresh_hooks);
+        fresh.into_iter().filter_map(|index| self.plan.hooks.get(index as usize).cloned()).collect()
+    }
+
+    /// The refusals since the last time, which are not in the plan any more.
+    pub fn take_refused(&mut self) -> Vec<RefusedFact> {
+        std::mem::take(&mut self.plan.refused)
+    }
+
+    /// Takes an executable out of the plan whose probes are off: its sites and hooks can stand for others now. Gives what
+    /// they stood for. No place is used again.
+    pub fn release(&mut self, place: usize) -> Option<PlannedBinary> {
+        let planned = self.plan.binaries.get_mut(place)?;
+        let released = planned.clone();
+        for sites in [&mut planned.starts, &mut planned.ends, &mut planned.parks, &mut planned.resumes] {
+            sites.clear();
+        }
+        let hooks: BTreeSet<u32> = released.every_site().map(|site| site.conf.hook).collect();
+        released.every_site().for_each(|site| self.sites.give_back(site.index));
+        hooks.into_iter().for_each(|hook| self.hooks.give_back(hook));
+        Some(released)
     }
 
     /// Notes something that is not seen.

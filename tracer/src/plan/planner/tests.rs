@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use plegtrace_common::site::{err_source, g_source, pairing};
 
 use super::*;
@@ -190,4 +192,39 @@ fn stack_abi() {
     planner.add(&old);
     let conf = planner.plan().binaries[0].ends[0].conf;
     assert_eq!((conf.err_source, conf.err_stack_off, conf.tls_off), (err_source::STACK, 48, -8));
+}
+
+/// Kubelets that are replaced one after the other never run out of sites and hooks when what has ended is released, and
+/// do when it is not. No index stands for two things.
+#[test]
+fn released_sites_are_used_again() {
+    let replaced = |times: u64, release: bool| {
+        let mut planner = Planner::default();
+        let mut before = None;
+        for n in 0..times {
+            let relist = function(
+                Component::Kubelet,
+                "k8s.io/kubernetes/pkg/kubelet/pleg.(*GenericPLEG).relist",
+                Ok(vec![site(0x1100, g_source::REGISTER), site(0x1200, g_source::REGISTER)]),
+            );
+            let kubelet = BinaryFacts { inode: n, ..facts(Component::Kubelet, vec![relist]) };
+            let Some(place) = planner.add(&kubelet) else { return planner };
+            let sites = |place: usize| planner.plan().binaries[place].every_site().map(|site| site.index);
+            if let Some(before) = before {
+                let all: BTreeSet<u32> = sites(before).chain(sites(place)).collect();
+                assert_eq!(all.len(), sites(before).count() + sites(place).count());
+            }
+            assert!(!planner.take_hooks().is_empty());
+            if let Some(before) = before.filter(|_| release) {
+                assert!(planner.release(before).is_some_and(|released| released.sites() > 0));
+            }
+            before = Some(place);
+        }
+        planner
+    };
+    let is_full = |planner: &Planner| planner.plan().refused.iter().any(|one| one.why.contains("more than"));
+    let planner = replaced(2000, true);
+    assert!(!is_full(&planner));
+    assert!(planner.plan().hooks.len() < 9, "the table stays short: {}", planner.plan().hooks.len());
+    assert!(is_full(&replaced(2000, false)));
 }

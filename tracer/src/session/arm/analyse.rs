@@ -94,6 +94,7 @@ impl Probes {
             Taken::Another | Taken::Again(None) => {}
             Taken::Again(Some(place)) => {
                 self.planner.reach(place, &facts);
+                self.ended.retain(|(_, ended)| *ended != place);
                 self.waiting.push(place);
             }
             Taken::New => {

@@ -7,8 +7,8 @@ mod memory;
 mod tests;
 
 use std::{
-    collections::{HashMap, HashSet},
-    time::Duration,
+    collections::{HashMap, HashSet, VecDeque},
+    time::{Duration, Instant},
 };
 
 use super::{clock, governor::OverBudget, inspect::Inspected, known::Known, live::Live, pipeline::Pipeline};
@@ -23,6 +23,13 @@ use crate::{
 use analyses::Analyses;
 pub(crate) use memory::give_memory_back;
 use memory::keep_large_blocks_apart;
+
+/// So many executables that nobody runs any more keep their sites, hooks and open files: of a kubelet and a runtime that
+/// are being restarted.
+const KEPT_ENDED: usize = 2;
+/// Sites and hooks rest for so long before they stand for something else: what the kernel side wrote of them has been read
+/// by then.
+const REST: Duration = Duration::from_secs(10);
 
 /// A process whose program shall be probed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,9 +49,9 @@ pub(crate) struct Probes {
     waiting: Vec<usize>,
     /// What is attached, by its place.
     attached: HashMap<usize, Attached>,
-    /// How many of the plan's hooks and refusals were told.
-    told_hooks: usize,
-    told_refused: usize,
+    /// Places of what was probed and is not any more, and since when: whoever starts from the same file has its probes put
+    /// on again.
+    ended: VecDeque<(Instant, usize)>,
     took: Duration,
 }
 
@@ -67,8 +74,7 @@ impl Probes {
             unreadable: HashSet::new(),
             waiting: Vec::new(),
             attached: HashMap::new(),
-            told_hooks: 0,
-            told_refused: 0,
+            ended: VecDeque::new(),
             took: Duration::ZERO,
         }
     }
@@ -100,7 +106,28 @@ impl Probes {
         self.unreadable.retain(|(component, pid)| lives(*pid, *component));
         self.analyses.keep(|wanted| lives(wanted.pid, wanted.component));
         let ended = self.known.keep(lives);
-        ended.into_iter().for_each(|place| self.take_off(place));
+        for place in ended {
+            match self.attached.get(&place) {
+                Some(attached) => attached.end.give_up(),
+                None => self.ended.push_back((Instant::now(), place)),
+            }
+        }
+    }
+
+    /// Gives back the sites and hooks of executables that nobody has run for a while, except for the last ones.
+    fn release(&mut self, live: &mut Live) {
+        let rested = |ended: &VecDeque<(Instant, usize)>| {
+            ended.len() > KEPT_ENDED && ended.front().is_some_and(|(since, _)| since.elapsed() >= REST)
+        };
+        while rested(&self.ended)
+            && let Some((_, place)) = self.ended.pop_front()
+        {
+            self.known.forget(place);
+            let Some(released) = self.planner.release(place) else { continue };
+            if let Err(error) = live.forget(&released) {
+                tracing::warn!("{}", chain(&error));
+            }
+        }
     }
 
     /// Has the probes taken off when there is way to give next.
@@ -133,7 +160,7 @@ impl Probes {
     /// Attaches what is planned and not attached yet, after a last look at the file. A binary that fails is refused
     /// whole; the others go on.
     pub(crate) fn attach(&mut self, live: &mut Live) {
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         self.give_way(live);
         live.learn(self.planner.plan());
         for place in std::mem::take(&mut self.waiting) {
@@ -210,6 +237,7 @@ impl Probes {
         for place in live.give_way() {
             let place = usize::try_from(place).unwrap_or(usize::MAX);
             let ended = self.attached.remove(&place).is_some_and(|attached| attached.end.is_given_up());
+            self.ended.push_back((Instant::now(), place));
             let binary = self.planner.plan().binaries.get(place).filter(|_| !ended).cloned();
             let Some(binary) = binary else { continue };
             let name = self.name_of(place, &binary);
@@ -217,6 +245,7 @@ impl Probes {
             let why = "somebody wants to write to the file: its probes were taken off";
             self.planner.refuse(binary.component, &name, why, false);
         }
+        self.release(live);
     }
 
     /// Path, version and Go version of an executable that no process runs all the time.
@@ -235,14 +264,12 @@ impl Probes {
     /// Tells the pipeline what it has not been told: hooks, refusals, and how much is armed.
     pub(crate) fn tell(&mut self, pipeline: &mut Pipeline, mode: &str) {
         let now = clock::monotonic_ns();
-        let plan = self.planner.plan();
-        for hook in &plan.hooks[self.told_hooks..] {
-            pipeline.fact(now, &Fact::Hook(hook.clone()));
+        for hook in self.planner.take_hooks() {
+            pipeline.fact(now, &Fact::Hook(hook));
         }
-        for refused in &plan.refused[self.told_refused..] {
-            pipeline.fact(now, &Fact::Refused(refused.clone()));
+        for refused in self.planner.take_refused() {
+            pipeline.fact(now, &Fact::Refused(refused));
         }
-        (self.told_hooks, self.told_refused) = (plan.hooks.len(), plan.refused.len());
         let armed = Armed {
             mode: mode.to_owned(),
             sites: u32::try_from(self.sites()).unwrap_or(u32::MAX),

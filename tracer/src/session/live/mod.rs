@@ -124,6 +124,15 @@ impl Live {
         self.kernel.attach(id, binary)
     }
 
+    /// Forgets what the sites and hooks of an executable stood for. Its probes are off.
+    ///
+    /// # Errors
+    ///
+    /// The counters of a hook cannot be set to zero.
+    pub(crate) fn forget(&mut self, binary: &PlannedBinary) -> Result<(), KernelError> {
+        self.kernel.forget(binary)
+    }
+
     /// Keeps a lease for as long as the probes of this executable are on.
     pub(crate) fn guard(&mut self, id: u64, lease: Lease) {
         self.leases.insert(id, lease);
