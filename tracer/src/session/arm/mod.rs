@@ -228,7 +228,7 @@ impl Probes {
 
     /// Its path, for people.
     fn name_of(&self, place: usize, binary: &PlannedBinary) -> String {
-        let inspected = self.known.at(place).filter(|_| binary.pid == 0);
+        let inspected = self.known.at(place);
         inspected.map_or_else(|| binary.path.display().to_string(), |inspected| inspected.facts.exe.clone())
     }
 
