@@ -46,6 +46,8 @@ pub(crate) struct Probes {
     told_hooks: usize,
     told_refused: usize,
     took: Duration,
+    /// Why nothing can be attached on this kernel.
+    cannot: Option<String>,
 }
 
 /// The probes of one executable.
@@ -70,7 +72,13 @@ impl Probes {
             told_hooks: 0,
             told_refused: 0,
             took: Duration::ZERO,
+            cannot: None,
         }
+    }
+
+    /// From now on every executable is refused.
+    pub(crate) fn cannot_attach(&mut self, why: &str) {
+        self.cannot = Some(why.to_owned());
     }
 
     /// The plan so far.
@@ -159,6 +167,9 @@ impl Probes {
         binary: &PlannedBinary,
         live: &mut Live,
     ) -> Result<Option<KernelError>, String> {
+        if let Some(why) = &self.cannot {
+            return Err(why.clone());
+        }
         let lease = self.lease(place, binary)?;
         self.check(place, binary)?;
         let parks = live.attach(place as u64, binary).map_err(|error| chain(&error))?;
