@@ -14,7 +14,7 @@ impl Kernel {
     ///
     /// # Errors
     ///
-    /// The map cannot be read.
+    /// The map cannot be read, or the programs cannot be asked about.
     pub fn reasons(&self) -> Result<Vec<LossCount>, KernelError> {
         let mut counts = Vec::new();
         for reason in Reason::ALL {
@@ -33,6 +33,7 @@ impl Kernel {
                 });
             }
         }
+        counts.extend(self.missed_runs()?);
         Ok(counts)
     }
 

@@ -11,6 +11,7 @@ mod error;
 mod features;
 mod inflight;
 mod load;
+mod missed;
 mod multi;
 mod object;
 mod ring;

@@ -45,6 +45,11 @@ impl MultiPrograms {
         Ok((Self { call_in, call_out, parks }, refused))
     }
 
+    /// Each program that is loaded.
+    pub(super) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        [&self.call_in, &self.call_out].into_iter().chain(self.parks.iter().flatten()).map(AsFd::as_fd)
+    }
+
     fn program(&self, probe: Probe) -> Option<&OwnedFd> {
         match probe {
             Probe::Start => Some(&self.call_in),

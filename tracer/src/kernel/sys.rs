@@ -181,6 +181,22 @@ pub(super) fn lookup_batch(
     }
 }
 
+/// Reads what the kernel says of an object (`BPF_OBJ_GET_INFO_BY_FD`, 4.13) into `info`, which is zeros; returns how many
+/// bytes it says it filled in.
+///
+/// # Errors
+///
+/// errno.
+pub(super) fn object_info(object: BorrowedFd<'_>, info: &mut [u8]) -> io::Result<usize> {
+    let mut attr = zeroed();
+    attr.info.bpf_fd = object.as_raw_fd().cast_unsigned();
+    attr.info.info_len = u32::try_from(info.len()).expect("descriptions are small");
+    attr.info.info = info.as_mut_ptr() as u64;
+    bpf(bpf_cmd::BPF_OBJ_GET_INFO_BY_FD, &mut attr)?;
+    // SAFETY: the kernel wrote its own length there.
+    Ok(unsafe { attr.info.info_len } as usize)
+}
+
 /// Waits until every program that runs now has ended: uprobe programs run inside an RCU read section, or with preemption
 /// off. Where the kernel cannot be asked (`nohz_full`), it does not wait.
 pub(super) fn wait_for_running_programs() {

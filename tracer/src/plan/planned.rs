@@ -28,9 +28,9 @@ pub struct PlannedSite {
 pub struct PlannedBinary {
     /// What it is.
     pub component: Component,
-    /// A process that runs it, through which the file is reached; 0 when it is reached as an open file.
+    /// A process that runs it; 0: none does all the time.
     pub pid: u32,
-    /// Path to attach to.
+    /// Path to attach to: that of the open file that was analysed, which stays open as long as probes are on.
     pub path: PathBuf,
     /// Inode number.
     pub inode: u64,

@@ -1,6 +1,6 @@
 //! One executable → what the planner needs to know of it, in one pass over its function table.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use crate::{
     input::Component,
@@ -29,42 +29,39 @@ pub struct Inspected {
 }
 
 impl Inspected {
-    /// Analyses the program that `pid` runs.
+    /// Analyses the program that `pid` runs now, and may replace by another one while we look.
     ///
     /// # Errors
     ///
     /// Why nothing in it can be probed.
     pub fn of(component: Component, pid: u32, exe: &str) -> Result<Self, RefuseReason> {
-        let path = exe_link(pid);
-        Self::analyse(component, (pid, exe), || Ok((GoBinary::open(&path)?, path.clone())))
+        Self::analyse(component, (pid, exe), || GoBinary::open(&exe_link(pid)))
     }
 
-    /// Analyses a program that may not run at all now. It is reached by the open file.
+    /// Analyses a program that may not run at all now.
     ///
     /// # Errors
     ///
     /// Why nothing in it can be probed.
     pub fn of_program(component: Component, program: Program) -> Result<Self, RefuseReason> {
         let exe = program.path.display().to_string();
-        Self::analyse(component, (0, &exe), || {
-            let binary = GoBinary::from_file(program.file)?;
-            let path = binary.file().path().unwrap_or_default();
-            Ok((binary, path))
-        })
+        Self::analyse(component, (0, &exe), || GoBinary::from_file(program.file))
     }
 
+    /// Whatever is looked at or probed later is reached by the file that is opened here: the kernel opens the path anew for
+    /// every site, and by then the process may have executed another program, or have ended.
     fn analyse(
         component: Component,
         (pid, exe): (u32, &str),
-        open: impl FnOnce() -> Result<(GoBinary, PathBuf), RefuseReason>,
+        open: impl FnOnce() -> Result<GoBinary, RefuseReason>,
     ) -> Result<Self, RefuseReason> {
         let began = std::time::Instant::now();
-        let (binary, path) = open()?;
+        let binary = open()?;
         let id = binary.id();
         let facts = BinaryFacts {
             component,
             pid,
-            path,
+            path: binary.file().path().unwrap_or_default(),
             exe: exe.to_owned(),
             inode: id.ino,
             kernel_dev: id.kernel_dev(),
@@ -97,7 +94,9 @@ impl Inspected {
     ///
     /// What changed, in words.
     pub fn verify(&self, planned: &PlannedBinary) -> Result<(), String> {
-        match self.file.still_same(&planned.path) {
+        // A program that runs guards its file against writing, so the process must still be what guards it.
+        let guarded = if planned.pid == 0 { planned.path.clone() } else { exe_link(planned.pid) };
+        match self.file.still_same(&guarded) {
             Ok(true) => {}
             Ok(false) => return Err("the file changed since it was analysed".to_owned()),
             Err(e) => return Err(format!("it cannot be looked at again, its process may have ended: {e}")),

@@ -35,7 +35,7 @@ mod version;
 
 pub use abi::{Abi, Convention, GOffsets};
 pub use binary::{GoBinary, Match};
-pub use btf::{Btf, BtfError, KernelOffsets};
+pub use btf::{Btf, BtfError, KernelOffsets, Need};
 pub use buildinfo::{BuildInfo, Module};
 pub use cmdline::CommandFacts;
 pub use discover::{CommandLines, DiscoverError, Overrides, discover, discover_with};

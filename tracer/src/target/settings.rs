@@ -2,16 +2,16 @@
 
 use plegtrace_common::settings::{KernelSettings, PARK_MIN_NS};
 
-use super::btf::KernelOffsets;
+use super::btf::{KernelOffsets, Need};
 
 impl KernelOffsets {
     /// The settings for these offsets; `use_cookies` is the loader's. With `watch_by_name` processes named like a
-    /// component are watched from their exec on, in whichever pid namespace: the caller may name one.
+    /// component are watched from their exec on, in whichever pid namespace: the caller may name one. Where a kernel does not tell namespaces apart, nobody is.
     #[must_use]
     pub fn settings(&self, watch_by_name: bool) -> KernelSettings {
         KernelSettings {
             use_cookies: 0,
-            watch_by_name: u32::from(watch_by_name),
+            watch_by_name: u32::from(watch_by_name && self.lacks(Need::Names).is_none()),
             task_mm: self.task_mm,
             mm_exe_file: self.mm_exe_file,
             mm_start_code: self.mm_start_code,

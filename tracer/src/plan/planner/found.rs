@@ -43,7 +43,7 @@ pub struct BinaryFacts {
     pub component: Component,
     /// A process that runs it; 0: none does all the time.
     pub pid: u32,
-    /// Path to attach to.
+    /// Path to attach to: that of the open file that was analysed.
     pub path: PathBuf,
     /// Path as the process sees it, for people.
     pub exe: String,

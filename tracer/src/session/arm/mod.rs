@@ -53,6 +53,8 @@ pub(crate) struct Probes {
     /// on again.
     ended: VecDeque<(Instant, usize)>,
     took: Duration,
+    /// Why nothing can be attached on this kernel.
+    cannot: Option<String>,
 }
 
 /// The probes of one executable.
@@ -76,7 +78,13 @@ impl Probes {
             attached: HashMap::new(),
             ended: VecDeque::new(),
             took: Duration::ZERO,
+            cannot: None,
         }
+    }
+
+    /// From now on every executable is refused.
+    pub(crate) fn cannot_attach(&mut self, why: &str) {
+        self.cannot = Some(why.to_owned());
     }
 
     /// The plan so far.
@@ -186,6 +194,9 @@ impl Probes {
         binary: &PlannedBinary,
         live: &mut Live,
     ) -> Result<Option<KernelError>, String> {
+        if let Some(why) = &self.cannot {
+            return Err(why.clone());
+        }
         let lease = self.lease(place, binary)?;
         self.check(place, binary)?;
         let parks = live.attach(place as u64, binary).map_err(|error| chain(&error))?;
@@ -257,7 +268,7 @@ impl Probes {
 
     /// Its path, for people.
     fn name_of(&self, place: usize, binary: &PlannedBinary) -> String {
-        let inspected = self.known.at(place).filter(|_| binary.pid == 0);
+        let inspected = self.known.at(place);
         inspected.map_or_else(|| binary.path.display().to_string(), |inspected| inspected.facts.exe.clone())
     }
 

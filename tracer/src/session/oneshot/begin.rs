@@ -83,6 +83,7 @@ impl Session {
         self.tell_targets();
         progress.step(&format!("attaching {} probes ({})", self.probes.plan().sites(), mode.name()));
         let offsets = KernelOffsets::load(Path::new("/"))?;
+        let sources = self.possible(settings, mode, &offsets);
         let options = LoadOptions {
             mode,
             settings: KernelSettings {
@@ -90,11 +91,11 @@ impl Session {
                 ..offsets.settings(settings.follows_names())
             },
             ring_bytes: settings.ring_bytes,
-            processes: settings.processes,
-            parks: settings.parks,
+            processes: sources.processes,
+            parks: sources.parks,
         };
         let kernel = Kernel::load(&options)?;
-        let live = Live::new(kernel, settings.processes, settings.parks, self.survey.request(settings));
+        let live = Live::new(kernel, sources.processes, sources.parks, self.survey.request(settings));
         let live = live.map_err(SessionError::Drain)?;
         self.live = Some(live.with_park_budget(settings.park_budget));
         self.watch_all();

@@ -2,6 +2,7 @@
 
 mod begin;
 mod census;
+mod needs;
 mod pictures;
 mod shed;
 mod targets;

@@ -1,0 +1,48 @@
+//! Which sources this kernel's structures allow: what one of them cannot read is refused to it alone.
+
+use super::Session;
+use crate::{
+    cli::Settings,
+    input::{Fact, RefusedFact},
+    kernel::AttachMode,
+    session::{
+        arm::{chain, source_refused},
+        clock,
+    },
+    target::{KernelOffsets, Need},
+};
+
+/// Sources that the kernel side serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sources {
+    pub(super) processes: bool,
+    pub(super) parks: bool,
+}
+
+impl Session {
+    /// The sources that are wanted and possible; says why others are not.
+    pub(super) fn possible(
+        &mut self,
+        settings: &Settings,
+        mode: AttachMode,
+        offsets: &KernelOffsets,
+    ) -> Sources {
+        let mut possible = |source: &str, what: &str, need: Need| {
+            let lack = offsets.lacks(need).map(|lack| chain(&lack));
+            if let Some(why) = &lack {
+                let refused = RefusedFact { what: what.to_owned(), ..source_refused(source, why) };
+                self.pipeline.fact(clock::monotonic_ns(), &Fact::Refused(refused));
+            }
+            lack.is_none()
+        };
+        let processes = settings.processes && possible("processes", "processes", Need::Processes);
+        if processes && settings.follows_names() {
+            possible("processes", "components from their start on", Need::Names);
+        }
+        let parks = settings.parks && possible("parks", "parks", Need::Places);
+        if let Some(lack) = offsets.lacks(Need::Addresses).filter(|_| mode == AttachMode::PerfAddress) {
+            self.probes.cannot_attach(&chain(&lack));
+        }
+        Sources { processes, parks }
+    }
+}
