@@ -1,23 +1,25 @@
 //! The clocks of this machine: one for everything, and how the others relate to it.
 
+use rustix::time::{ClockId, clock_gettime};
+
 use crate::census;
 
 /// Now, nanoseconds of CLOCK_MONOTONIC, the clock of every record.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
-    u64::try_from(read(libc::CLOCK_MONOTONIC)).unwrap_or(0)
+    u64::try_from(read(ClockId::Monotonic)).unwrap_or(0)
 }
 
 /// CLOCK_REALTIME minus CLOCK_MONOTONIC, nanoseconds.
 #[must_use]
 pub fn realtime_offset_ns() -> i64 {
-    offset(libc::CLOCK_REALTIME)
+    offset(ClockId::Realtime)
 }
 
 /// CLOCK_BOOTTIME minus CLOCK_MONOTONIC, nanoseconds.
 #[must_use]
 pub fn boottime_offset_ns() -> i64 {
-    offset(libc::CLOCK_BOOTTIME)
+    offset(ClockId::Boottime)
 }
 
 /// CPU time of this process and of its children, nanoseconds: of those that have ended and of those of the census that
@@ -27,7 +29,7 @@ pub fn cpu_ns() -> u64 {
     let children = children();
     let nanoseconds = |time: libc::timeval| time.tv_sec * 1_000_000_000 + time.tv_usec * 1_000;
     let children = nanoseconds(children.ru_utime) + nanoseconds(children.ru_stime);
-    let ended = u64::try_from(read(libc::CLOCK_PROCESS_CPUTIME_ID) + children).unwrap_or(0);
+    let ended = u64::try_from(read(ClockId::ProcessCPUTime) + children).unwrap_or(0);
     ended.saturating_add(census::usage().cpu_ns)
 }
 
@@ -46,27 +48,18 @@ fn children() -> libc::rusage {
     usage
 }
 
-fn offset(clock: libc::clockid_t) -> i64 {
-    read(clock) - read(libc::CLOCK_MONOTONIC)
+fn offset(clock: ClockId) -> i64 {
+    read(clock) - read(ClockId::Monotonic)
 }
 
-fn read(clock: libc::clockid_t) -> i64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a valid place for the answer; these clocks exist on every Linux we run on.
-    unsafe { libc::clock_gettime(clock, &raw mut time) };
+fn read(clock: ClockId) -> i64 {
+    let time = clock_gettime(clock);
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
 /// Host name and kernel release, as `uname` says.
 #[must_use]
 pub fn node_and_kernel() -> (String, String) {
-    // SAFETY: an array of bytes; all zero is valid.
-    let mut names: libc::utsname = unsafe { std::mem::zeroed() };
-    // SAFETY: a valid place for the answer.
-    unsafe { libc::uname(&raw mut names) };
-    let text = |field: &[libc::c_char]| {
-        let bytes: Vec<u8> = field.iter().map(|c| c.cast_unsigned()).take_while(|b| *b != 0).collect();
-        String::from_utf8_lossy(&bytes).into_owned()
-    };
-    (text(&names.nodename), text(&names.release))
+    let names = rustix::system::uname();
+    (names.nodename().to_string_lossy().into_owned(), names.release().to_string_lossy().into_owned())
 }

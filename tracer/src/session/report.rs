@@ -47,8 +47,6 @@ pub(crate) fn colour(wanted: Color, terminal: bool) -> bool {
 
 /// Columns of the terminal; 100 where there is none.
 fn width(terminal: bool) -> usize {
-    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: a valid place for the answer; fails cleanly when stdout is no terminal.
-    let asked = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
-    if terminal && asked == 0 && size.ws_col > 0 { usize::from(size.ws_col) } else { 100 }
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok().filter(|size| terminal && size.ws_col > 0);
+    size.map_or(100, |size| usize::from(size.ws_col))
 }

@@ -82,35 +82,20 @@ pub fn percent(part: u64, whole: u64) -> String {
     format!("{}.{} %", hundredths / 100, hundredths % 100 / 10)
 }
 
-/// Year, month, day of a day counted from 1970-01-01 (H. Hinnant's algorithm for the proleptic Gregorian calendar).
-fn civil(day: i64) -> (i64, i64, i64) {
-    let shifted = day + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * of_year + 2) / 153;
-    let (d, m) = (of_year - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
-    (year_of_era + era * 400 + i64::from(m <= 2), m, d)
-}
-
 /// RFC 3339 in UTC with nanoseconds.
 #[must_use]
 pub fn rfc3339(unix_ns: i64) -> String {
-    let (seconds, fraction) = (unix_ns.div_euclid(1_000_000_000), unix_ns.rem_euclid(1_000_000_000));
-    let (y, m, d) = civil(seconds.div_euclid(86_400));
-    format!("{y:04}-{m:02}-{d:02}T{}.{fraction:09}Z", time_of(seconds))
+    format!("{:.9}", timestamp(unix_ns))
 }
 
 /// Time of day in UTC, to the second: `14:02:11Z`.
 #[must_use]
 pub fn clock(unix_ns: i64) -> String {
-    format!("{}Z", time_of(unix_ns.div_euclid(1_000_000_000)))
+    timestamp(unix_ns).strftime("%H:%M:%SZ").to_string()
 }
 
-fn time_of(seconds: i64) -> String {
-    let of_day = seconds.rem_euclid(86_400);
-    format!("{:02}:{:02}:{:02}", of_day / 3600, of_day / 60 % 60, of_day % 60)
+fn timestamp(unix_ns: i64) -> jiff::Timestamp {
+    jiff::Timestamp::from_nanosecond(unix_ns.into()).expect("64 bits of nanoseconds are years 1677 to 2262")
 }
 
 #[cfg(test)]
@@ -155,6 +140,9 @@ mod tests {
         assert_eq!(rfc3339(1_709_164_800_000_000_001), "2024-02-29T00:00:00.000000001Z");
         assert_eq!(rfc3339(-1), "1969-12-31T23:59:59.999999999Z");
         assert_eq!(clock(1_767_276_131_000_000_000), "14:02:11Z");
+        assert_eq!((clock(-1), clock(999_999_999)), ("23:59:59Z".into(), "00:00:00Z".into()));
+        assert_eq!(rfc3339(i64::MIN), "1677-09-21T00:12:43.145224192Z");
+        assert_eq!(rfc3339(i64::MAX), "2262-04-11T23:47:16.854775807Z");
     }
 
     /// Cost is shown to a tenth of a percent.

@@ -22,6 +22,7 @@ const ORDER: &[&[&str]] = &[
     &["decode"],
     &["span"],
     &["correlate"],
+    &["stuck"],
     &["words"],
     &["diagnose"],
     &["render"],

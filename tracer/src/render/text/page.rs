@@ -131,25 +131,11 @@ impl Page<'_> {
 
 /// Breaks a text at spaces into lines of at most `width` columns; a longer word is broken where it must.
 pub(in crate::render) fn fold(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last_mut().expect("never empty");
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() <= width {
-            line.push(' ');
-            line.push_str(word);
-            continue;
-        }
-        let mut rest: Vec<char> = word.chars().collect();
-        while !rest.is_empty() {
-            let tail = rest.split_off(rest.len().min(width));
-            lines.push(rest.into_iter().collect());
-            rest = tail;
-        }
-    }
-    if lines.len() > 1 && lines[0].is_empty() {
-        lines.remove(0);
-    }
-    lines
+    let options = textwrap::Options::new(width)
+        .word_separator(textwrap::WordSeparator::AsciiSpace)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation)
+        .wrap_algorithm(textwrap::WrapAlgorithm::FirstFit);
+    textwrap::wrap(text, options).into_iter().map(std::borrow::Cow::into_owned).collect()
 }
 
 #[cfg(test)]
