@@ -3,10 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{
-    input::HookFact,
-    span::{Tree, sample},
-};
+use crate::span::{Label, SpanId, SpanKind, Tree, sample};
 
 fn park(start: u64, end: u64) -> Park {
     Park { start: MonoNs(start), end: MonoNs(end), open: false, reason: 1, stack: Vec::new().into() }
@@ -65,8 +62,8 @@ fn an_open_call() {
 
 fn program(start: u64, end: Option<u64>, children: Vec<Span>) -> Span {
     let mut span = Span { children, ..sample::span(start, end, 0) };
-    let hook = HookFact { layer: Layer::Process, ..(*span.hook).clone() };
-    (span.hook, span.id.tgid, span.id.goid) = (hook.into(), 7, 0);
+    let label = Label { component: span.component(), operation: span.operation().into() };
+    (span.kind, span.id) = (SpanKind::Process(label), SpanId::of_process(7, span.start()));
     span
 }
 
