@@ -105,7 +105,7 @@ pub(super) const ROWS: &[Row] = &[
             ("dbus/v5.(*Object)", &["Call", "CallWithContext"]),
         ],
         "runc 1.0 and later",
-        "that it waits for an answer over D-Bus",
+        "that it waits for a D-Bus reply",
     ),
     // hook: runc 1.0..: libcontainer.destroy
     step("runc-destroy", &[("libcontainer", &["destroy"])], "runc 1.0 and later", "what delete is about"),

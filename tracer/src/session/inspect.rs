@@ -100,7 +100,7 @@ impl Inspected {
         match self.file.still_same(&planned.path) {
             Ok(true) => {}
             Ok(false) => return Err("the file changed since it was analysed".to_owned()),
-            Err(e) => return Err(format!("it cannot be looked at again, its process may have ended: {e}")),
+            Err(e) => return Err(format!("cannot be re-checked, its process may have exited: {e}")),
         }
         planned.every_site().try_for_each(|site| self.verify_site(site)).map_err(|e| e.to_string())
     }

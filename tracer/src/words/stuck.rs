@@ -30,10 +30,10 @@ pub fn what(stuck: &Stuck) -> String {
         }
         What::Process { command, comm, pid, state } => {
             let of = of_pod(stuck.container.as_ref());
-            format!("{} (pid {pid}){of} does not end, state {state}", command_words(command, comm))
+            format!("{} (pid {pid}){of} has not exited, state {state}", command_words(command, comm))
         }
         What::Unreaped { comm, pid, parent } => {
-            format!("{} {pid} has ended, and its parent {parent} has not asked how", cut(comm, 40))
+            format!("{} {pid} has exited, and its parent {parent} has not reaped it", cut(comm, 40))
         }
         What::OutputHeld { pipe, shim } => {
             let of = of_pod(stuck.container.as_ref());
@@ -44,11 +44,11 @@ pub fn what(stuck: &Stuck) -> String {
         }
         What::Unreported { id, pid, zombie, state, runtime, exec: _ } => {
             let of = of_pod(stuck.container.as_ref());
-            let how = if *zombie { "has ended and was not asked how" } else { "is gone" };
+            let how = if *zombie { "has exited and was not reaped" } else { "is gone" };
             let ended = format!("{}{of} has ended (its process {pid} {how})", short_id(id));
             match state {
                 Some(state) => {
-                    format!("container {ended}, and runtime {runtime} says that it is {}", cut(state, 20))
+                    format!("container {ended}, and runtime {runtime} reports it as {}", cut(state, 20))
                 }
                 None => format!("a command in container {ended}, and runtime {runtime} still waits for it"),
             }
@@ -103,7 +103,7 @@ pub fn waiter_line(waiter: &Waiter) -> String {
         }
         Waiter::Process { component, pid, .. } => format!("{} {pid}", component.name()),
         Waiter::Requests(request) => {
-            let doubt = if is_certain(request) { "" } else { "; perhaps not for this one" };
+            let doubt = if is_certain(request) { "" } else { "; possibly for another one" };
             format!("{}, {}: {}{doubt}", requests(request), age(request.since), waits_for(request))
         }
         Waiter::Relist { pid, age } => format!("relist of kubelet {pid}, {}", open_for(*age)),

@@ -13,7 +13,7 @@ use crate::{
 
 pub(super) static RULE: Rule = Rule {
     id: "K7",
-    title: "the kubelet does not run: nobody lists, nobody reports the node",
+    title: "the kubelet is not running: no relists, no node status",
     area: Area::Kubelet,
     min_age_ns: 0,
     proof: Proof::Real,
@@ -58,10 +58,10 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
             }
             _ => return None,
         };
-        let headline = format!("the kubelet is {how}: nobody lists, nobody reports the node");
+        let headline = format!("the kubelet is {how}: no relists, no node status");
         let finding = Finding::of_stuck(&RULE, headline, Component::Kubelet, stuck, scene);
         let finding = Finding { reach: REACH_RELIST, ..finding };
-        Some(finding.advise([next, "then ask who did it".to_owned()]))
+        Some(finding.advise([next, "then find out who did it".to_owned()]))
     });
     let down = scene.reasons().find_map(|reason| match reason {
         Reason::Down { component: Component::Kubelet, evidence } => Some(is_down(evidence, scene)),
@@ -72,7 +72,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
 
 fn is_down(left: &str, scene: &Scene<'_>) -> Finding {
     let unit = unit(Component::Kubelet, scene);
-    let headline = "no kubelet runs on this node: nobody lists, nobody reports the node";
+    let headline = "no kubelet is running on this node: no relists, no node status";
     let gone = scene.snapshot.targets.iter().filter_map(|target| match &target.state {
         TargetState::Gone { at, .. } if target.fact.component == Component::Kubelet => Some(*at),
         _ => None,

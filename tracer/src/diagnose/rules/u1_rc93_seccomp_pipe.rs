@@ -27,7 +27,7 @@ pub(super) static RULE: Rule = Rule {
             "runc init older than 5 s, blocked in write to a pipe whose reading end it holds itself",
             "no other process holds that reading end",
         ],
-        excluded_by: &["somebody else reads the pipe: then that one is slow (U7)"],
+        excluded_by: &["another process reads the pipe: then that process is slow (U7)"],
         next: &["kill the init: the container fails to start, and is tried again", "install any other runc"],
         trap: "strace or gdb on it makes the write return early: the hang is gone, and so is the proof.",
         sources: &[
