@@ -5,11 +5,11 @@ use proptest::prelude::*;
 use super::*;
 use crate::span::{Label, SpanId, SpanKind, Tree, sample};
 
-fn park(start: u64, end: u64) -> Park {
-    Park { start: MonoNs(start), end: MonoNs(end), open: false, reason: 1, stack: Vec::new().into() }
+fn park(start: u64, end: u64) -> GoroutinePark {
+    GoroutinePark { start: MonoNs(start), end: MonoNs(end), open: false, reason: 1, stack: Vec::new().into() }
 }
 
-fn span(start: u64, end: Option<u64>, sums: (u64, u64), parks: Vec<Park>) -> Span {
+fn span(start: u64, end: Option<u64>, sums: (u64, u64), parks: Vec<GoroutinePark>) -> Span {
     let parked = Some(Parked { ns: sums.0, short_ns: sums.1, count: 0 });
     Span { parked, parks, ..sample::span(start, end, 0) }
 }
@@ -113,7 +113,7 @@ fn tree() -> impl Strategy<Value = (Span, u64)> {
                 it.known_to = end.is_none().then_some(MonoNs(known));
                 it.parks = parks
                     .into_iter()
-                    .map(|(from, length, open)| Park { open, ..park(from, from + length) })
+                    .map(|(from, length, open)| GoroutinePark { open, ..park(from, from + length) })
                     .collect();
                 it.parks.sort_by_key(|park| park.start);
                 if handler == 2 && place > 0 && length > 4 {

@@ -34,14 +34,14 @@ pub struct Span {
     /// While it is open: when its goroutine was looked at last.
     pub known_to: Option<MonoNs>,
     /// Long parks of its goroutine that lie in it and in no child on the same goroutine, by start.
-    pub parks: Vec<Park>,
+    pub parks: Vec<GoroutinePark>,
     /// What happened inside it, by start.
     pub children: Vec<Span>,
 }
 
 /// An interval in which a goroutine was parked.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Park {
+pub struct GoroutinePark {
     /// When it parked.
     pub start: MonoNs,
     /// When it ran again; while it lasts, when it was looked at last.

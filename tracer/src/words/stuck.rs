@@ -10,7 +10,7 @@ use super::{
 use crate::{
     correlate::Age,
     input::Component,
-    stuck::{Stuck, Waiter, What},
+    stuck::{Stuck, StuckKind, Waiter},
     words::human::duration,
 };
 
@@ -18,31 +18,31 @@ use crate::{
 #[must_use]
 pub fn what(stuck: &Stuck) -> String {
     match &stuck.what {
-        What::Stopped { component, pid, threads } => {
+        StuckKind::Stopped { component, pid, threads } => {
             let of = of_pod(stuck.container.as_ref());
             format!("{} {pid}{of}: {} of {threads} threads stopped", component.name(), threads)
         }
-        What::Frozen { component, pid, freezer } => {
+        StuckKind::Frozen { component, pid, freezer } => {
             let of = of_pod(stuck.container.as_ref());
             let path = cut(&freezer.path, LONG);
             let name = if *component == Component::Helper { "process" } else { component.name() };
             format!("{name} {pid}{of}: {} in cgroup {path}", cut(&freezer.state, LONG))
         }
-        What::Process { command, comm, pid, state } => {
+        StuckKind::Process { command, comm, pid, state } => {
             let of = of_pod(stuck.container.as_ref());
             format!("{} (pid {pid}){of} has not exited, state {state}", command_words(command, comm))
         }
-        What::Unreaped { comm, pid, parent } => {
+        StuckKind::Unreaped { comm, pid, parent } => {
             format!("{} {pid} has exited, and its parent {parent} has not reaped it", cut(comm, 40))
         }
-        What::OutputHeld { pipe, shim } => {
+        StuckKind::OutputHeld { pipe, shim } => {
             let of = of_pod(stuck.container.as_ref());
             format!(
                 "the output of a command{of} is held open by {}; shim {shim} waits",
                 holders(&pipe.writers)
             )
         }
-        What::Unreported { id, pid, zombie, state, runtime, exec: _ } => {
+        StuckKind::Unreported { id, pid, zombie, state, runtime, exec: _ } => {
             let of = of_pod(stuck.container.as_ref());
             let how = if *zombie { "has exited and was not reaped" } else { "is gone" };
             let ended = format!("{}{of} has ended (its process {pid} {how})", short_id(id));
@@ -53,7 +53,7 @@ pub fn what(stuck: &Stuck) -> String {
                 None => format!("a command in container {ended}, and runtime {runtime} still waits for it"),
             }
         }
-        What::Request(request) => format!("{}: {}", requests(request), waits_for(request)),
+        StuckKind::Request(request) => format!("{}: {}", requests(request), waits_for(request)),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{
         unit::{fate, unit},
     },
     input::Component,
-    stuck::{REACH_RELIST, What},
+    stuck::{REACH_RELIST, StuckKind},
 };
 
 pub(super) static RULE: Rule = Rule {
@@ -50,10 +50,10 @@ pub(super) static RULE: Rule = Rule {
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     let halted = scene.stuck().filter_map(|stuck| {
         let (how, next) = match &stuck.what {
-            What::Stopped { component: Component::Kubelet, pid, .. } => {
+            StuckKind::Stopped { component: Component::Kubelet, pid, .. } => {
                 ("stopped by a signal", format!("kill -CONT {pid}"))
             }
-            What::Frozen { component: Component::Kubelet, freezer, .. } => {
+            StuckKind::Frozen { component: Component::Kubelet, freezer, .. } => {
                 ("in a frozen cgroup", super::u4_container_left_frozen::thaw(freezer))
             }
             _ => return None,

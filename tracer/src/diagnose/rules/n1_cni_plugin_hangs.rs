@@ -4,7 +4,7 @@ use crate::{
     correlate::thresholds::CNI_NS,
     diagnose::{Area, Finding, Page, Proof, Rule, Scene, evidence::in_syscall},
     input::{Command, Component, FdTarget, Park},
-    stuck::{Stuck, What},
+    stuck::{Stuck, StuckKind},
     words::{command_words, holders, of_pod},
 };
 
@@ -73,7 +73,7 @@ pub(super) const LOCKS: [&str; 2] = ["flock", "fcntl"];
 
 /// The plugin, or what it started, in words.
 pub(super) fn plugin(stuck: &Stuck) -> Option<(String, u32)> {
-    let What::Process { command, comm, pid, .. } = &stuck.what else { return None };
+    let StuckKind::Process { command, comm, pid, .. } = &stuck.what else { return None };
     let is_cni = |command: &Command| matches!(command, Command::Cni { .. });
     if is_cni(command) {
         return Some((command_words(command, comm), *pid));

@@ -5,7 +5,7 @@ use crate::{
         Area, Finding, Page, Proof, Rule, Scene,
         unit::{fate, unit},
     },
-    stuck::What,
+    stuck::StuckKind,
 };
 
 pub(super) static RULE: Rule = Rule {
@@ -45,10 +45,10 @@ pub(super) static RULE: Rule = Rule {
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     let of = |stuck: &crate::stuck::Stuck| {
         let (component, how, next) = match &stuck.what {
-            What::Stopped { component, pid, .. } => {
+            StuckKind::Stopped { component, pid, .. } => {
                 (*component, "stopped by a signal", format!("kill -CONT {pid}"))
             }
-            What::Frozen { component, freezer, .. } => {
+            StuckKind::Frozen { component, freezer, .. } => {
                 (*component, "in a frozen cgroup", super::u4_container_left_frozen::thaw(freezer))
             }
             _ => return None,

@@ -7,7 +7,7 @@ use crate::{
         Area, Evidence, Finding, Page, Proof, Rule, Scene, Source, evidence::in_syscall, scene::hostage,
     },
     input::Component,
-    stuck::{Stuck, What},
+    stuck::{Stuck, StuckKind},
     words,
 };
 
@@ -63,7 +63,7 @@ fn behind_a_process(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
         return None;
     }
     let component = match &stuck.what {
-        What::Stopped { component, .. } | What::Frozen { component, .. } => *component,
+        StuckKind::Stopped { component, .. } | StuckKind::Frozen { component, .. } => *component,
         _ => Component::Runc,
     };
     let headline =
@@ -84,12 +84,12 @@ fn behind_a_process(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     }
     let pid = stuck.what.pid();
     Some(match &stuck.what {
-        What::Stopped { .. } => finding.advise([
+        StuckKind::Stopped { .. } => finding.advise([
             format!("kill -CONT {pid}"),
             format!("if it stays stopped: kill -9 {pid}, which restarts the containers of its pod"),
             "then find out who stopped it".to_owned(),
         ]),
-        What::Frozen { freezer, .. } => finding.advise([
+        StuckKind::Frozen { freezer, .. } => finding.advise([
             super::u4_container_left_frozen::thaw(freezer),
             "then find out who froze it".to_owned(),
         ]),
@@ -102,7 +102,7 @@ fn behind_a_process(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
 
 /// The update does not end, and what it waits for is not seen.
 fn alone(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
-    let What::Request(holder) = &stuck.what else { return None };
+    let StuckKind::Request(holder) = &stuck.what else { return None };
     if !is_update(holder) || holder.holds != Some(Held::ContainerStatus) || writes(holder, scene) {
         return None;
     }

@@ -3,7 +3,7 @@
 use crate::{
     diagnose::{Area, Finding, Page, Proof, Rule, Scene},
     input::Component,
-    stuck::What,
+    stuck::StuckKind,
     words::of_pod,
 };
 
@@ -45,13 +45,13 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
         let pid = stuck.what.pid();
         let pod = of_pod(stuck.container.as_ref());
         let (headline, next) = match &stuck.what {
-            What::Stopped { component: Component::Shim, .. } => (
+            StuckKind::Stopped { component: Component::Shim, .. } => (
                 format!(
                     "shim {pid}{pod} is stopped by a signal: nothing of its pod can be started, stopped or probed"
                 ),
                 format!("kill -CONT {pid}"),
             ),
-            What::Frozen { component: Component::Shim, freezer, .. } => (
+            StuckKind::Frozen { component: Component::Shim, freezer, .. } => (
                 format!(
                     "shim {pid}{pod} is in a frozen cgroup: nothing of its pod can be started, stopped or probed"
                 ),

@@ -4,7 +4,7 @@ use crate::{
     correlate::thresholds::HOOK_NS,
     diagnose::{Area, Finding, Page, Proof, Rule, Scene},
     input::{Command, Component},
-    stuck::{Stuck, Waiter, What},
+    stuck::{Stuck, StuckKind, Waiter},
     words::{command_words, of_pod},
 };
 
@@ -44,7 +44,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
 }
 
 fn of(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
-    let What::Process { command: command @ Command::Other { .. }, comm, pid, .. } = &stuck.what else {
+    let StuckKind::Process { command: command @ Command::Other { .. }, comm, pid, .. } = &stuck.what else {
         return None;
     };
     let Some(Waiter::Process { component: Component::Runc, command: Some(runc), .. }) = parent(stuck) else {

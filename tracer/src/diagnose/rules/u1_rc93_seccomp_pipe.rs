@@ -4,7 +4,7 @@ use crate::{
     correlate::thresholds::RUNC_NS,
     diagnose::{Area, Finding, Page, Proof, Rule, Scene},
     input::{Command, Component, FdTarget, Park, PipeFact},
-    stuck::{Stuck, What},
+    stuck::{Stuck, StuckKind},
     words::of_pod,
 };
 
@@ -46,7 +46,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
 }
 
 fn of(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
-    let What::Process { command: Command::Runc { sub, .. }, pid, .. } = &stuck.what else { return None };
+    let StuckKind::Process { command: Command::Runc { sub, .. }, pid, .. } = &stuck.what else { return None };
     let mut own = stuck.parks.iter().filter_map(|park| writes_to_itself(park, *pid)).peekable();
     if sub != "init" || own.peek().is_none() || stuck.since.ns < RULE.min_age_ns {
         return None;

@@ -4,7 +4,7 @@ use crate::{
     correlate::thresholds::SECOND_NS,
     diagnose::{Area, Finding, Page, Proof, Rule, Scene},
     input::{Command, Component, FdTarget, Park},
-    stuck::{Stuck, Waiter, What},
+    stuck::{Stuck, StuckKind, Waiter},
     words::of_pod,
 };
 
@@ -40,7 +40,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
 }
 
 fn of(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
-    let What::Process { command: Command::Runc { sub, .. }, pid, .. } = &stuck.what else { return None };
+    let StuckKind::Process { command: Command::Runc { sub, .. }, pid, .. } = &stuck.what else { return None };
     let waits_for_it = |waiter: &Waiter| match waiter {
         Waiter::Process { component, .. } => *component == Component::Runc,
         // A request that is about something else is in flight on every node.

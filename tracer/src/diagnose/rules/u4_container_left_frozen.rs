@@ -4,7 +4,7 @@ use crate::{
     correlate::thresholds::SECOND_NS,
     diagnose::{Area, Finding, Page, Proof, Rule, Scene},
     input::{Component, Freezer},
-    stuck::What,
+    stuck::StuckKind,
     words::of_pod,
 };
 
@@ -35,7 +35,7 @@ pub(super) static RULE: Rule = Rule {
 
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     let of = |stuck: &crate::stuck::Stuck| {
-        let What::Frozen { component, freezer, .. } = &stuck.what else { return None };
+        let StuckKind::Frozen { component, freezer, .. } = &stuck.what else { return None };
         if *component != Component::Helper || stuck.since.ns < RULE.min_age_ns {
             return None;
         }

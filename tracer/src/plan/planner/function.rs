@@ -8,7 +8,7 @@ use crate::{
     input::{HookFact, Layer},
     plan::{
         planned::{PlannedBinary, PlannedSite},
-        row::{Class, End, ErrorResult, Mark, Wanted, What},
+        row::{Class, End, HookRole, Mark, Wanted, WordPlace},
     },
 };
 
@@ -35,7 +35,7 @@ impl Planner {
         }
         let base = Base { facts, hook, class: wanted.row.class };
         let (layer, starts, ends) = match wanted.row.what {
-            What::Mark(mark) => {
+            HookRole::Mark(mark) => {
                 let site =
                     self.site(&base, &start, mark_action(mark), pairing::GOROUTINE, mark_error(mark))?;
                 match mark {
@@ -46,15 +46,15 @@ impl Planner {
                 self.plan.hooks.push(hook_fact(facts, function, hook, Layer::Mark, 1));
                 return Ok(());
             }
-            What::Calls { layer, end: End::Marks } => {
+            HookRole::Calls { layer, end: End::Marks } => {
                 let starts = vec![self.site(&base, &start, action::START, pairing::GOROUTINE, None)?];
                 (layer, starts, Vec::new())
             }
-            What::Calls { layer, end: End::WithProgram } => {
+            HookRole::Calls { layer, end: End::WithProgram } => {
                 let starts = vec![self.site(&base, &start, action::START, pairing::FRAME, None)?];
                 (layer, starts, Vec::new())
             }
-            What::Calls { layer, end: End::Returns(error) } => {
+            HookRole::Calls { layer, end: End::Returns(error) } => {
                 let returns = function.returns.clone()?;
                 let starts = vec![self.site(&base, &start, action::START, pairing::FRAME, None)?];
                 let ends = returns
@@ -78,7 +78,7 @@ impl Planner {
         found: &FoundSite,
         action: u8,
         pairing: u8,
-        error: Option<ErrorResult>,
+        error: Option<WordPlace>,
     ) -> Result<PlannedSite, String> {
         let index = self.next_site;
         if index >= MAX_SITES {
@@ -119,7 +119,7 @@ fn mark_action(mark: Mark) -> u8 {
     }
 }
 
-fn mark_error(mark: Mark) -> Option<ErrorResult> {
+fn mark_error(mark: Mark) -> Option<WordPlace> {
     match mark {
         Mark::End(error) => error,
         Mark::Reply => None,
@@ -127,7 +127,7 @@ fn mark_error(mark: Mark) -> Option<ErrorResult> {
     }
 }
 
-fn error_source(register_abi: bool, error: Option<ErrorResult>) -> (u8, u32) {
+fn error_source(register_abi: bool, error: Option<WordPlace>) -> (u8, u32) {
     match error {
         None => (err_source::NONE, 0),
         Some(e) if register_abi && e.register < ARG_REGS => (err_source::REG0 + e.register, 0),
