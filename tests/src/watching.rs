@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Parser as _;
 use plegtrace::cli::{Args, Settings};
 use plegtrace::correlate::Snapshot;
-use plegtrace::decode::{Call, Event, Park, Process, decode};
+use plegtrace::decode::{Call, Event, ParkEvent, Process, decode};
 use plegtrace::input::{
     Armed, CommandFact, Fact, Frame, HookFact, InFlight, Layer, OpenCallFact, ProcessesFact, RefusedFact,
 };
@@ -41,7 +41,7 @@ pub struct Seen {
     /// Set when the probes are on.
     pub armed: Option<Armed>,
     /// Long parks, in the order of the stream.
-    pub parks: Vec<Park>,
+    pub parks: Vec<ParkEvent>,
     /// Functions of return addresses in stacks of parks, by executable (index of its hook on parks) and address.
     pub symbols: HashMap<(u32, u64), String>,
     /// Records that could not be decoded.
@@ -77,7 +77,7 @@ impl Seen {
     }
 
     /// The functions of a park's stack, innermost first; empty texts where they are not known.
-    pub fn stack_of(&self, park: &Park) -> Vec<&str> {
+    pub fn stack_of(&self, park: &ParkEvent) -> Vec<&str> {
         let name = |at: &u64| self.symbols.get(&(park.hook, *at)).map_or("", String::as_str);
         park.stack.iter().map(name).collect()
     }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use plegtrace::{
     correlate::{Caller, Correlator, LastList, Limits, RequestTree, Side, Snapshot},
-    decode::{Call, Event, Meta, MonoNs, Park, Parked, Process, Step, decode},
+    decode::{Call, Event, Meta, MonoNs, ParkEvent, Parked, Process, Step, decode},
     diagnose::{Verdict, diagnose},
     input::{
         Command, CommandFact, Component, Fact, Frame, HookFact, InFlight, Layer, Liveness, LossCount,
@@ -50,7 +50,7 @@ fn park() -> impl Strategy<Value = Event> {
     let stack = proptest::collection::vec(0u64..9, 0..30);
     (tgid, 1u64..4, 0u64..4000, 0u64..2000, stack).prop_map(|(tgid, goid, start, len, stack)| {
         let (start, end) = (at(start * MS), at((start + len) * MS));
-        Event::Park(Park { tgid, goid, hook: 0, reason: 0, start, end, stack })
+        Event::Park(ParkEvent { tgid, goid, hook: 0, reason: 0, start, end, stack })
     })
 }
 

@@ -187,7 +187,7 @@ fn sizes() {
 fn interrupts() {
     let stage = Stage::new();
     let mut recorder = Running::spawn(&mut stage.record("r", &["-d", "600"])).unwrap();
-    recorder.wait_until_said("looking at processes", LIMIT).unwrap();
+    recorder.wait_until_said("inspecting processes", LIMIT).unwrap();
     recorder.signal(libc::SIGINT).unwrap();
     let ended = recorder.finish(LIMIT).unwrap();
     assert_eq!(ended.status.code(), Some(5), "{ended:?}");

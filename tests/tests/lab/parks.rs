@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use plegtrace::correlate::{Relist, Snapshot};
-use plegtrace::decode::{Call, Park};
+use plegtrace::decode::{Call, ParkEvent};
 use plegtrace::input::Layer;
 use plegtrace::render::text;
 use plegtrace::session::clock;
@@ -208,10 +208,10 @@ fn the_parks_of_a_handler_agree_with_the_stopwatch_of_its_client() {
     let (mut handlers, mut parked, mut told, mut short) = (0, 0, 0, 0);
     for call in calls {
         let sums = call.parked.expect("every park of the call was measured");
-        let inside = |p: &&Park| {
+        let inside = |p: &&ParkEvent| {
             (p.tgid, p.goid) == (call.tgid, call.goid) && call.start <= p.start && p.end <= call.answered()
         };
-        let parks: Vec<&Park> = seen.parks.iter().filter(inside).collect();
+        let parks: Vec<&ParkEvent> = seen.parks.iter().filter(inside).collect();
         assert!(parks.windows(2).all(|pair| pair[0].end <= pair[1].start), "parks do not overlap");
         handlers += call.answered().since(call.start);
         parked += sums.ns;

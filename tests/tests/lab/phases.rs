@@ -198,7 +198,7 @@ fn a_writer_gets_the_file() {
     let told = seen
         .refused
         .iter()
-        .any(|refused| refused.what.ends_with("/runc") && refused.why.contains("taken off"));
+        .any(|refused| refused.what.ends_with("/runc") && refused.why.contains("detached"));
     assert!(told, "{:?}", seen.refused);
     let starts = seen.of_layer(Layer::RuncPhase).filter(|(_, hook)| hook.operation == "start").count();
     assert_eq!(starts, 1, "of the exec before");

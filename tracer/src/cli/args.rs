@@ -60,8 +60,8 @@ Exit codes:
 
 /// Names the component that makes a Kubernetes node report `PLEG is not healthy`.
 ///
-/// Observes the kubelet and the container runtime from the kernel, for a few seconds, and reports which calls do not
-/// return, since when, and how relists and CRI calls went. Nothing is configured, restarted, stopped or signalled.
+/// Observes the kubelet and the container runtime from the kernel for a few seconds, and reports which calls hang, since
+/// when, and how relists and CRI calls are doing. It configures, restarts, stops and signals nothing.
 #[derive(Debug, Parser)]
 #[command(name = "plegtrace", version, after_help = EXAMPLES)]
 pub struct Args {
@@ -76,45 +76,45 @@ pub struct Args {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Print what this kernel, these programs and these privileges allow: every check, every probe.
+    /// Check what this kernel, these programs and these privileges allow: every check, every probe.
     ///
-    /// Attaches nothing. Works without root as far as it can, and says what it could not look at.
+    /// Attaches nothing. Works without root as far as possible, and says what it could not read.
     Doctor,
-    /// Print what every goroutine of a Go process does and where it waits, those that are alike together.
+    /// Print what every goroutine of a Go process is doing and where it waits, identical ones grouped.
     ///
-    /// The process is neither stopped nor signalled: its memory is read from outside, as it runs. Works for every
-    /// Linux program that Go 1.13 to 1.27 built, stripped or not, also in containers. Inlined functions do not appear.
+    /// The process is neither stopped nor signalled: its memory is read from outside while it runs. Works for every
+    /// Linux program built with Go 1.13 to 1.27, stripped or not, also in containers. Inlined functions do not appear.
     #[command(after_help = GOROUTINES)]
     Goroutines {
-        /// The process.
+        /// Process id.
         #[arg(value_name = "PID")]
         pid: u32,
     },
-    /// Print what is known about a cause: how it comes about, how it is recognised, what to do.
+    /// Explain a cause: how it happens, how it is recognised, what to do.
     ///
-    /// Ids are those of the report. Needs no privileges.
+    /// Ids are those shown in reports. Needs no privileges.
     #[command(after_help = EXPLAIN)]
     Explain {
         /// Id of the cause, for example R1.
         #[arg(value_name = "ID", required_unless_present = "list")]
         id: Option<String>,
-        /// All causes that plegtrace knows, one per line.
+        /// List all known causes, one per line.
         #[arg(long)]
         list: bool,
     },
-    /// Observe and report as without a command, and write all that was seen to a file.
+    /// Observe and report as without a command, and record everything seen to a file.
     ///
-    /// The report is printed too, unless the recording goes to stdout. FILE is readable by its owner alone, and holds no
-    /// environments, no payloads and of command lines only what names runtime components; it does hold names of pods,
-    /// images and paths. It is written once a second, so whatever ends plegtrace leaves a recording that can be read.
+    /// Prints the report too, unless the recording goes to stdout. FILE is readable only by its owner. It contains no
+    /// environments, no payloads, and of command lines only what names runtime components; it does contain names of pods,
+    /// images and paths. It is written once a second, so it stays readable however plegtrace ends.
     #[command(after_help = RECORD)]
     Record(RecordOptions),
-    /// Print the report of a recording: the same that was printed when it was made.
+    /// Print the report of a recording: the same as when it was made.
     ///
-    /// Needs no root, no kubelet and no eBPF. Of a damaged recording what can be read is reported, and what is missing.
+    /// Needs no root, no kubelet and no eBPF. For a damaged recording, reports what can be read and what is missing.
     #[command(after_help = REPORT)]
     Report {
-        /// The recording; `-` is stdin.
+        /// The recording; `-` reads stdin.
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
@@ -126,13 +126,13 @@ pub enum Command {
 /// Where and how to record.
 #[derive(Clone, Debug, clap::Args)]
 pub struct RecordOptions {
-    /// The recording, which must not exist; `-` is stdout, and then no report is printed.
+    /// Recording to create, which must not exist; `-` writes to stdout and prints no report.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Replace FILE if it exists.
     #[arg(long)]
     pub force: bool,
-    /// Greatest length of the recording, at least 1M; the observation ends when it is almost reached.
+    /// Maximum size of the recording, at least 1M; the observation ends shortly before it is reached.
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size::parse)]
     pub max_size: u64,
 }
@@ -143,43 +143,43 @@ pub struct Common {
     /// Observe for this many seconds.
     #[arg(short, long, value_name = "SECONDS", global = true)]
     pub duration: Option<f64>,
-    /// End as soon as a cause is certain, also when --duration is given: to wait for the next stall.
+    /// Stop as soon as a cause is certain, even with --duration: to wait for the next stall.
     #[arg(long, global = true)]
     pub until_found: bool,
-    /// Form of the report on stdout.
+    /// Format of the report on stdout.
     #[arg(short, long, value_enum, default_value_t = Output::Text, global = true)]
     pub output: Output,
-    /// Where facts may come from; all by default.
+    /// Sources of facts; all by default.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", global = true)]
     pub sources: Vec<Source>,
     /// Plan and verify every probe, attach nothing.
     #[arg(long, global = true)]
     pub dry_run: bool,
-    /// The kubelet is this process.
+    /// Process id of the kubelet.
     #[arg(long, value_name = "PID", global = true)]
     pub kubelet_pid: Option<u32>,
-    /// The container runtime is this process.
+    /// Process id of the container runtime.
     #[arg(long, value_name = "PID", global = true)]
     pub runtime_pid: Option<u32>,
     /// Trace only the runtime that serves this socket.
     #[arg(short = 'r', long, value_name = "SOCKET", global = true)]
     pub runtime_endpoint: Option<PathBuf>,
-    /// How probes are attached.
+    /// How to attach probes.
     #[arg(long, value_enum, default_value_t = Attach::Auto, global = true)]
     pub attach: Attach,
-    /// Colours.
+    /// When to use colours.
     #[arg(long, value_enum, default_value_t = Color::Auto, global = true)]
     pub color: Color,
     /// No progress on stderr.
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Longer report, and what plegtrace does on stderr (twice: in detail).
+    /// Longer report, and log to stderr what plegtrace does (twice: in detail).
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     pub verbose: u8,
-    /// Leave out the probes of these layers. For tests of what is said without them.
+    /// Do not attach the probes of these layers. For tests of reports without them.
     #[arg(long, hide = true, value_enum, value_delimiter = ',', value_name = "LIST", global = true)]
     pub without: Vec<Family>,
-    /// Hits per second that the probes on the Go scheduler of one program may have; above that they come off.
+    /// Maximum hits per second of the Go scheduler probes of one program; above that they are detached.
     #[arg(long, hide = true, default_value_t = 5000, value_name = "HITS_PER_SECOND", global = true)]
     pub park_budget: u64,
     /// Size of the ring buffer in bytes, a power of two of pages. For tests of event loss.

@@ -7,17 +7,17 @@ use std::collections::HashMap;
 
 use super::{caller::Caller, clients::Clients, inflight::Open, trees::Hooks};
 use crate::{
-    decode::{CallId, MonoNs},
+    decode::MonoNs,
     input::Layer,
-    span::Span,
+    span::{Span, SpanId},
 };
 
 /// For each open handler that began inside a finished client call of its operation: when the last such call ended.
-pub(super) fn ended_clients(open: &Open, clients: &Clients, hooks: &Hooks) -> HashMap<CallId, MonoNs> {
-    let mut handlers: HashMap<&str, Vec<CallId>> = HashMap::new();
+pub(super) fn ended_clients(open: &Open, clients: &Clients, hooks: &Hooks) -> HashMap<SpanId, MonoNs> {
+    let mut handlers: HashMap<&str, Vec<SpanId>> = HashMap::new();
     for entry in open.entries().filter(|entry| entry.is_open()) {
         if let Some(hook) = hooks.get(&entry.fact.hook).filter(|hook| hook.layer == Layer::Handler) {
-            handlers.entry(&hook.operation).or_default().push(entry.id());
+            handlers.entry(&hook.operation).or_default().push(entry.id().into());
         }
     }
     handlers.values_mut().for_each(|ids| ids.sort_by_key(|id| id.start));
@@ -41,7 +41,7 @@ pub(super) fn ended_clients(open: &Open, clients: &Clients, hooks: &Hooks) -> Ha
 pub(super) fn remember(open: &mut Open, clients: &Clients, hooks: &Hooks) {
     let ended = ended_clients(open, clients, hooks);
     for entry in open.entries_mut() {
-        entry.client_ended = entry.client_ended.max(ended.get(&entry.id()).copied());
+        entry.client_ended = entry.client_ended.max(ended.get(&entry.id().into()).copied());
     }
 }
 

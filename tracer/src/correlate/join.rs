@@ -7,8 +7,8 @@ use std::collections::HashMap;
 
 use super::own::OwnCalls;
 use crate::{
-    decode::{CallId, MonoNs},
-    span::Span,
+    decode::MonoNs,
+    span::{Span, SpanId},
 };
 
 /// More client calls of one operation at once than this are not told apart.
@@ -30,7 +30,7 @@ pub struct Joins {
 /// Pairs that belong together: the handler of each client call.
 #[derive(Debug, Default)]
 pub(super) struct Joined {
-    pub(super) answers: HashMap<CallId, Span>,
+    pub(super) answers: HashMap<SpanId, Span>,
     /// Handlers that answer no client call for certain, and whether they may answer one.
     pub(super) loose: Vec<(Span, bool)>,
     pub(super) counts: Joins,
@@ -39,10 +39,10 @@ pub(super) struct Joined {
 /// Brings `handlers` and the innermost client calls together. Long-lived operations have no part in it.
 pub(super) fn join(clients: Vec<Span>, handlers: Vec<Span>, own: &mut OwnCalls) -> Joined {
     let mut by_operation: HashMap<String, (Vec<Span>, Vec<Span>)> = HashMap::new();
-    for client in clients.into_iter().filter(|span| !span.hook.long_lived) {
+    for client in clients.into_iter().filter(|span| !span.is_long_lived()) {
         by_operation.entry(client.operation().to_owned()).or_default().0.push(client);
     }
-    for handler in handlers.into_iter().filter(|span| !span.hook.long_lived) {
+    for handler in handlers.into_iter().filter(|span| !span.is_long_lived()) {
         by_operation.entry(handler.operation().to_owned()).or_default().1.push(handler);
     }
     let mut joined = Joined::default();
@@ -111,7 +111,7 @@ fn could_call(client: &Span, handler: &Span) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::span::Tree;
+    use crate::span::{SpanKind, Tree};
 
     fn join(clients: Vec<Span>, handlers: Vec<Span>) -> Joined {
         super::join(clients, handlers, &mut OwnCalls::default())
@@ -119,9 +119,10 @@ mod tests {
 
     fn span(tgid: u32, start: u64, end: Option<u64>) -> Span {
         let mut span = crate::span::sample::span(start, end, 10);
-        let mut hook = (*span.hook).clone();
+        let SpanKind::Call(hook) = &span.kind else { unreachable!() };
+        let mut hook = (**hook).clone();
         hook.operation = "ListContainers".into();
-        span.hook = hook.into();
+        span.kind = SpanKind::Call(hook.into());
         span.id.tgid = tgid;
         span
     }

@@ -49,12 +49,14 @@ fn made(call: &OwnCall, handler: &Span) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::span::SpanKind;
 
     fn handler(operation: &str, start: u64, end: Option<u64>) -> Span {
         let mut span = crate::span::sample::span(start, end, 10);
-        let mut hook = (*span.hook).clone();
+        let SpanKind::Call(hook) = &span.kind else { unreachable!() };
+        let mut hook = (**hook).clone();
         hook.operation = operation.into();
-        span.hook = hook.into();
+        span.kind = SpanKind::Call(hook.into());
         span
     }
 

@@ -9,7 +9,7 @@ use plegtrace_common::rec::{CALL_PARKS, CALL_REPLIED, PARK_FRAMES};
 
 use super::{inflight::Goroutine, limits::Limits};
 use crate::{
-    decode::{MonoNs, Park, Parked},
+    decode::{MonoNs, ParkEvent, Parked},
     input::{InFlight, OpenCallFact, ParkerFact, SymbolsFact},
     span::{self, Span},
 };
@@ -52,7 +52,7 @@ pub(super) struct Parks {
 
 impl Parks {
     /// A park is over.
-    pub(super) fn park(&mut self, park: &Park, limits: &Limits) {
+    pub(super) fn park(&mut self, park: &ParkEvent, limits: &Limits) {
         let goroutine = (park.tgid, park.goid);
         let stack = self.stack(park.hook, &park.stack, limits);
         let kept = self.kept.entry(goroutine).or_default();
@@ -214,13 +214,13 @@ impl Parks {
         span.children.iter_mut().for_each(|child| self.attach(child, names));
     }
 
-    fn over(&self, park: &Kept, names: &mut Names) -> span::Park {
+    fn over(&self, park: &Kept, names: &mut Names) -> span::GoroutinePark {
         let stack = self.named(park.stack, names);
-        span::Park { start: park.start, end: park.end, open: false, reason: park.reason, stack }
+        span::GoroutinePark { start: park.start, end: park.end, open: false, reason: park.reason, stack }
     }
 
     /// The park that lasts, if it began at `since` or later.
-    fn lasts(&self, goroutine: Goroutine, since: MonoNs, names: &mut Names) -> Option<span::Park> {
+    fn lasts(&self, goroutine: Goroutine, since: MonoNs, names: &mut Names) -> Option<span::GoroutinePark> {
         let parker = self.parkers.get(&goroutine).filter(|parker| parker.since_ns != 0)?;
         let (start, end) = (MonoNs(parker.since_ns), self.read_at?);
         if start < since || end <= start {
@@ -228,7 +228,7 @@ impl Parks {
         }
         let key = (parker.hook, Arc::from(&parker.stack[..parker.stack.len().min(PARK_FRAMES + 1)]));
         let stack = self.named(self.numbers.get(&key).copied(), names);
-        Some(span::Park { start, end, open: true, reason: parker.reason, stack })
+        Some(span::GoroutinePark { start, end, open: true, reason: parker.reason, stack })
     }
 
     /// The names of a stack; none when it is not known.
@@ -260,9 +260,9 @@ mod tests {
         span::{Tree, sample},
     };
 
-    fn park(goid: u64, start: u64, end: u64, stack: &[u64]) -> Park {
+    fn park(goid: u64, start: u64, end: u64, stack: &[u64]) -> ParkEvent {
         let (start, end) = (MonoNs(start), MonoNs(end));
-        Park { tgid: 1, goid, hook: 9, reason: 0, start, end, stack: stack.to_vec() }
+        ParkEvent { tgid: 1, goid, hook: 9, reason: 0, start, end, stack: stack.to_vec() }
     }
 
     fn attached(parks: &Parks, mut tree: Tree) -> Span {

@@ -13,17 +13,15 @@ use super::{
 };
 use crate::{
     cri::{Method, Subject},
-    decode::{CallId, CallResult, MonoNs},
-    input::{Component, HookFact, Layer},
-    span::{MAX_LEVELS, Span},
+    decode::{CallResult, MonoNs},
+    input::{Component, Layer},
+    span::{Label, MAX_LEVELS, Span, SpanId, SpanKind},
 };
 
 /// Deepest nesting of programs.
 const LEVELS: usize = MAX_LEVELS / 2;
 /// Programs below one handler, or one program; the longest stay.
 const PROGRAMS: usize = 32;
-/// No hook stands for a process.
-const NO_HOOK: u32 = u32::MAX;
 
 /// The method of each hook on a handler that makes the runtime start programs, by the index of the hook.
 type Methods = Vec<Option<Method>>;
@@ -196,25 +194,16 @@ fn place(parent: &mut Span, mut parts: Vec<(Rank, Span)>) -> u64 {
 }
 
 fn span(run: &Run, read_at: Option<MonoNs>) -> Span {
-    let hook = HookFact {
-        index: NO_HOOK,
-        layer: Layer::Process,
-        component: match &run.kind {
-            ProcessKind::Runc { .. } | ProcessKind::RuncInit => Component::Runc,
-            ProcessKind::Shim { .. } => Component::Shim,
-            ProcessKind::Component(component) => *component,
-            _ => Component::Helper,
-        },
-        exe: String::new(),
-        operation: run.kind.to_string(),
-        service: String::new(),
-        symbol: String::new(),
-        long_lived: false,
-        sites: 0,
+    let component = match &run.kind {
+        ProcessKind::Runc { .. } | ProcessKind::RuncInit => Component::Runc,
+        ProcessKind::Shim { .. } => Component::Shim,
+        ProcessKind::Component(component) => *component,
+        _ => Component::Helper,
     };
     Span {
-        id: CallId { tgid: run.pid, goid: 0, hook: NO_HOOK, start: run.start },
-        hook: Arc::new(hook),
+        id: SpanId::of_process(run.pid, run.start),
+        kind: SpanKind::Process(Label { component, operation: run.kind.to_string().into() }),
+        join: None,
         end: run.end.map(|(end, _)| end),
         result: match run.end {
             Some((_, ProcessEnd::Exited(0) | ProcessEnd::BecameWorkload)) => CallResult::Ok,

@@ -17,9 +17,9 @@ use super::{
     trees,
 };
 use crate::{
-    decode::{CallId, MonoNs},
+    decode::MonoNs,
     input::Layer,
-    span::{Span, Tree},
+    span::{Span, SpanId, SpanSource, Tree},
 };
 
 /// The tree of a request is to begin here.
@@ -34,7 +34,7 @@ pub(super) struct Material<'a> {
     /// Client calls and handlers; what belongs into relists is taken out.
     pub(super) joined: Joined,
     /// Kept requests that turn out to be answers to client calls.
-    pub(super) answers: HashSet<CallId>,
+    pub(super) answers: HashSet<SpanId>,
     /// Open calls with their callers.
     pub(super) open: &'a [OpenCall],
     /// Requests as their stacks show them.
@@ -95,12 +95,13 @@ impl Correlator {
         let mut longest = Longest::default();
         for call in clients.chain(&self.handlers) {
             let ns = call.answered().since(call.start);
-            if ns < WORTH_KEEPING_NS || !longest.wants(ns, call.id()) {
+            if ns < WORTH_KEEPING_NS || !longest.wants(ns, call.id().into()) {
                 continue;
             }
             let hook = self.node.hooks.get(&call.hook).filter(|hook| !hook.long_lived);
-            if let Some(hook) = hook.filter(|hook| self.requests.wants(&hook.operation, ns, call.id())) {
-                longest.add(ns, call.id(), (call.start, hook.operation.clone()));
+            if let Some(hook) = hook.filter(|hook| self.requests.wants(&hook.operation, ns, call.id().into()))
+            {
+                longest.add(ns, call.id().into(), (call.start, hook.operation.clone()));
             }
         }
         let (starts, operations): (Vec<MonoNs>, BTreeSet<String>) = longest.all().unzip();
@@ -149,12 +150,12 @@ impl Correlator {
         let mut longest = Longest::default();
         for client in self.clients.all().filter(|client| client.outermost()) {
             let (call, ns) = (&client.call, client.call.duration_ns());
-            let wanted = longest.wants(ns, call.id());
+            let wanted = longest.wants(ns, call.id().into());
             let Some(hook) = hooks.get(&call.hook).filter(|_| wanted) else { continue };
             let alone = client.layer == Layer::KubeletCall || !self.inside_open_call(call);
             let other = hook.long_lived || relisting.contains(&(call.tgid, call.goid));
             if alone && !other && material.wants(&hook.operation) {
-                longest.add(ns, call.id(), *call);
+                longest.add(ns, call.id().into(), *call);
             }
         }
         let finished = longest.all().filter_map(|call| trees::finished(&call, hooks));
@@ -164,7 +165,7 @@ impl Correlator {
             let Some(span) = trees::open(entry, hooks, &self.parks) else { continue };
             let on = (span.id.tgid, span.id.goid);
             let client = matches!(span.layer(), Layer::KubeletCall | Layer::KubeletClient);
-            if !client || span.hook.long_lived || relisting.contains(&on) || !material.wants(span.operation())
+            if !client || span.is_long_lived() || relisting.contains(&on) || !material.wants(span.operation())
             {
                 continue;
             }
@@ -180,7 +181,7 @@ impl Correlator {
 
     /// Handlers whose caller is somebody else, or not certain.
     fn handler_roots(&self, material: &mut Material<'_>) -> Vec<Root> {
-        let callers: HashMap<CallId, &OpenCall> =
+        let callers: HashMap<SpanId, &OpenCall> =
             material.open.iter().map(|call| (call.span.id, call)).collect();
         let clients = |layer| matches!(layer, Layer::KubeletCall | Layer::KubeletClient);
         let forgotten = self.forgotten(&self.clients.forgotten, clients);
@@ -230,13 +231,13 @@ impl Correlator {
     }
 
     /// The client calls inside each root that is one.
-    fn parts(&self, roots: &[Root]) -> HashMap<CallId, Vec<Span>> {
+    fn parts(&self, roots: &[Root]) -> HashMap<SpanId, Vec<Span>> {
         let hooks = &self.node.hooks;
         let mut by_goroutine: HashMap<Goroutine, Vec<&Span>> = HashMap::new();
         for Root { span, .. } in roots.iter().filter(|root| root.span.layer() != Layer::Handler) {
             by_goroutine.entry((span.id.tgid, span.id.goid)).or_default().push(span);
         }
-        let mut parts: HashMap<CallId, Vec<Span>> = HashMap::new();
+        let mut parts: HashMap<SpanId, Vec<Span>> = HashMap::new();
         let mut add = |part: Span| {
             let around = by_goroutine.get(&(part.id.tgid, part.id.goid)).into_iter().flatten();
             let around = around.filter(|root| root.id != part.id && root.covers(&part));
@@ -257,9 +258,14 @@ impl Correlator {
     }
 }
 
+/// The hook of a call; what has none is a sort of its own.
+fn slot(id: SpanId) -> usize {
+    if let SpanSource::Call(hook) = id.source { hook as usize } else { 0 }
+}
+
 /// The longest of each hook.
 #[derive(Debug)]
-struct Longest<T>(Vec<Vec<(Reverse<u64>, CallId, T)>>);
+struct Longest<T>(Vec<Vec<(Reverse<u64>, SpanId, T)>>);
 
 impl<T> Default for Longest<T> {
     fn default() -> Self {
@@ -269,15 +275,15 @@ impl<T> Default for Longest<T> {
 
 impl<T> Longest<T> {
     /// Is a call that took so long among them?
-    fn wants(&self, ns: u64, id: CallId) -> bool {
-        let kept = self.0.get(id.hook as usize).filter(|kept| kept.len() >= PER_OPERATION);
+    fn wants(&self, ns: u64, id: SpanId) -> bool {
+        let kept = self.0.get(slot(id)).filter(|kept| kept.len() >= PER_OPERATION);
         let last = kept.and_then(|kept| kept.last());
         last.is_none_or(|(last, last_id, _)| (Reverse(ns), id) < (*last, *last_id))
     }
 
     /// Takes a call that is one of them; its hook is one that was announced.
-    fn add(&mut self, ns: u64, id: CallId, item: T) {
-        let place = id.hook as usize;
+    fn add(&mut self, ns: u64, id: SpanId, item: T) {
+        let place = slot(id);
         if self.0.len() <= place {
             self.0.resize_with(place + 1, Vec::new);
         }

@@ -215,7 +215,7 @@ impl OpenCall {
     #[must_use]
     pub fn is_abandoned(&self, now: MonoNs) -> bool {
         let gone = matches!(self.caller, Caller::Gone(at) if now.since(at) >= ABANDONED_AFTER_NS);
-        gone && !self.replied && !self.span.hook.long_lived
+        gone && !self.replied && !self.span.is_long_lived()
     }
 }
 

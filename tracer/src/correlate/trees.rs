@@ -13,7 +13,7 @@ use crate::{
     cri::Listed,
     decode::{Call, CallResult, MonoNs},
     input::{HookFact, Layer},
-    span::{Span, Tree},
+    span::{Span, SpanKind, Tree},
 };
 
 /// The hooks by index.
@@ -24,8 +24,9 @@ pub(super) fn finished(call: &Call, hooks: &Hooks) -> Option<Span> {
     let hook = hooks.get(&call.hook)?;
     let end = if hook.layer == Layer::Handler { call.answered() } else { call.end };
     Some(Span {
-        id: call.id(),
-        hook: Arc::clone(hook),
+        id: call.id().into(),
+        kind: SpanKind::Call(Arc::clone(hook)),
+        join: None,
         end: Some(end),
         result: call.result(),
         depth: call.depth,
@@ -41,8 +42,9 @@ pub(super) fn finished(call: &Call, hooks: &Hooks) -> Option<Span> {
 /// An open call as a span.
 pub(super) fn open(entry: &OpenEntry, hooks: &Hooks, parks: &Parks) -> Option<Span> {
     Some(Span {
-        id: entry.id(),
-        hook: Arc::clone(hooks.get(&entry.fact.hook)?),
+        id: entry.id().into(),
+        kind: SpanKind::Call(Arc::clone(hooks.get(&entry.fact.hook)?)),
+        join: None,
         end: None,
         result: CallResult::Unknown,
         depth: entry.fact.depth,

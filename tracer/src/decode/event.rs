@@ -124,7 +124,7 @@ pub struct Parked {
 
 /// A goroutine inside a call was parked for long.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Park {
+pub struct ParkEvent {
     /// Process.
     pub tgid: u32,
     /// Goroutine id.
@@ -221,7 +221,7 @@ pub enum Event {
     /// A Go call ended.
     Call(Call),
     /// A goroutine inside a call was parked for long.
-    Park(Park),
+    Park(ParkEvent),
     /// A step of a process.
     Process(Process),
     /// A fact of user space.

@@ -11,6 +11,6 @@ mod park;
 mod process;
 mod record;
 
-pub use event::{Call, CallId, CallResult, Event, Meta, MonoNs, Park, Parked, Process, Step};
+pub use event::{Call, CallId, CallResult, Event, Meta, MonoNs, ParkEvent, Parked, Process, Step};
 pub use park::stack;
 pub use record::{DecodeError, decode};

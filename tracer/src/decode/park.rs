@@ -1,12 +1,12 @@
-//! [`ParkRec`] → [`Park`].
+//! [`ParkRec`] → [`ParkEvent`].
 
 use plegtrace_common::{kind::RecKind, rec::ParkRec};
 use zerocopy::FromBytes;
 
-use super::{DecodeError, MonoNs, Park};
+use super::{DecodeError, MonoNs, ParkEvent};
 
 /// Reads a park that is over.
-pub(super) fn decode(bytes: &[u8]) -> Result<Park, DecodeError> {
+pub(super) fn decode(bytes: &[u8]) -> Result<ParkEvent, DecodeError> {
     let rec = ParkRec::read_from_bytes(bytes).map_err(|_| DecodeError::Size {
         kind: RecKind::Park,
         want: size_of::<ParkRec>(),
@@ -16,7 +16,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Park, DecodeError> {
     if end < start {
         return Err(DecodeError::Backwards { start, end });
     }
-    Ok(Park {
+    Ok(ParkEvent {
         tgid: rec.header.tgid,
         goid: rec.goid,
         hook: rec.hook,

@@ -5,7 +5,7 @@ use crate::{
     correlate::{OpenCall, Relist},
     input::{Component, Layer, Park},
     span::Span,
-    stuck::{Stuck, Waiter, What},
+    stuck::{Stuck, StuckKind, Waiter},
     words::{self, human::duration},
 };
 
@@ -73,7 +73,7 @@ pub(super) fn of_stuck(stuck: &Stuck, scene: &Scene<'_>) -> Vec<Evidence> {
     all.push(Evidence::new(Source::Census, words::what(stuck)));
     all.extend(of_phases(stuck));
     // Where stopped threads were when they were stopped says little.
-    if !matches!(stuck.what, What::Stopped { .. } | What::Frozen { .. }) {
+    if !matches!(stuck.what, StuckKind::Stopped { .. } | StuckKind::Frozen { .. }) {
         let parks = stuck.parks.iter().take(PARKS);
         all.extend(parks.map(|park| Evidence::new(Source::Census, words::park_line(park, false))));
     }
@@ -84,7 +84,7 @@ pub(super) fn of_stuck(stuck: &Stuck, scene: &Scene<'_>) -> Vec<Evidence> {
 
 /// `runc kill 4711 is in systemd.startUnit (…), 30.9 s`.
 fn of_phases(stuck: &Stuck) -> Option<Evidence> {
-    let What::Process { command, comm, .. } = &stuck.what else { return None };
+    let StuckKind::Process { command, comm, .. } = &stuck.what else { return None };
     let phase = words::phase(&stuck.phases)?;
     let text = format!("{} is in {phase}", words::command_words(command, comm));
     Some(Evidence::new(Source::Uprobes, text))

@@ -103,7 +103,7 @@ impl Finding {
         };
         match rule.proof {
             Proof::Real | Proof::Rebuilt => finding,
-            Proof::Story => finding.doubted("this rule was never tried on the real programs"),
+            Proof::Story => finding.doubted("this rule has never been tested on the real programs"),
         }
     }
 
@@ -134,7 +134,7 @@ impl Finding {
         let Some(ago) = scene.not_reached_since(pid) else { return finding };
         let ago = human::duration(ago);
         finding.doubted(format!(
-            "process {pid} was looked at {ago} ago; later looks were cut and did not reach it"
+            "process {pid} was last inspected {ago} ago; later censuses were cut short before reaching it"
         ))
     }
 

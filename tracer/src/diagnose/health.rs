@@ -123,7 +123,7 @@ fn calls_open(snapshot: &Snapshot) -> Vec<Reason> {
             | Layer::Process => false,
         };
         let late = stuck_after_ns(call.span.operation()).is_some_and(|limit| call.age_ns > limit);
-        layer && late && !call.span.hook.long_lived
+        layer && late && !call.span.is_long_lived()
     });
     let groups = group(stuck);
     let reason = |((component, operation), calls): ((Component, String), Vec<&OpenCall>)| {

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 
 use crate::{
     correlate::{Age, ProcessKind},
-    decode::CallId,
     input::Component,
+    span::SpanId,
     stuck::{REACH_RELIST, Stuck},
 };
 
@@ -57,7 +57,7 @@ pub enum Reason {
         /// Age of the oldest.
         oldest_ns: u64,
         /// The oldest.
-        oldest: CallId,
+        oldest: SpanId,
     },
     /// Processes that should have ended run on.
     ProcessesOpen {

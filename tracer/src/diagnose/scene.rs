@@ -70,7 +70,7 @@ impl<'a> Scene<'a> {
     pub fn oldest_changes(self) -> bool {
         let old = |call: &OpenCall| {
             let counts = matches!(call.span.layer(), Layer::Handler | Layer::KubeletCall);
-            let limit = stuck_after_ns(call.span.operation()).filter(|_| !call.span.hook.long_lived);
+            let limit = stuck_after_ns(call.span.operation()).filter(|_| !call.span.is_long_lived());
             counts && !call.replied && limit.is_some_and(|limit| call.age_ns > limit)
         };
         !self.snapshot.open.iter().any(old) && self.stuck.is_empty()

@@ -2,7 +2,7 @@
 //! (pkg/kubelet), containerd and grpc-go at the tags named, and in the binaries of Debian.
 
 use super::{
-    row::{Class, End, ErrorResult, Mark, Row, Select, What},
+    row::{Class, End, HookRole, Mark, Row, Select, WordPlace},
     runc,
 };
 use crate::input::{Component, Layer};
@@ -11,23 +11,23 @@ const KUBELET: &[Component] = &[Component::Kubelet];
 const SERVERS: &[Component] = &[Component::Containerd, Component::Crio, Component::CriDockerd];
 
 /// A function whose second result or argument pair `(x, err)` starts with one word: the error is word 1.
-const ERROR_AFTER_RECEIVER: ErrorResult = ErrorResult { register: 1, stack: 16 };
+const ERROR_AFTER_RECEIVER: WordPlace = WordPlace { register: 1, stack: 16 };
 /// `(operation string, err error)`: two words, then the error.
-const ERROR_AFTER_STRING: ErrorResult = ErrorResult { register: 2, stack: 24 };
+const ERROR_AFTER_STRING: WordPlace = WordPlace { register: 2, stack: 24 };
 /// `([]*Pod, error)` after `(receiver, all bool)`: three result words, then the error; on the stack behind two
 /// argument words and the return address.
-const ERROR_AFTER_SLICE: ErrorResult = ErrorResult { register: 3, stack: 48 };
+const ERROR_AFTER_SLICE: WordPlace = WordPlace { register: 3, stack: 48 };
 
 /// `gopark(unlockf, lock, reason, …)`: two words, then a byte.
-const WAIT_REASON: ErrorResult = ErrorResult { register: 2, stack: 24 };
+const WAIT_REASON: WordPlace = WordPlace { register: 2, stack: 24 };
 /// The first argument.
-const FIRST: ErrorResult = ErrorResult { register: 0, stack: 8 };
+const FIRST: WordPlace = WordPlace { register: 0, stack: 8 };
 /// Programs whose calls are followed.
 const CALLERS: &[Component] =
     &[Component::Kubelet, Component::Containerd, Component::Crio, Component::CriDockerd];
 
-const fn calls(layer: Layer, end: End) -> What {
-    What::Calls { layer, end }
+const fn calls(layer: Layer, end: End) -> HookRole {
+    HookRole::Calls { layer, end }
 }
 
 /// Every row. The first one that matches a symbol has it.
@@ -105,7 +105,7 @@ const SERVED: &[Row] = &[
         components: KUBELET,
         select: Select::Function { owner: "kuberuntime", names: &["recordOperation"] },
         class: Class::KubeletCall,
-        what: What::Mark(Mark::End(None)),
+        what: HookRole::Mark(Mark::End(None)),
         // Where the kubelet reads the clock for its metric.
         at_call: Some("time.Since"),
         versions: "kubelet 1.6 and later",
@@ -117,7 +117,7 @@ const SERVED: &[Row] = &[
         components: KUBELET,
         select: Select::Function { owner: "kuberuntime", names: &["recordError"] },
         class: Class::KubeletCall,
-        what: What::Mark(Mark::Result(ERROR_AFTER_STRING)),
+        what: HookRole::Mark(Mark::Result(ERROR_AFTER_STRING)),
         at_call: None,
         versions: "kubelet 1.6 and later, unless inlined",
         lost_without: Some("whether counted calls failed"),
@@ -172,7 +172,7 @@ const SERVED: &[Row] = &[
         components: KUBELET,
         select: Select::Function { owner: "google.golang.org/grpc.(*clientStream)", names: &["finish"] },
         class: Class::KubeletClient,
-        what: What::Mark(Mark::End(Some(ERROR_AFTER_RECEIVER))),
+        what: HookRole::Mark(Mark::End(Some(ERROR_AFTER_RECEIVER))),
         at_call: None,
         versions: "grpc-go 1.8 and later",
         lost_without: Some("the ends of bare client calls"),
@@ -227,7 +227,7 @@ const SERVED: &[Row] = &[
         components: SERVERS,
         select: Select::Function { owner: "google.golang.org/grpc.(*Server)", names: &["sendResponse"] },
         class: Class::Handler,
-        what: What::Mark(Mark::Reply),
+        what: HookRole::Mark(Mark::Reply),
         at_call: None,
         versions: "grpc-go 1.0 and later",
         lost_without: Some("whether handlers failed"),
@@ -241,7 +241,7 @@ const SERVED: &[Row] = &[
             names: &["WriteStatus", "writeStatus"],
         },
         class: Class::Handler,
-        what: What::Mark(Mark::End(None)),
+        what: HookRole::Mark(Mark::End(None)),
         at_call: None,
         versions: "grpc-go 1.0 and later",
         lost_without: Some("the ends of CRI handlers"),
@@ -252,7 +252,7 @@ const SERVED: &[Row] = &[
         components: CALLERS,
         select: Select::Runtime("gopark"),
         class: Class::Scheduler,
-        what: What::Mark(Mark::Park(WAIT_REASON)),
+        what: HookRole::Mark(Mark::Park(WAIT_REASON)),
         at_call: None,
         versions: "Go 1.5 and later",
         lost_without: None,
@@ -263,7 +263,7 @@ const SERVED: &[Row] = &[
         components: CALLERS,
         select: Select::Runtime("execute"),
         class: Class::Scheduler,
-        what: What::Mark(Mark::Resume(FIRST)),
+        what: HookRole::Mark(Mark::Resume(FIRST)),
         at_call: None,
         versions: "Go 1.5 and later",
         lost_without: None,
@@ -282,10 +282,10 @@ mod tests {
         let ids: HashSet<_> = CATALOGUE.iter().map(|row| row.id).collect();
         assert_eq!(ids.len(), CATALOGUE.len());
         for row in CATALOGUE {
-            if matches!(row.what, What::Calls { end: End::Marks, .. }) {
+            if matches!(row.what, HookRole::Calls { end: End::Marks, .. }) {
                 let ended = CATALOGUE
                     .iter()
-                    .any(|r| r.class == row.class && matches!(r.what, What::Mark(Mark::End(_))));
+                    .any(|r| r.class == row.class && matches!(r.what, HookRole::Mark(Mark::End(_))));
                 assert!(ended, "nothing ends {}", row.id);
             }
         }

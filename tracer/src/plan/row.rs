@@ -51,7 +51,7 @@ pub enum Select {
 
 /// Where an error result lies, or an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ErrorResult {
+pub struct WordPlace {
     /// Number of its type word among the integer registers (register ABI).
     pub register: u8,
     /// Offset of its type word from SP (stack ABI of Go ≤ 1.16).
@@ -62,7 +62,7 @@ pub struct ErrorResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// At the RETs of the function: exact, but a RET is single-stepped (9 µs in a VM), so only for rare functions.
-    Returns(Option<ErrorResult>),
+    Returns(Option<WordPlace>),
     /// At the marks of the class.
     Marks,
     /// With the program of the process: when all goes well the function does not return, it executes another program.
@@ -74,15 +74,15 @@ pub enum End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// Ends it; shows the error result if there is one.
-    End(Option<ErrorResult>),
+    End(Option<WordPlace>),
     /// It hands over its reply.
     Reply,
     /// Shows its error result.
-    Result(ErrorResult),
+    Result(WordPlace),
     /// The goroutine gives its thread away; the wait reason is there.
-    Park(ErrorResult),
+    Park(WordPlace),
     /// The scheduler runs the goroutine whose `runtime.g` is there.
-    Resume(ErrorResult),
+    Resume(WordPlace),
 }
 
 impl Mark {
@@ -95,7 +95,7 @@ impl Mark {
 
 /// What a row hooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum HookRole {
     /// Calls, from the stack check to their end.
     Calls {
         /// Where they stand in the chain.
@@ -119,7 +119,7 @@ pub struct Row {
     /// Pairing group.
     pub class: Class,
     /// What is done there.
-    pub what: What,
+    pub what: HookRole,
     /// Full name of a function that it calls: the mark sits at that call instead of the stack check, when there is
     /// exactly one.
     pub at_call: Option<&'static str>,

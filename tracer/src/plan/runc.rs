@@ -9,7 +9,7 @@
 //! those of `runc init` that end in `execve` have no ends. Left out is what has limits of its own (the freezer, the removal
 //! of cgroups), what is called per cgroup, and what kernel stack and system call of the census tell as well: mounts.
 
-use super::row::{Class, End, Row, Select, What};
+use super::row::{Class, End, HookRole, Row, Select};
 use crate::input::{Component, Layer};
 
 const RUNC: &[Component] = &[Component::Runc];
@@ -29,7 +29,7 @@ const fn phase(
         components: RUNC,
         select: Select::Functions(functions),
         class,
-        what: What::Calls { layer: Layer::RuncPhase, end },
+        what: HookRole::Calls { layer: Layer::RuncPhase, end },
         at_call: None,
         versions,
         lost_without: Some(lost),
@@ -105,7 +105,7 @@ pub(super) const ROWS: &[Row] = &[
             ("dbus/v5.(*Object)", &["Call", "CallWithContext"]),
         ],
         "runc 1.0 and later",
-        "that it waits for an answer over D-Bus",
+        "that it waits for a D-Bus reply",
     ),
     // hook: runc 1.0..: libcontainer.destroy
     step("runc-destroy", &[("libcontainer", &["destroy"])], "runc 1.0 and later", "what delete is about"),
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn all_are_phases() {
         for row in ROWS {
-            let What::Calls { layer: Layer::RuncPhase, end } = row.what else { panic!("{}", row.id) };
+            let HookRole::Calls { layer: Layer::RuncPhase, end } = row.what else { panic!("{}", row.id) };
             assert_ne!(end, End::Marks, "{}", row.id);
         }
     }

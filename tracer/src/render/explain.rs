@@ -31,11 +31,9 @@ pub fn page(rule: &Rule, options: &TextOptions, out: &mut dyn Write) -> io::Resu
         ns => format!("from {} on", duration(ns)),
     };
     let proof = match rule.proof {
-        Proof::Real => "tests bring the real programs into this state",
-        Proof::Rebuilt => "tests rebuild the real program with the defect and bring it into this state",
-        Proof::Story => {
-            "no test has brought the real programs into this state: never more than medium confidence"
-        }
+        Proof::Real => "reproduced in tests with the real programs",
+        Proof::Rebuilt => "reproduced in tests with a real program rebuilt with the defect",
+        Proof::Story => "not reproduced with the real programs: never more than medium confidence",
     };
     writeln!(out, "{}", paint.faint(&format!("{}; recognised {age}; {proof}", rule.area.name())))?;
     let paragraph = |out: &mut dyn Write, title: &str, text: &str| -> io::Result<()> {
@@ -54,11 +52,11 @@ pub fn page(rule: &Rule, options: &TextOptions, out: &mut dyn Write) -> io::Resu
         }
         Ok(())
     };
-    paragraph(out, "How it comes about", page.mechanism)?;
+    paragraph(out, "How it happens", page.mechanism)?;
     paragraph(out, "Versions", page.versions)?;
     list(out, "What logs and conditions say", page.symptoms)?;
-    list(out, "What plegtrace must see to name it", page.evidence)?;
-    list(out, "What excludes it", page.excluded_by)?;
+    list(out, "What plegtrace must see to report it", page.evidence)?;
+    list(out, "What rules it out", page.excluded_by)?;
     list(out, "What to do", page.next)?;
     paragraph(out, "The trap", page.trap)?;
     paragraph(out, "Sources", &page.sources.join(", "))

@@ -23,7 +23,7 @@ pub(super) fn sentence(reason: &Reason) -> String {
             format!("relist open {}, waiting in {}", duration(*age_ns), escape::text(operation))
         }
         Reason::RelistOpen { age_ns, waiting_in: None } => {
-            format!("relist open {}, in no call that is traced", duration(*age_ns))
+            format!("relist open {}, in no traced call", duration(*age_ns))
         }
         Reason::ListStale { age, failing: true } => {
             format!("relists fail, last successful list {}", age_of(*age))
@@ -73,7 +73,7 @@ pub(super) fn doubt(doubt: &Doubt) -> String {
     match doubt {
         Doubt::NoKubelet => "no kubelet runs here, so no relist can be seen".into(),
         Doubt::RelistUntraced => {
-            "relists of this kubelet cannot be traced (plegtrace doctor says why)".into()
+            "relists of this kubelet cannot be traced (plegtrace doctor shows why)".into()
         }
         Doubt::NoRelist { window_ns, period_ns } => {
             let due = match *period_ns {
@@ -81,17 +81,17 @@ pub(super) fn doubt(doubt: &Doubt) -> String {
                 period_ns => format!("every {}", duration(period_ns)),
             };
             format!(
-                "no relist began in {}, although one is due {due}: one may hang since before plegtrace started",
+                "no relist started in {}, although one is due {due}: one may have been hanging since before plegtrace started",
                 duration(*window_ns)
             )
         }
-        Doubt::ListUnknown => "relists ended, but not seen whether their lists succeeded".into(),
-        Doubt::NotArmed => "the probes were never on".into(),
-        Doubt::OpenUnread => "the calls open now could not be read in full".into(),
+        Doubt::ListUnknown => "relists ended, but whether their lists succeeded was not seen".into(),
+        Doubt::NotArmed => "the probes were never attached".into(),
+        Doubt::OpenUnread => "the list of open calls is incomplete".into(),
         Doubt::NoCensus => {
-            "nobody looked at processes and goroutines: what was stuck before the probes is not known".into()
+            "no census was taken: anything stuck before the probes were attached is unknown".into()
         }
-        Doubt::CensusCut => "no look at the processes of the node came to its end".into(),
+        Doubt::CensusCut => "no census of the node's processes was completed".into(),
         Doubt::GoroutinesUnread { component, why } => {
             format!("the goroutines of {} could not be read: {}", component.name(), escape::text(why))
         }

@@ -4,7 +4,7 @@ use super::{escape, human};
 use crate::{
     correlate::Snapshot,
     decode::MonoNs,
-    span::{LeafKind, Park, Span, leaves},
+    span::{GoroutinePark, LeafKind, Span, leaves},
 };
 
 /// Functions named of a stack.
@@ -51,7 +51,7 @@ impl Kind {
 pub(super) struct Group<'a> {
     pub(super) kind: Kind,
     /// One of its parks.
-    pub(super) park: Option<&'a Park>,
+    pub(super) park: Option<&'a GoroutinePark>,
     pub(super) ns: u64,
     pub(super) count: u64,
     /// One of its parks lasts.
@@ -72,8 +72,8 @@ impl Group<'_> {
         format!("{}{times}{place}", self.kind.words())
     }
 
-    fn same(&self, kind: Kind, park: Option<&Park>) -> bool {
-        let stack = |park: Option<&Park>| park.map(|park| park.stack.clone());
+    fn same(&self, kind: Kind, park: Option<&GoroutinePark>) -> bool {
+        let stack = |park: Option<&GoroutinePark>| park.map(|park| park.stack.clone());
         self.kind == kind && stack(self.park) == stack(park)
     }
 }

@@ -32,7 +32,7 @@ pub enum SessionError {
         leftovers: Vec<String>,
     },
     /// Not a cause that we know.
-    #[error("there is no cause {0}")]
+    #[error("unknown cause id {0}")]
     NoSuchCause(String),
     /// Several runtimes could be meant.
     #[error("{0}")]
@@ -84,13 +84,13 @@ pub enum SessionError {
     #[error("cannot start the thread that drains the ring buffer")]
     Drain(#[source] io::Error),
     /// No signals.
-    #[error("listen for signals")]
+    #[error("cannot listen for signals")]
     Signals(#[source] io::Error),
     /// No runtime for our own tasks.
-    #[error("start the event loop")]
+    #[error("cannot start the event loop")]
     EventLoop(#[source] io::Error),
     /// The report could not be written.
-    #[error("write the report")]
+    #[error("cannot write the report")]
     Write(#[source] io::Error),
 }
 
@@ -101,7 +101,7 @@ fn nothing_to_trace(leftovers: &[String]) -> String {
                     of one"
             .to_owned();
     if !leftovers.is_empty() {
-        said += &format!("; found only what a removed package leaves: {}", leftovers.join(", "));
+        said += &format!("; found only leftovers of a removed package: {}", leftovers.join(", "));
     }
     said
 }
@@ -143,7 +143,7 @@ impl SessionError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Blocked { hint, .. } => hint.clone(),
-            Self::NoSuchCause(_) => Some("see all of them: plegtrace explain --list".to_owned()),
+            Self::NoSuchCause(_) => Some("list all causes: plegtrace explain --list".to_owned()),
             Self::NothingToTrace { .. } => {
                 Some("is this a Kubernetes node? In a container, plegtrace needs hostPID: true".to_owned())
             }

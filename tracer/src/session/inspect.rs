@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::{
     input::Component,
     plan::{
-        self, BinaryFacts, CATALOGUE, End, FoundFunction, FoundSite, PlannedBinary, PlannedSite, Select, What,
+        self, BinaryFacts, CATALOGUE, End, FoundFunction, FoundSite, HookRole, PlannedBinary, PlannedSite,
+        Select,
     },
     target::{
         AnalysedFile, Convention, FileId, GoBinary, Match, Pattern, Price, Program, RefuseReason, Site,
@@ -99,7 +100,7 @@ impl Inspected {
         match self.file.still_same(&guarded) {
             Ok(true) => {}
             Ok(false) => return Err("the file changed since it was analysed".to_owned()),
-            Err(e) => return Err(format!("it cannot be looked at again, its process may have ended: {e}")),
+            Err(e) => return Err(format!("cannot be re-checked, its process may have exited: {e}")),
         }
         planned.every_site().try_for_each(|site| self.verify_site(site)).map_err(|e| e.to_string())
     }
@@ -122,7 +123,7 @@ fn function(component: Component, binary: &GoBinary, found: &Match) -> Option<Fo
     let at_call = wanted.row.at_call.and_then(|callee| only_call(binary, found, callee));
     let start = at_call.map_or_else(|| binary.start_site(found), Ok);
     let start = start.map_err(words).and_then(|site| {
-        let scheduler = matches!(wanted.row.what, What::Mark(mark) if mark.is_park());
+        let scheduler = matches!(wanted.row.what, HookRole::Mark(mark) if mark.is_park());
         // Every goroutine passes there.
         if scheduler && site.price != Price::Emulated {
             return Err("the kernel does not emulate the instruction at its start".to_owned());
@@ -130,7 +131,7 @@ fn function(component: Component, binary: &GoBinary, found: &Match) -> Option<Fo
         found_site(&site)
     });
     let returns = match wanted.row.what {
-        What::Calls { end: End::Returns(_), .. } => {
+        HookRole::Calls { end: End::Returns(_), .. } => {
             binary.ret_sites(found).map_err(words).and_then(|sites| sites.iter().map(found_site).collect())
         }
         _ => Ok(Vec::new()),

@@ -50,7 +50,7 @@ fn remarks(name: &str, recorded: Recorded, max_bytes: u64, quiet: bool) -> Vec<S
     }
     if recorded.left_out > 0 {
         let records = human::plural(recorded.left_out, "record");
-        remarks.push(format!("{records} did not fit into the recording: it is not whole"));
+        remarks.push(format!("{records} did not fit: the recording is incomplete"));
     }
     if !quiet {
         let (size, records) = (human::size(recorded.bytes), human::plural(recorded.records, "record"));

@@ -124,7 +124,7 @@ pub(crate) fn is_suspicious(snapshot: &Snapshot, diagnosis: &Diagnosis) -> bool 
         request.component.role().is_runtime() && request.since.at_least && (first || request.stays)
     });
     let open = snapshot.open.iter().any(|call| {
-        call.span.layer() == Layer::Handler && call.age_ns >= OPEN_NS && !call.span.hook.long_lived
+        call.span.layer() == Layer::Handler && call.age_ns >= OPEN_NS && !call.span.is_long_lived()
     });
     old || open || !diagnosis.stuck.is_empty() || !diagnosis.reasons.is_empty()
 }

@@ -134,7 +134,7 @@ impl Survey {
         let list: Vec<String> =
             self.node.runtimes().map(|p| format!("{} (pid {})", p.role.name(), p.pid)).collect();
         Some(format!(
-            "cannot tell which of {} serves the kubelet; name it with --runtime-pid or --runtime-endpoint",
+            "cannot tell which of {} serves the kubelet; choose one with --runtime-pid or --runtime-endpoint",
             list.join(", ")
         ))
     }

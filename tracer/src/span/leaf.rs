@@ -4,7 +4,7 @@
 //! parks as what is left when the kernel side has measured every park, a process by its `execve` and its end. All the
 //! rest is [`LeafKind::Unexplained`].
 
-use super::{Park, Span};
+use super::{GoroutinePark, Span};
 use crate::{
     decode::{MonoNs, Parked},
     input::Layer,
@@ -16,9 +16,9 @@ pub enum LeafKind<'a> {
     /// It was not parked: on a processor, ready to run, or in a system call.
     NotParked,
     /// It was parked, until the scheduler ran it again.
-    Parked(&'a Park),
+    Parked(&'a GoroutinePark),
     /// It was parked around a request to another goroutine that answered meanwhile: between client and handler.
-    Transport(&'a Park),
+    Transport(&'a GoroutinePark),
     /// It was parked, each time too shortly to be told apart.
     ShortParks,
     /// A process ran: its begin and its end were seen.
@@ -191,7 +191,7 @@ fn named<'a>(span: &'a Span, gaps: &[Interval], leaves: &mut Vec<Leaf<'a>>) -> V
 
 /// Did another goroutine work on a request of this one while it was parked? What surrounds a process is no transport:
 /// the goroutine may have waited for something else.
-fn answered_in(span: &Span, park: &Park) -> bool {
+fn answered_in(span: &Span, park: &GoroutinePark) -> bool {
     span.children.iter().any(|child| {
         !child.same_goroutine(span)
             && child.layer() != Layer::Process

@@ -3,16 +3,13 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{
-    input::HookFact,
-    span::{Tree, sample},
-};
+use crate::span::{Label, SpanId, SpanKind, Tree, sample};
 
-fn park(start: u64, end: u64) -> Park {
-    Park { start: MonoNs(start), end: MonoNs(end), open: false, reason: 1, stack: Vec::new().into() }
+fn park(start: u64, end: u64) -> GoroutinePark {
+    GoroutinePark { start: MonoNs(start), end: MonoNs(end), open: false, reason: 1, stack: Vec::new().into() }
 }
 
-fn span(start: u64, end: Option<u64>, sums: (u64, u64), parks: Vec<Park>) -> Span {
+fn span(start: u64, end: Option<u64>, sums: (u64, u64), parks: Vec<GoroutinePark>) -> Span {
     let parked = Some(Parked { ns: sums.0, short_ns: sums.1, count: 0 });
     Span { parked, parks, ..sample::span(start, end, 0) }
 }
@@ -65,8 +62,8 @@ fn an_open_call() {
 
 fn program(start: u64, end: Option<u64>, children: Vec<Span>) -> Span {
     let mut span = Span { children, ..sample::span(start, end, 0) };
-    let hook = HookFact { layer: Layer::Process, ..(*span.hook).clone() };
-    (span.hook, span.id.tgid, span.id.goid) = (hook.into(), 7, 0);
+    let label = Label { component: span.component(), operation: span.operation().into() };
+    (span.kind, span.id) = (SpanKind::Process(label), SpanId::of_process(7, span.start()));
     span
 }
 
@@ -116,7 +113,7 @@ fn tree() -> impl Strategy<Value = (Span, u64)> {
                 it.known_to = end.is_none().then_some(MonoNs(known));
                 it.parks = parks
                     .into_iter()
-                    .map(|(from, length, open)| Park { open, ..park(from, from + length) })
+                    .map(|(from, length, open)| GoroutinePark { open, ..park(from, from + length) })
                     .collect();
                 it.parks.sort_by_key(|park| park.start);
                 if handler == 2 && place > 0 && length > 4 {

@@ -2,19 +2,22 @@
 
 use std::sync::Arc;
 
+use super::{JoinKey, SpanId, SpanKind};
 use crate::{
     cri::Method,
-    decode::{CallId, CallResult, MonoNs, Parked},
-    input::{Component, HookFact, Layer, Liveness},
+    decode::{CallResult, MonoNs, Parked},
+    input::{Component, Layer, Liveness},
 };
 
-/// One interval of a request. While it is open it has no end and its result is not known.
+/// One interval of a request: a Go call, a message, a program or a system call. While it is open it has no end and its result is not known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
-    /// Which call it is.
-    pub id: CallId,
-    /// What was called; names are escaped where they are rendered.
-    pub hook: Arc<HookFact>,
+    /// Which one it is.
+    pub id: SpanId,
+    /// What it is an interval of; names are escaped where they are rendered.
+    pub kind: SpanKind,
+    /// Where on the wire it travels; `None` as long as nothing reads that.
+    pub join: Option<JoinKey>,
     /// End; `None` while it is open.
     pub end: Option<MonoNs>,
     /// How it came out.
@@ -31,14 +34,14 @@ pub struct Span {
     /// While it is open: when its goroutine was looked at last.
     pub known_to: Option<MonoNs>,
     /// Long parks of its goroutine that lie in it and in no child on the same goroutine, by start.
-    pub parks: Vec<Park>,
+    pub parks: Vec<GoroutinePark>,
     /// What happened inside it, by start.
     pub children: Vec<Span>,
 }
 
 /// An interval in which a goroutine was parked.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Park {
+pub struct GoroutinePark {
     /// When it parked.
     pub start: MonoNs,
     /// When it ran again; while it lasts, when it was looked at last.
@@ -55,19 +58,37 @@ impl Span {
     /// Component it ran in.
     #[must_use]
     pub fn component(&self) -> Component {
-        self.hook.component
+        match &self.kind {
+            SpanKind::Call(hook) => hook.component,
+            SpanKind::Message(label) | SpanKind::Process(label) | SpanKind::Syscall(label) => label.component,
+        }
     }
 
     /// Place in the chain.
     #[must_use]
     pub fn layer(&self) -> Layer {
-        self.hook.layer
+        match &self.kind {
+            SpanKind::Call(hook) => hook.layer,
+            SpanKind::Message(_) => Layer::KubeletClient,
+            SpanKind::Process(_) | SpanKind::Syscall(_) => Layer::Process,
+        }
     }
 
-    /// CRI method or function.
+    /// CRI method, function, or program.
     #[must_use]
     pub fn operation(&self) -> &str {
-        &self.hook.operation
+        match &self.kind {
+            SpanKind::Call(hook) => &hook.operation,
+            SpanKind::Message(label) | SpanKind::Process(label) | SpanKind::Syscall(label) => {
+                &label.operation
+            }
+        }
+    }
+
+    /// Is it open by design, and never stuck by its age alone?
+    #[must_use]
+    pub fn is_long_lived(&self) -> bool {
+        matches!(&self.kind, SpanKind::Call(hook) if hook.long_lived)
     }
 
     /// CRI method, when it is one.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Span;
+use super::{Span, SpanKind};
 use crate::{
     decode::{CallId, CallResult, MonoNs},
     input::{Component, HookFact, Layer},
@@ -22,8 +22,9 @@ pub(crate) fn span(start: u64, end: Option<u64>, depth: u32) -> Span {
         sites: 1,
     };
     Span {
-        id: CallId { tgid: 1, goid: 1, hook: 0, start: MonoNs(start) },
-        hook: Arc::new(hook),
+        id: CallId { tgid: 1, goid: 1, hook: 0, start: MonoNs(start) }.into(),
+        kind: SpanKind::Call(Arc::new(hook)),
+        join: None,
         end: end.map(MonoNs),
         result: CallResult::Unknown,
         depth,

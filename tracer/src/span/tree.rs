@@ -3,7 +3,8 @@
 use std::{cmp::Reverse, collections::HashMap};
 
 use super::Span;
-use crate::decode::{CallId, MonoNs};
+use super::SpanId;
+use crate::decode::MonoNs;
 
 /// Deepest tree; what would lie deeper is left out, so that walking a tree never exhausts the stack.
 pub const MAX_LEVELS: usize = 32;
@@ -45,7 +46,7 @@ impl Tree {
     }
 
     /// Puts spans of another goroutine below the call that waits for them, where they lie inside it.
-    pub fn graft(&mut self, answers: &mut HashMap<CallId, Span>) {
+    pub fn graft(&mut self, answers: &mut HashMap<SpanId, Span>) {
         graft(&mut self.root, answers, 1);
     }
 }
@@ -63,7 +64,7 @@ fn fits(top: &Span, part: &Span) -> bool {
     top.covers(part) && deeper && top.id != part.id
 }
 
-fn graft(span: &mut Span, answers: &mut HashMap<CallId, Span>, level: usize) {
+fn graft(span: &mut Span, answers: &mut HashMap<SpanId, Span>, level: usize) {
     if level >= MAX_LEVELS {
         return;
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Stuck, Waiter, What, halted};
+use super::{Stuck, StuckKind, Waiter, halted};
 use crate::{
     correlate::{
         Age, Held, Known, Request, Snapshot, WaitsFor,
@@ -73,23 +73,23 @@ fn nearest(stuck: &Stuck, known: &Known, snapshot: &Snapshot) -> Vec<Request> {
         let place = stuck.container.as_ref().filter(|_| request.target_known);
         let same = place.and_then(|place| known.are_of(&request.containers, place));
         let kind = match &stuck.what {
-            What::Stopped { component: Component::Shim, .. }
-            | What::Frozen { component: Component::Shim, .. } => match request.waits_for {
+            StuckKind::Stopped { component: Component::Shim, .. }
+            | StuckKind::Frozen { component: Component::Shim, .. } => match request.waits_for {
                 WaitsFor::Shim { .. } => true,
                 // The shim tells the end of a command; most commands just take their time.
                 WaitsFor::ExecOutput => same == Some(true),
                 _ => false,
             },
             // What is frozen cannot be stopped, and runs no command.
-            What::Frozen { component: Component::Helper, .. } => {
+            StuckKind::Frozen { component: Component::Helper, .. } => {
                 same == Some(true) && request.method().is_some_and(|method| method.facts().needs_processes)
             }
             // A hook is waited for by whoever waits for its runc.
-            What::Process { command, .. } => {
+            StuckKind::Process { command, .. } => {
                 let command = runc_of(stuck).unwrap_or(command);
                 waits_for_command(&request.waits_for, command, snapshot)
             }
-            What::OutputHeld { .. } => request.method() == Some(Method::ExecSync),
+            StuckKind::OutputHeld { .. } => request.method() == Some(Method::ExecSync),
             _ => false,
         };
         if kind { told(request, same) } else { None }
@@ -132,9 +132,9 @@ fn waits_for_command(waits_for: &WaitsFor, command: &Command, snapshot: &Snapsho
     }
 }
 
-fn halted_component(what: &What) -> Option<Component> {
+fn halted_component(what: &StuckKind) -> Option<Component> {
     match what {
-        What::Stopped { component, .. } | What::Frozen { component, .. } => Some(*component),
+        StuckKind::Stopped { component, .. } | StuckKind::Frozen { component, .. } => Some(*component),
         _ => None,
     }
 }
@@ -195,7 +195,7 @@ fn of_request(request: &Request, known: &Known, snapshot: &Snapshot) -> Stuck {
         waiters.extend(relist(snapshot));
     }
     Stuck {
-        what: What::Request(request.clone()),
+        what: StuckKind::Request(request.clone()),
         since: request.since,
         container: request.containers.first().filter(|_| request.target_known).cloned(),
         parks: Vec::new(),
@@ -218,12 +218,12 @@ pub(crate) fn processes(stuck: &Stuck) -> impl Iterator<Item = u32> {
 /// Does this hold up the node, or at least somebody on it?
 pub(crate) fn matters(stuck: &Stuck) -> bool {
     match &stuck.what {
-        What::Stopped { component, .. } | What::Frozen { component, .. } => {
+        StuckKind::Stopped { component, .. } | StuckKind::Frozen { component, .. } => {
             halted::is_own(*component) || !stuck.waiters.is_empty()
         }
-        What::Process { .. } | What::OutputHeld { .. } | What::Request(_) => true,
+        StuckKind::Process { .. } | StuckKind::OutputHeld { .. } | StuckKind::Request(_) => true,
         // Somebody waits for a command.
-        What::Unreported { exec, .. } => exec.is_some(),
-        What::Unreaped { .. } => false,
+        StuckKind::Unreported { exec, .. } => exec.is_some(),
+        StuckKind::Unreaped { .. } => false,
     }
 }

@@ -1,6 +1,6 @@
 //! Processes in which nothing can run: stopped, frozen, or dead and not reaped.
 
-use super::{Stuck, What, daemon, phases, work};
+use super::{Stuck, StuckKind, daemon, phases, work};
 use crate::{
     correlate::{Age, ProcessSeen, Snapshot, thresholds::UNREAPED_NS},
     input::Component,
@@ -22,11 +22,11 @@ fn halted(seen: &ProcessSeen, snapshot: &Snapshot) -> Option<Stuck> {
         if since.ns < UNREAPED_NS {
             return None;
         }
-        What::Unreaped { comm: fact.comm.clone(), pid, parent: fact.parent }
+        StuckKind::Unreaped { comm: fact.comm.clone(), pid, parent: fact.parent }
     } else if let Some(freezer) = &fact.freezer {
-        What::Frozen { component, pid, freezer: freezer.clone() }
+        StuckKind::Frozen { component, pid, freezer: freezer.clone() }
     } else {
-        What::Stopped { component, pid, threads: fact.threads }
+        StuckKind::Stopped { component, pid, threads: fact.threads }
     };
     // A runc that is halted is waited for; a container that is paused may be meant so.
     let waiters =

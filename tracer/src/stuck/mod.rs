@@ -25,7 +25,7 @@ pub const REACH_RELIST: u8 = 3;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stuck {
     /// What.
-    pub what: What,
+    pub what: StuckKind,
     /// For how long.
     pub since: Age,
     /// Container and pod it belongs to, or works for.
@@ -47,7 +47,7 @@ impl Stuck {
     #[must_use]
     pub fn reach(&self) -> u8 {
         let halted = match &self.what {
-            What::Stopped { component, .. } | What::Frozen { component, .. } => {
+            StuckKind::Stopped { component, .. } | StuckKind::Frozen { component, .. } => {
                 *component == Component::Kubelet || component.role().is_runtime()
             }
             _ => false,
@@ -63,7 +63,7 @@ impl Stuck {
 
 /// What does not move.
 #[derive(Clone, Debug, PartialEq)]
-pub enum What {
+pub enum StuckKind {
     /// All threads of a process were stopped by a signal (or by a debugger).
     Stopped {
         /// What it is to the node.
@@ -128,7 +128,7 @@ pub enum What {
     Request(Request),
 }
 
-impl What {
+impl StuckKind {
     /// Stable name for JSON.
     #[must_use]
     pub fn name(&self) -> &'static str {

@@ -1,7 +1,7 @@
 //! Exits that the runtime does not know of: the first process of a container has ended, and the runtime says that it
 //! runs; or that of a command has, and its ExecSync goes on. The shim did not tell, or nobody took its word.
 
-use super::{Stuck, Waiter, What};
+use super::{Stuck, StuckKind, Waiter};
 use crate::{
     correlate::{
         Age, Known, Request, Snapshot, Unreported,
@@ -44,7 +44,7 @@ fn command(seen: &Unreported, found: &[Stuck], known: &Known, snapshot: &Snapsho
     let place = known.get(&seen.init.id)?;
     let held = |stuck: &Stuck| {
         let of = stuck.container.as_ref().map(|shim| known.are_of(std::slice::from_ref(place), shim));
-        matches!(stuck.what, What::OutputHeld { .. }) && of != Some(Some(false))
+        matches!(stuck.what, StuckKind::OutputHeld { .. }) && of != Some(Some(false))
     };
     if found.iter().any(held) {
         return None;
@@ -74,7 +74,7 @@ fn stuck(
 ) -> Stuck {
     let init = &seen.init;
     Stuck {
-        what: What::Unreported {
+        what: StuckKind::Unreported {
             id: init.id.clone(),
             exec: init.exec.clone(),
             pid: init.pid,

@@ -1,6 +1,6 @@
 //! Processes that do one thing and end, and have not: runc, CNI plugins, hooks; and pipes that outlive their command.
 
-use super::{Stuck, Waiter, What, halted, phases};
+use super::{Stuck, StuckKind, Waiter, halted, phases};
 use crate::{
     correlate::{
         Age, Known, ProcessSeen, Request, Snapshot,
@@ -79,7 +79,7 @@ fn stuck(seen: &ProcessSeen, snapshot: &Snapshot) -> Stuck {
     let command = fact.command.clone().unwrap_or_else(|| Command::Other { program: fact.comm.clone() });
     let ancestors = ancestors(fact.parent, snapshot);
     Stuck {
-        what: What::Process { command, comm: fact.comm.clone(), pid: fact.pid, state: fact.state },
+        what: StuckKind::Process { command, comm: fact.comm.clone(), pid: fact.pid, state: fact.state },
         since: age(seen, snapshot),
         container: container(seen, &ancestors),
         parks: fact.parked.clone(),
@@ -163,7 +163,7 @@ pub(super) fn outputs(known: &Known, snapshot: &Snapshot) -> Vec<Stuck> {
         let shim = seen.fact.pid;
         let Some(oldest) = oldest(container.as_ref()) else { return Vec::new() };
         let stuck = move |pipe: &PipeFact| Stuck {
-            what: What::OutputHeld { pipe: pipe.clone(), shim },
+            what: StuckKind::OutputHeld { pipe: pipe.clone(), shim },
             since: oldest,
             container: container.clone(),
             parks: Vec::new(),

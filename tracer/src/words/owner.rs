@@ -27,7 +27,7 @@ pub fn container_line(container: &ContainerFact) -> String {
     let name = container.name.as_deref().map(|name| format!("{} ", cut(name, 63)));
     parts.push(format!("container {}{}", name.unwrap_or_default(), short_id(&container.id)));
     let source = match container.source.as_str() {
-        "cri" => "says the runtime".to_owned(),
+        "cri" => "according to the runtime".to_owned(),
         source => format!("by its {}", cut(source, 20)),
     };
     format!("{} ({source})", parts.join(", "))

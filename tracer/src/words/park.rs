@@ -26,7 +26,7 @@ pub fn park_line(park: &Park, verbose: bool) -> String {
         parts.push(format!("kernel {}", stack.join(" < ")));
     }
     if parts.is_empty() {
-        parts.push("running, or not to be seen".to_owned());
+        parts.push("running, or not visible".to_owned());
     }
     let number = match park.threads {
         1 => format!("thread {}", park.tid),
@@ -78,7 +78,7 @@ fn fd_words(fd: &FdFact) -> String {
 #[must_use]
 pub fn pipe_words(pipe: &PipeFact) -> String {
     let name = pipe.path.as_deref().map_or_else(|| format!("pipe {}", pipe.inode), |path| cut(path, LONG));
-    let doubt = if pipe.incomplete { ", perhaps others" } else { "" };
+    let doubt = if pipe.incomplete { ", possibly others" } else { "" };
     format!("{name}, read by {}, written by {}{doubt}", holders(&pipe.readers), holders(&pipe.writers))
 }
 

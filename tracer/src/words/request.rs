@@ -23,15 +23,15 @@ pub fn requests(request: &Request) -> String {
 pub fn waits_for(request: &Request) -> String {
     let mut text = match &request.waits_for {
         WaitsFor::Shim { method: Some(method) } => {
-            format!("waits for the answer of a shim to {}", cut(method, 40))
+            format!("waits for a shim to answer {}", cut(method, 40))
         }
-        WaitsFor::Shim { method: None } => "waits for the answer of a shim".to_owned(),
+        WaitsFor::Shim { method: None } => "waits for a shim".to_owned(),
         WaitsFor::Lock(held) => format!("waits for {}", lock(*held)),
         WaitsFor::Cni => "waits for a network plugin".to_owned(),
-        WaitsFor::ExecOutput => "waits for the end of the command's output".to_owned(),
+        WaitsFor::ExecOutput => "waits for the command's output to end".to_owned(),
         WaitsFor::Child => "waits for a child process".to_owned(),
         WaitsFor::Runtime { operation: Some(operation) } => {
-            format!("waits for {} of the runtime", cut(operation, 40))
+            format!("waits for {} in the runtime", cut(operation, 40))
         }
         WaitsFor::Runtime { operation: None } => "waits for the runtime".to_owned(),
         WaitsFor::Unknown => {
@@ -41,7 +41,7 @@ pub fn waits_for(request: &Request) -> String {
                 (Some(why), Some(inner)) => format!("in {inner} ({why})"),
                 (Some(why), None) => why,
                 (None, Some(inner)) => format!("in {inner}"),
-                (None, None) => "where, cannot be seen".to_owned(),
+                (None, None) => "waits at an unknown place".to_owned(),
             }
         }
     };
@@ -71,7 +71,7 @@ pub fn lock(held: Held) -> &'static str {
     match held {
         Held::ContainerStatus => "a container's status lock",
         Held::SandboxStatus => "a sandbox's status lock",
-        Held::Metadata => "the write transaction of the metadata",
+        Held::Metadata => "the metadata write transaction",
         Held::Networks => "the lock of the network configuration",
     }
 }

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     correlate::Age,
     input::Component,
-    stuck::{Stuck, Waiter, What},
+    stuck::{Stuck, StuckKind, Waiter},
     words::human::duration,
 };
 
@@ -18,42 +18,42 @@ use crate::{
 #[must_use]
 pub fn what(stuck: &Stuck) -> String {
     match &stuck.what {
-        What::Stopped { component, pid, threads } => {
+        StuckKind::Stopped { component, pid, threads } => {
             let of = of_pod(stuck.container.as_ref());
             format!("{} {pid}{of}: {} of {threads} threads stopped", component.name(), threads)
         }
-        What::Frozen { component, pid, freezer } => {
+        StuckKind::Frozen { component, pid, freezer } => {
             let of = of_pod(stuck.container.as_ref());
             let path = cut(&freezer.path, LONG);
             let name = if *component == Component::Helper { "process" } else { component.name() };
             format!("{name} {pid}{of}: {} in cgroup {path}", cut(&freezer.state, LONG))
         }
-        What::Process { command, comm, pid, state } => {
+        StuckKind::Process { command, comm, pid, state } => {
             let of = of_pod(stuck.container.as_ref());
-            format!("{} (pid {pid}){of} does not end, state {state}", command_words(command, comm))
+            format!("{} (pid {pid}){of} has not exited, state {state}", command_words(command, comm))
         }
-        What::Unreaped { comm, pid, parent } => {
-            format!("{} {pid} has ended, and its parent {parent} has not asked how", cut(comm, 40))
+        StuckKind::Unreaped { comm, pid, parent } => {
+            format!("{} {pid} has exited, and its parent {parent} has not reaped it", cut(comm, 40))
         }
-        What::OutputHeld { pipe, shim } => {
+        StuckKind::OutputHeld { pipe, shim } => {
             let of = of_pod(stuck.container.as_ref());
             format!(
                 "the output of a command{of} is held open by {}; shim {shim} waits",
                 holders(&pipe.writers)
             )
         }
-        What::Unreported { id, pid, zombie, state, runtime, exec: _ } => {
+        StuckKind::Unreported { id, pid, zombie, state, runtime, exec: _ } => {
             let of = of_pod(stuck.container.as_ref());
-            let how = if *zombie { "has ended and was not asked how" } else { "is gone" };
+            let how = if *zombie { "has exited and was not reaped" } else { "is gone" };
             let ended = format!("{}{of} has ended (its process {pid} {how})", short_id(id));
             match state {
                 Some(state) => {
-                    format!("container {ended}, and runtime {runtime} says that it is {}", cut(state, 20))
+                    format!("container {ended}, and runtime {runtime} reports it as {}", cut(state, 20))
                 }
                 None => format!("a command in container {ended}, and runtime {runtime} still waits for it"),
             }
         }
-        What::Request(request) => format!("{}: {}", requests(request), waits_for(request)),
+        StuckKind::Request(request) => format!("{}: {}", requests(request), waits_for(request)),
     }
 }
 
@@ -103,7 +103,7 @@ pub fn waiter_line(waiter: &Waiter) -> String {
         }
         Waiter::Process { component, pid, .. } => format!("{} {pid}", component.name()),
         Waiter::Requests(request) => {
-            let doubt = if is_certain(request) { "" } else { "; perhaps not for this one" };
+            let doubt = if is_certain(request) { "" } else { "; possibly for another one" };
             format!("{}, {}: {}{doubt}", requests(request), age(request.since), waits_for(request))
         }
         Waiter::Relist { pid, age } => format!("relist of kubelet {pid}, {}", open_for(*age)),

@@ -13,7 +13,7 @@ use plegtrace::session;
 use plegtrace::{
     correlate::Snapshot,
     diagnose::{Verdict, diagnose},
-    stuck::What,
+    stuck::StuckKind,
 };
 
 use crate::observation;
@@ -31,7 +31,7 @@ pub fn run() -> Result<String> {
     let snapshot = thread::spawn(look).join().map_err(|_| anyhow!("the look panicked"));
     signal(pid, libc::SIGCONT)?;
     let snapshot = snapshot??;
-    let stopped = |what: &What| matches!(what, What::Stopped { component: Component::Containerd, pid: of, .. } if *of == pid);
+    let stopped = |what: &StuckKind| matches!(what, StuckKind::Stopped { component: Component::Containerd, pid: of, .. } if *of == pid);
     let diagnosis = diagnose(&snapshot);
     ensure!(diagnosis.stuck.iter().any(|stuck| stopped(&stuck.what)), "not named: {:?}", diagnosis.stuck);
     ensure!(diagnosis.verdict == Verdict::Stall, "no stall: {:?}", diagnosis.doubts);

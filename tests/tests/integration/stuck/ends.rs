@@ -3,7 +3,7 @@
 use plegtrace::input::{
     Component, ContainerFact, EndedInit, GoroutineGroup, ProcessFact, RuntimeSays, RuntimeState,
 };
-use plegtrace::stuck::{Stuck, What, find};
+use plegtrace::stuck::{Stuck, StuckKind, find};
 use plegtrace_tests::found::{about, pipe_of, process};
 use plegtrace_tests::story::{CONTAINERD, S, Story};
 
@@ -16,7 +16,7 @@ fn an_exit_nobody_asked_for() {
     let mut story = Story::node();
     story.census(S, std::slice::from_ref(&zombie), &[], &[]).census(20 * S, &[zombie], &[], &[]);
     let snapshot = story.snapshot(20 * S);
-    assert!(matches!(only(&snapshot).what, What::Unreaped { pid: 7, parent: SHIM, .. }));
+    assert!(matches!(only(&snapshot).what, StuckKind::Unreaped { pid: 7, parent: SHIM, .. }));
     assert!(!stalled(&snapshot));
 }
 

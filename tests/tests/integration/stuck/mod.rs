@@ -7,7 +7,7 @@ use plegtrace::input::{
     Command, Component, ContainerFact, FdFact, FdTarget, Freezer, GoroutineGroup, Holder, Park, PipeFact,
     ProcessFact, SocketFact, SyscallFact,
 };
-use plegtrace::stuck::{Stuck, Waiter, What, find};
+use plegtrace::stuck::{Stuck, StuckKind, Waiter, find};
 use plegtrace::words;
 use plegtrace_common::rec::PROCESS_EXECED;
 use plegtrace_common::role::Role;
@@ -74,7 +74,7 @@ fn a_stopped_shim_and_everybody_behind_it() {
     }
     let snapshot = story.snapshot(6 * S);
     let stuck = only(&snapshot);
-    assert_eq!(stuck.what, What::Stopped { component: Component::Shim, pid: SHIM, threads: 3 });
+    assert_eq!(stuck.what, StuckKind::Stopped { component: Component::Shim, pid: SHIM, threads: 3 });
     assert_eq!(stuck.since, Age { ns: 5 * S, at_least: true }, "as long as we know");
     assert_eq!(stuck.sockets, [socket]);
     let relist = format!("relist {KUBELET}");
@@ -266,7 +266,7 @@ fn frozen_cgroups() {
         let mut story = Story::node();
         story.relist(0, 0).relist(S, 0).census(2 * S, &[frozen(component)], &[], &[]).read_open(2 * S);
         let snapshot = story.snapshot(2 * S);
-        assert!(matches!(only(&snapshot).what, What::Frozen { .. }));
+        assert!(matches!(only(&snapshot).what, StuckKind::Frozen { .. }));
         assert_eq!(stalled(&snapshot), stall, "{component:?}");
     }
 }

@@ -2,7 +2,7 @@
 
 use plegtrace::correlate::Age;
 use plegtrace::input::{CensusFact, Component, ContainerFact, Fact, GoroutineGroup, IdOnStack, ProcessFact};
-use plegtrace::stuck::{Waiter, What, find};
+use plegtrace::stuck::{StuckKind, Waiter, find};
 use plegtrace_tests::found::{about, group, lists, process, stopped, update};
 use plegtrace_tests::story::{CONTAINERD, S, Story, at};
 
@@ -14,7 +14,7 @@ fn a_request_without_a_cause() {
     let mut story = Story::node();
     story.census(S, &[], &[update(), lists()], &[]).census(20 * S, &[], &[update(), lists()], &[]);
     let snapshot = story.snapshot(20 * S);
-    let What::Request(request) = &only(&snapshot).what else { panic!("{:?}", find(&snapshot)) };
+    let StuckKind::Request(request) = &only(&snapshot).what else { panic!("{:?}", find(&snapshot)) };
     assert_eq!(request.operation, "UpdateContainerResources");
     assert_eq!(only(&snapshot).since, Age { ns: 19 * S, at_least: true });
     assert_eq!(waiters(&only(&snapshot)), ["3 ListContainers"]);
@@ -38,11 +38,11 @@ fn an_old_stop_is_no_cause() {
     let hook = GoroutineGroup { waiting_since_ns: Some(at(0).0), ..exec() };
     assert_eq!(stuck(&[drains.clone(), hook]), []);
     let [behind] = &stuck(&[stop(&["os.(*File).Write", update]), lists()])[..] else { panic!("one culprit") };
-    assert!(matches!(&behind.what, What::Request(request) if request.operation == "StopContainer"));
+    assert!(matches!(&behind.what, StuckKind::Request(request) if request.operation == "StopContainer"));
     assert_eq!(waiters(behind), ["3 ListContainers"]);
     // One that holds nothing is not taken for the holder.
     let [alone] = &stuck(&[drains, lists()])[..] else { panic!("one culprit") };
-    assert!(matches!(&alone.what, What::Request(request) if request.operation == "ListContainers"));
+    assert!(matches!(&alone.what, StuckKind::Request(request) if request.operation == "ListContainers"));
 }
 
 /// A stream of events is open for days, and waits for nothing that is late.

@@ -1,7 +1,7 @@
 //! Goroutine stacks → [`Request`]s: a goroutine whose stack contains the handler of a CRI method *is* an open call, and
 //! the functions further in say what it waits for and what it holds meanwhile.
 
-use super::subject::{Known, Target, parts};
+use super::subject::{Known, RequestTarget, parts};
 use crate::{
     correlate::age::Age,
     cri::Method,
@@ -127,37 +127,38 @@ pub(super) fn of(
     known: &Known,
     now: MonoNs,
 ) -> Vec<Request> {
-    let request = |group: &GoroutineGroup, operation: &str, part: (Target, u32, Vec<u64>), only: bool| {
-        let (target, count, goids) = part;
-        let age = |goid: u64| match open(fact.pid, goid) {
-            Some(start) => Age { ns: now.since(start), at_least: false },
-            None => Age { ns: now.since(first(goid).unwrap_or(MonoNs(fact.at_ns))), at_least: true },
+    let request =
+        |group: &GoroutineGroup, operation: &str, part: (RequestTarget, u32, Vec<u64>), only: bool| {
+            let (target, count, goids) = part;
+            let age = |goid: u64| match open(fact.pid, goid) {
+                Some(start) => Age { ns: now.since(start), at_least: false },
+                None => Age { ns: now.since(first(goid).unwrap_or(MonoNs(fact.at_ns))), at_least: true },
+            };
+            let oldest = goids.iter().map(|goid| age(*goid)).max_by_key(|age| age.ns);
+            let mut since = oldest.unwrap_or(Age { ns: 0, at_least: true });
+            // The garbage collector's mark can be older than our first look. It is that of the group.
+            let marked = group.waiting_since_ns.filter(|_| only).map_or(0, |since| now.since(MonoNs(since)));
+            if since.at_least && marked > since.ns {
+                since.ns = marked;
+            }
+            let waits_for = waits_for(group);
+            Request {
+                pid: fact.pid,
+                component: fact.component,
+                operation: operation.to_owned(),
+                count,
+                since,
+                stays: goids.iter().any(|goid| first(*goid).is_some_and(|first| first.0 < fact.at_ns)),
+                wait_reason: group.wait_reason.clone(),
+                holds: holds(&group.frames, &waits_for),
+                waits_for,
+                containers: target.ids.iter().filter_map(|id| known.get(id)).cloned().collect(),
+                target_known: target.certain,
+                lock_of: target.lock,
+                frames: group.frames.clone(),
+                goids,
+            }
         };
-        let oldest = goids.iter().map(|goid| age(*goid)).max_by_key(|age| age.ns);
-        let mut since = oldest.unwrap_or(Age { ns: 0, at_least: true });
-        // The garbage collector's mark can be older than our first look. It is that of the group.
-        let marked = group.waiting_since_ns.filter(|_| only).map_or(0, |since| now.since(MonoNs(since)));
-        if since.at_least && marked > since.ns {
-            since.ns = marked;
-        }
-        let waits_for = waits_for(group);
-        Request {
-            pid: fact.pid,
-            component: fact.component,
-            operation: operation.to_owned(),
-            count,
-            since,
-            stays: goids.iter().any(|goid| first(*goid).is_some_and(|first| first.0 < fact.at_ns)),
-            wait_reason: group.wait_reason.clone(),
-            holds: holds(&group.frames, &waits_for),
-            waits_for,
-            containers: target.ids.iter().filter_map(|id| known.get(id)).cloned().collect(),
-            target_known: target.certain,
-            lock_of: target.lock,
-            frames: group.frames.clone(),
-            goids,
-        }
-    };
     let of_group = |group: &GoroutineGroup| {
         let operation = operation(fact.component, &group.frames)?;
         let parts = parts(group, &operation, known);

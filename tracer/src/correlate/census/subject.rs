@@ -17,7 +17,7 @@ pub struct Known {
 
 /// What goroutines are about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Target {
+pub(super) struct RequestTarget {
     /// Ids of the containers that they may be about.
     pub(super) ids: Vec<String>,
     /// There is no doubt about it: one container, or one pod.
@@ -95,7 +95,7 @@ impl Known {
     }
 
     /// What goroutines that serve `operation`, with these functions and ids on their stacks, are about.
-    fn target(&self, operation: &str, frames: &[String], ids: &[IdOnStack]) -> Target {
+    fn target(&self, operation: &str, frames: &[String], ids: &[IdOnStack]) -> RequestTarget {
         let method = format!(").{operation}");
         let name = |id: &&IdOnStack| frames.get(id.frame as usize).map_or("", String::as_str);
         let serving = |id: &&IdOnStack| name(id).ends_with(&method);
@@ -113,14 +113,18 @@ impl Known {
         let lock = of_lock.next().filter(|first| of_lock.all(|other| other.id == first.id));
         let mut ids: Vec<String> = told.map(|fact| fact.id.clone()).collect();
         ids.sort();
-        Target { ids, certain: whole && one_pod, lock: lock.map(|lock| lock.id.clone()) }
+        RequestTarget { ids, certain: whole && one_pod, lock: lock.map(|lock| lock.id.clone()) }
     }
 }
 
 /// Goroutines of a group that are about the same, how many, and which; those of which nothing is known last.
-pub(super) fn parts(group: &GoroutineGroup, operation: &str, known: &Known) -> Vec<(Target, u32, Vec<u64>)> {
-    let mut parts: Vec<(Target, u32, Vec<u64>)> = Vec::new();
-    let mut add = |target: Target, count: u32, goids: &[u64]| match parts
+pub(super) fn parts(
+    group: &GoroutineGroup,
+    operation: &str,
+    known: &Known,
+) -> Vec<(RequestTarget, u32, Vec<u64>)> {
+    let mut parts: Vec<(RequestTarget, u32, Vec<u64>)> = Vec::new();
+    let mut add = |target: RequestTarget, count: u32, goids: &[u64]| match parts
         .iter_mut()
         .find(|(other, ..)| *other == target)
     {
@@ -138,7 +142,7 @@ pub(super) fn parts(group: &GoroutineGroup, operation: &str, known: &Known) -> V
     if rest > 0 {
         let asked = |goid: &&u64| group.subjects.iter().any(|subject| subject.goids.contains(goid));
         let goids: Vec<u64> = group.goids.iter().filter(|goid| !asked(goid)).copied().collect();
-        add(Target::default(), rest, &goids);
+        add(RequestTarget::default(), rest, &goids);
     }
     for (_, _, goids) in &mut parts {
         goids.sort_unstable();

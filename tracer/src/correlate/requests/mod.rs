@@ -14,9 +14,9 @@ use std::{
 
 use super::{caller::Caller, join::Joined, limits::Limits};
 use crate::{
-    decode::{Call, CallId, MonoNs},
+    decode::{Call, MonoNs},
     input::Layer,
-    span::{Span, Tree},
+    span::{Span, SpanId, Tree},
 };
 
 /// Finished requests that are kept of each operation.
@@ -110,7 +110,7 @@ impl Requests {
     }
 
     /// Is a finished call so long that its request must be kept, and is not yet?
-    pub(super) fn wants(&self, operation: &str, ns: u64, id: CallId) -> bool {
+    pub(super) fn wants(&self, operation: &str, ns: u64, id: SpanId) -> bool {
         let mine = || self.kept.iter().filter(|kept| kept.root().operation() == operation);
         ns >= WORTH_KEEPING_NS
             && mine().filter(|kept| length(kept) >= ns).count() < PER_OPERATION
@@ -118,15 +118,15 @@ impl Requests {
     }
 
     /// Kept handlers that turn out to answer a client call: they have no tree of their own.
-    pub(super) fn answers(&self, joined: &Joined) -> HashSet<CallId> {
+    pub(super) fn answers(&self, joined: &Joined) -> HashSet<SpanId> {
         let handlers = self.kept.iter().map(RequestTree::root).filter(|root| root.layer() == Layer::Handler);
-        let handlers: HashSet<CallId> = handlers.map(|root| root.id).collect();
+        let handlers: HashSet<SpanId> = handlers.map(|root| root.id).collect();
         let answers = joined.answers.values().map(|answer| answer.id);
         if handlers.is_empty() { handlers } else { answers.filter(|id| handlers.contains(id)).collect() }
     }
 
     /// Keeps what is slow; `answers` are not what they seemed to be.
-    pub(super) fn keep(&mut self, found: Vec<RequestTree>, answers: &HashSet<CallId>, bound: usize) {
+    pub(super) fn keep(&mut self, found: Vec<RequestTree>, answers: &HashSet<SpanId>, bound: usize) {
         self.kept.retain(|kept| !answers.contains(&kept.root().id));
         let slow = |found: &RequestTree| length(found) >= WORTH_KEEPING_NS;
         let mut slow: Vec<RequestTree> = found.into_iter().filter(slow).collect();
@@ -137,7 +137,7 @@ impl Requests {
 
 /// The longest of each operation, longest first. Of two trees of one request the richer one stays.
 pub(super) fn longest(fresh: Vec<RequestTree>, kept: Vec<RequestTree>, bound: usize) -> Vec<RequestTree> {
-    let mut all: BTreeMap<CallId, RequestTree> =
+    let mut all: BTreeMap<SpanId, RequestTree> =
         fresh.into_iter().map(|found| (found.root().id, found)).collect();
     for old in kept {
         let fresh = all.entry(old.root().id).or_insert_with(|| old.clone());

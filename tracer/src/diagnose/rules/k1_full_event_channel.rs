@@ -13,7 +13,7 @@ use crate::{
 
 pub(super) static RULE: Rule = Rule {
     id: "K1",
-    title: "the relist waits to hand over an event that the kubelet's own sync loop does not take",
+    title: "the relist blocks on sending an event that the kubelet's own sync loop does not receive",
     area: Area::Kubelet,
     min_age_ns: 3 * SECOND_NS,
     proof: Proof::Rebuilt,
@@ -32,7 +32,7 @@ pub(super) static RULE: Rule = Rule {
         ],
         excluded_by: &["a CRI call of the relist is open: then that is what it waits for"],
         next: &["restart the kubelet: containers are not touched", "upgrade it"],
-        trap: "The runtime is innocent: restarting it adds the trouble of a thousand more events.",
+        trap: "The runtime is not at fault: restarting it only adds a thousand more events.",
         sources: &["kubernetes#72482", "kubernetes PR 72709"],
     },
     examine,
@@ -62,7 +62,7 @@ fn of(request: &Request, scene: &Scene<'_>) -> Option<Finding> {
         Finding::new(&RULE, "the relist waits for the kubelet's own sync loop, not for the runtime");
     let finding = match evidence::of_relist(scene) {
         Some(relist) => finding.seen(relist),
-        None => finding.doubted("the relist itself is not traced: that no call is open in it was not seen"),
+        None => finding.doubted("the relist itself is not traced: an open call inside it would not be seen"),
     };
     let finding = finding.seen(Evidence::new(
         Source::Goroutines,

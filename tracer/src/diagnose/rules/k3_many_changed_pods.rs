@@ -47,7 +47,7 @@ pub(super) static RULE: Rule = Rule {
             "wait: it ends by itself; the time per pod times the pods is how long",
             "remove dead containers and finished pods (Job TTL, terminated-pod-gc-threshold); fewer pods per node",
         ],
-        trap: "Restarting the kubelet, the usual reflex, begins it anew.",
+        trap: "Restarting the kubelet, the usual reflex, starts it all over again.",
         sources: &["kubernetes#45419", "pkg/kubelet/pleg/generic.go"],
     },
     examine,
@@ -136,7 +136,7 @@ fn of(relist: &Relist, status: &Status, scene: &Scene<'_>) -> Finding {
         "fewer dead containers and finished pods make it shorter (crictl ps -a, Job TTL)",
     ]);
     let finding = match pressure(scene) {
-        Some(share) => finding.doubted(format!("somebody waited for a processor {share} % of the last 10 s")),
+        Some(share) => finding.doubted(format!("CPU pressure was {share} % over the last 10 s")),
         None => finding,
     };
     if is_stall(relist, now) { finding } else { finding.into_notice() }

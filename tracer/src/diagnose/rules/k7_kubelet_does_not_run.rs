@@ -8,12 +8,12 @@ use crate::{
         unit::{fate, unit},
     },
     input::Component,
-    stuck::{REACH_RELIST, What},
+    stuck::{REACH_RELIST, StuckKind},
 };
 
 pub(super) static RULE: Rule = Rule {
     id: "K7",
-    title: "the kubelet does not run: nobody lists, nobody reports the node",
+    title: "the kubelet is not running: no relists, no node status",
     area: Area::Kubelet,
     min_age_ns: 0,
     proof: Proof::Real,
@@ -50,18 +50,18 @@ pub(super) static RULE: Rule = Rule {
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     let halted = scene.stuck().filter_map(|stuck| {
         let (how, next) = match &stuck.what {
-            What::Stopped { component: Component::Kubelet, pid, .. } => {
+            StuckKind::Stopped { component: Component::Kubelet, pid, .. } => {
                 ("stopped by a signal", format!("kill -CONT {pid}"))
             }
-            What::Frozen { component: Component::Kubelet, freezer, .. } => {
+            StuckKind::Frozen { component: Component::Kubelet, freezer, .. } => {
                 ("in a frozen cgroup", super::u4_container_left_frozen::thaw(freezer))
             }
             _ => return None,
         };
-        let headline = format!("the kubelet is {how}: nobody lists, nobody reports the node");
+        let headline = format!("the kubelet is {how}: no relists, no node status");
         let finding = Finding::of_stuck(&RULE, headline, Component::Kubelet, stuck, scene);
         let finding = Finding { reach: REACH_RELIST, ..finding };
-        Some(finding.advise([next, "then ask who did it".to_owned()]))
+        Some(finding.advise([next, "then find out who did it".to_owned()]))
     });
     let down = scene.reasons().find_map(|reason| match reason {
         Reason::Down { component: Component::Kubelet, evidence } => Some(is_down(evidence, scene)),
@@ -72,7 +72,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
 
 fn is_down(left: &str, scene: &Scene<'_>) -> Finding {
     let unit = unit(Component::Kubelet, scene);
-    let headline = "no kubelet runs on this node: nobody lists, nobody reports the node";
+    let headline = "no kubelet is running on this node: no relists, no node status";
     let gone = scene.snapshot.targets.iter().filter_map(|target| match &target.state {
         TargetState::Gone { at, .. } if target.fact.component == Component::Kubelet => Some(*at),
         _ => None,

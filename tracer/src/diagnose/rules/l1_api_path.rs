@@ -4,15 +4,15 @@ use crate::diagnose::{Area, Finding, Page, Proof, Rule, Scene};
 
 pub(super) static RULE: Rule = Rule {
     id: "L1",
-    title: "NotReady although the runtime is healthy: the way to the API server",
+    title: "NotReady although the runtime is healthy: the path to the API server",
     area: Area::LookAlike,
     min_age_ns: 0,
     proof: Proof::Story,
     page: Page {
-        mechanism: "The kubelet works, but its reports do not arrive: a dead connection to the API server that nobody \
-            closes, an overloaded control plane, an expired certificate, a network partition. The node becomes \
+        mechanism: "The kubelet works, but its reports do not arrive: a dead connection to the API server that is never \
+            closed, an overloaded control plane, an expired certificate, a network partition. The node becomes \
             Unknown, and its pods Terminating. Also no matter of the runtime: a node that is cordoned or tainted.",
-        versions: "Kubernetes before 1.19 kept dead HTTP/2 connections for up to 15 min (Go's HTTP/2 health check mended it)",
+        versions: "Kubernetes before 1.19 kept dead HTTP/2 connections for up to 15 min (fixed by Go's HTTP/2 health check)",
         symptoms: &[
             "Kubelet stopped posting node status",
             "use of closed network connection",
@@ -25,7 +25,7 @@ pub(super) static RULE: Rule = Rule {
             "curl -k https://APISERVER:6443/healthz from this node",
             "kubectl describe node: conditions and taints, who set them and when",
         ],
-        trap: "Restarting the kubelet opens a new connection and seems to heal it: find out why the old one died.",
+        trap: "Restarting the kubelet opens a new connection and seems to fix it: find out why the old one died.",
         sources: &["kubernetes#87615", "kubernetes#92164", "kubernetes#43516"],
     },
     examine,

@@ -13,7 +13,7 @@ use crate::{
 
 pub(super) static RULE: Rule = Rule {
     id: "L2",
-    title: "only Status is not answered: \"container runtime is down\", while lists are fine",
+    title: "only Status hangs: \"container runtime is down\", while lists are fine",
     area: Area::LookAlike,
     min_age_ns: CALL_OPEN_NS,
     proof: Proof::Real,
@@ -64,11 +64,10 @@ fn by_goroutines(scene: &Scene<'_>) -> Option<Finding> {
 }
 
 fn of(component: Component, pid: u32, since: Age, seen: Evidence, scene: &Scene<'_>) -> Finding {
-    let headline =
-        "only Status is not answered: the kubelet says \"container runtime is down\", while lists are fine";
+    let headline = "only Status hangs: the kubelet says \"container runtime is down\", while lists are fine";
     let finding = Finding::new(&RULE, headline)
         .seen(seen)
-        .seen(Evidence::new(Source::Uprobes, "relists end, with their lists".to_owned()));
+        .seen(Evidence::new(Source::Uprobes, "relists end with their lists".to_owned()));
     let reload = reload(pid, scene);
     let held = if reload.is_some() { ", behind a reload of the network configuration" } else { "" };
     let mut finding = Finding {
@@ -79,14 +78,14 @@ fn of(component: Component, pid: u32, since: Age, seen: Evidence, scene: &Scene<
             container: None,
             words: format!("{} {pid}: Status{held}", component.name()),
         }),
-        victims: vec!["the runtime's state in the node's conditions".to_owned()],
+        victims: vec!["the runtime's status in the node's conditions".to_owned()],
         reach: 2,
         ..finding
     };
     let general = RULE.page.next.iter().copied();
     let Some(reload) = reload else { return finding.advise(general) };
     finding.evidence.extend(reload);
-    finding.advise(["take away or mend the file that the reload opens, above"]).advise(general)
+    finding.advise(["remove or fix the file that the reload opens, above"]).advise(general)
 }
 
 /// A reload that has the lock which Status wants: its goroutine, and the file that it opens.
@@ -97,7 +96,7 @@ fn reload(pid: u32, scene: &Scene<'_>) -> Option<Vec<Evidence>> {
     let stack = words::go_stack(frames, true);
     let mut all = vec![Evidence::new(
         Source::Goroutines,
-        format!("a goroutine has the lock of the networks to load them anew: {stack}"),
+        format!("a goroutine holds the network lock while reloading the configuration: {stack}"),
     )];
     let server = census.processes.iter().find(|seen| seen.fact.pid == pid);
     let opens = server.and_then(|server| in_syscall(&server.fact.parked, &OPENS));

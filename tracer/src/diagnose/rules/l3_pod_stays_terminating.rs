@@ -78,14 +78,14 @@ fn of(call: &OpenCall, severity: Severity) -> Finding {
     let (component, operation) = (call.span.component(), call.span.operation());
     let removes = call.span.method().is_some_and(|method| REMOVALS.contains(&method));
     let headline = if removes {
-        format!("relists are fine, but a {operation} does not end: what it removes stays on the node")
+        format!("relists are fine, but a {operation} hangs: what it removes stays on the node")
     } else if severity == Severity::Stall {
         format!(
-            "relists are fine, but a {operation} that the kubelet has given up does not end: its pod stays Terminating"
+            "relists are fine, but a {operation} that the kubelet gave up still runs: its pod stays Terminating"
         )
     } else {
         let age = duration(call.age_ns);
-        format!("relists are fine; a {operation} has been open for {age}: only its age speaks against it")
+        format!("relists are fine; a {operation} has been open for {age}: its age is the only sign")
     };
     let finding = Finding::new(&RULE, headline).seen(evidence::of_call(call));
     let finding = Finding {
@@ -101,7 +101,7 @@ fn of(call: &OpenCall, severity: Severity) -> Finding {
         ..finding
     };
     let finding = if call.span.method() == Some(Method::StopContainer) && severity == Severity::Notice {
-        finding.doubted("its pod may have a grace period that long, to drain its clients")
+        finding.doubted("its pod may have such a long grace period, to drain its clients")
     } else {
         finding
     };

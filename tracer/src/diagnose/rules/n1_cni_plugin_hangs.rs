@@ -4,13 +4,13 @@ use crate::{
     correlate::thresholds::CNI_NS,
     diagnose::{Area, Finding, Page, Proof, Rule, Scene, evidence::in_syscall},
     input::{Command, Component, FdTarget, Park},
-    stuck::{Stuck, What},
+    stuck::{Stuck, StuckKind},
     words::{command_words, holders, of_pod},
 };
 
 pub(super) static RULE: Rule = Rule {
     id: "N1",
-    title: "a network plugin does not end",
+    title: "a network plugin hangs",
     area: Area::Cni,
     min_age_ns: CNI_NS,
     proof: Proof::Real,
@@ -30,7 +30,7 @@ pub(super) static RULE: Rule = Rule {
         ],
         excluded_by: &["it waits for a file lock: then who holds the lock is to blame (N2)"],
         next: &[
-            "look at what it is blocked in: the peer of a socket is its agent; restart that",
+            "check what it is blocked on: the peer of a socket is its agent; restart that",
             "kill the plugin: the kubelet tries again",
         ],
         trap: "Restarting the runtime leaves the plugin running, and starts a second one beside it.",
@@ -49,7 +49,7 @@ fn of(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
         return None;
     }
     let pod = of_pod(stuck.container.as_ref());
-    let headline = format!("{words}{pod} does not end: the pod's network is not set up or taken down");
+    let headline = format!("{words}{pod} hangs: the pod's network is not set up or torn down");
     let finding = Finding::of_stuck(&RULE, headline, Component::Helper, stuck, scene);
     let agent = stuck.parks.iter().find_map(agent);
     let finding = match agent {
@@ -60,7 +60,7 @@ fn of(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let finding = if stuck.parks.iter().any(|park| park.syscall.is_some()) {
         finding
     } else {
-        finding.doubted("what it is blocked in was not seen: it may queue for a lock (N2)")
+        finding.doubted("what it is blocked on was not seen: it may be queueing for a lock (N2)")
     };
     Some(finding.advise([
         format!("kill {pid}: the kubelet tries again"),
@@ -73,7 +73,7 @@ pub(super) const LOCKS: [&str; 2] = ["flock", "fcntl"];
 
 /// The plugin, or what it started, in words.
 pub(super) fn plugin(stuck: &Stuck) -> Option<(String, u32)> {
-    let What::Process { command, comm, pid, .. } = &stuck.what else { return None };
+    let StuckKind::Process { command, comm, pid, .. } = &stuck.what else { return None };
     let is_cni = |command: &Command| matches!(command, Command::Cni { .. });
     if is_cni(command) {
         return Some((command_words(command, comm), *pid));

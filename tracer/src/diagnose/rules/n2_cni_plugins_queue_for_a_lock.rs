@@ -26,8 +26,8 @@ pub(super) static RULE: Rule = Rule {
         ],
         excluded_by: &[],
         next: &[
-            "look at what the holder does, then kill it: the others go on at once",
-            "when the one that took it has ended: fuser -v on the lock file tells who has it",
+            "check what the holder is doing, then kill it: the others continue at once",
+            "if the process that took it has exited: fuser -v on the lock file shows who holds it now",
         ],
         trap: "Killing those that wait frees nothing: the next ones queue up behind the same holder. And a lock outlives \
             the process that /proc/locks names, in a child with the same open file.",
@@ -60,7 +60,7 @@ fn of(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let headline = format!("{words}{pod} waits for a file lock that {whose}");
     let mut finding = Finding::of_stuck(&RULE, headline, Component::Helper, stuck, scene);
     let Some(holder) = &syscall.lock_holder else {
-        let finding = finding.doubted("who holds the lock was not seen");
+        let finding = finding.doubted("the lock holder was not seen");
         return Some(finding.advise([format!(
             "grep {waiting} /proc/locks: the line with the same number without an arrow is the holder's"
         )]));
@@ -91,10 +91,12 @@ fn left(finding: Finding, holder: &Holder, syscall: &SyscallFact) -> Finding {
         Some(FdTarget::File { path }) => format!(": {}", cut(path, LONG)),
         _ => String::new(),
     };
-    finding.seen(Evidence::new(Source::Census, seen)).doubted("who has the lock now was not seen").advise([
-        format!("find who has the lock file open (fuser -v FILE, or lslocks){file}"),
-        "end that process: those that wait go on at once".to_owned(),
-    ])
+    finding.seen(Evidence::new(Source::Census, seen)).doubted("the current lock holder was not seen").advise(
+        [
+            format!("find who has the lock file open (fuser -v FILE, or lslocks){file}"),
+            "kill that process: the waiters continue at once".to_owned(),
+        ],
+    )
 }
 
 /// Holders that have ended have no name.

@@ -41,7 +41,7 @@ pub(super) static RULE: Rule = Rule {
             "httpGet, tcpSocket or grpc probes instead of exec; longer periods",
             "reserve CPU for the system (kube-reserved)",
         ],
-        trap: "Overload is the excuse that hides one stuck process: it is said only when none was found.",
+        trap: "Overload easily hides one stuck process: it is reported only when none was found.",
         sources: &["kubernetes#82440", "moby#45595", "kubernetes/website#41084"],
     },
     examine,
@@ -73,15 +73,12 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     finding = match pressure {
         Some(pressure) => finding.seen(Evidence::new(
             Source::Census,
-            format!(
-                "somebody waited for a processor {} % of the last 10 s",
-                percent(pressure.cpu_some_avg10)
-            ),
+            format!("CPU pressure was {} % over the last 10 s", percent(pressure.cpu_some_avg10)),
         )),
         None => finding,
     };
     if pressure.is_none_or(|pressure| pressure.cpu_some_avg10 < CPU_PRESSURE) {
-        finding = finding.doubted("nobody is seen to wait long for a processor");
+        finding = finding.doubted("CPU pressure is low");
     }
     finding.culprit = Some(Culprit {
         component: Component::Kubelet,

@@ -5,7 +5,7 @@ use crate::{
         Area, Finding, Page, Proof, Rule, Scene,
         unit::{fate, unit},
     },
-    stuck::What,
+    stuck::StuckKind,
 };
 
 pub(super) static RULE: Rule = Rule {
@@ -33,8 +33,8 @@ pub(super) static RULE: Rule = Rule {
         ],
         next: &[
             "continue it (kill -CONT PID) or thaw its cgroup",
-            "restart its service when it does not go on; containers keep running, but those of Docker without live-restore",
-            "ask who stopped it: a debugger, a signal to the wrong process, a full freezer of a batch system",
+            "restart its service if it does not recover; containers keep running, except Docker's without live-restore",
+            "find out who stopped it: a debugger, a signal to the wrong process, a full freezer of a batch system",
         ],
         trap: "Restarting the kubelet does not help: its calls hang in the same way.",
         sources: &["reproduced with containerd 1.4 to 2.1"],
@@ -45,10 +45,10 @@ pub(super) static RULE: Rule = Rule {
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     let of = |stuck: &crate::stuck::Stuck| {
         let (component, how, next) = match &stuck.what {
-            What::Stopped { component, pid, .. } => {
+            StuckKind::Stopped { component, pid, .. } => {
                 (*component, "stopped by a signal", format!("kill -CONT {pid}"))
             }
-            What::Frozen { component, freezer, .. } => {
+            StuckKind::Frozen { component, freezer, .. } => {
                 (*component, "in a frozen cgroup", super::u4_container_left_frozen::thaw(freezer))
             }
             _ => return None,
@@ -60,7 +60,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
         let finding = Finding::of_stuck(&RULE, headline, component, stuck, scene);
         let (unit, fate) = (unit(component, scene), fate(component));
         let restart = format!("if it does not go on: systemctl restart {unit}; {fate}");
-        Some(finding.advise([next, restart, "then ask who did it".to_owned()]))
+        Some(finding.advise([next, restart, "then find out who did it".to_owned()]))
     };
     scene.stuck().filter_map(of).collect()
 }

@@ -14,7 +14,7 @@ use crate::{
 
 pub(super) static RULE: Rule = Rule {
     id: "R15",
-    title: "the container runtime does not run: nobody listens on its socket",
+    title: "the container runtime is not running: nothing listens on its socket",
     area: Area::Runtime,
     min_age_ns: 0,
     proof: Proof::Real,

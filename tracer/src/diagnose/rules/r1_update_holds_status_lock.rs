@@ -7,7 +7,7 @@ use crate::{
         Area, Evidence, Finding, Page, Proof, Rule, Scene, Source, evidence::in_syscall, scene::hostage,
     },
     input::Component,
-    stuck::{Stuck, What},
+    stuck::{Stuck, StuckKind},
     words,
 };
 
@@ -31,18 +31,18 @@ pub(super) static RULE: Rule = Rule {
         evidence: &[
             "a goroutine of containerd inside UpdateContainerResources that holds a status lock (UpdateSync, Update)",
             "goroutines inside ListContainers that wait for a status lock",
-            "what the update waits for: a shim that is stopped or frozen, or a runc that does not end",
+            "what the update waits for: a shim that is stopped or frozen, or a runc that hangs",
         ],
         excluded_by: &[
             "ListPodSandbox hangs as well: then the runtime as a whole does not answer (R14, R15)",
             "the holder, or a thread of the runtime, is in fsync: then the disk is slow",
         ],
         next: &[
-            "set free what the update waits for: continue or kill the shim, end the runc update",
+            "unblock what the update waits for: continue or kill the shim, kill the runc update",
             "the list answers at once when the update returns, with success or with an error",
             "the static CPU manager policy updates every container again and again: without it this is rare",
         ],
-        trap: "Restarting the kubelet heals nothing: its next list waits for the same lock, and its first relist \
+        trap: "Restarting the kubelet does not help: its next list waits for the same lock, and its first relist \
             after the start is a long one (K3).",
         sources: &["containerd#10583", "containerd#12680", "containerd#9770", "containerd PR 11300, 11558"],
     },
@@ -63,7 +63,7 @@ fn behind_a_process(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
         return None;
     }
     let component = match &stuck.what {
-        What::Stopped { component, .. } | What::Frozen { component, .. } => *component,
+        StuckKind::Stopped { component, .. } | StuckKind::Frozen { component, .. } => *component,
         _ => Component::Runc,
     };
     let headline =
@@ -78,29 +78,31 @@ fn behind_a_process(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     }
     if !holder.target_known {
         finding = finding.doubted(format!(
-            "for which container the {} works was not seen: it may wait for another shim",
+            "which container the {} is about was not seen: it may be waiting for another shim",
             holder.operation
         ));
     }
     let pid = stuck.what.pid();
     Some(match &stuck.what {
-        What::Stopped { .. } => finding.advise([
+        StuckKind::Stopped { .. } => finding.advise([
             format!("kill -CONT {pid}"),
             format!("if it stays stopped: kill -9 {pid}, which restarts the containers of its pod"),
-            "then ask who stopped it".to_owned(),
+            "then find out who stopped it".to_owned(),
         ]),
-        What::Frozen { freezer, .. } => finding
-            .advise([super::u4_container_left_frozen::thaw(freezer), "then ask who froze it".to_owned()]),
+        StuckKind::Frozen { freezer, .. } => finding.advise([
+            super::u4_container_left_frozen::thaw(freezer),
+            "then find out who froze it".to_owned(),
+        ]),
         _ => finding.advise([
             format!("kill -9 {pid}: the update fails, and the lists answer"),
-            "then look at what it waited for".to_owned(),
+            "then check what it waited for".to_owned(),
         ]),
     })
 }
 
 /// The update does not end, and what it waits for is not seen.
 fn alone(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
-    let What::Request(holder) = &stuck.what else { return None };
+    let StuckKind::Request(holder) = &stuck.what else { return None };
     if !is_update(holder) || holder.holds != Some(Held::ContainerStatus) || writes(holder, scene) {
         return None;
     }
@@ -113,7 +115,7 @@ fn alone(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let stack = words::go_stack(&holder.frames, false);
     let finding = Finding::of_stuck(&RULE, headline, holder.component, stuck, scene)
         .seen(Evidence::new(Source::Goroutines, format!("its stack: {stack}")));
-    Some(finding.doubted("what the update waits for was not seen").advise([
+    Some(finding.doubted("what the update waits for is unknown").advise([
         "find its runc update: pgrep -af 'runc.* update'",
         "killing that runc lets the update fail, and the lists answer",
     ]))

@@ -4,7 +4,7 @@ use crate::{
     correlate::thresholds::EXEC_OUTPUT_NS,
     diagnose::{Area, Finding, Page, Proof, Rule, Scene},
     input::Component,
-    stuck::{Stuck, What},
+    stuck::{Stuck, StuckKind},
     words::{holders, of_pod},
 };
 
@@ -45,7 +45,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
 }
 
 fn of(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
-    let What::OutputHeld { pipe, shim } = &stuck.what else { return None };
+    let StuckKind::OutputHeld { pipe, shim } = &stuck.what else { return None };
     let others: Vec<_> = pipe.writers.iter().filter(|writer| writer.pid != *shim).cloned().collect();
     let first = others.first()?;
     let pod = of_pod(stuck.container.as_ref());

@@ -3,13 +3,13 @@
 use crate::{
     diagnose::{Area, Finding, Page, Proof, Rule, Scene},
     input::Component,
-    stuck::What,
+    stuck::StuckKind,
     words::of_pod,
 };
 
 pub(super) static RULE: Rule = Rule {
     id: "S10",
-    title: "a shim does not run: stopped by a signal, or in a frozen cgroup",
+    title: "a shim is stopped by a signal, or in a frozen cgroup",
     area: Area::Shim,
     min_age_ns: 0,
     proof: Proof::Real,
@@ -26,13 +26,13 @@ pub(super) static RULE: Rule = Rule {
         ],
         evidence: &[
             "all threads of the shim in state T, or its cgroup FROZEN",
-            "unread bytes in its socket, and goroutines of the runtime that wait for a shim, where somebody asks it",
+            "unread bytes in its socket, and goroutines of the runtime that wait for the shim, if it was asked",
         ],
         excluded_by: &[],
         next: &[
             "continue it (kill -CONT PID), or thaw its cgroup",
             "kill -9 PID ends its containers; the kubelet starts them again",
-            "ask who stopped it: a debugger, a checkpoint tool, a freezer of a batch system",
+            "find out who stopped it: a debugger, a checkpoint tool, a freezer of a batch system",
         ],
         trap: "Killing the shim kills the containers of its pod. Continuing it costs nothing.",
         sources: &["reproduced with containerd 1.4 to 2.1"],
@@ -45,13 +45,13 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
         let pid = stuck.what.pid();
         let pod = of_pod(stuck.container.as_ref());
         let (headline, next) = match &stuck.what {
-            What::Stopped { component: Component::Shim, .. } => (
+            StuckKind::Stopped { component: Component::Shim, .. } => (
                 format!(
                     "shim {pid}{pod} is stopped by a signal: nothing of its pod can be started, stopped or probed"
                 ),
                 format!("kill -CONT {pid}"),
             ),
-            What::Frozen { component: Component::Shim, freezer, .. } => (
+            StuckKind::Frozen { component: Component::Shim, freezer, .. } => (
                 format!(
                     "shim {pid}{pod} is in a frozen cgroup: nothing of its pod can be started, stopped or probed"
                 ),
@@ -60,7 +60,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
             _ => return None,
         };
         let finding = Finding::of_stuck(&RULE, headline, Component::Shim, stuck, scene);
-        Some(finding.advise([next, "then ask who did it".to_owned()]))
+        Some(finding.advise([next, "then find out who did it".to_owned()]))
     };
     scene.stuck().filter_map(of).collect()
 }

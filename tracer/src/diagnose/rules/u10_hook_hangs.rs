@@ -4,13 +4,13 @@ use crate::{
     correlate::thresholds::HOOK_NS,
     diagnose::{Area, Finding, Page, Proof, Rule, Scene},
     input::{Command, Component},
-    stuck::{Stuck, Waiter, What},
+    stuck::{Stuck, StuckKind, Waiter},
     words::{command_words, of_pod},
 };
 
 pub(super) static RULE: Rule = Rule {
     id: "U10",
-    title: "an OCI hook does not end, and runc waits for it",
+    title: "an OCI hook hangs, and runc waits for it",
     area: Area::Runc,
     min_age_ns: HOOK_NS,
     proof: Proof::Real,
@@ -44,7 +44,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
 }
 
 fn of(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
-    let What::Process { command: command @ Command::Other { .. }, comm, pid, .. } = &stuck.what else {
+    let StuckKind::Process { command: command @ Command::Other { .. }, comm, pid, .. } = &stuck.what else {
         return None;
     };
     let Some(Waiter::Process { component: Component::Runc, command: Some(runc), .. }) = parent(stuck) else {
@@ -54,8 +54,7 @@ fn of(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
         return None;
     }
     let (hook, pod) = (command_words(command, comm), of_pod(stuck.container.as_ref()));
-    let headline =
-        format!("hook {hook} (pid {pid}){pod} does not end; {} waits for it", command_words(runc, "?"));
+    let headline = format!("hook {hook} (pid {pid}){pod} hangs; {} waits for it", command_words(runc, "?"));
     let finding = Finding::of_stuck(&RULE, headline, Component::Helper, stuck, scene);
     Some(finding.advise([
         format!("look at what {hook} waits for, above; then kill {pid}: runc fails, and the kubelet tries again"),

@@ -4,7 +4,7 @@ use crate::{
     correlate::thresholds::RUNC_NS,
     diagnose::{Area, Finding, Page, Proof, Rule, Scene},
     input::{Command, Component, FdTarget, Park, PipeFact},
-    stuck::{Stuck, What},
+    stuck::{Stuck, StuckKind},
     words::of_pod,
 };
 
@@ -27,7 +27,7 @@ pub(super) static RULE: Rule = Rule {
             "runc init older than 5 s, blocked in write to a pipe whose reading end it holds itself",
             "no other process holds that reading end",
         ],
-        excluded_by: &["somebody else reads the pipe: then that one is slow (U7)"],
+        excluded_by: &["another process reads the pipe: then that process is slow (U7)"],
         next: &["kill the init: the container fails to start, and is tried again", "install any other runc"],
         trap: "strace or gdb on it makes the write return early: the hang is gone, and so is the proof.",
         sources: &[
@@ -46,7 +46,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
 }
 
 fn of(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
-    let What::Process { command: Command::Runc { sub, .. }, pid, .. } = &stuck.what else { return None };
+    let StuckKind::Process { command: Command::Runc { sub, .. }, pid, .. } = &stuck.what else { return None };
     let mut own = stuck.parks.iter().filter_map(|park| writes_to_itself(park, *pid)).peekable();
     if sub != "init" || own.peek().is_none() || stuck.since.ns < RULE.min_age_ns {
         return None;

@@ -4,19 +4,19 @@ use crate::{
     correlate::thresholds::SECOND_NS,
     diagnose::{Area, Finding, Page, Proof, Rule, Scene},
     input::{Command, Component, FdTarget, Park},
-    stuck::{Stuck, Waiter, What},
+    stuck::{Stuck, StuckKind, Waiter},
     words::of_pod,
 };
 
 pub(super) static RULE: Rule = Rule {
     id: "U2",
-    title: "runc init waits at exec.fifo to be started, and nobody will",
+    title: "runc init waits at exec.fifo for a start that will never come",
     area: Area::Runc,
     min_age_ns: 10 * SECOND_NS,
     proof: Proof::Real,
     page: Page {
         mechanism: "Between runc create and runc start the init of a container waits in open() of exec.fifo. That is how \
-            it is meant to be; but when runc, its shim or the runtime died in between, nobody ever starts it, and it \
+            it is meant to be; but when runc, its shim or the runtime died in between, it is never started and \
             waits for ever.",
         versions: "all, by design; a race was mended in runc 1.0.0-rc5 (PR 1698)",
         symptoms: &["container stays in state created", "runc init processes with parent 1"],
@@ -40,7 +40,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
 }
 
 fn of(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
-    let What::Process { command: Command::Runc { sub, .. }, pid, .. } = &stuck.what else { return None };
+    let StuckKind::Process { command: Command::Runc { sub, .. }, pid, .. } = &stuck.what else { return None };
     let waits_for_it = |waiter: &Waiter| match waiter {
         Waiter::Process { component, .. } => *component == Component::Runc,
         // A request that is about something else is in flight on every node.
@@ -53,7 +53,7 @@ fn of(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
         return None;
     }
     let pod = of_pod(stuck.container.as_ref());
-    let headline = format!("runc init {pid}{pod} waits to be started, and nobody is left to do it");
+    let headline = format!("runc init {pid}{pod} waits to be started, but its creator is gone");
     let finding = Finding::of_stuck(&RULE, headline, Component::Runc, stuck, scene);
     let id = stuck.container.as_ref().map_or("ID", |container| container.id.as_str());
     Some(finding.advise([

@@ -4,7 +4,7 @@ use crate::{
     correlate::thresholds::SECOND_NS,
     diagnose::{Area, Finding, Page, Proof, Rule, Scene},
     input::{Component, Freezer},
-    stuck::What,
+    stuck::StuckKind,
     words::of_pod,
 };
 
@@ -19,9 +19,9 @@ pub(super) static RULE: Rule = Rule {
             between, or one with the defect below, leaves it frozen: no process in it runs, a signal to it is not \
             delivered, so StopContainer waits for its whole grace period and then for ever.",
         versions: "runc 1.0.0 and Kubernetes 1.22.0; mended in runc 1.0.2 and 1.1.0. A pause on purpose looks the same",
-        symptoms: &["no logs at all", "FROZEN below kubepods", "pod stays Terminating"],
+        symptoms: &["no logs", "FROZEN below kubepods", "pod stays Terminating"],
         evidence: &["freezer.state FROZEN (cgroup v1) or cgroup.freeze 1 (v2) of a container, at every look"],
-        excluded_by: &["the runtime was told to pause the container: nobody can tell from outside"],
+        excluded_by: &["the container was paused on purpose: that looks the same from outside"],
         next: &[
             "thaw it",
             "upgrade runc",
@@ -35,12 +35,12 @@ pub(super) static RULE: Rule = Rule {
 
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     let of = |stuck: &crate::stuck::Stuck| {
-        let What::Frozen { component, freezer, .. } = &stuck.what else { return None };
+        let StuckKind::Frozen { component, freezer, .. } = &stuck.what else { return None };
         if *component != Component::Helper || stuck.since.ns < RULE.min_age_ns {
             return None;
         }
         let pod = of_pod(stuck.container.as_ref());
-        let headline = format!("a container{pod} is frozen: it does not run, and cannot be stopped");
+        let headline = format!("a container{pod} is frozen: it does not run and cannot be stopped");
         let finding = Finding::of_stuck(&RULE, headline, *component, stuck, scene).advise([thaw(freezer)]);
         let waits = stuck.waiters.iter().any(|waiter| {
             matches!(waiter, crate::stuck::Waiter::Requests(_) | crate::stuck::Waiter::Relist { .. })
@@ -48,7 +48,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
         Some(if waits {
             finding
         } else {
-            finding.into_notice().doubted("it may be paused on purpose: nobody is seen to wait for it")
+            finding.into_notice().doubted("it may be paused on purpose: no waiter was seen")
         })
     };
     scene.stuck().filter_map(of).collect()

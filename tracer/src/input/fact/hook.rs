@@ -24,7 +24,7 @@ pub enum Layer {
     RuncPhase,
     /// A site that only ends or marks calls of other hooks.
     Mark,
-    /// A process that runs for a request; no hook stands for it.
+    /// A program that runs for a request: no hook has this layer.
     Process,
 }
 

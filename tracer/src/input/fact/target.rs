@@ -41,7 +41,7 @@ impl Presence {
     #[must_use]
     pub fn words(&self) -> String {
         match self.called {
-            true => format!("nobody listens on {}, which the kubelet calls", self.path),
+            true => format!("nothing listens on {}, which the kubelet calls", self.path),
             false => format!("no process, but {} is there", self.path),
         }
     }

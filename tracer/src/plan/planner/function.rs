@@ -8,7 +8,7 @@ use crate::{
     input::{HookFact, Layer},
     plan::{
         planned::{PlannedBinary, PlannedSite},
-        row::{Class, End, ErrorResult, Mark, Wanted, What},
+        row::{Class, End, HookRole, Mark, Wanted, WordPlace},
     },
 };
 
@@ -30,7 +30,7 @@ impl Planner {
         let wanted = &function.wanted;
         let start = function.start.clone()?;
         let wants = 1 + match wanted.row.what {
-            What::Calls { end: End::Returns(_), .. } => function.returns.clone()?.len(),
+            HookRole::Calls { end: End::Returns(_), .. } => function.returns.clone()?.len(),
             _ => 0,
         };
         if self.sites.room() < wants {
@@ -39,7 +39,7 @@ impl Planner {
         let hook = self.hooks.take().ok_or_else(|| format!("more than {MAX_HOOKS} hooks"))?;
         let base = Base { facts, hook, class: wanted.row.class };
         let (layer, starts, ends) = match wanted.row.what {
-            What::Mark(mark) => {
+            HookRole::Mark(mark) => {
                 let site = self.site(&base, &start, mark_action(mark), pairing::GOROUTINE, mark_error(mark));
                 match mark {
                     Mark::Park(_) => binary.parks.push(site),
@@ -49,15 +49,15 @@ impl Planner {
                 self.announce(hook_fact(facts, function, hook, Layer::Mark, 1));
                 return Ok(());
             }
-            What::Calls { layer, end: End::Marks } => {
+            HookRole::Calls { layer, end: End::Marks } => {
                 let starts = vec![self.site(&base, &start, action::START, pairing::GOROUTINE, None)];
                 (layer, starts, Vec::new())
             }
-            What::Calls { layer, end: End::WithProgram } => {
+            HookRole::Calls { layer, end: End::WithProgram } => {
                 let starts = vec![self.site(&base, &start, action::START, pairing::FRAME, None)];
                 (layer, starts, Vec::new())
             }
-            What::Calls { layer, end: End::Returns(error) } => {
+            HookRole::Calls { layer, end: End::Returns(error) } => {
                 let returns = function.returns.clone()?;
                 let starts = vec![self.site(&base, &start, action::START, pairing::FRAME, None)];
                 let ends = returns
@@ -92,7 +92,7 @@ impl Planner {
         found: &FoundSite,
         action: u8,
         pairing: u8,
-        error: Option<ErrorResult>,
+        error: Option<WordPlace>,
     ) -> PlannedSite {
         let index = self.sites.take().expect("there is room");
         let (err_source, err_stack_off) = error_source(base.facts.register_abi, error);
@@ -129,7 +129,7 @@ fn mark_action(mark: Mark) -> u8 {
     }
 }
 
-fn mark_error(mark: Mark) -> Option<ErrorResult> {
+fn mark_error(mark: Mark) -> Option<WordPlace> {
     match mark {
         Mark::End(error) => error,
         Mark::Reply => None,
@@ -137,7 +137,7 @@ fn mark_error(mark: Mark) -> Option<ErrorResult> {
     }
 }
 
-fn error_source(register_abi: bool, error: Option<ErrorResult>) -> (u8, u32) {
+fn error_source(register_abi: bool, error: Option<WordPlace>) -> (u8, u32) {
     match error {
         None => (err_source::NONE, 0),
         Some(e) if register_abi && e.register < ARG_REGS => (err_source::REG0 + e.register, 0),

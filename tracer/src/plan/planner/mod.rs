@@ -16,7 +16,7 @@ use slots::Slots;
 use super::{
     catalogue::CATALOGUE,
     planned::{Plan, PlannedBinary},
-    row::{Class, End, Row, Wanted, What},
+    row::{Class, End, HookRole, Row, Wanted},
 };
 use crate::{
     cri::Method,
@@ -257,7 +257,7 @@ fn marks_first(facts: &BinaryFacts) -> impl Iterator<Item = &FoundFunction> {
 
 /// Would its calls stay open for ever, because no mark that ends them is planned?
 fn lacks_an_end(binary: &PlannedBinary, wanted: &Wanted) -> bool {
-    let by_marks = matches!(wanted.row.what, What::Calls { end: End::Marks, .. });
+    let by_marks = matches!(wanted.row.what, HookRole::Calls { end: End::Marks, .. });
     by_marks && !has_mark(binary, wanted.row.class, action::END)
 }
 
@@ -268,21 +268,21 @@ fn has_mark(binary: &PlannedBinary, class: Class, action: u8) -> bool {
 
 fn layer(wanted: &Wanted) -> Layer {
     match wanted.row.what {
-        What::Calls { layer, .. } => layer,
-        What::Mark(_) => Layer::Mark,
+        HookRole::Calls { layer, .. } => layer,
+        HookRole::Mark(_) => Layer::Mark,
     }
 }
 
 /// Does a stall of the node show in it?
 fn is_essential(wanted: &Wanted) -> bool {
     match wanted.row.what {
-        What::Mark(_) => wanted.row.class != Class::KubeletClient,
-        What::Calls { layer: Layer::KubeletClient, .. } => false,
-        What::Calls { layer: Layer::KubeletCall | Layer::Handler, .. } => {
+        HookRole::Mark(_) => wanted.row.class != Class::KubeletClient,
+        HookRole::Calls { layer: Layer::KubeletClient, .. } => false,
+        HookRole::Calls { layer: Layer::KubeletCall | Layer::Handler, .. } => {
             Method::from_name(&wanted.operation).is_some_and(|method| method.facts().essential)
         }
-        What::Calls { layer: Layer::RuncPhase, .. } => wanted.row.class == Class::RuncWait,
-        What::Calls { .. } => true,
+        HookRole::Calls { layer: Layer::RuncPhase, .. } => wanted.row.class == Class::RuncWait,
+        HookRole::Calls { .. } => true,
     }
 }
 
@@ -296,7 +296,7 @@ fn is_park(function: &FoundFunction) -> bool {
 }
 
 fn is_park_row(row: &Row) -> bool {
-    matches!(row.what, What::Mark(mark) if mark.is_park())
+    matches!(row.what, HookRole::Mark(mark) if mark.is_park())
 }
 
 /// Tells the starts whether the parks of what they start are followed; half of the sites are none.
@@ -310,5 +310,5 @@ fn follow_parks(binary: &mut PlannedBinary) {
 }
 
 fn is_call(function: &FoundFunction) -> bool {
-    matches!(function.wanted.row.what, What::Calls { .. })
+    matches!(function.wanted.row.what, HookRole::Calls { .. })
 }

@@ -71,7 +71,7 @@ impl<'a> OpenDoc<'a> {
             caller_gone_at: gone,
             abandoned: call.is_abandoned(snapshot.now),
             replied: call.replied,
-            long_lived: span.hook.long_lived,
+            long_lived: span.is_long_lived(),
             goroutine_checked: span.liveness == Some(Liveness::Alive),
         }
     }

@@ -298,6 +298,7 @@ pub(super) struct CostDoc {
     rss_bytes: u64,
     rss_peak_bytes: u64,
     child_peak_bytes: u64,
+    probes_ns: Option<u64>,
 }
 
 impl From<Cost> for CostDoc {
@@ -308,6 +309,7 @@ impl From<Cost> for CostDoc {
             rss_bytes: cost.rss_bytes,
             rss_peak_bytes: cost.rss_peak_bytes,
             child_peak_bytes: cost.child_peak_bytes,
+            probes_ns: cost.probes_ns,
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     correlate::{Age, Held, Request, Snapshot, WaitsFor},
     diagnose::Diagnosis,
     render::escape,
-    stuck::{Stuck, Waiter, What},
+    stuck::{Stuck, StuckKind, Waiter},
     words,
 };
 
@@ -116,19 +116,19 @@ impl<'a> StuckDoc<'a> {
             waiters: stuck.waiters.iter().map(|waiter| WaiterDoc::of(waiter, snapshot)).collect(),
         };
         match &stuck.what {
-            What::Stopped { component, .. } => Self { component: Some(name(*component)), ..blank },
-            What::Frozen { component, freezer, .. } => {
+            StuckKind::Stopped { component, .. } => Self { component: Some(name(*component)), ..blank },
+            StuckKind::Frozen { component, freezer, .. } => {
                 Self { component: Some(name(*component)), freezer: Some(freezer.into()), ..blank }
             }
-            What::Process { command, .. } => Self { command: Some(command.into()), ..blank },
-            What::Unreaped { .. } => blank,
-            What::Unreported { state, runtime, zombie, exec, .. } => {
+            StuckKind::Process { command, .. } => Self { command: Some(command.into()), ..blank },
+            StuckKind::Unreaped { .. } => blank,
+            StuckKind::Unreported { state, runtime, zombie, exec, .. } => {
                 let (state, exec) = (state.as_deref(), exec.as_deref());
                 let unreported = UnreportedDoc { runtime: *runtime, state, exec, zombie: *zombie };
                 Self { unreported: Some(unreported), ..blank }
             }
-            What::OutputHeld { pipe, .. } => Self { pipe: Some(pipe.into()), ..blank },
-            What::Request(request) => Self { request: Some(RequestDoc::of(request)), ..blank },
+            StuckKind::OutputHeld { pipe, .. } => Self { pipe: Some(pipe.into()), ..blank },
+            StuckKind::Request(request) => Self { request: Some(RequestDoc::of(request)), ..blank },
         }
     }
 }

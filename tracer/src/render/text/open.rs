@@ -93,7 +93,7 @@ fn note(call: &OpenCall, snapshot: &Snapshot) -> String {
     if let Some(park) = call.span.parks.last().filter(|park| park.open) {
         notes.push(format!("parked {}", place(&park.stack)));
     }
-    if call.span.hook.long_lived {
+    if call.span.is_long_lived() {
         notes.push("long-lived".into());
     }
     if call.span.liveness == Some(Liveness::Unknown) {

@@ -42,7 +42,7 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
     }
     if !finished.is_empty() && (open.is_empty() || page.verbose) {
         let title = if page.verbose { "Slowest requests" } else { "Slowest request" };
-        page.section(title, "the longest of each operation are kept")?;
+        page.section(title, "the longest of each operation")?;
         some(page, &finished, FINISHED)?;
     }
     Ok(())
@@ -76,16 +76,17 @@ fn about(request: &RequestTree, page: &Page<'_>) -> String {
             Caller::Gone(at) => {
                 format!("given up by the kubelet {} ago", human::duration(page.snapshot.now.since(at)))
             }
-            Caller::Foreign => "called by somebody else than the kubelet".into(),
+            Caller::Foreign => "called by a client other than the kubelet".into(),
             Caller::Own => "asked by plegtrace".into(),
-            Caller::NotAsked | Caller::Waiting | Caller::Unknown => "its caller is not certain".into(),
+            Caller::NotAsked | Caller::Waiting | Caller::Unknown => "caller unknown".into(),
         });
     }
     if request.left_out > 0 {
         let what = if request.left_out == 1 { "process" } else { "processes" };
         let count = human::count(request.left_out);
-        parts
-            .push(format!("left out {count} {what} that ran beside those shown or may be another request's"));
+        parts.push(format!(
+            "left out {count} {what} that overlap those shown or may belong to another request"
+        ));
     }
     parts.join(", ")
 }

@@ -40,13 +40,13 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
         let title = match side {
             Side::Counted => "Calls of the kubelet",
             Side::Bare => "Bare client calls",
-            Side::RuncPhase => "Phases of runc",
+            Side::RuncPhase => "runc phases",
             _ => "Handlers",
         };
         let note = match side {
             Side::Counted => format!("{place}, at the layer its own metrics count"),
             Side::Bare => format!("{place}, outside that layer"),
-            Side::RuncPhase => "all that ended, of all its processes".to_owned(),
+            Side::RuncPhase => "all that ended, across all its processes".to_owned(),
             _ => place,
         };
         table(page, title, &note, rows)?;

@@ -5,7 +5,7 @@ use std::io;
 use super::page::{Page, fold};
 use crate::{
     render::{escape, human::plural},
-    stuck::{Stuck, What},
+    stuck::{Stuck, StuckKind},
     words,
 };
 
@@ -44,7 +44,7 @@ fn one(page: &mut Page<'_>, stuck: &Stuck) -> io::Result<()> {
         line(page, if place == 0 { "waits" } else { "" }, &words::waiter_line(waiter))?;
     }
     // Where stopped threads were when they were stopped says little.
-    let worth = if matches!(stuck.what, What::Stopped { .. }) { 0 } else { 2 };
+    let worth = if matches!(stuck.what, StuckKind::Stopped { .. }) { 0 } else { 2 };
     for (place, park) in stuck.parks.iter().take(if verbose { 64 } else { worth }).enumerate() {
         line(page, if place == 0 { "parked" } else { "" }, &words::park_line(park, verbose))?;
     }

@@ -57,7 +57,7 @@ pub(super) fn draw(page: &mut Page<'_>, tree: &Tree) -> io::Result<()> {
     table.write(page.out, page.paint, page.width)?;
     explained(&tree.root, page)?;
     if tree.misfits > 0 {
-        let text = format!("{} contradict the others and are left out", human::plural(tree.misfits, "call"));
+        let text = format!("{} contradict the others and were left out", human::plural(tree.misfits, "call"));
         writeln!(page.out, "  {}", page.paint.faint(&text))?;
     }
     Ok(())

@@ -25,7 +25,7 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
     lines.extend(census(page.snapshot, verbose));
     lines.extend(targets(page.snapshot));
     if lines.is_empty() {
-        return page.section("Not seen", "nothing is known to be missing");
+        return page.section("Not seen", "no known gaps");
     }
     page.section("Not seen, and why", "")?;
     for (label, text) in lines {
@@ -111,22 +111,26 @@ fn unmatched(snapshot: &Snapshot, verbose: bool) -> Lines {
             lines.push(("unmatched", format!("{} {text}", human::plural(count, one))));
         }
     };
-    say(closed.ended_unseen, "call", "looked open, but the goroutine is gone: the end was not seen");
-    say(closed.unwound + snapshot.tally.unwound, "call", "left without its end (panic): in no table");
+    say(closed.ended_unseen, "call", "looked open, but its goroutine is gone: its end was missed");
+    say(closed.unwound + snapshot.tally.unwound, "call", "unwound by a panic: in no table");
     say(closed.process_exited, "call", "ended with its process");
-    say(snapshot.joins.ambiguous, "handler", "with more than one fitting client call: not joined to any");
+    say(snapshot.joins.ambiguous, "handler", "matched more than one client call: joined to none");
     if verbose {
         say(snapshot.joins.foreign, "handler", "had a caller that is not traced");
         say(snapshot.joins.own, "handler", "answered plegtrace itself");
         let ends =
             snapshot.rows.iter().filter(|row| row.key.side == Side::Server).map(|row| row.unmatched).sum();
-        say(ends, "end", "of a handler had no start: calls older than the probes, other services");
-        say(snapshot.tally.restarted, "call", "began twice because the stack grew: counted once");
+        say(
+            ends,
+            "end",
+            "of a handler had no start: the call began before the probes, or belongs to another service",
+        );
+        say(snapshot.tally.restarted, "call", "started twice because its stack grew: counted once");
     }
     if snapshot.open_read_at.is_none() {
-        lines.push(("open", "the calls open now were not read".into()));
+        lines.push(("open", "the open calls were not read".into()));
     } else if !snapshot.open_complete {
-        lines.push(("open", "the calls open now were read in part".into()));
+        lines.push(("open", "only some of the open calls were read".into()));
     }
     lines
 }
@@ -146,11 +150,11 @@ fn census(snapshot: &Snapshot, verbose: bool) -> Lines {
     let mut lines: Lines = round.unanswered[..shown].iter().map(line).collect();
     let more = round.unanswered.len() - shown;
     if more > 0 {
-        lines.push(("census", format!("{} more questions without an answer, -v", human::count(more as u64))));
+        lines.push(("census", format!("{} more questions unanswered, -v", human::count(more as u64))));
     }
     if round.left_out > 0 {
         let left = human::plural(round.left_out.into(), "process");
-        lines.push(("census", format!("{left} left out: too many, or the time was over")));
+        lines.push(("census", format!("{left} left out: too many, or out of time")));
     }
     lines
 }
@@ -163,7 +167,7 @@ fn targets(snapshot: &Snapshot) -> Lines {
         if target.fact.unproved {
             lines.push((
                 "unproved",
-                format!("{name} {pid}: no test has proved plegtrace on this kind of target yet"),
+                format!("{name} {pid}: plegtrace has not been tested on this kind of target yet"),
             ));
         }
         let main = target.fact.component == Component::Kubelet || target.fact.component.role().is_runtime();

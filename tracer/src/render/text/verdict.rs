@@ -78,7 +78,7 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
     if diagnosis.verdict == Verdict::Healthy {
         page.labelled(
             "NotReady?",
-            "then not because of the runtime: look at the way to the API server, plegtrace explain L1",
+            "not because of the runtime: check the path to the API server, plegtrace explain L1",
         )?;
     }
     Ok(())

@@ -37,9 +37,8 @@ impl Probes {
         self.hear(answers);
         for late in fresh.iter().filter(|wanted| self.analyses.is_open(wanted)) {
             let seconds = patience.as_secs();
-            let why = format!(
-                "its file did not answer within {seconds} s; while observing it is probed as soon as it does"
-            );
+            let why =
+                format!("its file did not respond within {seconds} s; it will be probed as soon as it does");
             self.planner.refuse(late.component, &late.exe, &why, true);
         }
     }
@@ -59,7 +58,7 @@ impl Probes {
             match answer {
                 Some(Ok(inspected)) => self.take(inspected),
                 Some(Err(why)) => self.give_up(&wanted, &why.to_string()),
-                None => self.give_up(&wanted, "its analysis came to nothing"),
+                None => self.give_up(&wanted, "its analysis failed"),
             }
         }
         true

@@ -162,7 +162,7 @@ impl Probes {
     }
 
     fn check(&self, place: usize, binary: &PlannedBinary) -> Result<(), String> {
-        self.known.at(place).map_or_else(|| Err("it was never analysed".to_owned()), |i| i.verify(binary))
+        self.known.at(place).map_or_else(|| Err("not analysed".to_owned()), |i| i.verify(binary))
     }
 
     /// Attaches what is planned and not attached yet, after a last look at the file. A binary that fails is refused
@@ -177,7 +177,7 @@ impl Probes {
             match self.attach_one(place, &binary, live) {
                 Ok(None) => {}
                 Ok(Some(why)) => {
-                    let why = format!("{}; not seen: where its goroutines wait", chain(&why));
+                    let why = format!("{}; places where its goroutines wait are not traced", chain(&why));
                     self.planner.refuse_source("parks", binary.component, &name, &why, false);
                 }
                 Err(why) => {
@@ -229,9 +229,7 @@ impl Probes {
     fn lease(&self, place: usize, binary: &PlannedBinary) -> Result<Lease, String> {
         let lease = self.known.at(place).map(|inspected| inspected.file().lease());
         match lease {
-            Some(Err(why)) if binary.pid == 0 => {
-                Err(format!("it cannot be guarded against being written to: {why}"))
-            }
+            Some(Err(why)) if binary.pid == 0 => Err(format!("not probed: cannot lease the file: {why}")),
             Some(Err(why)) => {
                 // Its process guards it for as long as it lives.
                 tracing::debug!(path = %binary.path.display(), %why, "no lease");
@@ -253,7 +251,7 @@ impl Probes {
             let Some(binary) = binary else { continue };
             let name = self.name_of(place, &binary);
             self.known.forget(place);
-            let why = "somebody wants to write to the file: its probes were taken off";
+            let why = "another process opened the file for writing: its probes were detached";
             self.planner.refuse(binary.component, &name, why, false);
         }
         self.release(live);

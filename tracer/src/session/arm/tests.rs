@@ -159,7 +159,7 @@ fn files_that_do_not_answer() {
     assert_eq!(asked, [Ok(10), Ok(11)], "each once");
     let refused = &probes.plan().refused;
     assert_eq!(refused.len(), 2);
-    let why = "its file did not answer within 0 s; while observing it is probed as soon as it does";
+    let why = "its file did not respond within 0 s; it will be probed as soon as it does";
     assert!(refused.iter().all(|r| r.matters && r.why == why), "{refused:?}");
 }
 

@@ -75,7 +75,7 @@ pub(crate) async fn observe(
         session.refuse_parks();
         session.refuse_source("processes");
         session.tell_targets();
-        progress.step("looking at processes, sockets, cgroups and goroutines");
+        progress.step("inspecting processes, sockets, cgroups and goroutines");
     }
     let why = session.run(settings, &mut interrupts, &mut progress).await?;
     Ok(session.end(settings, why, &mut progress))
@@ -243,9 +243,9 @@ impl Session {
 
 fn taking_off(sites: usize, mode: AttachMode) -> String {
     match mode {
-        AttachMode::Multi => format!("taking {sites} probes off"),
+        AttachMode::Multi => format!("detaching {sites} probes"),
         AttachMode::PerfCookie | AttachMode::PerfAddress => {
-            format!("taking {sites} probes off, about {} s on this kernel", sites.div_ceil(9))
+            format!("detaching {sites} probes, about {} s on this kernel", sites.div_ceil(9))
         }
     }
 }
