@@ -301,6 +301,36 @@ fn ended_while_reading() {
     assert!(matches!(fact, Err(GoroutineError::Gone(_))), "{fact:?}");
 }
 
+/// A reader that is kept is for the process it was opened for, and only as long as that runs the file that was read.
+#[test]
+fn kept_readers() {
+    let Some(program) = parked_program() else { return };
+    let parked = Parked::start(&program, &[]);
+    let reader = Reader::open(parked.pid(), Component::Helper).expect("a Go program");
+    assert!(reader.is_for(parked.pid(), Component::Helper) && reader.lives() && reader.is_current());
+    assert!(!reader.is_for(parked.pid(), Component::Kubelet) && !reader.is_for(1, Component::Helper));
+    // What was looked up before is the same the second time.
+    let frames = |fact: GoroutinesFact| fact.groups.into_iter().map(|group| group.frames).collect::<Vec<_>>();
+    let parked_only = |fact: GoroutinesFact| {
+        let mut all = frames(fact);
+        all.retain(|frames| frames.iter().any(|frame| frame.starts_with("main.")));
+        all.sort();
+        all
+    };
+    let first = parked_only(read(&reader));
+    assert!(!first.is_empty());
+    assert_eq!(parked_only(read(&reader)), first);
+    // Another file of the same bytes is another file.
+    let dir = tempfile::tempdir().expect("a directory");
+    let copy = dir.path().join("program");
+    fs::copy(&program, &copy).expect("a copy");
+    let other = Parked::start(&copy, &[]);
+    let wrong = Reader::with_program(other.pid(), Component::Helper, reader.program().clone());
+    assert!(!wrong.expect("it runs").is_current());
+    drop(parked);
+    assert!(!reader.lives() && !reader.is_current());
+}
+
 /// A deadline that is over: nothing is claimed, everything is counted as unread.
 #[test]
 fn no_time() {

@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(lines.keys().collect::<Vec<_>>(), [&6], "{unanswered:?}");
         assert_eq!(unanswered.iter().map(|one| one.pid).collect::<Vec<_>>(), [7, 8]);
         // One is enough when the time is short.
-        request.limits.round = Duration::from_millis(780);
+        (request.limits.target, request.limits.round) = (Duration::from_millis(1100), Duration::from_secs(4));
         let (lines, unanswered) = command_lines(&request, &[6, 7, 8, 9]);
         assert_eq!((lines.len(), unanswered.len()), (1, 1), "{unanswered:?}");
     }
