@@ -164,6 +164,7 @@ pub(crate) fn settings(attach: Attach) -> Settings {
         quiet: true,
         verbose: 0,
         without: Vec::new(),
+        park_budget: u64::MAX,
         ring_bytes: None,
     }
 }
