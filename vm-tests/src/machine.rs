@@ -20,6 +20,7 @@ use crate::wait::{self, BUDGET};
 /// When the kernel's type information lacks something.
 pub fn load_options(mode: AttachMode) -> Result<LoadOptions> {
     let offsets = KernelOffsets::load(Path::new("/")).context("no offsets for this kernel")?;
+    ensure!(offsets.missing().is_empty(), "this kernel has no member {:?}", offsets.missing());
     Ok(LoadOptions {
         mode,
         settings: offsets.settings(false),

@@ -360,6 +360,12 @@ impl KernelOffsets {
         }
     }
 
+    /// Members that this kernel does not have.
+    #[must_use]
+    pub fn missing(&self) -> &[&'static str] {
+        &self.missing
+    }
+
     /// Why this kernel does not allow what is asked; `None` when it does.
     #[must_use]
     pub fn lacks(&self, need: Need) -> Option<BtfError> {

@@ -46,7 +46,9 @@ pub fn run() -> Result<String> {
 fn attempt(options: &LoadOptions) -> Result<Attempt> {
     let containerd = Containerd::running()?;
     let client = Client::connect()?;
-    let plan = machine::plan(&containerd.inspect()?);
+    // Sites are reached by the file that was analysed, which must stay open.
+    let inspected = containerd.inspect()?;
+    let plan = machine::plan(&inspected);
     let [binary] = &plan.binaries[..] else { anyhow::bail!("{} executables planned", plan.binaries.len()) };
     let mut kernel = Kernel::load(options)?;
     kernel.watch(containerd.pid, Watched::found(Component::Containerd.role()))?;
