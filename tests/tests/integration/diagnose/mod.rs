@@ -164,7 +164,7 @@ fn what_a_cut_look_did_not_reach_is_doubted() {
     story.fact(9 * S, &Fact::Census(cut.clone()));
     let finding = only(&story.snapshot(10 * S), "S10");
     assert_eq!((finding.confidence, finding.since.unwrap().ns), (Confidence::Medium, 7 * S));
-    assert!(finding.doubts[0].contains("looked at 7.0 s ago"), "{:?}", finding.doubts);
+    assert!(finding.doubts[0].contains("last inspected 7.0 s ago"), "{:?}", finding.doubts);
     let seen = ProcessFact { at_ns: at(12 * S).0, ..shim };
     story.fact(12 * S, &Fact::Process(seen));
     story.fact(12 * S, &Fact::Census(CensusFact { began_ns: at(12 * S).0, ended_ns: at(12 * S).0, ..cut }));

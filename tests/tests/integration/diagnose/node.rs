@@ -35,7 +35,8 @@ fn l2_names_the_reload_that_has_the_lock() {
         let diagnosis = diagnose(&story.snapshot(13 * S));
         diagnosis.findings.into_iter().find(|finding| finding.rule.id == "L2")
     };
-    let tells = |finding: &Finding| finding.evidence.iter().any(|seen| seen.text.contains("has the lock"));
+    let tells =
+        |finding: &Finding| finding.evidence.iter().any(|seen| seen.text.contains("holds the network lock"));
     let held = finding("syscall.openat", &[2, 11, 12]).unwrap();
     assert_eq!((culprit(&held), held.confidence), (Some(CONTAINERD), Confidence::High));
     assert!(tells(&held), "{:?}", held.evidence);

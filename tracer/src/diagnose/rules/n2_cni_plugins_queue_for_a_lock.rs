@@ -94,7 +94,7 @@ fn left(finding: Finding, holder: &Holder, syscall: &SyscallFact) -> Finding {
     finding.seen(Evidence::new(Source::Census, seen)).doubted("the current lock holder was not seen").advise(
         [
             format!("find who has the lock file open (fuser -v FILE, or lslocks){file}"),
-            "kill that process: the waiters continue at once".to_owned(),
+            "end that process: the waiters continue at once".to_owned(),
         ],
     )
 }
