@@ -9,8 +9,11 @@ use std::{
 use clap::Parser;
 
 use super::{
-    arm::chain, checks, doctor, error::SessionError, explain, goroutines, oneshot, pipeline::Tap, record,
-    replay, report,
+    checks, doctor,
+    error::{SessionError, chain},
+    explain, goroutines, oneshot,
+    pipeline::Tap,
+    record, replay, report,
 };
 use crate::{
     census,

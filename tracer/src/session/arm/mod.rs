@@ -11,7 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{clock, governor::OverBudget, inspect::Inspected, known::Known, live::Live, pipeline::Pipeline};
+use super::{
+    clock, error::chain, governor::OverBudget, inspect::Inspected, known::Known, live::Live,
+    pipeline::Pipeline,
+};
 use crate::{
     input::{Armed, Component, Fact, Layer, RefusedFact},
     kernel::{AttachMode, KernelError},
@@ -297,15 +300,4 @@ pub(crate) fn source_refused(source: &str, why: &str) -> RefusedFact {
         why: why.to_owned(),
         matters: true,
     }
-}
-
-/// An error with its causes.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
 }

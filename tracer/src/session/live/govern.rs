@@ -12,7 +12,7 @@ use crate::{
     input::HookCounters,
     plan::{Plan, PlannedSite},
     session::{
-        arm::chain,
+        error::chain,
         governor::{Governor, OverBudget},
     },
 };

@@ -17,9 +17,9 @@ use pictures::Pictures;
 use targets::{Steps, warn};
 
 use super::{
-    arm::{Probes, chain},
+    arm::Probes,
     clock,
-    error::SessionError,
+    error::{SessionError, chain},
     live::Live,
     pipeline::{Pipeline, Tap},
     progress::Progress,

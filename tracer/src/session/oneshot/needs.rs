@@ -5,10 +5,7 @@ use crate::{
     cli::Settings,
     input::{Fact, RefusedFact},
     kernel::AttachMode,
-    session::{
-        arm::{chain, source_refused},
-        clock,
-    },
+    session::{arm::source_refused, clock},
     target::{KernelOffsets, Need},
 };
 

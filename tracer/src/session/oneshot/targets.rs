@@ -9,9 +9,9 @@ use crate::{
     input::{Component, Fact, Layer, RefusedFact, TargetGone},
     kernel::KernelError,
     session::{
-        arm::{chain, source_refused},
+        arm::source_refused,
         clock,
-        error::SessionError,
+        error::{SessionError, chain},
         runc::{RuncFiles, can_tell_copies, copies_refused},
         survey::Survey,
     },
