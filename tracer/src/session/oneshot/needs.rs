@@ -5,7 +5,7 @@ use crate::{
     cli::Settings,
     input::{Fact, RefusedFact},
     kernel::AttachMode,
-    session::{arm::source_refused, clock},
+    session::{arm::source_refused, clock, error::chain},
     target::{KernelOffsets, Need},
 };
 
