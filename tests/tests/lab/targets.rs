@@ -110,6 +110,43 @@ fn a_restarted_containerd_is_probed_again() {
     drop(other);
 }
 
+/// containerd is replaced again and again, each time by another file, as by upgrades in the life of a node: each is probed,
+/// and neither the tables of sites and hooks nor the open files grow. Without reuse, the tables are full after five.
+#[test]
+fn replaced_again_and_again() {
+    const TIMES: usize = 10;
+    host::require_root().unwrap();
+    let node = Node::start(&Knobs::default()).unwrap();
+    let containerd = node.containerd();
+    let (kubelet, socket) = (node.kubelet().pid().to_string(), containerd.socket().to_str().unwrap());
+    let watching =
+        Watching::start(&["-d", "600", "--kubelet-pid", &kubelet, "--runtime-endpoint", socket]).unwrap();
+    watching.wait_until_armed().unwrap();
+    wait_for_calls(&watching, Layer::Handler, containerd.pid(), "handlers of the first containerd");
+    let open_files = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let dir = tempfile::tempdir().unwrap();
+    let (mut last, mut files) = (None::<Successor>, Vec::new());
+    for n in 0..TIMES {
+        let copy = dir.path().join(format!("containerd-{n}"));
+        std::fs::copy(containerd.program(), &copy).unwrap();
+        let before = last.as_ref().map_or(containerd.pid(), Successor::pid);
+        let next = Successor::of(containerd, before, &copy);
+        wait_for_calls(&watching, Layer::Handler, next.pid(), &format!("handlers of containerd {n}"));
+        files.push(open_files());
+        last = Some(next);
+    }
+    let (snapshot, _) = watching.interrupt().unwrap();
+    assert!(snapshot.refused.iter().all(|one| !one.why.contains("more than")), "{:#?}", snapshot.refused);
+    let of_runtime = |pid| snapshot.rows.iter().any(|row| row.key.tgid == pid);
+    assert!(last.is_some_and(|last| of_runtime(last.pid())));
+    // The kubelet, and at most four generations of containerd: one that runs, two that are kept, one that rests.
+    let kubelets = snapshot.hooks.iter().filter(|state| state.hook.component == Component::Kubelet).count();
+    let runtimes = snapshot.hooks.iter().filter(|state| state.hook.component == Component::Containerd).count();
+    assert!(snapshot.hooks.len() < 450, "{kubelets} hooks of the kubelet, {runtimes} of containerd");
+    let (early, late) = (files[TIMES / 2 - 1], files[TIMES - 1]);
+    assert!(late <= early + 4, "open files: {files:?}");
+}
+
 /// The kubelet is killed while we watch: reported as down, exit code 1.
 #[test]
 fn a_killed_kubelet_is_a_stall() {

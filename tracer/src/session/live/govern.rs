@@ -46,8 +46,10 @@ impl Costs {
         }
     }
 
-    /// Learns the hooks of a plan that has grown.
+    /// Learns the hooks of a plan that has changed. An index may stand for another hook than before.
     pub(super) fn learn(&mut self, plan: &Plan) {
+        self.prices.clear();
+        self.on_scheduler.clear();
         for (place, binary) in plan.binaries.iter().enumerate() {
             let dearer = |old: u64, site: &PlannedSite| old.max(u64::from(site.ns_per_hit));
             for site in &binary.starts {
