@@ -127,7 +127,9 @@ fn replaced_again_and_again() {
     let dir = tempfile::tempdir().unwrap();
     let (mut last, mut files) = (None::<Successor>, Vec::new());
     for n in 0..TIMES {
-        let copy = dir.path().join(format!("containerd-{n}"));
+        // Found by its name, in a directory of its own.
+        let copy = dir.path().join(n.to_string()).join("containerd");
+        std::fs::create_dir(copy.parent().unwrap()).unwrap();
         std::fs::copy(containerd.program(), &copy).unwrap();
         let before = last.as_ref().map_or(containerd.pid(), Successor::pid);
         let next = Successor::of(containerd, before, &copy);
@@ -141,7 +143,8 @@ fn replaced_again_and_again() {
     assert!(last.is_some_and(|last| of_runtime(last.pid())));
     // The kubelet, and at most four generations of containerd: one that runs, two that are kept, one that rests.
     let kubelets = snapshot.hooks.iter().filter(|state| state.hook.component == Component::Kubelet).count();
-    let runtimes = snapshot.hooks.iter().filter(|state| state.hook.component == Component::Containerd).count();
+    let runtimes =
+        snapshot.hooks.iter().filter(|state| state.hook.component == Component::Containerd).count();
     assert!(snapshot.hooks.len() < 450, "{kubelets} hooks of the kubelet, {runtimes} of containerd");
     let (early, late) = (files[TIMES / 2 - 1], files[TIMES - 1]);
     assert!(late <= early + 4, "open files: {files:?}");

@@ -31,8 +31,8 @@ use memory::keep_large_blocks_apart;
 /// are being restarted.
 const KEPT_ENDED: usize = 2;
 /// Sites and hooks rest for so long before they stand for something else: what the kernel side wrote of them has been read
-/// by then.
-const REST: Duration = Duration::from_secs(10);
+/// by then, which happens ten times a second.
+const REST: Duration = Duration::from_secs(2);
 
 /// A process whose program shall be probed.
 #[derive(Clone, Debug, PartialEq, Eq)]

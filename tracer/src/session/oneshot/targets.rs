@@ -45,14 +45,15 @@ impl Session {
             let fact = Fact::TargetGone(TargetGone { component, pid, how });
             self.pipeline.fact(clock::monotonic_ns(), &fact);
         }
-        if let Some(live) = self.live.as_mut() {
-            warn(live.sweep_processes());
-        }
         self.leave_the_ended();
         if settings.uprobes {
             self.probes.inspect(&self.survey.wanted());
             self.watch_all();
             self.attach();
+        }
+        // After watching: who ended between the survey and that has no end that the kernel side could see.
+        if let Some(live) = self.live.as_mut() {
+            warn(live.sweep_processes());
         }
         let fresh = self.survey.targets(&self.probes, clock::boottime_offset_ns());
         if fresh.iter().any(|t| !self.alive.contains_key(&t.pid) && t.component != Component::Shim) {
