@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use anyhow::Result;
-use plegtrace::session::clock;
+use plegtrace::clock;
 use plegtrace_lab::promtext::Page;
 
 /// For one scrape of a healthy but busy node.

@@ -10,10 +10,10 @@ use clap::Parser as _;
 use plegtrace::cli::{Args, Settings};
 use plegtrace::correlate::Snapshot;
 use plegtrace::decode::{Call, Event, ParkEvent, Process, decode};
+use plegtrace::engine::{self, EngineError};
 use plegtrace::input::{
     Armed, CommandFact, Fact, Frame, HookFact, InFlight, Layer, OpenCallFact, ProcessesFact, RefusedFact,
 };
-use plegtrace::session::{self, SessionError};
 use plegtrace_lab::process;
 
 use crate::program;
@@ -100,7 +100,7 @@ impl Seen {
 /// A running observation.
 #[derive(Debug)]
 pub struct Watching {
-    thread: JoinHandle<Result<Snapshot, SessionError>>,
+    thread: JoinHandle<Result<Snapshot, EngineError>>,
     seen: Arc<Mutex<Seen>>,
 }
 
@@ -120,7 +120,7 @@ impl Watching {
         let taps = Arc::clone(&seen);
         let thread = std::thread::spawn(move || {
             let tap = move |frame: &Frame| taps.lock().expect("no holder panics").take(frame);
-            session::observe(&settings, Some(Box::new(tap)))
+            engine::observe(&settings, Some(Box::new(tap)))
         });
         Ok(Watching { thread, seen })
     }

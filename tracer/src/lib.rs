@@ -1,7 +1,9 @@
 //! plegtrace as a library: the stages of the pipeline, in the order in which data flows.
 
+mod chain;
 pub mod checks;
 pub mod cli;
+pub mod clock;
 pub mod cri;
 pub mod exit;
 pub mod input;
@@ -26,5 +28,11 @@ pub mod diagnose;
 pub mod render;
 pub mod words;
 
-// What knows all of them.
+// What runs for as long as plegtrace observes.
+pub mod engine;
+mod live;
+pub mod probes;
+
+// What is done when plegtrace is called.
+pub mod commands;
 pub mod session;

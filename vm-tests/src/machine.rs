@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use plegtrace::input::Component;
 use plegtrace::kernel::{AttachMode, LoadOptions};
 use plegtrace::plan::{Budget, Plan, Planner};
-use plegtrace::session::Inspected;
+use plegtrace::probes::Inspected;
 use plegtrace::target::KernelOffsets;
 
 use crate::wait::{self, BUDGET};

@@ -9,8 +9,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use plegtrace::cli::{Attach, Color, Output, Settings};
 use plegtrace::correlate::Snapshot;
 use plegtrace::decode::{Call, Event, decode};
+use plegtrace::engine::{self, EngineError};
 use plegtrace::input::{Armed, Fact, Frame, HookCounters, HookFact, Layer, LossCount};
-use plegtrace::session::{self, SessionError};
 
 use crate::wait::BUDGET;
 
@@ -64,7 +64,7 @@ impl Seen {
 #[derive(Debug)]
 pub struct Observation {
     /// `None` once it has been joined.
-    thread: Option<JoinHandle<Result<Snapshot, SessionError>>>,
+    thread: Option<JoinHandle<Result<Snapshot, EngineError>>>,
     frames: Receiver<Frame>,
     seen: Seen,
 }
@@ -78,7 +78,7 @@ impl Observation {
         let (sender, frames) = mpsc::channel();
         let settings = settings(attach);
         let tap = move |frame: &Frame| drop(sender.send(frame.clone()));
-        let thread = thread::spawn(move || session::observe(&settings, Some(Box::new(tap))));
+        let thread = thread::spawn(move || engine::observe(&settings, Some(Box::new(tap))));
         Self { thread: Some(thread), frames, seen: Seen::default() }
             .until("plegtrace to observe", |seen| seen.running)
     }

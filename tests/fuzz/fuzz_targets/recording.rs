@@ -8,10 +8,10 @@
 use std::{io, sync::LazyLock};
 
 use plegtrace::{
+    commands,
     diagnose::diagnose,
     recording::{Encoder, Recording},
     render::{json, text},
-    session,
 };
 
 /// Real stalls, one of each kind that there is a golden of.
@@ -103,7 +103,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
         1 => sound(rest),
         _ => changed(rest),
     };
-    let Ok(replayed) = session::replay(file.as_slice()) else { return };
+    let Ok(replayed) = commands::replay(file.as_slice()) else { return };
     let options = text::TextOptions { verbose: true, ..text::TextOptions::default() };
     let diagnosis = diagnose(&replayed.snapshot);
     text::report(&replayed.snapshot, &diagnosis, &options, &mut io::sink()).expect("a sink takes all");

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use plegtrace::session::clock;
+use plegtrace::engine;
 use serde::Serialize;
 
 use super::Rounds;
@@ -82,7 +82,7 @@ impl Report {
         let model = cpuinfo.lines().find(|line| line.starts_with("model name"));
         let processor = model.and_then(|line| line.split_once(": ")).map_or("", |(_, name)| name);
         Report {
-            kernel: clock::node_and_kernel().1,
+            kernel: engine::node_and_kernel().1,
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             processor: processor.to_owned(),
             load_before: read("/proc/loadavg").split_whitespace().next().unwrap_or("?").to_owned(),

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use crate::target_kit::available;
 use plegtrace::census::goroutines::{GoroutineError, Limits, Reader};
+use plegtrace::clock::monotonic_ns;
 use plegtrace::input::{Component, GoroutinesFact};
-use plegtrace::session::clock::monotonic_ns;
 use plegtrace_lab::packages::{self, Suite};
 use plegtrace_lab::{cache, host};
 use plegtrace_tests::goroutines::{by_goid, compare};

@@ -4,9 +4,9 @@
 use std::fs;
 
 use plegtrace::{
+    commands,
     diagnose::{Verdict, diagnose},
     recording::Damage,
-    session,
 };
 use plegtrace_tests::{
     golden,
@@ -21,7 +21,7 @@ fn reports_of_real_stalls() {
         let (name, path) = (recordings::name(kind), recordings::folder().join(recordings::file(kind)));
         let bytes = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         assert!(bytes.len() as u64 <= MOST, "{name}: {} bytes", bytes.len());
-        let replayed = session::replay(bytes.as_slice()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let replayed = commands::replay(bytes.as_slice()).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(replayed.damage, Damage::default(), "{name}");
         assert_eq!(diagnose(&replayed.snapshot).verdict, Verdict::Stall, "{name}");
         let text = text_of(&replayed.snapshot, false).unwrap();
@@ -39,7 +39,7 @@ fn reports_do_not_vary() {
     for kind in FAULTS {
         let bytes = fs::read(recordings::folder().join(recordings::file(kind))).unwrap();
         let report = || {
-            let snapshot = session::replay(bytes.as_slice()).unwrap().snapshot;
+            let snapshot = commands::replay(bytes.as_slice()).unwrap().snapshot;
             (text_of(&snapshot, true).unwrap(), json_of(&snapshot).unwrap())
         };
         let first = report();
@@ -58,7 +58,7 @@ fn damage_is_never_health() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 1 << (at % 8);
         for case in [&bytes[..at], &damaged] {
-            let Ok(replayed) = session::replay(case) else { continue };
+            let Ok(replayed) = commands::replay(case) else { continue };
             assert_ne!(diagnose(&replayed.snapshot).verdict, Verdict::Healthy, "at {at}");
             assert!(!replayed.damage.sentences().is_empty(), "at {at}");
             text_of(&replayed.snapshot, true).unwrap();

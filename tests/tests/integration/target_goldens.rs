@@ -12,7 +12,7 @@ use std::path::Path;
 use crate::target_kit::{available, check_against_objdump, golden_dir, resolve_all};
 use plegtrace::input::Component;
 use plegtrace::plan::{Budget, Planner};
-use plegtrace::session::Inspected;
+use plegtrace::probes::Inspected;
 use plegtrace::target::{self, GoBinary, Match};
 use plegtrace_lab::host;
 use plegtrace_lab::packages::{self, Suite, Tree};

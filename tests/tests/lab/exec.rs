@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use plegtrace::input::Component;
 use plegtrace::kernel::{AttachMode, Kernel, LoadOptions};
 use plegtrace::plan::{PlannedBinary, PlannedSite};
-use plegtrace::session::Inspected;
+use plegtrace::probes::Inspected;
 use plegtrace::target::{GoBinary, KernelOffsets, Match, Pattern, Site};
 use plegtrace_common::site::{SiteConf, action, g_source};
 use plegtrace_lab::packages::Suite;

@@ -5,8 +5,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use plegtrace::census::goroutines::{Limits, Reader};
+use plegtrace::clock::monotonic_ns;
 use plegtrace::input::{Component, GoroutinesFact};
-use plegtrace::session::clock::monotonic_ns;
 use plegtrace_lab::packages;
 use plegtrace_lab::{Containerd, Generation, Knobs, Node, fault, host, process};
 use plegtrace_tests::goroutines::compare;

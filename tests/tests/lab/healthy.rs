@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use plegtrace::census::goroutines::{Limits, Reader};
+use plegtrace::clock::monotonic_ns;
 use plegtrace::input::Component;
-use plegtrace::session::clock::monotonic_ns;
 use plegtrace_lab::{Knobs, Node, host, process};
 use plegtrace_tests::churn;
 use plegtrace_tests::program::{Ended, Running};

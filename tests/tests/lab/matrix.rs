@@ -63,7 +63,7 @@ fn moments(report: &Value) -> (u64, u64) {
 }
 
 fn monotonic_ns() -> u64 {
-    plegtrace::session::clock::monotonic_ns()
+    plegtrace::clock::monotonic_ns()
 }
 
 /// Is the culprit the one that the fault made, and the container its? `midway`: it was named before the fault was all

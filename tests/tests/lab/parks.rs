@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use plegtrace::clock;
 use plegtrace::correlate::{Relist, Snapshot};
 use plegtrace::decode::{Call, ParkEvent};
 use plegtrace::input::Layer;
 use plegtrace::render::text;
-use plegtrace::session::clock;
 use plegtrace::span::{Account, LeafKind, account, leaves};
 use plegtrace_lab::cri::relist;
 use plegtrace_lab::kubelet::KubeletBuild;

@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::time::{Duration, Instant};
 
+use plegtrace::clock;
 use plegtrace::correlate::{EndedProcess, OpenProcess, ProcessEnd, ProcessKind, RpcRow, Side, Snapshot};
 use plegtrace::decode::{Process, Step};
 use plegtrace::diagnose::{Reason, diagnose};
 use plegtrace::input::{Command, CommandFact, Component, ProcessesFact, WatchedFact};
-use plegtrace::session::clock;
 use plegtrace_common::role::Role;
 use plegtrace_lab::cri::Pod;
 use plegtrace_lab::{Containerd, Event as ShimEvent, Events, Knobs, Network, host, process};

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use plegtrace::session;
+use plegtrace::commands;
 use plegtrace_lab::{Knobs, Node, fault::Kind, host, kubelet::SECRETS, process};
 use plegtrace_tests::{
     program::{self, Ended, Running},
@@ -164,7 +164,7 @@ fn full_disks() {
     assert_eq!(ended.status.code(), Some(3), "{ended:?}");
     assert!(ended.stderr.contains("cannot write the recording") && ended.stderr.contains("No space left"));
     assert!(ended.stdout.contains("plegtrace 0."), "the report is printed: {ended:?}");
-    let replayed = session::replay(fs::File::open(&file).unwrap()).unwrap();
+    let replayed = commands::replay(fs::File::open(&file).unwrap()).unwrap();
     assert!(replayed.damage.cut && replayed.damage.places == 0, "{:?}", replayed.damage);
     assert_eq!(replayed.damage.missing, 0);
     assert!(!replayed.snapshot.targets.is_empty());

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use plegtrace::census::goroutines::{Limits, Reader};
+use plegtrace::clock::monotonic_ns;
 use plegtrace::input::{Component, GoroutineGroup, GoroutinesFact};
-use plegtrace::session::clock::monotonic_ns;
 use plegtrace_lab::cri::{Call, Pod};
 use plegtrace_lab::{Containerd, Generation, Knobs, Node, fault, host, packages, process};
 use plegtrace_tests::program::Running;

@@ -189,7 +189,7 @@ fn spread(mut times: Vec<Duration>) -> (Duration, Duration) {
 /// Uniform enough; a moment for a kill needs no more.
 fn random_below(limit: Duration) -> Duration {
     static STATE: OnceLock<AtomicU64> = OnceLock::new();
-    let seed = || AtomicU64::new(plegtrace::session::clock::monotonic_ns() | 1);
+    let seed = || AtomicU64::new(plegtrace::clock::monotonic_ns() | 1);
     let step = |state: u64| Some(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
     let state = STATE.get_or_init(seed).fetch_update(Ordering::Relaxed, Ordering::Relaxed, step);
     let next = step(state.expect("step never refuses")).expect("step never refuses");

@@ -1,4 +1,4 @@
-//! [`Features`]: what this kernel allows, found by trying, never by version number.
+//! [`probe_features`]: what this kernel allows, found by trying, never by version number.
 
 use std::{ffi::CString, os::fd::AsFd};
 
@@ -10,21 +10,7 @@ use aya::{
 use aya_obj::generated::bpf_insn;
 
 use super::sys;
-
-/// What the kernel allows. Each is `Err` with the reason when it could not be asked.
-#[derive(Clone, Debug)]
-pub struct Features {
-    /// Programs for uprobes can be loaded at all.
-    pub uprobe_programs: Result<bool, String>,
-    /// Programs for raw tracepoints can be loaded.
-    pub raw_tracepoints: Result<bool, String>,
-    /// BPF ring buffer (since 5.8).
-    pub ring_buffer: Result<bool, String>,
-    /// `bpf_get_attach_cookie` (since 5.15).
-    pub cookies: Result<bool, String>,
-    /// uprobe_multi links (since 6.6).
-    pub uprobe_multi: Result<bool, String>,
-}
+use crate::{chain::chain, preflight::Features};
 
 /// Asks the kernel. Needs the privileges that loading needs; attaches nothing.
 #[must_use]
@@ -60,14 +46,4 @@ fn uprobe_multi() -> Result<bool, String> {
 /// An instruction with opcode `code` on register 0.
 fn insn(code: u8, imm: i32) -> bpf_insn {
     bpf_insn { code, _bitfield_align_1: [], _bitfield_1: bpf_insn::new_bitfield_1(0, 0), off: 0, imm }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(e) = next {
-        text = format!("{text}: {e}");
-        next = e.source();
-    }
-    text
 }

@@ -18,16 +18,10 @@ use plegtrace_common::{
 use zerocopy::IntoBytes;
 
 use super::{
-    atomics,
-    attach::{AttachMode, BinaryLinks},
-    debug_log::DebugLog,
-    error::KernelError,
-    inflight,
-    multi::MultiPrograms,
-    object,
-    ring::Ring,
-    verifier,
+    atomics, attach::BinaryLinks, debug_log::DebugLog, error::KernelError, inflight, multi::MultiPrograms,
+    object, ring::Ring, verifier,
 };
+use crate::preflight::AttachMode;
 
 /// A shared type as aya wants its map keys and values.
 #[repr(transparent)]

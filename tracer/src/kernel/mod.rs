@@ -20,12 +20,13 @@ mod statistics;
 mod sys;
 mod verifier;
 
-pub use attach::AttachMode;
 pub use error::KernelError;
-pub use features::{Features, probe_features};
+pub use features::probe_features;
 pub use inflight::{OpenCalls, Parkers, Processes};
 pub use load::{Kernel, LoadOptions};
 pub use object::is_stub;
 pub use ring::Ring;
 pub use statistics::verified_instructions;
 pub use verifier::summary;
+
+pub use crate::preflight::AttachMode;

@@ -1,10 +1,22 @@
 //! What the kernel must have, and the words for what it has not.
 
 use super::{facts::Facts, version::KernelVersion};
-use crate::{
-    checks::{Check, State},
-    kernel::Features,
-};
+use crate::checks::{Check, State};
+
+/// What the kernel allows. Each is `Err` with the reason when it could not be asked.
+#[derive(Clone, Debug)]
+pub struct Features {
+    /// Programs for uprobes can be loaded at all.
+    pub uprobe_programs: Result<bool, String>,
+    /// Programs for raw tracepoints can be loaded.
+    pub raw_tracepoints: Result<bool, String>,
+    /// BPF ring buffer (since 5.8).
+    pub ring_buffer: Result<bool, String>,
+    /// `bpf_get_attach_cookie` (since 5.15).
+    pub cookies: Result<bool, String>,
+    /// uprobe_multi links (since 6.6).
+    pub uprobe_multi: Result<bool, String>,
+}
 
 /// Said of everything that only root can ask the kernel.
 const NOT_ASKED: &str = "cannot be asked without privileges";

@@ -16,7 +16,8 @@ mod sample;
 mod version;
 
 pub use facts::{Facts, HidePid, Lockdown};
-pub use mode::{ModeError, attach_mode};
+pub use features::Features;
+pub use mode::{AttachMode, ModeError, attach_mode};
 pub use proof::unproved;
 pub use run::{Given, judge, run};
 pub use version::KernelVersion;

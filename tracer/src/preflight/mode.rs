@@ -1,9 +1,30 @@
-//! [`attach_mode`]: the way to attach probes that this kernel has and the operator wants.
+//! [`AttachMode`] and [`attach_mode`]: the way to attach probes that this kernel has and the operator wants.
 
-use crate::{
-    cli::Attach,
-    kernel::{AttachMode, Features},
-};
+use super::features::Features;
+use crate::cli::Attach;
+
+/// How a site is attached and how its program knows which one fired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttachMode {
+    /// One link for all sites of an executable (kernel ≥ 6.6): on in 10 ms, off in 40 ms.
+    Multi,
+    /// One perf event per site, with a cookie (≥ 5.15): about 0.1 s per site to take off.
+    PerfCookie,
+    /// One perf event per site, found by executable and address (5.10 to 5.14).
+    PerfAddress,
+}
+
+impl AttachMode {
+    /// For people.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Multi => "uprobe_multi",
+            Self::PerfCookie => "perf events with cookies",
+            Self::PerfAddress => "perf events by address",
+        }
+    }
+}
 
 /// Why there is no way to attach.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

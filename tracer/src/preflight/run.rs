@@ -5,14 +5,14 @@ use std::path::Path;
 
 use super::{
     facts::Facts,
-    features, host,
-    mode::{ModeError, attach_mode},
+    features::{self, Features},
+    host,
+    mode::{AttachMode, ModeError, attach_mode},
     privilege,
 };
 use crate::{
     checks::{Check, Report, State},
     cli::Attach,
-    kernel::{AttachMode, Features},
 };
 
 /// What the caller knows or wants.

@@ -2,9 +2,9 @@
 
 use super::{
     facts::{Facts, HidePid, Lockdown},
+    features::Features,
     version::KernelVersion,
 };
-use crate::kernel::Features;
 
 /// root on Linux 6.12.
 pub(super) fn node() -> Facts {

@@ -1,6 +1,6 @@
 //! Recordings: the input stream as a file, and back.
 //!
-//! A recording is what [`Tap`](crate::session::Tap) sees, record by record, so a report made of it is the report that was
+//! A recording is what [`Tap`](crate::engine::Tap) sees, record by record, so a report made of it is the report that was
 //! printed while it was written. Nothing passes that is not in the stream already: what may enter that is decided by
 //! [`admit`](crate::input::admit) and by the allow-lists of the facts.
 //!

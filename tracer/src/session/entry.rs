@@ -3,26 +3,16 @@
 use std::{
     io::{self, IsTerminal},
     process::ExitCode,
-    sync::Arc,
 };
 
 use clap::Parser;
 
-use super::{
-    checks, doctor,
-    error::{SessionError, chain},
-    explain, goroutines, oneshot,
-    pipeline::Tap,
-    record, replay, report,
-};
 use crate::{
     census,
+    chain::chain,
     cli::{Args, Command, Settings},
-    correlate::Snapshot,
-    diagnose::{Diagnosis, Verdict, diagnose},
+    commands::{CommandError, doctor, explain, goroutines, observe, record, replay},
     exit::Exit,
-    kernel::AttachMode,
-    recording::Recorder,
 };
 
 /// Runs plegtrace: parses, runs, prints an error once.
@@ -39,7 +29,7 @@ pub fn main() -> ExitCode {
     match done {
         Ok(exit) => exit.into(),
         // The reader of a pipe has seen enough.
-        Err(SessionError::Write(e)) if e.kind() == io::ErrorKind::BrokenPipe => Exit::Healthy.into(),
+        Err(CommandError::Write(e)) if e.kind() == io::ErrorKind::BrokenPipe => Exit::Healthy.into(),
         Err(error) => {
             eprintln!("plegtrace: {}", chain(&error));
             if let Some(hint) = error.hint() {
@@ -67,7 +57,7 @@ fn log_to_stderr(verbose: u8) {
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
-fn run(args: &Args) -> Result<Exit, SessionError> {
+fn run(args: &Args) -> Result<Exit, CommandError> {
     let mut settings = Settings::try_from(&args.common)?;
     settings.census_program = Some(census::this_program());
     if let Some(Command::Goroutines { pid }) = args.command {
@@ -85,19 +75,7 @@ fn run(args: &Args) -> Result<Exit, SessionError> {
     if let Some(Command::Record(options)) = &args.command {
         return record::run(options, &settings).map(told);
     }
-    let snapshot = observe(&settings, None)?;
-    let diagnosis = diagnose(&snapshot);
-    report::write(&snapshot, &diagnosis, &settings).map_err(SessionError::Write)?;
-    Ok(exit_of(&diagnosis))
-}
-
-/// The exit code that goes with a report.
-pub(super) fn exit_of(diagnosis: &Diagnosis) -> Exit {
-    match diagnosis.verdict {
-        Verdict::Healthy => Exit::Healthy,
-        Verdict::Stall => Exit::Stall,
-        Verdict::CannotTell => Exit::CannotTell,
-    }
+    observe::run(&settings)
 }
 
 /// Prints what there is to say beside the report.
@@ -106,41 +84,4 @@ fn told((exit, remarks): (Exit, Vec<String>)) -> Exit {
         eprintln!("plegtrace: {remark}");
     }
     exit
-}
-
-/// Observes this machine as the one-shot does; `tap` sees every record of the input stream.
-///
-/// # Errors
-///
-/// plegtrace cannot run here, or there is nothing to trace.
-pub fn observe(settings: &Settings, tap: Option<Tap>) -> Result<Snapshot, SessionError> {
-    observe_in(settings, ready(settings)?, tap, None)
-}
-
-/// How probes will be attached here.
-///
-/// # Errors
-///
-/// plegtrace cannot run here.
-pub(super) fn ready(settings: &Settings) -> Result<AttachMode, SessionError> {
-    // The census works where nothing can be loaded; no mode is used then.
-    if settings.needs_kernel() { checks::ready(settings) } else { Ok(AttachMode::Multi) }
-}
-
-/// Observes; ends early when the recorder has no use for more.
-///
-/// # Errors
-///
-/// Something that is needed cannot be done.
-pub(super) fn observe_in(
-    settings: &Settings,
-    mode: AttachMode,
-    tap: Option<Tap>,
-    recorder: Option<Arc<Recorder>>,
-) -> Result<Snapshot, SessionError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(SessionError::EventLoop)?;
-    runtime.block_on(oneshot::observe(settings, mode, tap, recorder))
 }

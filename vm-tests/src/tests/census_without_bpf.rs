@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use plegtrace::census;
 use plegtrace::cli::{Attach, Settings};
+use plegtrace::engine;
 use plegtrace::input::Component;
-use plegtrace::session;
 use plegtrace::{
     correlate::Snapshot,
     diagnose::{Verdict, diagnose},
@@ -53,7 +53,7 @@ fn look() -> Result<Snapshot> {
         to_the_end: false,
         ..observation::settings(Attach::Auto)
     };
-    Ok(session::observe(&settings, None)?)
+    Ok(engine::observe(&settings, None)?)
 }
 
 fn signal(pid: u32, signal: i32) -> Result<()> {

@@ -11,8 +11,8 @@ use super::modules::{Edge, Modules};
 const KNOWN: &str = include_str!("known.txt");
 
 /// The stages in the order in which data flows: each may know those before it. Those of one row do not know each other.
-/// What is not listed here (`input`, which is the seam that all write or read, and plain data such as `cri`, `cli`, `checks` and
-/// `exit`) may be known by all and knows no stage.
+/// What is not listed here (`input`, which is the seam that all write or read, and plain data and helpers such as `cri`,
+/// `cli`, `checks`, `exit`, `chain` and `clock`) may be known by all and knows no stage.
 const ORDER: &[&[&str]] = &[
     &["target"],
     &["preflight"],
@@ -26,6 +26,10 @@ const ORDER: &[&[&str]] = &[
     &["words"],
     &["diagnose"],
     &["render"],
+    &["live"],
+    &["probes"],
+    &["engine"],
+    &["commands"],
     &["session"],
     &["main"],
 ];

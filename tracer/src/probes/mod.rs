@@ -1,8 +1,11 @@
-//! [`Probes`]: analysed executables, their plan, and what of it is attached; follows targets that restart.
+//! Analysed executables, their plan, and what of it is attached; follows targets that restart.
 
 mod analyse;
 mod analyses;
+mod inspect;
+mod known;
 mod memory;
+mod runc;
 #[cfg(test)]
 mod tests;
 
@@ -11,21 +14,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{
-    clock, error::chain, governor::OverBudget, inspect::Inspected, known::Known, live::Live,
-    pipeline::Pipeline,
-};
 use crate::{
+    chain::chain,
     input::{Armed, Component, Fact, Layer, RefusedFact},
     kernel::{AttachMode, KernelError},
+    live::{Live, OverBudget},
     plan::{Budget, Plan, PlannedBinary, Planner},
-    render::human,
     target::{AnalysedFile, Lease, LeaseEnd},
+    words::human,
 };
 
 use analyses::Analyses;
-pub(crate) use memory::give_memory_back;
+pub use inspect::Inspected;
+use known::Known;
 use memory::keep_large_blocks_apart;
+pub(crate) use runc::{RuncFiles, can_tell_copies, copies_refused, found_by};
 
 /// So many executables that nobody runs any more keep their sites, hooks and open files: of a kubelet and a runtime that
 /// are being restarted.
@@ -273,21 +276,16 @@ impl Probes {
         inspected.map_or_else(|| binary.path.display().to_string(), |inspected| inspected.facts.exe.clone())
     }
 
-    /// Tells the pipeline what it has not been told: hooks, refusals, and how much is armed.
-    pub(crate) fn tell(&mut self, pipeline: &mut Pipeline, mode: &str) {
-        let now = clock::monotonic_ns();
-        for hook in self.planner.take_hooks() {
-            pipeline.fact(now, &Fact::Hook(hook));
-        }
-        for refused in self.planner.take_refused() {
-            pipeline.fact(now, &Fact::Refused(refused));
-        }
+    /// What has not been handed out yet: hooks, refusals, and how much is armed.
+    pub(crate) fn take_facts(&mut self, mode: &str) -> Vec<Fact> {
+        let hooks: Vec<Fact> = self.planner.take_hooks().into_iter().map(Fact::Hook).collect();
+        let refused = self.planner.take_refused().into_iter().map(Fact::Refused);
         let armed = Armed {
             mode: mode.to_owned(),
             sites: u32::try_from(self.sites()).unwrap_or(u32::MAX),
             took_ns: u64::try_from(self.took.as_nanos()).unwrap_or(u64::MAX),
         };
-        pipeline.fact(now, &Fact::Armed(armed));
+        hooks.into_iter().chain(refused).chain([Fact::Armed(armed)]).collect()
     }
 }
 

@@ -6,11 +6,12 @@ use std::{
     path::Path,
 };
 
-use super::{entry::exit_of, error::SessionError, pipeline::Pipeline, report};
+use super::{CommandError, output};
 use crate::{
     cli::Settings,
     correlate::Snapshot,
     diagnose::diagnose,
+    engine::Pipeline,
     exit::Exit,
     input::Fact,
     recording::{Damage, Recording, RecordingError},
@@ -53,8 +54,8 @@ pub fn replay(source: impl Read) -> Result<Replayed, RecordingError> {
 /// # Errors
 ///
 /// It is none, or the report cannot be written.
-pub(crate) fn run(file: &Path, settings: &Settings) -> Result<(Exit, Vec<String>), SessionError> {
-    let failed = |source| SessionError::Recording { file: file.to_owned(), source };
+pub(crate) fn run(file: &Path, settings: &Settings) -> Result<(Exit, Vec<String>), CommandError> {
+    let failed = |source| CommandError::Recording { file: file.to_owned(), source };
     let replayed = if file == Path::new("-") {
         let stdin = io::stdin();
         if stdin.is_terminal() {
@@ -63,15 +64,15 @@ pub(crate) fn run(file: &Path, settings: &Settings) -> Result<(Exit, Vec<String>
         replay(stdin.lock())
     } else {
         let source = File::open(file)
-            .map_err(|source| SessionError::OpenRecording { file: file.to_owned(), source })?;
+            .map_err(|source| CommandError::OpenRecording { file: file.to_owned(), source })?;
         replay(source)
     };
     let Replayed { snapshot, damage } = replayed.map_err(failed)?;
     let diagnosis = diagnose(&snapshot);
-    report::write(&snapshot, &diagnosis, settings).map_err(SessionError::Write)?;
+    output::write(&snapshot, &diagnosis, settings).map_err(CommandError::Write)?;
     let remarks = damage.sentences();
     let remark = (!remarks.is_empty()).then(|| format!("{}: {}", file.display(), remarks.join("; ")));
-    Ok((exit_of(&diagnosis), remark.into_iter().collect()))
+    Ok((output::exit_code(&diagnosis), remark.into_iter().collect()))
 }
 
 #[cfg(test)]

@@ -5,16 +5,26 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use crate::{
     cli::{Color, Output, Settings},
     correlate::Snapshot,
-    diagnose::Diagnosis,
+    diagnose::{Diagnosis, Verdict},
+    exit::Exit,
     render::{json, text},
 };
+
+/// The exit code that goes with a report.
+pub(super) fn exit_code(diagnosis: &Diagnosis) -> Exit {
+    match diagnosis.verdict {
+        Verdict::Healthy => Exit::Healthy,
+        Verdict::Stall => Exit::Stall,
+        Verdict::CannotTell => Exit::CannotTell,
+    }
+}
 
 /// Writes the whole report.
 ///
 /// # Errors
 ///
 /// stdout cannot be written, for example because the reader went away.
-pub(crate) fn write(snapshot: &Snapshot, diagnosis: &Diagnosis, settings: &Settings) -> io::Result<()> {
+pub(super) fn write(snapshot: &Snapshot, diagnosis: &Diagnosis, settings: &Settings) -> io::Result<()> {
     let stdout = io::stdout();
     let terminal = stdout.is_terminal();
     let mut out = BufWriter::new(stdout.lock());
@@ -28,7 +38,7 @@ pub(crate) fn write(snapshot: &Snapshot, diagnosis: &Diagnosis, settings: &Setti
 }
 
 /// How a text is to look.
-pub(crate) fn options(settings: &Settings, terminal: bool) -> text::TextOptions {
+pub(super) fn options(settings: &Settings, terminal: bool) -> text::TextOptions {
     text::TextOptions {
         verbose: settings.verbose > 0,
         colour: colour(settings.color, terminal),
@@ -37,7 +47,7 @@ pub(crate) fn options(settings: &Settings, terminal: bool) -> text::TextOptions 
 }
 
 /// On terminals, unless NO_COLOR says no (no-color.org).
-pub(crate) fn colour(wanted: Color, terminal: bool) -> bool {
+pub(super) fn colour(wanted: Color, terminal: bool) -> bool {
     match wanted {
         Color::Always => true,
         Color::Never => false,

@@ -7,14 +7,14 @@ use plegtrace_common::{
     rec::CALL_PARKS,
 };
 
-use super::Live;
+use super::{
+    Live,
+    governor::{Governor, OverBudget},
+};
 use crate::{
+    chain::chain,
     input::HookCounters,
     plan::{Plan, PlannedSite},
-    session::{
-        error::chain,
-        governor::{Governor, OverBudget},
-    },
 };
 
 /// Prices of hooks, and which program's scheduler they are on.

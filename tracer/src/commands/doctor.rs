@@ -2,13 +2,16 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use super::{arm::Probes, checks, clock, error::SessionError, report, runc, survey::Survey};
+use super::{CommandError, output};
 use crate::{
     cli::{Output, Settings},
+    clock,
+    engine::{EngineError, Survey, checks, node_and_kernel},
     exit::Exit,
     input::RefusedFact,
     kernel::AttachMode,
     preflight::{attach_mode, unproved},
+    probes::{self, Probes},
     render::doctor::{self, DoctorView, Verdict, files, programs},
 };
 
@@ -17,24 +20,24 @@ use crate::{
 /// # Errors
 ///
 /// The report cannot be written, or the operator named a process that does not exist.
-pub(crate) fn run(settings: &Settings) -> Result<Exit, SessionError> {
+pub(crate) fn run(settings: &Settings) -> Result<Exit, CommandError> {
     let checked = checks::run(settings);
     let mode = attach_mode(&checked.features, settings.attach).unwrap_or(AttachMode::Multi);
-    let survey = Survey::take(settings)?;
+    let survey = Survey::take(settings).map_err(EngineError::from)?;
     let mut probes = Probes::new(mode, true, &settings.without);
     probes.inspect(&survey.wanted());
-    let asked = survey.runtime_to_ask(settings).filter(|_| runc::can_tell_copies(mode));
-    let found = asked.and_then(|(request, pid)| runc::found_by(request, pid));
+    let asked = survey.runtime_to_ask(settings).filter(|_| probes::can_tell_copies(mode));
+    let found = asked.and_then(|(request, pid)| probes::found_by(request, pid));
     probes.take_files(found.into_iter().collect());
     let mut refused = probes.plan().refused.clone();
-    refused.extend((!runc::can_tell_copies(mode)).then(runc::copies_refused));
+    refused.extend((!probes::can_tell_copies(mode)).then(probes::copies_refused));
     refused.extend(probes.verify());
     refused.extend(survey.ambiguous_runtime().map(choice));
     let targets = survey.targets(&probes, clock::boottime_offset_ns());
     let why = |t: &crate::input::TargetFact| {
         unproved(t.component, &t.exe, std::env::consts::ARCH).map(str::to_owned)
     };
-    let (node, kernel) = clock::node_and_kernel();
+    let (node, kernel) = node_and_kernel();
     let view = DoctorView {
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         node,
@@ -45,7 +48,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Exit, SessionError> {
         presence: survey.node.presence.clone(),
         refused,
     };
-    write(&view, settings).map_err(SessionError::Write)?;
+    write(&view, settings).map_err(CommandError::Write)?;
     Ok(if view.verdict() == Verdict::CannotRun { Exit::CannotRun } else { Exit::Healthy })
 }
 
@@ -61,7 +64,7 @@ fn choice(why: String) -> RefusedFact {
 
 fn write(view: &DoctorView, settings: &Settings) -> io::Result<()> {
     let stdout = io::stdout();
-    let colour = report::colour(settings.color, stdout.is_terminal());
+    let colour = output::colour(settings.color, stdout.is_terminal());
     let mut out = io::BufWriter::new(stdout.lock());
     match settings.output {
         Output::Text => doctor::text(view, colour, &mut out)?,

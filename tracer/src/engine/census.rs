@@ -1,18 +1,18 @@
 //! The census of an observation: when a round begins, and what becomes of its facts.
 
-use super::Session;
+use super::{
+    Observation,
+    rounds::{Depth, may_ask},
+    survey::Survey,
+};
 use crate::{
     cli::Settings,
+    clock,
     correlate::Snapshot,
     diagnose::{Diagnosis, diagnose},
-    session::{
-        clock,
-        rounds::{Depth, may_ask},
-        survey::Survey,
-    },
 };
 
-impl Session {
+impl Observation {
     /// Looks at what is stuck already, beside everything else.
     pub(super) fn begin_census(&mut self, settings: &Settings, depth: Depth, asks: bool) {
         if !settings.census {

@@ -2,23 +2,19 @@
 
 use plegtrace_common::role::Role;
 
-use super::Session;
+use super::{EngineError, Observation, survey::Survey};
 use crate::{
+    chain::chain,
     cli::Settings,
+    clock,
     decode::{Event, Process, Step},
     input::{Component, Fact, Layer, RefusedFact, TargetGone},
-    kernel::KernelError,
-    session::{
-        arm::source_refused,
-        clock,
-        error::{SessionError, chain},
-        runc::{RuncFiles, can_tell_copies, copies_refused},
-        survey::Survey,
-    },
+    kernel::{AttachMode, KernelError},
+    probes::{RuncFiles, can_tell_copies, copies_refused, source_refused},
     target::DiscoverError,
 };
 
-impl Session {
+impl Observation {
     pub(super) fn tell_targets(&mut self) {
         let now = clock::monotonic_ns();
         for target in self.survey.targets(&self.probes, clock::boottime_offset_ns()) {
@@ -29,8 +25,16 @@ impl Session {
         }
     }
 
+    /// Puts into the stream what is new about hooks and probes.
+    pub(super) fn pass_on_facts(&mut self, mode: AttachMode) {
+        let now = clock::monotonic_ns();
+        for fact in self.probes.take_facts(mode.name()) {
+            self.pipeline.fact(now, &fact);
+        }
+    }
+
     /// Looks at the processes again: says who is gone, probes who is new.
-    pub(super) fn follow(&mut self, settings: &Settings) -> Result<(), SessionError> {
+    pub(super) fn follow(&mut self, settings: &Settings) -> Result<(), EngineError> {
         self.survey = survey_again(settings)?;
         let now_alive: Vec<u32> = self.survey.node.processes.iter().map(|p| p.pid).collect();
         let gone: Vec<(u32, Component)> =
@@ -64,7 +68,7 @@ impl Session {
     }
 }
 
-impl Session {
+impl Observation {
     /// Takes the probes off from files whose last process has ended: they can be written to from now on.
     fn leave_the_ended(&mut self) {
         let processes = &self.survey.node.processes;
@@ -80,7 +84,8 @@ impl Session {
         let before = self.probes.sites();
         self.probes.give_way(live);
         if self.probes.sites() != before {
-            self.probes.tell(&mut self.pipeline, live.mode().name());
+            let mode = live.mode();
+            self.pass_on_facts(mode);
         }
     }
 
@@ -88,7 +93,8 @@ impl Session {
     pub(super) fn attach(&mut self) {
         let Some(live) = self.live.as_mut() else { return };
         self.probes.attach(live);
-        self.probes.tell(&mut self.pipeline, live.mode().name());
+        let mode = live.mode();
+        self.pass_on_facts(mode);
     }
 
     /// Watches all that was found. A table that is full is no reason to stop: what is not followed is said.

@@ -1,8 +1,8 @@
 //! Says which programs had their probes on the Go scheduler taken off.
 
-use super::Session;
+use super::Observation;
 
-impl Session {
+impl Observation {
     /// Says so of those that had it happen since this was asked last.
     pub(super) fn tell_shed(&mut self) {
         let Some(live) = self.live.as_mut() else { return };
@@ -13,6 +13,7 @@ impl Session {
         for over in shed {
             self.probes.parks_came_off(over, budget);
         }
-        self.probes.tell(&mut self.pipeline, live.mode().name());
+        let mode = live.mode();
+        self.pass_on_facts(mode);
     }
 }

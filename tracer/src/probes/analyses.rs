@@ -7,8 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::Wanted;
-use crate::{session::inspect::Inspected, target::RefuseReason};
+use super::{Wanted, inspect::Inspected};
+use crate::target::RefuseReason;
 
 /// What came of one; `None` when its thread came to nothing.
 pub(super) type Answer = (Wanted, Option<Result<Inspected, RefuseReason>>);

@@ -16,7 +16,7 @@ use plegtrace_common::{
     role::Role,
 };
 
-use super::{arm::give_memory_back, inspect::Inspected};
+use super::{inspect::Inspected, memory::give_memory_back};
 use crate::{
     census,
     decode::{Process, Step},

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 
-use super::{error::SessionError, report};
+use super::{CommandError, output};
 use crate::{
     cli::{Output, Settings},
     diagnose::rules,
@@ -15,21 +15,21 @@ use crate::{
 /// # Errors
 ///
 /// There is no such id, or the page cannot be written.
-pub(crate) fn run(id: Option<&str>, settings: &Settings) -> Result<Exit, SessionError> {
+pub(crate) fn run(id: Option<&str>, settings: &Settings) -> Result<Exit, CommandError> {
     let chosen = match id {
         Some(id) => {
-            vec![rules::by_id(id).ok_or_else(|| SessionError::NoSuchCause(id.to_owned()))?]
+            vec![rules::by_id(id).ok_or_else(|| CommandError::NoSuchCause(id.to_owned()))?]
         }
         None => rules::ALL.to_vec(),
     };
     let stdout = io::stdout();
-    let options = report::options(settings, stdout.is_terminal());
+    let options = output::options(settings, stdout.is_terminal());
     let mut out = BufWriter::new(stdout.lock());
     let written = match (settings.output, id) {
         (Output::Json, _) => explain::json(&chosen, &mut out),
         (Output::Text, Some(_)) => explain::page(chosen[0], &options, &mut out),
         (Output::Text, None) => explain::list(&chosen, &options, &mut out),
     };
-    written.and_then(|()| out.flush()).map_err(SessionError::Write)?;
+    written.and_then(|()| out.flush()).map_err(CommandError::Write)?;
     Ok(Exit::Healthy)
 }

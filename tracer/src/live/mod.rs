@@ -2,7 +2,9 @@
 
 mod drain;
 mod govern;
+mod governor;
 mod open;
+mod own_cost;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -12,15 +14,15 @@ use std::{
 use bytes::Bytes;
 use plegtrace_common::key::Watched;
 
-use super::clock;
 use crate::{
-    census,
+    census, clock,
     input::{Component, Cost, Fact, Frame, LossCount, admit, frame_fact, next_frame},
     kernel::{AttachMode, Kernel, KernelError},
     plan::{Plan, PlannedBinary},
     target::Lease,
 };
 use drain::Drainer;
+pub(crate) use governor::OverBudget;
 
 /// The kernel side and what is needed to read it.
 pub(crate) struct Live {
@@ -73,7 +75,7 @@ impl Live {
             costs: govern::Costs::new(u64::MAX),
             damaged: 0,
             began_ns: clock::monotonic_ns(),
-            began_cpu_ns: clock::cpu_ns(),
+            began_cpu_ns: own_cost::cpu_ns(),
         })
     }
 
@@ -241,11 +243,11 @@ impl Live {
         sink(frame_fact(now, &Fact::Loss { counts }));
         let (rss_bytes, rss_peak_bytes) = census::own_memory();
         let cost = Cost {
-            cpu_ns: clock::cpu_ns().saturating_sub(self.began_cpu_ns),
+            cpu_ns: own_cost::cpu_ns().saturating_sub(self.began_cpu_ns),
             wall_ns: now.saturating_sub(self.began_ns),
             rss_bytes,
             rss_peak_bytes,
-            child_peak_bytes: clock::largest_child_bytes(),
+            child_peak_bytes: own_cost::largest_child_bytes(),
             probes_ns,
         };
         sink(frame_fact(now, &Fact::Cost(cost)));

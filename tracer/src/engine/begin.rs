@@ -4,43 +4,43 @@ use std::{collections::HashMap, path::Path, sync::Arc};
 
 use plegtrace_common::settings::KernelSettings;
 
-use super::{Session, pictures::Pictures};
+use super::{
+    EngineError, Observation,
+    pictures::Pictures,
+    pipeline::{Pipeline, Tap},
+    progress::Progress,
+    rounds::{Depth, Rounds},
+    survey::{Survey, node_and_kernel},
+    symbols::Symbols,
+};
 use crate::{
     cli::Settings,
+    clock,
     input::{Fact, RefusedFact, Start},
     kernel::{AttachMode, Kernel, LoadOptions},
+    live::Live,
+    probes::{Probes, source_refused},
     recording::Recorder,
-    session::{
-        arm::{Probes, source_refused},
-        clock,
-        error::SessionError,
-        live::Live,
-        pipeline::{Pipeline, Tap},
-        progress::Progress,
-        rounds::{Depth, Rounds},
-        survey::Survey,
-        symbols::Symbols,
-    },
     target::KernelOffsets,
 };
 
-impl Session {
+impl Observation {
     pub(super) fn begin(
         settings: &Settings,
         mode: AttachMode,
         tap: Option<Tap>,
         recorder: Option<Arc<Recorder>>,
         progress: &mut Progress,
-    ) -> Result<Self, SessionError> {
+    ) -> Result<Self, EngineError> {
         progress.step("looking for kubelet and container runtime");
         let survey = Survey::take(settings)?;
         if survey.node.is_empty() {
-            return Err(SessionError::NothingToTrace { leftovers: survey.node.leftovers });
+            return Err(EngineError::NothingToTrace { leftovers: survey.node.leftovers });
         }
         if let Some(question) = survey.ambiguous_runtime() {
-            return Err(SessionError::Ambiguous(question));
+            return Err(EngineError::Ambiguous(question));
         }
-        let mut session = Self {
+        let mut observation = Self {
             pipeline: Pipeline::new(tap),
             probes: Probes::new(mode, settings.parks, &settings.without),
             survey,
@@ -54,12 +54,12 @@ impl Session {
             recorder,
             symbols: Symbols::default(),
         };
-        session.pipeline.fact(clock::monotonic_ns(), &Fact::Start(start()));
-        for presence in session.survey.presences() {
-            session.pipeline.fact(clock::monotonic_ns(), &Fact::Presence(presence));
+        observation.pipeline.fact(clock::monotonic_ns(), &Fact::Start(start()));
+        for presence in observation.survey.presences() {
+            observation.pipeline.fact(clock::monotonic_ns(), &Fact::Presence(presence));
         }
-        session.begin_census(settings, Depth::Goroutines, true);
-        Ok(session)
+        observation.begin_census(settings, Depth::Goroutines, true);
+        Ok(observation)
     }
 
     pub(super) fn arm(
@@ -67,7 +67,7 @@ impl Session {
         settings: &Settings,
         mode: AttachMode,
         progress: &mut Progress,
-    ) -> Result<(), SessionError> {
+    ) -> Result<(), EngineError> {
         progress.step("reading the programs' function tables");
         if settings.uprobes {
             self.probes.inspect(&self.survey.wanted());
@@ -96,7 +96,7 @@ impl Session {
         };
         let kernel = Kernel::load(&options)?;
         let live = Live::new(kernel, sources.processes, sources.parks, self.survey.request(settings));
-        let live = live.map_err(SessionError::Drain)?;
+        let live = live.map_err(EngineError::Drain)?;
         self.live = Some(live.with_park_budget(settings.park_budget));
         self.watch_all();
         self.attach();
@@ -124,7 +124,7 @@ impl Session {
 }
 
 fn start() -> Start {
-    let (node, kernel) = clock::node_and_kernel();
+    let (node, kernel) = node_and_kernel();
     Start {
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         node,

@@ -2,18 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{
-    entry::{exit_of, observe_in, ready},
-    error::SessionError,
-    pipeline::Tap,
-    report,
-};
+use super::{CommandError, output};
 use crate::{
     cli::{RecordOptions, Settings},
     diagnose::diagnose,
+    engine::{Tap, observe_in, ready},
     exit::Exit,
     recording::{Recorded, Recorder, Target},
-    render::human,
+    words::human,
 };
 
 /// Observes, records, reports; says what there is to say of the recording.
@@ -21,7 +17,7 @@ use crate::{
 /// # Errors
 ///
 /// plegtrace cannot run here, or the recording cannot be written; then the report is printed all the same.
-pub(crate) fn run(options: &RecordOptions, settings: &Settings) -> Result<(Exit, Vec<String>), SessionError> {
+pub(crate) fn run(options: &RecordOptions, settings: &Settings) -> Result<(Exit, Vec<String>), CommandError> {
     let mode = ready(settings)?;
     let target = Target::create(&options.file, options.force)?;
     let (name, reports) = (target.name(), !target.is_stdout());
@@ -31,9 +27,9 @@ pub(crate) fn run(options: &RecordOptions, settings: &Settings) -> Result<(Exit,
     let recorded = recorder.finish();
     let diagnosis = diagnose(&snapshot);
     if reports {
-        report::write(&snapshot, &diagnosis, settings).map_err(SessionError::Write)?;
+        output::write(&snapshot, &diagnosis, settings).map_err(CommandError::Write)?;
     }
-    Ok((exit_of(&diagnosis), remarks(&name, recorded?, options.max_size, settings.quiet)))
+    Ok((output::exit_code(&diagnosis), remarks(&name, recorded?, options.max_size, settings.quiet)))
 }
 
 fn tap(recorder: &Arc<Recorder>) -> Tap {

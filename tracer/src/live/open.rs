@@ -9,13 +9,12 @@ use plegtrace_common::key::{CallKey, OpenCall, Parker, ParkerKey, Watched};
 
 use super::{Live, govern};
 use crate::{
-    census,
+    census, clock,
     decode::stack,
     input::{
         Fact, Frame, InFlight, Liveness, OpenCallFact, ParkerFact, ProcessesFact, WatchedFact, frame_fact,
     },
     kernel::{KernelError, OpenCalls, Processes},
-    session::clock,
 };
 
 /// A call younger than this is not worth a question.

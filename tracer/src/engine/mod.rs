@@ -1,10 +1,18 @@
-//! The one-shot: survey, arm, observe, report.
+//! One observation: looks for the node, puts the probes on, watches, draws the picture.
 
 mod begin;
 mod census;
+pub(crate) mod checks;
+mod error;
 mod needs;
 mod pictures;
+mod pipeline;
+mod progress;
+mod rounds;
 mod shed;
+mod stop;
+mod survey;
+mod symbols;
 mod targets;
 
 use std::{
@@ -13,31 +21,30 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pictures::Pictures;
-use targets::{Steps, warn};
-
-use super::{
-    arm::Probes,
-    clock,
-    error::{SessionError, chain},
-    live::Live,
-    pipeline::{Pipeline, Tap},
-    progress::Progress,
-    rounds::{Rounds, is_suspicious},
-    runc::RuncFiles,
-    stop::Interrupts,
-    survey::Survey,
-    symbols::Symbols,
-};
 use crate::{
+    chain::chain,
     cli::Settings,
+    clock,
     correlate::{Pulse, Snapshot},
     diagnose::{Diagnosis, diagnose},
     input::{Component, Fact, Stop, StopWhy},
     kernel::AttachMode,
+    live::Live,
+    probes::{Probes, RuncFiles},
     recording::Recorder,
-    render::human,
+    words::human,
 };
+pub use error::EngineError;
+use pictures::Pictures;
+pub(crate) use pipeline::Pipeline;
+pub use pipeline::Tap;
+use progress::Progress;
+use rounds::{Rounds, is_suspicious};
+use stop::Interrupts;
+pub(crate) use survey::Survey;
+pub use survey::node_and_kernel;
+use symbols::Symbols;
+use targets::{Steps, warn};
 
 /// Finished records are taken out this often.
 const DRAIN: Duration = Duration::from_millis(100);
@@ -48,41 +55,71 @@ const RESCAN: Duration = Duration::from_secs(15);
 /// The node must have been watched this long before an early end.
 const ENOUGH: Duration = Duration::from_secs(4);
 
-/// Observes and returns the picture of the node at the end.
+/// Observes this machine as the one-shot does; `tap` sees every record of the input stream.
 ///
 /// # Errors
 ///
 /// plegtrace cannot run here, or there is nothing to trace.
-pub(crate) async fn observe(
+pub fn observe(settings: &Settings, tap: Option<Tap>) -> Result<Snapshot, EngineError> {
+    observe_in(settings, ready(settings)?, tap, None)
+}
+
+/// How probes will be attached here.
+///
+/// # Errors
+///
+/// plegtrace cannot run here.
+pub(crate) fn ready(settings: &Settings) -> Result<AttachMode, EngineError> {
+    // The census works where nothing can be loaded; no mode is used then.
+    if settings.needs_kernel() { checks::ready(settings) } else { Ok(AttachMode::Multi) }
+}
+
+/// Observes; ends early when the recorder has no use for more.
+///
+/// # Errors
+///
+/// Something that is needed cannot be done.
+pub(crate) fn observe_in(
     settings: &Settings,
     mode: AttachMode,
     tap: Option<Tap>,
     recorder: Option<Arc<Recorder>>,
-) -> Result<Snapshot, SessionError> {
+) -> Result<Snapshot, EngineError> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(EngineError::EventLoop)?;
+    runtime.block_on(observe_here(settings, mode, tap, recorder))
+}
+
+async fn observe_here(
+    settings: &Settings,
+    mode: AttachMode,
+    tap: Option<Tap>,
+    recorder: Option<Arc<Recorder>>,
+) -> Result<Snapshot, EngineError> {
     // First of all: a Ctrl-C while arming ends the observation at once, with a report.
-    let mut interrupts = Interrupts::new().map_err(SessionError::Signals)?;
+    let mut interrupts = Interrupts::new().map_err(EngineError::Signals)?;
     let mut progress = Progress::new(settings.quiet);
-    let mut session = Session::begin(settings, mode, tap, recorder, &mut progress)?;
+    let mut observation = Observation::begin(settings, mode, tap, recorder, &mut progress)?;
     if settings.needs_kernel() {
-        session.arm(settings, mode, &mut progress)?;
+        observation.arm(settings, mode, &mut progress)?;
         progress.step(&format!(
             "armed: {} probes; observing for {:.0} s",
-            session.probes.sites(),
+            observation.probes.sites(),
             settings.duration.as_secs_f64()
         ));
     } else {
-        session.refuse_source("uprobes");
-        session.refuse_parks();
-        session.refuse_source("processes");
-        session.tell_targets();
+        observation.refuse_source("uprobes");
+        observation.refuse_parks();
+        observation.refuse_source("processes");
+        observation.tell_targets();
         progress.step("inspecting processes, sockets, cgroups and goroutines");
     }
-    let why = session.run(settings, &mut interrupts, &mut progress).await?;
-    Ok(session.end(settings, why, &mut progress))
+    let why = observation.run(settings, &mut interrupts, &mut progress).await?;
+    Ok(observation.end(settings, why, &mut progress))
 }
 
 /// One observation.
-struct Session {
+struct Observation {
     pipeline: Pipeline,
     probes: Probes,
     survey: Survey,
@@ -103,14 +140,14 @@ struct Session {
     symbols: Symbols,
 }
 
-impl Session {
+impl Observation {
     /// Observes until there is a reason to stop.
     async fn run(
         &mut self,
         settings: &Settings,
         interrupts: &mut Interrupts,
         progress: &mut Progress,
-    ) -> Result<StopWhy, SessionError> {
+    ) -> Result<StopWhy, EngineError> {
         let began = Instant::now();
         let (mut drain, mut look, mut rescan) =
             (tokio::time::interval(DRAIN), tokio::time::interval(LOOK), tokio::time::interval(RESCAN));
@@ -195,7 +232,7 @@ impl Session {
     }
 
     /// Reads what is open, and follows targets that came or went.
-    fn look(&mut self, settings: &Settings) -> Result<(), SessionError> {
+    fn look(&mut self, settings: &Settings) -> Result<(), EngineError> {
         if let Some(live) = self.live.as_mut() {
             let pipeline = &mut self.pipeline;
             let mut steps = Steps { rescan: &mut self.rescan, runc: self.runc.as_ref(), exited: Vec::new() };

@@ -9,9 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::arm::Probes;
 use crate::{
     input::{SymbolFact, SymbolsFact},
+    probes::Probes,
     target::AnalysedFile,
 };
 

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Probes, Wanted, analyses::Answer, memory::give_memory_back};
-use crate::{
-    input::Component,
-    session::{inspect::Inspected, known::Taken, runc::Found},
-    target::RefuseReason,
+use super::{
+    Probes, Wanted, analyses::Answer, inspect::Inspected, known::Taken, memory::give_memory_back, runc::Found,
 };
+use crate::{input::Component, target::RefuseReason};
 
 /// How long the files may take, all together: one can be on a disk that does not answer.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -7,13 +7,15 @@ use std::{
     time::Duration,
 };
 
-use super::{clock, error::SessionError, report};
+use super::{CommandError, output};
 use crate::{
     census::{
         goroutines::{GoroutineError, Limits, Reader},
         own_memory,
     },
     cli::{Output, Settings},
+    clock,
+    engine::node_and_kernel,
     exit::Exit,
     input::{Component, GoroutinesFact},
     render::goroutines::{self, GoroutinesView},
@@ -31,13 +33,13 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// # Errors
 ///
 /// The process cannot be read, does not answer, or stdout cannot be written.
-pub(crate) fn run(pid: u32, settings: &Settings) -> Result<Exit, SessionError> {
+pub(crate) fn run(pid: u32, settings: &Settings) -> Result<Exit, CommandError> {
     let (to, from) = mpsc::channel();
     let reader = move || to.send(look(pid));
-    thread::Builder::new().name("goroutines".to_owned()).spawn(reader).map_err(SessionError::EventLoop)?;
-    let silent = |_| SessionError::NoAnswer { pid, seconds: PATIENCE.as_secs() };
+    thread::Builder::new().name("goroutines".to_owned()).spawn(reader).map_err(CommandError::Thread)?;
+    let silent = |_| CommandError::NoAnswer { pid, seconds: PATIENCE.as_secs() };
     let (fact, exe) = from.recv_timeout(PATIENCE).map_err(silent)??;
-    let (node, _) = clock::node_and_kernel();
+    let (node, _) = node_and_kernel();
     let view = GoroutinesView {
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         node,
@@ -47,7 +49,7 @@ pub(crate) fn run(pid: u32, settings: &Settings) -> Result<Exit, SessionError> {
         rss_peak_bytes: own_memory().1,
         fact,
     };
-    write(&view, settings).map_err(SessionError::Write)?;
+    write(&view, settings).map_err(CommandError::Write)?;
     Ok(Exit::Healthy)
 }
 
@@ -64,7 +66,7 @@ fn look(pid: u32) -> Result<(GoroutinesFact, String), GoroutineError> {
 
 fn write(view: &GoroutinesView, settings: &Settings) -> io::Result<()> {
     let stdout = io::stdout();
-    let colour = report::colour(settings.color, stdout.is_terminal());
+    let colour = output::colour(settings.color, stdout.is_terminal());
     let mut out = io::BufWriter::new(stdout.lock());
     match settings.output {
         Output::Text => goroutines::text(view, colour, &mut out)?,

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use super::error::SessionError;
+use super::EngineError;
 use crate::{
     cli::Settings,
-    kernel::{self, AttachMode, Features},
-    preflight::{self, Given, Report},
+    kernel::{self, AttachMode},
+    preflight::{self, Features, Given, Report},
 };
 
 /// Every check, and what the kernel said.
@@ -29,11 +29,11 @@ pub(crate) fn run(settings: &Settings) -> Checked {
 /// # Errors
 ///
 /// The most basic check that says no.
-pub(crate) fn ready(settings: &Settings) -> Result<AttachMode, SessionError> {
+pub(crate) fn ready(settings: &Settings) -> Result<AttachMode, EngineError> {
     let checked = run(settings);
     if let Some(blocked) = checked.report.blocking() {
-        return Err(SessionError::Blocked { what: blocked.sentence, hint: blocked.hint });
+        return Err(EngineError::Blocked { what: blocked.sentence, hint: blocked.hint });
     }
     preflight::attach_mode(&checked.features, settings.attach)
-        .map_err(|e| SessionError::Blocked { what: e.to_string(), hint: Some(e.hint().to_owned()) })
+        .map_err(|e| EngineError::Blocked { what: e.to_string(), hint: Some(e.hint().to_owned()) })
 }

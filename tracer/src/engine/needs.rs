@@ -1,11 +1,13 @@
 //! Which sources this kernel's structures allow: what one of them cannot read is refused to it alone.
 
-use super::Session;
+use super::Observation;
 use crate::{
+    chain::chain,
     cli::Settings,
+    clock,
     input::{Fact, RefusedFact},
     kernel::AttachMode,
-    session::{arm::source_refused, clock, error::chain},
+    probes::source_refused,
     target::{KernelOffsets, Need},
 };
 
@@ -16,7 +18,7 @@ pub(super) struct Sources {
     pub(super) parks: bool,
 }
 
-impl Session {
+impl Observation {
     /// The sources that are wanted and possible; says why others are not.
     pub(super) fn possible(
         &mut self,

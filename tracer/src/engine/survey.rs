@@ -4,15 +4,13 @@ use std::path::Path;
 
 use plegtrace_common::role::Role;
 
-use super::{
-    arm::{Probes, Wanted},
-    rounds::Depth,
-};
+use super::rounds::Depth;
 use crate::{
     census,
     cli::Settings,
     input::{Component, Presence, TargetFact},
     preflight::unproved,
+    probes::{Probes, Wanted},
     target::{DiscoverError, Node, Overrides, Process, discover, discover_with},
 };
 
@@ -178,4 +176,11 @@ fn target(process: &Process, probes: &Probes, boottime_offset_ns: i64) -> Option
         socket: socket.map(|path| path.display().to_string()),
         unproved: unproved(component, &exe(process), std::env::consts::ARCH).is_some(),
     })
+}
+
+/// Host name and kernel release, as `uname` says.
+#[must_use]
+pub fn node_and_kernel() -> (String, String) {
+    let names = rustix::system::uname();
+    (names.nodename().to_string_lossy().into_owned(), names.release().to_string_lossy().into_owned())
 }

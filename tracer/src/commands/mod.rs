@@ -1,0 +1,13 @@
+//! What plegtrace can be asked to do, one file for each command. A command turns settings into output and an exit code.
+
+pub(crate) mod doctor;
+mod error;
+pub(crate) mod explain;
+pub(crate) mod goroutines;
+pub(crate) mod observe;
+mod output;
+pub(crate) mod record;
+pub(crate) mod replay;
+
+pub use error::CommandError;
+pub use replay::{Replayed, replay};
