@@ -194,7 +194,7 @@ fn phases(fact: &ProcessFact, snapshot: &Snapshot) -> Vec<Phase> {
 /// Everything that does not move, what holds others up first, then what is older.
 #[must_use]
 pub fn find(snapshot: &Snapshot) -> Vec<Stuck> {
-    let known = Known::of(snapshot.census.round.as_ref(), snapshot.census.processes.iter());
+    let known = Known::collect(snapshot.census.round.as_ref(), snapshot.census.processes.iter());
     let mut found = halted::find(snapshot);
     found.extend(work::processes(snapshot));
     found.extend(work::outputs(&known, snapshot));

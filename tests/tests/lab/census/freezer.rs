@@ -97,13 +97,13 @@ fn frozen() {
         let runc = Target::start("runc", &["rest"]).wait_until_ready();
         let [of_runc, of_workload] = [runc.pid(), workload].map(|pid| Frozen::make(&hierarchy, pid));
         let round = census(&request());
-        let freezer = round.of(runc.pid()).freezer.as_ref().expect("a freezer");
+        let freezer = round.process(runc.pid()).freezer.as_ref().expect("a freezer");
         let told = (freezer.version, freezer.state.as_str(), freezer.own);
         assert_eq!(told, (hierarchy.version, "FROZEN", true));
         assert_eq!(freezer.path, of_runc.path());
-        let inside = round.of(workload);
+        let inside = round.process(workload);
         assert_eq!((inside.component, inside.parent), (Component::Helper, shim.pid()));
         assert_eq!(inside.freezer.as_ref().map(|freezer| freezer.path.clone()), Some(of_workload.path()));
-        assert_eq!(round.of(shim.pid()).freezer, None);
+        assert_eq!(round.process(shim.pid()).freezer, None);
     }
 }

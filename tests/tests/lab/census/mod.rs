@@ -58,7 +58,7 @@ fn census(request: &Request) -> Round {
 }
 
 impl Round {
-    fn of(&self, pid: u32) -> &ProcessFact {
+    fn process(&self, pid: u32) -> &ProcessFact {
         self.processes.get(&pid).unwrap_or_else(|| panic!("{pid} is missing; {:?}", self.round))
     }
 
@@ -86,7 +86,7 @@ fn pipe(park: &Park) -> &PipeFact {
 fn pipe_with_both_ends() {
     let target = Target::start("runc", &["pipe"]).wait_until_ready().wait_in("pipe");
     let round = census(&request());
-    let fact = round.of(target.pid());
+    let fact = round.process(target.pid());
     assert_eq!((fact.component, fact.state), (Component::Runc, 'S'));
     let park = park(fact, "write");
     assert!(park.kernel_stack.iter().any(|name| name.contains("pipe_write")), "{park:?}");
@@ -107,7 +107,7 @@ fn uninterruptible() {
     let sleeps = || Ok((process::state(target.pid()) == Some('D')).then_some(()));
     wait_for("an uninterruptible sleep", LIMIT, sleeps).unwrap();
     let round = census(&request());
-    let fact = round.of(target.pid());
+    let fact = round.process(target.pid());
     assert_eq!((fact.component, fact.state), (Component::Runc, 'D'));
     let park = park(fact, "clone");
     assert_eq!(park.state, 'D');
@@ -124,7 +124,7 @@ fn fifo_without_a_partner() {
     let target = Target::start_in(dir, "runc", &["fifo", path.to_str().unwrap()]);
     let target = target.wait_until_ready().wait_in("wait_for_partner");
     let round = census(&request());
-    let park = park(round.of(target.pid()), "openat");
+    let park = park(round.process(target.pid()), "openat");
     assert_eq!(park.syscall.as_ref().unwrap().path.as_deref(), path.to_str());
 }
 
@@ -135,7 +135,7 @@ fn unread_bytes() {
     let reader = target.child();
     let target = target.wait_until_ready();
     let round = census(&request());
-    let fact = round.of(reader);
+    let fact = round.process(reader);
     assert_eq!((fact.component, fact.parent), (Component::Helper, target.pid()));
     let [socket] = fact.sockets.as_slice() else { panic!("{:?}", fact.sockets) };
     assert_eq!(socket.unread, 17);
@@ -148,7 +148,7 @@ fn stopped() {
     let target = Target::start("containerd-shim-runc-v2", &["rest"]).wait_until_ready();
     stop(target.pid());
     let round = census(&request());
-    let fact = round.of(target.pid());
+    let fact = round.process(target.pid());
     assert_eq!((fact.state, fact.threads, fact.stopped), ('T', 1, 1));
     assert!(matches!(fact.command, Some(Told::Shim { .. })), "{:?}", fact.command);
 }
@@ -161,7 +161,7 @@ fn zombie() {
     let target = target.wait_until_ready();
     wait_for("a zombie", LIMIT, || Ok((process::state(child) == Some('Z')).then_some(()))).unwrap();
     let round = census(&request());
-    let fact = round.of(child);
+    let fact = round.process(child);
     assert_eq!((fact.state, fact.parent, fact.component), ('Z', target.pid(), Component::Helper));
 }
 
@@ -176,7 +176,7 @@ fn path_on_a_dead_filesystem() {
     let open = park(fact, "openat").syscall.as_ref().unwrap();
     assert_eq!(open.path, None);
     assert!(fact.command.is_some());
-    park(round.of(witness.pid()), "write");
+    park(round.process(witness.pid()), "write");
     assert!(round.refusals(witness.pid()).is_empty(), "who comes later is asked too");
     assert_eq!(round.round.left_out, 0);
 }
@@ -208,7 +208,7 @@ fn late<'a>(round: &'a Round, pid: u32, what: &str) -> &'a ProcessFact {
     let [refused] = refusals.as_slice() else { panic!("{refusals:?}") };
     assert_eq!((refused.what.as_str(), refused.comm.as_str()), (what, "runc"));
     assert!(refused.why.starts_with("no answer within "), "{refused:?}");
-    round.of(pid)
+    round.process(pid)
 }
 
 fn stop(pid: u32) {
@@ -284,7 +284,9 @@ fn two_hundred_shims() {
         round.round.processes, round.took, peak
     );
     assert_eq!((told, round.round.left_out), (SHIMS, 0));
-    assert!(shims.iter().all(|shim| !round.of(shim.pid()).parked.is_empty() && shim.dir.path().exists()));
+    assert!(
+        shims.iter().all(|shim| !round.process(shim.pid()).parked.is_empty() && shim.dir.path().exists())
+    );
     assert!(round.took < Duration::from_secs(10), "{:?}", round.took);
     assert!((1..80 << 10).contains(&peak), "{peak} KiB");
 }
@@ -320,7 +322,10 @@ fn the_reader_is_confined() {
     let target = Target::start("runc", &["pipe"]).wait_until_ready().wait_in("pipe");
     let round = census(&request());
     assert!(
-        park(round.of(target.pid()), "write").kernel_stack.iter().any(|name| name.contains("pipe_write"))
+        park(round.process(target.pid()), "write")
+            .kernel_stack
+            .iter()
+            .any(|name| name.contains("pipe_write"))
     );
     // Other tests ask as well: their readers are no different, once they have answered.
     let reader = wait_for("a reader that waits for an order", LIMIT, || {

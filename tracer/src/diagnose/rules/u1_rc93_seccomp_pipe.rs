@@ -42,10 +42,10 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
-    scene.stuck().filter_map(|stuck| of(stuck, scene)).collect()
+    scene.stuck().filter_map(|stuck| finding(stuck, scene)).collect()
 }
 
-fn of(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
+fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let StuckKind::Process { command: Command::Runc { sub, .. }, pid, .. } = &stuck.what else { return None };
     let mut own = stuck.parks.iter().filter_map(|park| writes_to_itself(park, *pid)).peekable();
     if sub != "init" || own.peek().is_none() || stuck.since.ns < RULE.min_age_ns {
