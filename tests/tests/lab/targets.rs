@@ -98,7 +98,7 @@ fn a_restarted_containerd_is_probed_again() {
     let (snapshot, seen) = watching.interrupt().unwrap();
     for pid in [containerd.pid(), same.pid()] {
         let target = snapshot.targets.iter().find(|target| target.fact.pid == pid).unwrap();
-        let gone = matches!(target.state, plegtrace::correlate::TargetState::Gone { .. });
+        let gone = matches!(target.state, plegtrace::correlate::TracedState::Gone { .. });
         assert!(gone && target.fact.component == Component::Containerd, "{target:?}");
     }
     assert!(seen.of_layer(Layer::Relist).count() > 0);

@@ -184,7 +184,7 @@ impl Minute {
         assert_eq!(unwound, [0; 4], "every end was seen");
         let gone = |component| {
             let mut targets = self.snapshot.targets.iter().filter(|t| t.fact.component == component);
-            !targets.any(|t| t.state == plegtrace::correlate::TargetState::Live)
+            !targets.any(|t| t.state == plegtrace::correlate::TracedState::Live)
         };
         assert!(!gone(Component::Kubelet) && !gone(Component::Containerd));
     }

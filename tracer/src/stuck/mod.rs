@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 
 use crate::{
     correlate::{Age, Known, OpenProcess, Phase, Request, Snapshot},
-    input::{Command, Component, ContainerFact, Freezer, Park, PipeFact, ProcessFact, SocketFact},
+    input::{Command, Component, ContainerFact, Freezer, ParkedThreads, PipeFact, ProcessFact, SocketFact},
 };
 
 pub(crate) use chain::{matters, processes};
@@ -31,7 +31,7 @@ pub struct Stuck {
     /// Container and pod it belongs to, or works for.
     pub container: Option<ContainerFact>,
     /// Where its threads are parked in the kernel.
-    pub parks: Vec<Park>,
+    pub parks: Vec<ParkedThreads>,
     /// Where its goroutines are parked, innermost first; full Go names.
     pub frames: Vec<String>,
     /// What it is doing, when it is a runc whose phases are seen; outermost first.

@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use plegtrace::input::Component;
 use plegtrace_lab::process::wait_for;
 
-use super::{HELPER, LIMIT, census, request, target::Target};
+use super::{HELPER, LIMIT, census, request, target::WaitingProgram};
 
 /// A hierarchy of cgroups that can freeze: where it is mounted, and its files.
 #[derive(Clone, Debug)]
@@ -91,10 +91,10 @@ impl Drop for Frozen {
 #[test]
 fn frozen() {
     for hierarchy in Hierarchy::all() {
-        let mut shim = Target::start("containerd-shim-runc-v2", &["child", HELPER]);
+        let mut shim = WaitingProgram::start("containerd-shim-runc-v2", &["child", HELPER]);
         let workload = shim.child();
         let shim = shim.wait_until_ready();
-        let runc = Target::start("runc", &["rest"]).wait_until_ready();
+        let runc = WaitingProgram::start("runc", &["rest"]).wait_until_ready();
         let [of_runc, of_workload] = [runc.pid(), workload].map(|pid| Frozen::make(&hierarchy, pid));
         let round = census(&request());
         let freezer = round.process(runc.pid()).freezer.as_ref().expect("a freezer");

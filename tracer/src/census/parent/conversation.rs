@@ -13,7 +13,7 @@ use super::{
     worker::{Heard, Worker},
 };
 use crate::{
-    census::protocol::{Answer, HELLO, Order, Step, What},
+    census::protocol::{Answer, HELLO, Job, Order, Step},
     input::Unanswered,
 };
 
@@ -53,7 +53,7 @@ impl Share {
 /// refused?
 pub(super) fn converse(
     request: &Request,
-    what: &What,
+    what: &Job,
     each: Duration,
     until: Instant,
     merged: &mut Merged,
@@ -100,7 +100,7 @@ pub(super) fn converse(
     false
 }
 
-fn order(request: &Request, what: &What, share: &Share, late: &[(u32, Step)], merged: &Merged) -> Order {
+fn order(request: &Request, what: &Job, share: &Share, late: &[(u32, Step)], merged: &Merged) -> Order {
     let mut skip = pool::pids();
     skip.push(std::process::id());
     Order {

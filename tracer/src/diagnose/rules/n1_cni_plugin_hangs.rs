@@ -3,7 +3,7 @@
 use crate::{
     correlate::thresholds::CNI_NS,
     diagnose::{Area, Finding, Page, Proof, Rule, Scene, evidence::in_syscall},
-    input::{Command, Component, FdTarget, Park},
+    input::{Command, Component, FdTarget, ParkedThreads},
     stuck::{Stuck, StuckKind},
     words::{command_words, holders, of_pod},
 };
@@ -86,7 +86,7 @@ pub(super) fn plugin(stuck: &Stuck) -> Option<(String, u32)> {
 }
 
 /// The other end of the socket it waits at.
-fn agent(park: &Park) -> Option<String> {
+fn agent(park: &ParkedThreads) -> Option<String> {
     let FdTarget::Socket(socket) = &park.syscall.as_ref()?.fd.as_ref()?.target else { return None };
     (!socket.peers.is_empty()).then(|| holders(&socket.peers))
 }

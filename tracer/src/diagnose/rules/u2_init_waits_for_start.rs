@@ -3,7 +3,7 @@
 use crate::{
     correlate::thresholds::SECOND_NS,
     diagnose::{Area, Finding, Page, Proof, Rule, Scene},
-    input::{Command, Component, FdTarget, Park},
+    input::{Command, Component, FdTarget, ParkedThreads},
     stuck::{Stuck, StuckKind, Waiter},
     words::of_pod,
 };
@@ -63,7 +63,7 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     ]))
 }
 
-fn at_exec_fifo(park: &Park) -> bool {
+fn at_exec_fifo(park: &ParkedThreads) -> bool {
     let Some(syscall) = &park.syscall else { return false };
     let opens = matches!(syscall.name.as_deref(), Some("open" | "openat" | "openat2"));
     let by_fd = match syscall.fd.as_ref().map(|fd| &fd.target) {

@@ -14,7 +14,7 @@ use super::{
     verdict::LastSuccessfulList,
 };
 use crate::{
-    correlate::{Joins, Snapshot, Tally, TargetState},
+    correlate::{Joins, Snapshot, Tally, TracedState},
     decode::MonoNs,
     diagnose::Diagnosis,
     render::human,
@@ -118,10 +118,10 @@ struct TargetDoc<'a> {
 
 impl<'a> TargetDoc<'a> {
     fn list(snapshot: &'a Snapshot) -> Vec<Self> {
-        let doc = |target: &'a crate::correlate::Target| {
+        let doc = |target: &'a crate::correlate::TracedProcess| {
             let (gone_at, gone_how) = match &target.state {
-                TargetState::Live => (None, None),
-                TargetState::Gone { at, how } => (Some(At::new(snapshot, *at)), Some(how.as_str())),
+                TracedState::Live => (None, None),
+                TracedState::Gone { at, how } => (Some(At::new(snapshot, *at)), Some(how.as_str())),
             };
             let fact = &target.fact;
             Self {
