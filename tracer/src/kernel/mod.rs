@@ -26,6 +26,6 @@ pub use features::{Features, probe_features};
 pub use inflight::{OpenCalls, Parkers, Processes};
 pub use load::{Kernel, LoadOptions};
 pub use object::is_stub;
-pub use ring::Ring;
+pub use ring::{Records, Ring};
 pub use statistics::verified_instructions;
 pub use verifier::summary;
