@@ -25,7 +25,7 @@ pub use features::probe_features;
 pub use inflight::{OpenCalls, Parkers, Processes};
 pub use load::{Kernel, LoadOptions};
 pub use object::is_stub;
-pub use ring::Ring;
+pub use ring::{Records, Ring};
 pub use statistics::verified_instructions;
 pub use verifier::summary;
 

@@ -11,9 +11,7 @@ use std::{
     time::Duration,
 };
 
-use bytes::{Bytes, BytesMut};
-
-use crate::kernel::Ring;
+use crate::kernel::{Records, Ring};
 
 /// Bytes of records that may wait: half a minute of 2,000 RPC/s, each with its parks on both sides.
 const QUEUE_BYTES: usize = 24 << 20;
@@ -24,15 +22,15 @@ const BUSY: Duration = Duration::from_millis(5);
 
 /// A source of records.
 pub(super) trait Source: Send + 'static {
-    /// Appends what is there now to `out`, and says how many records that were.
-    fn drain_into(&mut self, out: &mut BytesMut) -> usize;
+    /// Takes what is there now.
+    fn drain(&mut self) -> Records;
     /// How many bytes it holds before it loses something.
     fn capacity(&self) -> usize;
 }
 
 impl Source for Ring {
-    fn drain_into(&mut self, out: &mut BytesMut) -> usize {
-        Ring::drain_into(self, out)
+    fn drain(&mut self) -> Records {
+        Ring::drain(self)
     }
 
     fn capacity(&self) -> usize {
@@ -57,8 +55,8 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Whole records, one after the other, in each.
-    chunks: VecDeque<Bytes>,
+    /// What each pass has found.
+    chunks: VecDeque<Records>,
     queued_bytes: usize,
     /// Records that did not fit into the queue.
     dropped: u64,
@@ -99,13 +97,13 @@ impl Drainer {
     }
 
     /// What has been taken out since the last time, oldest first.
-    pub(super) fn take(&self) -> VecDeque<Bytes> {
+    pub(super) fn take(&self) -> VecDeque<Records> {
         take(&mut self.shared.lock())
     }
 
     /// The same after one more pass: every record that was committed before this call is among them, or was handed over
     /// before.
-    pub(super) fn take_all(&self) -> VecDeque<Bytes> {
+    pub(super) fn take_all(&self) -> VecDeque<Records> {
         let mut state = self.shared.lock();
         state.asked += 1;
         let asked = state.asked;
@@ -142,7 +140,7 @@ impl Drop for Ended<'_> {
     }
 }
 
-fn take(state: &mut State) -> VecDeque<Bytes> {
+fn take(state: &mut State) -> VecDeque<Records> {
     state.queued_bytes = 0;
     std::mem::take(&mut state.chunks)
 }
@@ -151,15 +149,14 @@ fn run(source: &mut impl Source, shared: &Shared, bound: usize) {
     let mut pause = CALM;
     loop {
         let Some(asked) = wait(shared, pause) else { return };
-        let mut chunk = BytesMut::new();
-        let records = source.drain_into(&mut chunk);
-        pause = next_pause(pause, chunk.len(), source.capacity());
+        let chunk = source.drain();
+        pause = next_pause(pause, chunk.bytes(), source.capacity());
         let mut state = shared.lock();
-        if state.queued_bytes + chunk.len() > bound {
-            state.dropped += records as u64;
-        } else if records > 0 {
-            state.queued_bytes += chunk.len();
-            state.chunks.push_back(chunk.freeze());
+        if state.queued_bytes + chunk.bytes() > bound {
+            state.dropped += chunk.count() as u64;
+        } else if chunk.count() > 0 {
+            state.queued_bytes += chunk.bytes();
+            state.chunks.push_back(chunk);
         }
         state.done = asked;
         drop(state);
@@ -196,10 +193,10 @@ mod tests {
     struct Fake(Receiver<u8>);
 
     impl Source for Fake {
-        fn drain_into(&mut self, out: &mut BytesMut) -> usize {
-            let before = out.len();
-            out.extend(self.0.try_iter());
-            out.len() - before
+        fn drain(&mut self) -> Records {
+            let mut records = Records::default();
+            self.0.try_iter().for_each(|record| records.push(&[record]));
+            records
         }
 
         fn capacity(&self) -> usize {
@@ -212,8 +209,8 @@ mod tests {
         (records, Drainer::with_bound(Fake(source), bound).unwrap())
     }
 
-    fn bytes(chunks: VecDeque<Bytes>) -> Vec<u8> {
-        chunks.into_iter().flatten().collect()
+    fn bytes(chunks: VecDeque<Records>) -> Vec<u8> {
+        chunks.into_iter().flat_map(Records::into_each).flatten().collect()
     }
 
     /// What was there before the question is in the answer, in order, and nothing comes twice.
@@ -256,7 +253,7 @@ mod tests {
     fn a_thread_that_ended() {
         struct Broken;
         impl Source for Broken {
-            fn drain_into(&mut self, _: &mut BytesMut) -> usize {
+            fn drain(&mut self) -> Records {
                 panic!("this source is broken")
             }
             fn capacity(&self) -> usize {

@@ -11,13 +11,12 @@ use std::{
     io,
 };
 
-use bytes::Bytes;
 use plegtrace_common::key::Watched;
 
 use crate::{
     census, clock,
     input::{Component, Cost, Fact, Frame, LossCount, admit, frame_fact, next_frame},
-    kernel::{AttachMode, Kernel, KernelError},
+    kernel::{AttachMode, Kernel, KernelError, Records},
     plan::{Plan, PlannedBinary},
     target::Lease,
 };
@@ -43,7 +42,7 @@ pub(crate) struct Live {
     goid_offsets: HashMap<u32, u32>,
     hooks: u32,
     costs: govern::Costs,
-    /// Records that were no records: a defect, counted all the same.
+    /// Records that could not be read, each counted: a defect of the kernel side.
     damaged: u64,
     began_ns: u64,
     began_cpu_ns: u64,
@@ -154,28 +153,13 @@ impl Live {
     /// Hands over the records that were drained so far.
     pub(crate) fn drain(&mut self, sink: &mut dyn FnMut(Frame)) {
         let chunks = self.drainer.take();
-        self.hand_over(chunks, sink);
+        self.damaged += hand_over(chunks, sink);
     }
 
     /// Hands over every record that was committed before this call.
     fn drain_all(&mut self, sink: &mut dyn FnMut(Frame)) {
         let chunks = self.drainer.take_all();
-        self.hand_over(chunks, sink);
-    }
-
-    fn hand_over(&mut self, chunks: VecDeque<Bytes>, sink: &mut dyn FnMut(Frame)) {
-        for mut chunk in chunks {
-            while !chunk.is_empty() {
-                let frame = next_frame(&mut chunk);
-                // Where a record that is none ends is not known: what is behind it in this chunk is gone with it.
-                let Ok((frame, fact)) = frame.and_then(admit) else {
-                    self.damaged += 1;
-                    break;
-                };
-                sink(frame);
-                fact.into_iter().for_each(&mut *sink);
-            }
-        }
+        self.damaged += hand_over(chunks, sink);
     }
 
     /// Forgets the open calls of a process that is gone.
@@ -252,5 +236,57 @@ impl Live {
         };
         sink(frame_fact(now, &Fact::Cost(cost)));
         Ok(())
+    }
+}
+
+/// Hands over every record that is one, with the fact that goes with it, and says how many are none. The ring says where
+/// each ends, so what comes after a damaged one is read all the same.
+fn hand_over(chunks: VecDeque<Records>, sink: &mut dyn FnMut(Frame)) -> u64 {
+    let mut damaged = 0;
+    for mut record in chunks.into_iter().flat_map(Records::into_each) {
+        let frame = next_frame(&mut record).and_then(admit);
+        match frame.ok().filter(|_| record.is_empty()) {
+            Some((frame, fact)) => {
+                sink(frame);
+                fact.into_iter().for_each(&mut *sink);
+            }
+            None => damaged += 1,
+        }
+    }
+    damaged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::{Stop, StopWhy};
+
+    /// A record that is none is counted as one, whatever is wrong with it, and takes no other with it.
+    #[test]
+    fn damage_is_counted_record_by_record() {
+        let fact = |at| frame_fact(at, &Fact::Stop(Stop { why: StopWhy::Duration })).bytes.to_vec();
+        let with = |change: &dyn Fn(&mut Vec<u8>)| {
+            let mut bytes = fact(9);
+            change(&mut bytes);
+            bytes
+        };
+        let damaged = [
+            with(&|bytes| bytes[14..16].copy_from_slice(&0xffff_u16.to_le_bytes())),
+            with(&|bytes| bytes[8..12].copy_from_slice(&3_u32.to_le_bytes())),
+            with(&|bytes| bytes.truncate(5)),
+            with(&|bytes| bytes.truncate(bytes.len() - 1)),
+            with(&|bytes| bytes.extend([0; 8])),
+            Vec::new(),
+        ];
+        let mut chunks = VecDeque::from([Records::default(), Records::default()]);
+        for (number, bytes) in damaged.iter().enumerate() {
+            let chunk = &mut chunks[number % 2];
+            chunk.push(&fact(number as u64));
+            chunk.push(bytes);
+        }
+        chunks[1].push(&fact(100));
+        let mut seen = Vec::new();
+        let count = hand_over(chunks, &mut |frame| seen.push(frame.header.ts_ns));
+        assert_eq!((count, seen), (damaged.len() as u64, vec![0, 2, 4, 1, 3, 5, 100]));
     }
 }
