@@ -50,8 +50,9 @@ use targets::{Steps, warn};
 const DRAIN: Duration = Duration::from_millis(100);
 /// Open calls are read this often.
 const LOOK: Duration = Duration::from_secs(1);
-/// New processes are looked for this often even when no exec was seen.
-const RESCAN: Duration = Duration::from_secs(15);
+/// New processes are looked for this often even when no exec was seen; and where none can be seen.
+const RESCAN: Duration = Duration::from_secs(60);
+const RESCAN_BLIND: Duration = Duration::from_secs(15);
 /// The node must have been watched this long before an early end.
 const ENOUGH: Duration = Duration::from_secs(4);
 
@@ -149,8 +150,10 @@ impl Observation {
         progress: &mut Progress,
     ) -> Result<StopWhy, EngineError> {
         let began = Instant::now();
+        let sees_execs = self.live.is_some() && settings.processes;
+        let rescan = if sees_execs { RESCAN } else { RESCAN_BLIND };
         let (mut drain, mut look, mut rescan) =
-            (tokio::time::interval(DRAIN), tokio::time::interval(LOOK), tokio::time::interval(RESCAN));
+            (tokio::time::interval(DRAIN), tokio::time::interval(LOOK), tokio::time::interval(rescan));
         rescan.reset();
         let deadline = tokio::time::sleep(settings.duration);
         tokio::pin!(deadline);
