@@ -10,8 +10,8 @@ mod fact;
 
 pub use census::{
     CensusFact, Command, ContainerFact, EndedInit, FdFact, FdTarget, Freezer, GoroutineGroup, GoroutinesFact,
-    Holder, IdOnStack, OwnCall, Park, PipeFact, Pressure, ProcessFact, RuntimeSays, RuntimeState, SocketFact,
-    Subject, SyscallFact, Unanswered, VersionFact,
+    Holder, IdOnStack, OwnCall, ParkedThreads, PipeFact, Pressure, ProcessFact, RuntimeSays, RuntimeState,
+    SocketFact, Subject, SyscallFact, Unanswered, VersionFact,
 };
 pub(crate) use envelope::MAX_FRAME;
 pub use envelope::{Frame, FrameError, frame_fact, next_frame};

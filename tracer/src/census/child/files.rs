@@ -27,12 +27,12 @@ const MAX_HOLDERS: usize = 16;
 #[derive(Clone, Debug)]
 pub(super) struct Open {
     pub(super) fd: i32,
-    pub(super) what: What,
+    pub(super) what: Opened,
 }
 
 /// What it refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum Opened {
     /// A pipe, or a FIFO with its path.
     Pipe {
         inode: u64,
@@ -95,15 +95,15 @@ impl Holders {
         };
         self.incomplete |= numbers.len() == MAX_PER_PROCESS || self.count >= MAX_ALL;
         let left = MAX_ALL.saturating_sub(self.count);
-        let kept = |open: &Open| told || matches!(open.what, What::Pipe { .. } | What::Socket(_));
+        let kept = |open: &Open| told || matches!(open.what, Opened::Pipe { .. } | Opened::Socket(_));
         let numbers = numbers.into_iter().take(left);
         let open: Vec<Open> = numbers.filter_map(|fd| look(&dir, fd, may_follow)).filter(kept).collect();
         self.count += open.len();
         for (place, one) in open.iter().enumerate() {
             match one.what {
-                What::Pipe { inode, .. } => self.pipes.entry(inode).or_default().push((pid, place)),
-                What::Socket(inode) => self.sockets.entry(inode).or_default().push((pid, place)),
-                What::File(_) | What::Other(_) => {}
+                Opened::Pipe { inode, .. } => self.pipes.entry(inode).or_default().push((pid, place)),
+                Opened::Socket(inode) => self.sockets.entry(inode).or_default().push((pid, place)),
+                Opened::File(_) | Opened::Other(_) => {}
             }
         }
         self.comms.insert(pid, comm.to_owned());
@@ -122,7 +122,7 @@ impl Holders {
     /// Inodes of its sockets, each once.
     pub(super) fn sockets_of(&self, pid: u32) -> Vec<u64> {
         let inode = |open: &Open| match open.what {
-            What::Socket(inode) => Some(inode),
+            Opened::Socket(inode) => Some(inode),
             _ => None,
         };
         let mut inodes: Vec<u64> =
@@ -136,7 +136,7 @@ impl Holders {
     pub(super) fn read_by(&self, pid: u32, most: usize) -> Vec<PipeFact> {
         let mut pipes: Vec<PipeFact> = Vec::new();
         for open in self.by_process.get(&pid).into_iter().flatten() {
-            let What::Pipe { inode, access: Some(Access { reads: true, .. }), .. } = open.what else {
+            let Opened::Pipe { inode, access: Some(Access { reads: true, .. }), .. } = open.what else {
                 continue;
             };
             if pipes.len() == most || pipes.iter().any(|pipe| pipe.inode == inode) {
@@ -155,7 +155,7 @@ impl Holders {
         let mut fact = PipeFact { inode, incomplete: self.incomplete, ..PipeFact::default() };
         for (pid, place) in self.pipes.get(&inode).into_iter().flatten() {
             let Some(open) = self.by_process.get(pid).and_then(|all| all.get(*place)) else { continue };
-            let What::Pipe { path, access, .. } = &open.what else { continue };
+            let Opened::Pipe { path, access, .. } = &open.what else { continue };
             fact.path = fact.path.or_else(|| path.clone());
             let Some(access) = access else {
                 fact.incomplete = true;
@@ -202,12 +202,12 @@ fn is_orphan(tell: &Tell, pid: u32) -> bool {
 fn look(dir: &Path, fd: u32, may_follow: bool) -> Option<Open> {
     let place = dir.join("fd").join(fd.to_string());
     let what = match link(&read::link(&place)?) {
-        Link::Pipe(inode) => What::Pipe { inode, path: None, access: access(&place) },
-        Link::Socket(inode) => What::Socket(inode),
-        Link::Other(text) => What::Other(text),
+        Link::Pipe(inode) => Opened::Pipe { inode, path: None, access: access(&place) },
+        Link::Socket(inode) => Opened::Socket(inode),
+        Link::Other(text) => Opened::Other(text),
         Link::Path(path) => match may_follow.then(|| fifo(&place, &path)).flatten() {
-            Some(inode) => What::Pipe { inode, path: Some(path), access: access(&place) },
-            None => What::File(path),
+            Some(inode) => Opened::Pipe { inode, path: Some(path), access: access(&place) },
+            None => Opened::File(path),
         },
     };
     Some(Open { fd: i32::try_from(fd).ok()?, what })

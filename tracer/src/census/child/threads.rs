@@ -1,11 +1,11 @@
-//! Where the threads of a process wait: those that wait alike are one [`Park`].
+//! Where the threads of a process wait: those that wait alike are one [`ParkedThreads`].
 
 use std::{io, path::Path};
 
 use super::{files::Holders, read, sockets::Sockets, syscall};
 use crate::{
     census::text::{Position, function, functions, position},
-    input::{FdTarget, Park, SyscallFact},
+    input::{FdTarget, ParkedThreads, SyscallFact},
 };
 
 /// Threads that are looked at, per process.
@@ -31,7 +31,7 @@ pub(super) struct Threads {
 /// A group, with what is asked later.
 #[derive(Debug)]
 pub(super) struct Seen {
-    pub(super) park: Park,
+    pub(super) park: ParkedThreads,
     /// Instruction of user space at which it goes on.
     pub(super) pc: Option<u64>,
 }
@@ -52,7 +52,7 @@ pub(super) fn look(dir: &Path, pid: u32, whole: bool, holders: &Holders, sockets
         let Some(thread) = thread(&task, whole, &mut threads) else { continue };
         threads.seen += 1;
         threads.stopped += u32::from(matches!(thread.state, 'T' | 't'));
-        let park = Park {
+        let park = ParkedThreads {
             threads: 1,
             tid,
             state: thread.state,
@@ -84,8 +84,8 @@ impl Threads {
 
 /// Same state, same stack, same call on the same thing. Other arguments differ between threads that wait alike: where
 /// the futex is, where the buffer is.
-fn alike(a: &Park, b: &Park) -> bool {
-    let call = |park: &Park| {
+fn alike(a: &ParkedThreads, b: &ParkedThreads) -> bool {
+    let call = |park: &ParkedThreads| {
         let syscall = park.syscall.as_ref()?;
         let path = syscall::path_address(syscall);
         Some((syscall.nr, syscall.fd.as_ref().map(|fd| fd.fd), path))
@@ -174,7 +174,7 @@ fn is_asleep(at: Position) -> bool {
 }
 
 /// Does nothing move in this park that should? Waiting for events, for a child or for time is how programs rest.
-pub(super) fn is_rest(park: &Park) -> bool {
+pub(super) fn is_rest(park: &ParkedThreads) -> bool {
     let Some(call) = park.syscall.as_ref() else { return park.state != 'D' };
     let rest = call.name.as_deref().is_some_and(|name| RESTS.contains(&name));
     let listens = call.fd.as_ref().is_some_and(|fd| match &fd.target {
@@ -188,9 +188,9 @@ pub(super) fn is_rest(park: &Park) -> bool {
 mod tests {
     use super::*;
 
-    fn park(name: &str, args: [u64; 6], stack: &[&str]) -> Park {
+    fn park(name: &str, args: [u64; 6], stack: &[&str]) -> ParkedThreads {
         let nr = (0..400).find(|nr| syscall::name(*nr) == Some(name)).unwrap();
-        Park {
+        ParkedThreads {
             threads: 1,
             tid: 1,
             state: 'S',
@@ -212,7 +212,7 @@ mod tests {
     fn groups() {
         let futex = |at| park("futex", [at, 0, 0, 0, 0, 0], &["futex_wait"]);
         assert!(alike(&futex(1), &futex(2)));
-        assert!(!alike(&futex(1), &Park { state: 'D', ..futex(1) }));
+        assert!(!alike(&futex(1), &ParkedThreads { state: 'D', ..futex(1) }));
         assert!(!alike(&futex(1), &park("futex", [1, 0, 0, 0, 0, 0], &["exit_robust_list"])));
         let open = |path| park("openat", [0, path, 0, 0, 0, 0], &["fifo_open"]);
         assert!(!alike(&open(1), &open(2)));
