@@ -56,7 +56,7 @@ impl Observation {
     pub(super) fn take_census(&mut self, wait: bool) {
         for fact in self.census.take(wait) {
             self.pictures.something_new();
-            self.pipeline.fact(clock::monotonic_ns(), &fact);
+            self.pipeline.fact(clock::monotonic_ns(), fact);
         }
     }
 }
