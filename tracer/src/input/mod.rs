@@ -14,7 +14,7 @@ pub use census::{
     SocketFact, Subject, SyscallFact, Unanswered, VersionFact,
 };
 pub(crate) use envelope::MAX_FRAME;
-pub use envelope::{Frame, FrameError, frame_fact, next_frame};
+pub use envelope::{Arrival, Frame, FrameError, frame_fact, next_frame};
 pub use exec::admit;
 pub use fact::{
     Armed, CommandFact, Component, Cost, Fact, HookCounters, HookFact, InFlight, Layer, Liveness, LossCount,

@@ -104,6 +104,10 @@ fn thread(task: &Path, whole: bool, threads: &mut Threads) -> Option<Thread> {
     if state == 'R' || at == Some(Position::Running) {
         return Some(Thread { state, at: None, stack: Vec::new() });
     }
+    // Most threads of a node: where they sleep is what the call says.
+    if state == 'S' && at.is_some_and(is_asleep) {
+        return Some(Thread { state, at, stack: Vec::new() });
+    }
     let stack = match read::text(&task.join("stack")) {
         Ok(text) => functions(&text),
         Err(error) => {
@@ -147,26 +151,32 @@ fn wchan(task: &Path) -> Vec<String> {
     function(&text).filter(|name| *name != "0").map(str::to_owned).into_iter().collect()
 }
 
+/// Calls in which programs wait for events, for a child or for time.
+const RESTS: [&str; 12] = [
+    "epoll_wait",
+    "epoll_pwait",
+    "poll",
+    "ppoll",
+    "select",
+    "pselect6",
+    "wait4",
+    "waitid",
+    "nanosleep",
+    "clock_nanosleep",
+    "rt_sigtimedwait",
+    "pause",
+];
+
+/// Does the name of its call say where a sleeping thread waits, so that its stack would tell nothing more?
+fn is_asleep(at: Position) -> bool {
+    let Position::Inside { nr, .. } = at else { return false };
+    syscall::name(nr).is_some_and(|name| name == "futex" || RESTS.contains(&name))
+}
+
 /// Does nothing move in this park that should? Waiting for events, for a child or for time is how programs rest.
 pub(super) fn is_rest(park: &ParkedThreads) -> bool {
     let Some(call) = park.syscall.as_ref() else { return park.state != 'D' };
-    let rest = matches!(
-        call.name.as_deref(),
-        Some(
-            "epoll_wait"
-                | "epoll_pwait"
-                | "poll"
-                | "ppoll"
-                | "select"
-                | "pselect6"
-                | "wait4"
-                | "waitid"
-                | "nanosleep"
-                | "clock_nanosleep"
-                | "rt_sigtimedwait"
-                | "pause"
-        )
-    );
+    let rest = call.name.as_deref().is_some_and(|name| RESTS.contains(&name));
     let listens = call.fd.as_ref().is_some_and(|fd| match &fd.target {
         FdTarget::Socket(socket) => socket.listening,
         _ => false,
@@ -207,6 +217,18 @@ mod tests {
         let open = |path| park("openat", [0, path, 0, 0, 0, 0], &["fifo_open"]);
         assert!(!alike(&open(1), &open(2)));
         assert!(is_rest(&park("epoll_wait", [0; 6], &[])) && !is_rest(&open(1)));
+    }
+
+    /// Sleep needs no stack; a call that waits for somebody does, and so does a thread outside of all calls.
+    #[test]
+    fn asleep_or_held_up() {
+        let inside = |name| {
+            let nr = (0..400).find(|nr| syscall::name(*nr) == Some(name)).unwrap();
+            Position::Inside { nr, args: [0; 6], sp: 0, pc: 0 }
+        };
+        assert!(["epoll_wait", "futex", "nanosleep", "wait4"].iter().all(|name| is_asleep(inside(name))));
+        assert!(["openat", "read", "flock", "recvmsg"].iter().all(|name| !is_asleep(inside(name))));
+        assert!(!is_asleep(Position::Outside { sp: 0, pc: 0 }) && !is_asleep(Position::Running));
     }
 
     /// A thread that has gone on, or to another path, is not in the call that was seen.
