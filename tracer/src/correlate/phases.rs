@@ -66,6 +66,11 @@ impl Phases {
         }
     }
 
+    /// All that are open.
+    pub(super) fn open(&self) -> impl Iterator<Item = &OpenCallFact> {
+        self.open.values().flatten()
+    }
+
     /// The phases of a process whose program began at `since`, outermost first.
     pub(super) fn of(&self, pid: u32, since: Option<MonoNs>, now: MonoNs, node: &NodeState) -> Vec<Phase> {
         let mut calls: Vec<&OpenCallFact> = self
