@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{correlator::Correlator, inflight::OpenEntry, target::TargetState};
+use super::{correlator::Correlator, inflight::OpenEntry, traced::TracedState};
 use crate::{
     decode::MonoNs,
     input::{Fact, InFlight, OpenCallFact, SymbolFact, SymbolsFact, TargetGone},
@@ -41,7 +41,7 @@ impl Correlator {
         for target in node.targets.values() {
             let fact = &target.fact;
             told.push((target.seen, Fact::Target(fact.clone())));
-            if let TargetState::Gone { at, how } = &target.state {
+            if let TracedState::Gone { at, how } = &target.state {
                 let gone = TargetGone { component: fact.component, pid: fact.pid, how: how.clone() };
                 told.push((*at, Fact::TargetGone(gone)));
             }
