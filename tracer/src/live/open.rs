@@ -138,6 +138,7 @@ fn told(at_ns: u64, read: &Processes) -> ProcessesFact {
         since_ns: watched.since_ns,
         parent: watched.parent,
         flags: watched.flags,
+        known: None,
     };
     ProcessesFact { at_ns, processes: read.entries.iter().map(fact).collect(), complete: read.complete }
 }
