@@ -25,7 +25,7 @@ static BUFFER: libc::c_int = 32 << 20;
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum ProcessStep {
     /// A process (not a thread) was born.
     Fork {
         /// Who made it.
@@ -48,7 +48,7 @@ pub struct Seen {
     /// Process.
     pub pid: u32,
     /// What happened.
-    pub what: What,
+    pub what: ProcessStep,
 }
 
 /// A running observer.
@@ -145,13 +145,13 @@ fn event(message: &[u8]) -> Result<Option<Seen>> {
     let at_ns = u64::from(word(8)?) | u64::from(word(12)?) << 32;
     Ok(match word(0)? {
         FORK if word(24)? == word(28)? => {
-            Some(Seen { at_ns, pid: word(28)?, what: What::Fork { parent: word(20)? } })
+            Some(Seen { at_ns, pid: word(28)?, what: ProcessStep::Fork { parent: word(20)? } })
         }
         EXEC => {
             let pid = word(20)?;
-            Some(Seen { at_ns, pid, what: What::Exec { arguments: process::arguments(pid) } })
+            Some(Seen { at_ns, pid, what: ProcessStep::Exec { arguments: process::arguments(pid) } })
         }
-        EXIT if word(16)? == word(20)? => Some(Seen { at_ns, pid: word(20)?, what: What::Exit }),
+        EXIT if word(16)? == word(20)? => Some(Seen { at_ns, pid: word(20)?, what: ProcessStep::Exit }),
         _ => None,
     })
 }

@@ -23,12 +23,12 @@ impl Draw {
     pub fn from_environment() -> Draw {
         let given = std::env::var(SEED).ok().map(|text| text.parse().expect("PLEGTRACE_SEED is a number"));
         let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        Draw::of(given.unwrap_or_else(now))
+        Draw::from_seed(given.unwrap_or_else(now))
     }
 
     /// From a seed.
     #[must_use]
-    pub fn of(seed: u64) -> Draw {
+    pub fn from_seed(seed: u64) -> Draw {
         Draw { seed, state: seed }
     }
 
@@ -71,7 +71,7 @@ mod tests {
     fn the_same_seed_draws_the_same() {
         let drawn = |seed| {
             let mut items: Vec<usize> = (0..20).collect();
-            Draw::of(seed).shuffle(&mut items);
+            Draw::from_seed(seed).shuffle(&mut items);
             items
         };
         assert_eq!(drawn(7), drawn(7));

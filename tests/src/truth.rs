@@ -65,7 +65,7 @@ pub struct Bounds {
 impl Bounds {
     /// The bounds that spans, each (end, duration) in nanoseconds, give between two scrapes.
     #[must_use]
-    pub fn of(spans: impl Iterator<Item = (u64, u64)>, first: &Scrape, second: &Scrape) -> Bounds {
+    pub fn between(spans: impl Iterator<Item = (u64, u64)>, first: &Scrape, second: &Scrape) -> Bounds {
         let mut bounds = Bounds::default();
         for (end, duration) in spans {
             if (first.begin_ns..=second.end_ns).contains(&end) {
@@ -144,7 +144,7 @@ mod tests {
     fn borders_are_open_questions() {
         let (first, second) = (scrape(100, 200, ""), scrape(300, 400, ""));
         let spans = [(99, 1), (150, 2), (250, 4), (350, 8), (401, 16)];
-        let bounds = Bounds::of(spans.into_iter(), &first, &second);
+        let bounds = Bounds::between(spans.into_iter(), &first, &second);
         assert_eq!(bounds.inner, Total { count: 1, sum_ns: 4 });
         assert_eq!(bounds.outer, Total { count: 3, sum_ns: 14 });
         assert!(bounds.admit(Total { count: 0, sum_ns: 0 }).is_err());

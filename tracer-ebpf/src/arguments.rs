@@ -28,16 +28,16 @@ impl Block {
     /// The command line of the current process; empty when the kernel does not tell.
     #[inline(always)]
     pub(crate) fn arguments() -> Self {
-        Self::of(setting!(mm_arg_start), setting!(mm_arg_end))
+        Self::bounds(setting!(mm_arg_start), setting!(mm_arg_end))
     }
 
     #[inline(always)]
     fn environment() -> Self {
-        Self::of(setting!(mm_env_start), setting!(mm_env_end))
+        Self::bounds(setting!(mm_env_start), setting!(mm_env_end))
     }
 
     #[inline(always)]
-    fn of(start: u32, end: u32) -> Self {
+    fn bounds(start: u32, end: u32) -> Self {
         let mm = task::kernel::<u64>(task::current(), setting!(task_mm)).unwrap_or(0);
         let (start, end) = (task::kernel(mm, start).unwrap_or(0), task::kernel(mm, end).unwrap_or(0));
         Self { start, end }

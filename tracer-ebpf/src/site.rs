@@ -12,7 +12,7 @@ use crate::{
 
 /// The table entry of the site that fired.
 #[inline(always)]
-pub(crate) fn of(ctx: &ProbeContext) -> Result<SiteConf, Reason> {
+pub(crate) fn current(ctx: &ProbeContext) -> Result<SiteConf, Reason> {
     let index = if setting!(use_cookies) == 1 {
         // SAFETY: the context is the program's own. The branch is removed where the helper does not exist.
         unsafe { bpf_get_attach_cookie(ctx.as_ptr()) as u32 }

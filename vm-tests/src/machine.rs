@@ -55,7 +55,8 @@ impl Containerd {
     /// # Errors
     /// When nothing in it can be probed.
     pub fn inspect(self) -> Result<Inspected> {
-        Inspected::of(Component::Containerd, self.pid, "containerd").context("containerd cannot be probed")
+        Inspected::of_process(Component::Containerd, self.pid, "containerd")
+            .context("containerd cannot be probed")
     }
 
     /// The byte of its memory at `code_offset` from the start of its code: the first of an instruction, or the

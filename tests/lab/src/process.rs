@@ -193,7 +193,7 @@ pub struct Process {
 impl Process {
     /// The process that has the number now; `None` when there is none.
     #[must_use]
-    pub fn of(pid: u32) -> Option<Process> {
+    pub fn running(pid: u32) -> Option<Process> {
         Some(Process { pid, identity: identity(pid)? })
     }
 
@@ -272,12 +272,12 @@ mod tests {
     #[test]
     fn a_killed_child_is_gone_before_it_is_reaped() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let process = Process::of(child.id()).unwrap();
+        let process = Process::running(child.id()).unwrap();
         assert!(process.is_alive() && parent(child.id()) == Some(std::process::id()));
         process.kill(Duration::from_secs(10)).unwrap();
         process.kill(Duration::from_secs(10)).unwrap();
         child.wait().unwrap();
-        assert_eq!(Process::of(child.id()), None);
+        assert_eq!(Process::running(child.id()), None);
     }
 
     #[test]

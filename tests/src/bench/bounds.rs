@@ -19,7 +19,7 @@ impl Estimate {
     ///
     /// The bounds are order statistics. How many of n figures lie below the true median is binomial (n, ½) whatever
     /// their distribution, so the k-th smallest and the k-th largest enclose it unless fewer than k lie on one side.
-    pub(super) fn of(mut figures: Vec<f64>) -> Option<Estimate> {
+    pub(super) fn median(mut figures: Vec<f64>) -> Option<Estimate> {
         figures.sort_by(f64::total_cmp);
         let last = figures.len().checked_sub(1)?;
         let median = f64::midpoint(figures[last / 2], figures[last.div_ceil(2)]);
@@ -62,10 +62,10 @@ mod tests {
     /// The median of an even number is between the middle two; bounds are figures that were measured.
     #[test]
     fn medians_and_bounds() {
-        assert_eq!(Estimate::of(Vec::new()), None);
-        let few = Estimate::of(vec![3.0, 1.0, 2.0, 10.0]).unwrap();
+        assert_eq!(Estimate::median(Vec::new()), None);
+        let few = Estimate::median(vec![3.0, 1.0, 2.0, 10.0]).unwrap();
         assert_eq!(few, Estimate { median: 2.5, low: None, high: None });
-        let many = Estimate::of((1..=30).rev().map(f64::from).collect()).unwrap();
+        let many = Estimate::median((1..=30).rev().map(f64::from).collect()).unwrap();
         assert_eq!(many, Estimate { median: 15.5, low: Some(10.0), high: Some(21.0) });
     }
 }

@@ -147,7 +147,7 @@ impl Round {
 
 fn rows(rounds: &[Round]) -> Vec<Row> {
     let row = |name, unit, figure: &dyn Fn(&Round) -> f64| {
-        Row::of(name, unit, Estimate::of(rounds.iter().map(figure).collect()))
+        Row::new(name, unit, Estimate::median(rounds.iter().map(figure).collect()))
     };
     let added = |figure: fn(&Half) -> f64| move |round: &Round| figure(&round.with) - figure(&round.without);
     let kubelet = |half: &Half| half.percent(half.kubelet);

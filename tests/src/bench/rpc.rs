@@ -106,7 +106,7 @@ impl Round {
 
 fn rows(rounds: &[Round]) -> Vec<Row> {
     let row = |name, unit, figure: &dyn Fn(&Round) -> f64| {
-        Row::of(name, unit, Estimate::of(rounds.iter().map(figure).collect()))
+        Row::new(name, unit, Estimate::median(rounds.iter().map(figure).collect()))
     };
     let total = |figure: fn(&Told) -> u64| rounds.iter().map(|round| figure(&round.told)).sum();
     let rate = |half: &Half| half.calls as f64 / half.window.as_secs_f64();

@@ -62,7 +62,7 @@ pub struct Report {
 }
 
 impl Row {
-    pub(super) fn of(name: &'static str, unit: Unit, estimate: Option<Estimate>) -> Row {
+    pub(super) fn new(name: &'static str, unit: Unit, estimate: Option<Estimate>) -> Row {
         let none = Estimate { median: f64::NAN, low: None, high: None };
         Row { name, unit, estimate: estimate.unwrap_or(none) }
     }
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn lines_are_aligned() {
         let estimate = Estimate { median: 1.0127, low: Some(0.9994), high: Some(1.02) };
-        let row = Row::of("relist, with / without", Unit::Ratio, Some(estimate));
+        let row = Row::new("relist, with / without", Unit::Ratio, Some(estimate));
         let expected = "relist, with / without                   1.013      0.999 … 1.020";
         assert_eq!(row.to_string(), expected);
         assert_eq!(

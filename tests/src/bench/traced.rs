@@ -71,12 +71,12 @@ impl Traced {
     /// It ended.
     pub(super) fn watch(&self, window: Duration) -> Result<Used> {
         let begun = Instant::now();
-        let first = Usage::of(self.running.pid())?;
+        let first = Usage::read(self.running.pid())?;
         let (mut rss, mut children_rss) = (first.rss, first.children_rss);
         loop {
             let left = window.saturating_sub(begun.elapsed());
             std::thread::sleep(left.min(LOOK));
-            let usage = Usage::of(self.running.pid())?;
+            let usage = Usage::read(self.running.pid())?;
             (rss, children_rss) = (rss.max(usage.rss), children_rss.max(usage.children_rss));
             if begun.elapsed() >= window {
                 // A child that has ended and is not waited for yet counts in neither place.

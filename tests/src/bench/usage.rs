@@ -27,7 +27,7 @@ impl Usage {
     /// # Errors
     ///
     /// There is no such process.
-    pub(super) fn of(pid: u32) -> Result<Usage> {
+    pub(super) fn read(pid: u32) -> Result<Usage> {
         let children = descendants(pid);
         let stat = stat(pid).with_context(|| format!("process {pid} has gone"))?;
         let mut usage = Usage { own: stat.own, children: stat.waited_for, rss: rss(pid), children_rss: 0 };
@@ -141,7 +141,7 @@ mod tests {
             "sh -c 'i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; echo; exec sleep 1000' & wait";
         let mut child = Command::new("sh").args(["-c", script]).spawn().unwrap();
         let seen = process::wait_for("the work of the grandchild", Duration::from_secs(60), || {
-            let usage = Usage::of(child.id())?;
+            let usage = Usage::read(child.id())?;
             Ok((usage.children >= Duration::from_millis(50)).then_some(usage))
         });
         let grandchildren = descendants(child.id());
@@ -150,6 +150,6 @@ mod tests {
         grandchildren.iter().for_each(|pid| drop(process::signal(*pid, libc::SIGKILL)));
         let seen = seen.unwrap();
         assert!(seen.children_rss > 0 && seen.rss > 0, "{seen:?}");
-        assert!(Usage::of(u32::MAX).is_err());
+        assert!(Usage::read(u32::MAX).is_err());
     }
 }

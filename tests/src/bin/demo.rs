@@ -33,7 +33,7 @@ fn main() -> Result<()> {
     let pod = node.pod("p1")?;
     let hostage = fault::lock_hostage(node.containerd(), &pod)?;
     let began = Instant::now();
-    let told = Told::of(&hostage);
+    let told = Told::new(&hostage);
     say(&format!(
         "injected: shim {} of pod {} stopped, UpdateContainerResources called on its container {}",
         told.shim, told.pod, told.container
@@ -69,7 +69,7 @@ struct Told {
 }
 
 impl Told {
-    fn of(hostage: &fault::Hostage) -> Self {
+    fn new(hostage: &fault::Hostage) -> Self {
         let pod = hostage.pod();
         let container = pod.container.chars().take(12).collect();
         Self { shim: hostage.shim(), pod: pod.name.clone(), container }

@@ -4,8 +4,8 @@ use plegtrace::{
     correlate::Snapshot,
     diagnose::diagnose,
     input::{
-        Command, Component, ContainerFact, FdFact, FdTarget, Holder, Park, PipeFact, ProcessFact, SocketFact,
-        SyscallFact,
+        Command, Component, ContainerFact, FdFact, FdTarget, Holder, ParkedThreads, PipeFact, ProcessFact,
+        SocketFact, SyscallFact,
     },
     render::{
         escape::is_treacherous,
@@ -97,10 +97,10 @@ fn lossy() -> Snapshot {
 }
 
 /// Both ends of a pipe in one process, as the genuine rc93 hang has them.
-fn own_pipe(pid: u32) -> Park {
+fn own_pipe(pid: u32) -> ParkedThreads {
     let end = |fd| vec![Holder { pid, comm: "runc:[2:INIT]".into(), fd, orphan: false }];
     let pipe = PipeFact { inode: 4_242, readers: end(8), writers: end(9), ..PipeFact::default() };
-    Park {
+    ParkedThreads {
         threads: 1,
         tid: pid,
         state: 'S',

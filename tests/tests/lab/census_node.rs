@@ -15,7 +15,7 @@ fn census() -> Vec<Fact> {
     census::round(&Request::new(program::path().unwrap()))
 }
 
-fn of(facts: &[Fact], pid: u32) -> &ProcessFact {
+fn process(facts: &[Fact], pid: u32) -> &ProcessFact {
     let process = facts.iter().find_map(|fact| match fact {
         Fact::Process(process) if process.pid == pid => Some(process),
         _ => None,
@@ -37,12 +37,12 @@ fn a_stopped_shim_and_its_pod() {
     let hostage = fault::lock_hostage(node.containerd(), &pod).unwrap();
     let (facts, unread) = wait_for("a request that waits at the shim", LIMIT, || {
         let facts = census();
-        let unread = of(&facts, hostage.shim()).sockets.iter().find(|socket| socket.unread > 0).cloned();
+        let unread = process(&facts, hostage.shim()).sockets.iter().find(|socket| socket.unread > 0).cloned();
         Ok(unread.filter(|socket| !socket.listening).map(|socket| (facts, socket)))
     })
     .unwrap();
 
-    let shim = of(&facts, hostage.shim());
+    let shim = process(&facts, hostage.shim());
     assert_eq!((shim.component, shim.state, shim.stopped), (Component::Shim, 'T', shim.threads));
     let holders: Vec<u32> = unread.peers.iter().map(|peer| peer.pid).collect();
     assert!(holders.contains(&node.containerd().pid()), "{unread:?}");
@@ -53,13 +53,13 @@ fn a_stopped_shim_and_its_pod() {
     assert_eq!((id.as_deref(), namespace.as_deref()), (Some(pod.sandbox.as_str()), Some("k8s.io")));
     assert!(!shim.pipes.is_empty(), "the container's output");
 
-    let well = of(&facts, node.containerd().shim_of(&other.sandbox).unwrap());
+    let well = process(&facts, node.containerd().shim_of(&other.sandbox).unwrap());
     assert_eq!(well.stopped, 0);
-    let containerd = of(&facts, node.containerd().pid());
+    let containerd = process(&facts, node.containerd().pid());
     assert_eq!(containerd.component, Component::Containerd);
     let socket = node.containerd().socket().to_str();
     assert!(containerd.sockets.iter().any(|one| one.listening && one.path.as_deref() == socket));
-    assert_eq!(of(&facts, node.kubelet().pid()).component, Component::Kubelet);
+    assert_eq!(process(&facts, node.kubelet().pid()).component, Component::Kubelet);
 
     let Some(Fact::Census(round)) = facts.last() else { panic!("{facts:?}") };
     let inside = round.containers.iter().find(|one| one.id == pod.container).expect("a bundle");

@@ -142,7 +142,7 @@ fn attach_to_a_changing_target(mode: AttachMode, attaches: usize) {
     let mut changed = 0;
     for attach in 0..attaches {
         let inspected = process::wait_for("a program that can be analysed", LIMIT, || {
-            Ok(Inspected::of(Component::Containerd, pid, "changing").ok())
+            Ok(Inspected::of_process(Component::Containerd, pid, "changing").ok())
         })
         .unwrap();
         let binary = PlannedBinary {

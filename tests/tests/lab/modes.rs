@@ -41,7 +41,7 @@ fn mode_is_exact(node: &Node, mode: &str, name: &str) {
 
     let bounds = |layer: Layer, operation: Option<&str>, scrapes: (&Scrape, &Scrape)| {
         let spans = seen.of_layer(layer).filter(|(_, hook)| operation.is_none_or(|it| hook.operation == it));
-        Bounds::of(spans.map(|(call, _)| (call.end.0, call.duration_ns())), scrapes.0, scrapes.1)
+        Bounds::between(spans.map(|(call, _)| (call.end.0, call.duration_ns())), scrapes.0, scrapes.1)
     };
     let relists = increase("kubelet_pleg_relist_duration_seconds", &[], &first.0, &second.0);
     assert!(relists.count >= u64::from(RELISTS));

@@ -150,7 +150,7 @@ impl Slow {
             self.snapshot.relists.iter().filter_map(|relist| {
                 Some((relist.root().end?.0, time(relist, &self.snapshot).explained_ns()))
             });
-        let bounds = Bounds::of(measured, &self.scrapes[0], &self.scrapes[1]);
+        let bounds = Bounds::between(measured, &self.scrapes[0], &self.scrapes[1]);
         eprintln!("kubelet: {total:?}; measured leaves: {bounds}");
         bounds.admit(total).map_err(|why| why.to_string())
     }

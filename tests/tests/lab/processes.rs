@@ -15,7 +15,7 @@ use plegtrace_common::role::Role;
 use plegtrace_lab::cri::Pod;
 use plegtrace_lab::{Containerd, Event as ShimEvent, Events, Knobs, Network, host, process};
 use plegtrace_tests::churn::{self, Asked};
-use plegtrace_tests::connector::{Connector, Seen as Event, What};
+use plegtrace_tests::connector::{Connector, ProcessStep, Seen as Event};
 use plegtrace_tests::program::Running;
 use plegtrace_tests::watching::{Seen, Watching};
 
@@ -90,8 +90,8 @@ impl Churn {
         let mut execs = Vec::new();
         for event in &self.events {
             match &event.what {
-                What::Fork { parent } if tree.contains(parent) => drop(tree.insert(event.pid)),
-                What::Exec { arguments } if tree.contains(&event.pid) => {
+                ProcessStep::Fork { parent } if tree.contains(parent) => drop(tree.insert(event.pid)),
+                ProcessStep::Exec { arguments } if tree.contains(&event.pid) => {
                     let ours =
                         |(pid, at): &(u32, u64)| *pid == event.pid && at.abs_diff(event.at_ns) < SAME_NS;
                     if workloads.iter().any(ours) {
@@ -100,8 +100,8 @@ impl Churn {
                     }
                     execs.push((event, arguments.as_slice()));
                 }
-                What::Exit => drop(tree.remove(&event.pid)),
-                What::Fork { .. } | What::Exec { .. } => {}
+                ProcessStep::Exit => drop(tree.remove(&event.pid)),
+                ProcessStep::Fork { .. } | ProcessStep::Exec { .. } => {}
             }
         }
         execs

@@ -17,7 +17,7 @@ struct Successor(Child);
 
 impl Successor {
     /// Kills `pid` and runs `program` with its arguments and environment.
-    fn of(containerd: &Containerd, pid: u32, program: &Path) -> Successor {
+    fn start(containerd: &Containerd, pid: u32, program: &Path) -> Successor {
         let arguments = process::arguments(pid);
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
         process::signal(pid, libc::SIGKILL).unwrap();
@@ -75,13 +75,13 @@ fn a_restarted_containerd_is_probed_again() {
     watching.wait_until_armed().unwrap();
     wait_for_calls(&watching, Layer::Handler, containerd.pid(), "handlers of the first containerd");
 
-    let same = Successor::of(containerd, containerd.pid(), &containerd.program());
+    let same = Successor::start(containerd, containerd.pid(), &containerd.program());
     wait_for_calls(&watching, Layer::Handler, same.pid(), "handlers of its successor from the same file");
 
     let dir = tempfile::tempdir().unwrap();
     let copy = dir.path().join("containerd");
     std::fs::copy(containerd.program(), &copy).unwrap();
-    let other = Successor::of(containerd, same.pid(), &copy);
+    let other = Successor::start(containerd, same.pid(), &copy);
     wait_for_calls(&watching, Layer::Handler, other.pid(), "handlers of its successor from another file");
     // The program is replaced on disk, as an upgrade does: the process runs the old one.
     let newer = dir.path().join("newer");
@@ -98,7 +98,7 @@ fn a_restarted_containerd_is_probed_again() {
     let (snapshot, seen) = watching.interrupt().unwrap();
     for pid in [containerd.pid(), same.pid()] {
         let target = snapshot.targets.iter().find(|target| target.fact.pid == pid).unwrap();
-        let gone = matches!(target.state, plegtrace::correlate::TargetState::Gone { .. });
+        let gone = matches!(target.state, plegtrace::correlate::TracedState::Gone { .. });
         assert!(gone && target.fact.component == Component::Containerd, "{target:?}");
     }
     assert!(seen.of_layer(Layer::Relist).count() > 0);
@@ -132,7 +132,7 @@ fn replaced_again_and_again() {
         std::fs::create_dir(copy.parent().unwrap()).unwrap();
         std::fs::copy(containerd.program(), &copy).unwrap();
         let before = last.as_ref().map_or(containerd.pid(), Successor::pid);
-        let next = Successor::of(containerd, before, &copy);
+        let next = Successor::start(containerd, before, &copy);
         wait_for_calls(&watching, Layer::Handler, next.pid(), &format!("handlers of containerd {n}"));
         files.push(open_files());
         last = Some(next);

@@ -103,7 +103,7 @@ impl Minute {
     fn bounds(&self, scrapes: &[Scrape; 2], layer: Layer, wanted: impl Fn(&str, &str) -> bool) -> Bounds {
         let spans = self.seen.of_layer(layer).filter(|(_, hook)| wanted(&hook.service, &hook.operation));
         let spans = spans.map(|(call, _)| (call.end.0, call.duration_ns()));
-        Bounds::of(spans, &scrapes[0], &scrapes[1])
+        Bounds::between(spans, &scrapes[0], &scrapes[1])
     }
 
     /// Every operation that the kubelet counts, at the layer where it counts.
@@ -184,7 +184,7 @@ impl Minute {
         assert_eq!(unwound, [0; 4], "every end was seen");
         let gone = |component| {
             let mut targets = self.snapshot.targets.iter().filter(|t| t.fact.component == component);
-            !targets.any(|t| t.state == plegtrace::correlate::TargetState::Live)
+            !targets.any(|t| t.state == plegtrace::correlate::TracedState::Live)
         };
         assert!(!gone(Component::Kubelet) && !gone(Component::Containerd));
     }

@@ -63,7 +63,7 @@ fn arrive(ctx: &ProbeContext) -> Result<(SiteConf, Hit), Reason> {
     if watch::get(tgid).is_none() {
         return Err(Reason::NotWatched);
     }
-    let site = site::of(ctx)?;
+    let site = site::current(ctx)?;
     count::hit(site.hook);
     let goroutine = go::current(ctx, &site)?;
     // SAFETY: no arguments.

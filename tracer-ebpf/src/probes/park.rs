@@ -29,7 +29,7 @@ pub(crate) fn park_out(ctx: ProbeContext) -> u32 {
 
 #[inline(always)]
 fn try_park_in(ctx: &ProbeContext) -> Result<(), Reason> {
-    let site = site::of(ctx)?;
+    let site = site::current(ctx)?;
     count::hit(site.hook);
     let goid = go::id(go::address(ctx, &site)?, &site)?;
     parks::park(ctx, &key(goid), &site);
@@ -38,7 +38,7 @@ fn try_park_in(ctx: &ProbeContext) -> Result<(), Reason> {
 
 #[inline(always)]
 fn try_park_out(ctx: &ProbeContext) -> Result<(), Reason> {
-    let site = site::of(ctx)?;
+    let site = site::current(ctx)?;
     count::hit(site.hook);
     let g = regs::value(ctx, &site).ok_or(Reason::GoroutineUnreadable)?;
     let goid = go::id(g, &site)?;

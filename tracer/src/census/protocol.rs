@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::input::{
-    Command, Component, ContainerFact, EndedInit, Freezer, GoroutinesFact, Liveness, Park, Pressure,
+    Command, Component, ContainerFact, EndedInit, Freezer, GoroutinesFact, Liveness, ParkedThreads, Pressure,
     ProcessFact, RuntimeSays, Unanswered, VersionFact,
 };
 
@@ -43,12 +43,12 @@ pub(super) struct Order {
     pub(super) others_ms: u64,
     /// Questions that an earlier child did not come back from.
     pub(super) late: Vec<(u32, Step)>,
-    pub(super) what: What,
+    pub(super) what: Job,
 }
 
 /// What is wanted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum What {
+pub(super) enum Job {
     /// The processes of interest.
     Processes,
     /// Goroutines of these.
@@ -87,7 +87,7 @@ pub struct Runtime {
     pub socket: PathBuf,
 }
 
-impl What {
+impl Job {
     /// Is this for a child of its own, which ends with it? To run programs and to speak to the runtime takes more than a
     /// reader may do.
     pub(super) fn is_for_one(&self) -> bool {
@@ -188,7 +188,7 @@ pub(super) enum Answer {
     /// What is known without asking the process itself.
     Process(Box<ProcessFact>),
     /// Where its threads wait.
-    Threads { pid: u32, threads: u32, stopped: u32, parked: Vec<Park> },
+    Threads { pid: u32, threads: u32, stopped: u32, parked: Vec<ParkedThreads> },
     /// What it was told to do.
     Command { pid: u32, command: Command },
     /// Its cgroup is frozen.
@@ -240,7 +240,7 @@ mod tests {
             namespace: None,
             others_ms: 0,
             late: vec![(7, Step::Arguments), (8, Step::Cgroup)],
-            what: What::Processes,
+            what: Job::Processes,
         };
         let line = serde_json::to_string(&order).unwrap();
         assert_eq!(serde_json::from_str::<Order>(&line).unwrap(), order);

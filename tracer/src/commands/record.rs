@@ -8,7 +8,7 @@ use crate::{
     diagnose::diagnose,
     engine::{Tap, observe_in, ready},
     exit::Exit,
-    recording::{Recorded, Recorder, Target},
+    recording::{Destination, Recorded, Recorder},
     words::human,
 };
 
@@ -19,9 +19,9 @@ use crate::{
 /// plegtrace cannot run here, or the recording cannot be written; then the report is printed all the same.
 pub(crate) fn run(options: &RecordOptions, settings: &Settings) -> Result<(Exit, Vec<String>), CommandError> {
     let mode = ready(settings)?;
-    let target = Target::create(&options.file, options.force)?;
-    let (name, reports) = (target.name(), !target.is_stdout());
-    let recorder = Arc::new(Recorder::start(target, options.max_size)?);
+    let destination = Destination::create(&options.file, options.force)?;
+    let (name, reports) = (destination.name(), !destination.is_stdout());
+    let recorder = Arc::new(Recorder::start(destination, options.max_size)?);
     let observed = observe_in(settings, mode, Some(tap(&recorder)), Some(Arc::clone(&recorder)));
     let snapshot = observed.inspect_err(|_| recorder.abandon())?;
     let recorded = recorder.finish();

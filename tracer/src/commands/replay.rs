@@ -44,7 +44,7 @@ pub fn replay(source: impl Read) -> Result<Replayed, RecordingError> {
     let now = pipeline.stopped_ns().unwrap_or(latest);
     let counts = damage.losses();
     if !counts.is_empty() {
-        pipeline.fact(now, &Fact::Loss { counts });
+        pipeline.fact(now, Fact::Loss { counts });
     }
     Ok(Replayed { snapshot: pipeline.snapshot(now), damage })
 }

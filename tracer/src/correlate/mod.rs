@@ -31,8 +31,8 @@ mod request_trees;
 mod requests;
 mod rows;
 mod snapshot;
-mod target;
 pub mod thresholds;
+mod traced;
 mod trees;
 mod view;
 
@@ -54,4 +54,4 @@ pub use rows::{RowKey, RpcRow, Side};
 pub use snapshot::{
     ClosedUnseen, HookState, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally, Window,
 };
-pub use target::{Target, TargetState};
+pub use traced::{TracedProcess, TracedState};

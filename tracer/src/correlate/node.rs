@@ -6,7 +6,7 @@ use plegtrace_common::site::MAX_HOOKS;
 
 use super::{
     limits::Limits,
-    target::{Target, TargetState},
+    traced::{TracedProcess, TracedState},
 };
 use crate::{
     decode::{MonoNs, Process, Step},
@@ -21,7 +21,7 @@ use crate::{
 pub(super) struct NodeState {
     pub(super) start: Start,
     pub(super) began: Option<MonoNs>,
-    pub(super) targets: BTreeMap<u32, Target>,
+    pub(super) targets: BTreeMap<u32, TracedProcess>,
     pub(super) presences: Vec<Presence>,
     pub(super) hooks: BTreeMap<u32, Arc<HookFact>>,
     pub(super) refused: Vec<RefusedFact>,
@@ -95,11 +95,11 @@ impl NodeState {
     /// Forgets targets that went before `until`, and says which; the last of a component that has no living one stays: it
     /// tells how that went.
     pub(super) fn forget_gone(&mut self, until: MonoNs) -> Vec<u32> {
-        let gone_at = |target: &Target| match target.state {
-            TargetState::Gone { at, .. } => Some(at),
-            TargetState::Live => None,
+        let gone_at = |target: &TracedProcess| match target.state {
+            TracedState::Gone { at, .. } => Some(at),
+            TracedState::Live => None,
         };
-        let has_younger = |target: &Target, at: MonoNs| {
+        let has_younger = |target: &TracedProcess, at: MonoNs| {
             self.targets.values().any(|other| {
                 other.fact.component == target.fact.component && gone_at(other).is_none_or(|other| other > at)
             })
@@ -115,20 +115,20 @@ impl NodeState {
 
     fn target(&mut self, at: MonoNs, fact: TargetFact, limits: &Limits) {
         if self.targets.len() >= limits.facts && !self.targets.contains_key(&fact.pid) {
-            let gone = self.targets.values().find(|target| target.state != TargetState::Live);
+            let gone = self.targets.values().find(|target| target.state != TracedState::Live);
             let Some(gone) = gone.map(|target| target.fact.pid) else {
                 self.dropped += 1;
                 return;
             };
             self.targets.remove(&gone);
         }
-        self.targets.insert(fact.pid, Target { fact, seen: at, state: TargetState::Live });
+        self.targets.insert(fact.pid, TracedProcess { fact, seen: at, state: TracedState::Live });
     }
 
     /// User space does not find it any more. What the kernel told of its end stays: it knows how.
     fn gone(&mut self, at: MonoNs, pid: u32, how: String) {
-        if let Some(target) = self.targets.get_mut(&pid).filter(|target| target.state == TargetState::Live) {
-            target.state = TargetState::Gone { at, how };
+        if let Some(target) = self.targets.get_mut(&pid).filter(|target| target.state == TracedState::Live) {
+            target.state = TracedState::Gone { at, how };
         }
     }
 

@@ -67,7 +67,13 @@ impl Phases {
     }
 
     /// The phases of a process whose program began at `since`, outermost first.
-    pub(super) fn of(&self, pid: u32, since: Option<MonoNs>, now: MonoNs, node: &NodeState) -> Vec<Phase> {
+    pub(super) fn phases_of(
+        &self,
+        pid: u32,
+        since: Option<MonoNs>,
+        now: MonoNs,
+        node: &NodeState,
+    ) -> Vec<Phase> {
         let mut calls: Vec<&OpenCallFact> = self
             .open
             .get(&pid)

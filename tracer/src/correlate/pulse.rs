@@ -1,7 +1,7 @@
 //! [`Pulse`]: what an observation asks each second. It costs what is open now, not what is kept: no tree, no table.
 
 use super::{
-    Correlator, LastList, ListOutcome, TargetState,
+    Correlator, LastList, ListOutcome, TracedState,
     inflight::OpenEntry,
     thresholds::{LAST_LIST_NS, RELIST_OPEN_NS},
 };
@@ -71,8 +71,8 @@ impl Correlator {
             |component: Component| component == Component::Kubelet || component.role().is_runtime();
         let targets = || self.node.targets.values().filter(|target| is_daemon(target.fact.component));
         let live = |component| {
-            targets().any(|other| other.fact.component == component && other.state == TargetState::Live)
+            targets().any(|other| other.fact.component == component && other.state == TracedState::Live)
         };
-        targets().any(|target| target.state != TargetState::Live && !live(target.fact.component))
+        targets().any(|target| target.state != TracedState::Live && !live(target.fact.component))
     }
 }

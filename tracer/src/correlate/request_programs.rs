@@ -29,7 +29,7 @@ type Methods = Vec<Option<Method>>;
 impl Correlator {
     /// Puts programs into the trees of requests. `census` tells what open requests are about.
     pub(super) fn hang_programs(&self, trees: &mut [RequestTree], census: &[Request]) {
-        let family = Family::of(self.processes.runs());
+        let family = Family::new(self.processes.runs());
         let Some(first) = family.runs.first().map(|run| run.start) else { return };
         let methods = self.methods();
         let mut askers = self.askers(&methods, census, first);
@@ -124,7 +124,7 @@ struct Family {
 }
 
 impl Family {
-    fn of(runs: Vec<Arc<Run>>) -> Self {
+    fn new(runs: Vec<Arc<Run>>) -> Self {
         let mut by_pid: HashMap<u32, Vec<usize>> = HashMap::new();
         runs.iter().enumerate().for_each(|(place, run)| by_pid.entry(run.pid).or_default().push(place));
         let (mut children, mut tops): (HashMap<usize, Vec<usize>>, Vec<usize>) = <_>::default();

@@ -11,8 +11,8 @@ use super::{
     caller::Caller,
     census::Census,
     join::Joins,
-    target::Target,
     thresholds::{ABANDONED_AFTER_NS, LOSS_COUNTS_NS},
+    traced::TracedProcess,
 };
 use crate::{
     decode::MonoNs,
@@ -32,7 +32,7 @@ pub struct Snapshot {
     /// In which part of it relists are seen: a kubelet whose file answers late is probed late.
     pub relist_window: Window,
     /// Processes found, live ones and those that are gone, by pid.
-    pub targets: Vec<Target>,
+    pub targets: Vec<TracedProcess>,
     /// Traces of components.
     pub presences: Vec<Presence>,
     /// How the probes are attached.

@@ -73,7 +73,7 @@ impl Correlator {
     fn processes_at(&self, now: MonoNs) -> Processes {
         let mut processes = self.processes.snapshot(now, self.node.observing_since());
         for process in &mut processes.open {
-            process.phases = self.phases.of(process.pid, process.start, now, &self.node);
+            process.phases = self.phases.phases_of(process.pid, process.start, now, &self.node);
         }
         processes
     }

@@ -3,7 +3,7 @@
 use super::Scene;
 use crate::{
     correlate::{OpenCall, Relist},
-    input::{Component, Layer, Park},
+    input::{Component, Layer, ParkedThreads},
     span::Span,
     stuck::{Stuck, StuckKind, Waiter},
     words::{self, human::duration},
@@ -140,7 +140,7 @@ pub(super) fn of_call(call: &OpenCall) -> Evidence {
 }
 
 /// Is a thread parked in this system call?
-pub(super) fn in_syscall<'a>(parks: &'a [Park], names: &[&str]) -> Option<&'a Park> {
+pub(super) fn in_syscall<'a>(parks: &'a [ParkedThreads], names: &[&str]) -> Option<&'a ParkedThreads> {
     parks.iter().find(|park| {
         let name = park.syscall.as_ref().and_then(|syscall| syscall.name.as_deref());
         name.is_some_and(|name| names.contains(&name))

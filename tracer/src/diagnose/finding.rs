@@ -181,9 +181,9 @@ impl Finding {
 
 /// Who is held up: what the node feels first, then how many of which request, then processes.
 fn victims(waiters: &[Waiter]) -> Vec<String> {
-    let of =
+    let lines =
         |kind: fn(&Waiter) -> bool| waiters.iter().filter(move |waiter| kind(waiter)).map(words::waiter_line);
-    let mut all: Vec<String> = of(|waiter| matches!(waiter, Waiter::Relist { .. })).collect();
+    let mut all: Vec<String> = lines(|waiter| matches!(waiter, Waiter::Relist { .. })).collect();
     let mut counts: BTreeMap<(Component, u32), Vec<(&str, u32)>> = BTreeMap::new();
     for waiter in waiters {
         let Waiter::Requests(request) = waiter else { continue };
@@ -198,7 +198,7 @@ fn victims(waiters: &[Waiter]) -> Vec<String> {
         let operations: Vec<String> = operations.iter().map(one).collect();
         format!("{} in {} {pid}", operations.join(", "), component.name())
     }));
-    all.extend(of(|waiter| matches!(waiter, Waiter::Process { .. })));
+    all.extend(lines(|waiter| matches!(waiter, Waiter::Process { .. })));
     all
 }
 
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
     use crate::diagnose::rules::by_id;
 
-    fn of(id: &str, severity: Severity, victims: usize) -> Finding {
+    fn sample(id: &str, severity: Severity, victims: usize) -> Finding {
         let culprit =
             Culprit { component: Component::Kubelet, pid: Some(7), container: None, words: String::new() };
         Finding {
@@ -251,9 +251,9 @@ mod tests {
     /// Of two with one culprit the one with more victims stays, but a notice does not hide a stall.
     #[test]
     fn a_notice_hides_no_stall() {
-        let stall = |id, victims| of(id, Severity::Stall, victims);
+        let stall = |id, victims| sample(id, Severity::Stall, victims);
         assert_eq!(
-            folded(stall("K7", 0), of("K3", Severity::Notice, 1)),
+            folded(stall("K7", 0), sample("K3", Severity::Notice, 1)),
             [("K7", Severity::Stall, vec!["K3"])]
         );
         assert_eq!(folded(stall("K7", 0), stall("K1", 1)), [("K1", Severity::Stall, vec!["K7"])]);

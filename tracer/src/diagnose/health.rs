@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashSet};
 use super::reason::{Doubt, Reason};
 use crate::{
     correlate::{
-        Caller, LastList, ListOutcome, OpenCall, OpenProcess, ProcessKind, Relist, Snapshot, Target,
-        TargetState,
+        Caller, LastList, ListOutcome, OpenCall, OpenProcess, ProcessKind, Relist, Snapshot, TracedProcess,
+        TracedState,
         thresholds::{RELIST_OPEN_NS, stuck_after_ns},
     },
     input::{Component, Layer, Presence},
@@ -37,7 +37,8 @@ pub(super) fn reasons(snapshot: &Snapshot, stuck: &[Stuck]) -> Vec<Reason> {
 }
 
 fn is_live(snapshot: &Snapshot, component: Component) -> bool {
-    let live = |target: &&Target| target.fact.component == component && target.state == TargetState::Live;
+    let live =
+        |target: &&TracedProcess| target.fact.component == component && target.state == TracedState::Live;
     snapshot.targets.iter().any(|target| live(&target))
 }
 
@@ -52,8 +53,8 @@ fn down(snapshot: &Snapshot) -> Vec<Reason> {
         }
         let gone = snapshot.targets.iter().filter(|target| target.fact.component == component);
         let last = gone.filter_map(|target| match &target.state {
-            TargetState::Gone { at, how } => Some((*at, format!("pid {} {how}", target.fact.pid))),
-            TargetState::Live => None,
+            TracedState::Gone { at, how } => Some((*at, format!("pid {} {how}", target.fact.pid))),
+            TracedState::Live => None,
         });
         let mut evidence = last.max_by_key(|(at, _)| *at).map(|(_, how)| how);
         if evidence.is_none() && (component == Component::Kubelet || !any_runtime) {
@@ -204,8 +205,8 @@ fn census_doubts(snapshot: &Snapshot) -> Vec<Doubt> {
     if census.rounds > 0 && census.whole_rounds == 0 {
         why.push(Doubt::CensusCut);
     }
-    let unread = |target: &&Target| {
-        let runtime = target.state == TargetState::Live && target.fact.component.role().is_runtime();
+    let unread = |target: &&TracedProcess| {
+        let runtime = target.state == TracedState::Live && target.fact.component.role().is_runtime();
         runtime && !census.read.contains(&target.fact.pid)
     };
     let unanswered = census.round.iter().flat_map(|round| &round.unanswered);

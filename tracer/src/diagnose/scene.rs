@@ -2,7 +2,7 @@
 
 use crate::{
     correlate::{
-        Held, OpenCall, ProcessKind, ProcessRow, Relist, Request, Snapshot, TargetState, WaitsFor,
+        Held, OpenCall, ProcessKind, ProcessRow, Relist, Request, Snapshot, TracedState, WaitsFor,
         thresholds::{RELIST_OPEN_NS, stuck_after_ns},
     },
     cri::Method,
@@ -38,7 +38,7 @@ impl<'a> Scene<'a> {
     #[must_use]
     pub fn is_live(self, component: Component) -> bool {
         let mut targets = self.snapshot.targets.iter();
-        targets.any(|target| target.fact.component == component && target.state == TargetState::Live)
+        targets.any(|target| target.fact.component == component && target.state == TracedState::Live)
     }
 
     /// Why the node is held up.

@@ -54,9 +54,9 @@ impl Observation {
             recorder,
             symbols: Symbols::default(),
         };
-        observation.pipeline.fact(clock::monotonic_ns(), &Fact::Start(start()));
+        observation.pipeline.fact(clock::monotonic_ns(), Fact::Start(start()));
         for presence in observation.survey.presences() {
-            observation.pipeline.fact(clock::monotonic_ns(), &Fact::Presence(presence));
+            observation.pipeline.fact(clock::monotonic_ns(), Fact::Presence(presence));
         }
         observation.begin_census(settings, Depth::Goroutines, true);
         Ok(observation)
@@ -114,12 +114,12 @@ impl Observation {
     pub(super) fn refuse_parks(&mut self) {
         let refused = source_refused("parks", "left out by --sources");
         let fact = Fact::Refused(RefusedFact { matters: false, ..refused });
-        self.pipeline.fact(clock::monotonic_ns(), &fact);
+        self.pipeline.fact(clock::monotonic_ns(), fact);
     }
 
     pub(super) fn refuse(&mut self, source: &str, why: &str) {
         let refused = source_refused(source, why);
-        self.pipeline.fact(clock::monotonic_ns(), &Fact::Refused(refused));
+        self.pipeline.fact(clock::monotonic_ns(), Fact::Refused(refused));
     }
 }
 

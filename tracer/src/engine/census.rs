@@ -38,7 +38,8 @@ impl Observation {
         let Some(depth) = self.census.due(snapshot, diagnosis, !settings.needs_kernel(), last) else {
             return;
         };
-        if let Ok(survey) = Survey::take(settings) {
+        let serves = !last && depth == Depth::Processes && self.survey.is_fresh();
+        if !serves && let Ok(survey) = Survey::take(settings) {
             self.survey = survey;
         }
         self.begin_census(settings, depth, may_ask(snapshot));
@@ -55,7 +56,7 @@ impl Observation {
     pub(super) fn take_census(&mut self, wait: bool) {
         for fact in self.census.take(wait) {
             self.pictures.something_new();
-            self.pipeline.fact(clock::monotonic_ns(), &fact);
+            self.pipeline.fact(clock::monotonic_ns(), fact);
         }
     }
 }

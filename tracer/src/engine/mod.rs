@@ -53,8 +53,9 @@ use targets::{Steps, warn};
 const DRAIN: Duration = Duration::from_millis(100);
 /// Open calls are read this often.
 const LOOK: Duration = Duration::from_secs(1);
-/// New processes are looked for this often even when no exec was seen.
-const RESCAN: Duration = Duration::from_secs(15);
+/// New processes are looked for this often even when no exec was seen; and where none can be seen.
+const RESCAN: Duration = Duration::from_secs(60);
+const RESCAN_BLIND: Duration = Duration::from_secs(15);
 /// The report waits so long for probes that cannot come off at once.
 const LEAVE: Duration = Duration::from_secs(1);
 /// The node must have been watched this long before an early end.
@@ -154,8 +155,10 @@ impl Observation {
         progress: &mut Progress,
     ) -> Result<StopWhy, EngineError> {
         let began = Instant::now();
+        let sees_execs = self.live.is_some() && settings.processes;
+        let rescan = if sees_execs { RESCAN } else { RESCAN_BLIND };
         let (mut drain, mut look, mut rescan) =
-            (tokio::time::interval(DRAIN), tokio::time::interval(LOOK), tokio::time::interval(RESCAN));
+            (tokio::time::interval(DRAIN), tokio::time::interval(LOOK), tokio::time::interval(rescan));
         rescan.reset();
         let deadline = tokio::time::sleep(settings.duration);
         tokio::pin!(deadline);
@@ -215,7 +218,7 @@ impl Observation {
         let Some(live) = self.live.as_mut() else { return };
         let pipeline = &mut self.pipeline;
         let mut steps = Steps { rescan: &mut self.rescan, runc: self.runc.as_ref(), exited: Vec::new() };
-        live.drain(&mut |frame| pipeline.push_and_see(&frame, &mut |event| steps.see(event)));
+        live.drain(&mut |item| pipeline.read(item, &mut |event| steps.see(event)));
         for tgid in steps.exited.into_iter().filter(|tgid| self.alive.contains_key(tgid)) {
             warn(live.sweep(tgid));
         }
@@ -228,7 +231,7 @@ impl Observation {
     fn name_stacks(&mut self, last: bool) {
         for again in [false, true] {
             for fact in self.symbols.take(last) {
-                self.pipeline.fact(clock::monotonic_ns(), &Fact::Symbols(fact));
+                self.pipeline.fact(clock::monotonic_ns(), Fact::Symbols(fact));
             }
             if !again {
                 self.symbols.ask(self.pipeline.unnamed(), &self.probes, last);
@@ -241,14 +244,12 @@ impl Observation {
         if let Some(live) = self.live.as_mut() {
             let pipeline = &mut self.pipeline;
             let mut steps = Steps { rescan: &mut self.rescan, runc: self.runc.as_ref(), exited: Vec::new() };
-            live.read_in_flight(&mut |frame| {
-                pipeline.push_and_see(&frame, &mut |event| steps.see(event));
-            })?;
+            live.read_in_flight(&mut |item| pipeline.read(item, &mut |event| steps.see(event)))?;
             let exited = steps.exited;
             for tgid in exited.into_iter().filter(|tgid| self.alive.contains_key(tgid)) {
                 warn(live.sweep(tgid));
             }
-            live.read_counters(&mut |frame| pipeline.push(&frame))?;
+            live.read_counters(&mut |item| pipeline.read(item, &mut |_| {}))?;
         }
         self.tell_shed();
         if std::mem::take(&mut self.rescan) {
@@ -264,8 +265,8 @@ impl Observation {
         if let Some(mut live) = self.live.take() {
             let pipeline = &mut self.pipeline;
             let last = live
-                .read_in_flight(&mut |frame| pipeline.push(&frame))
-                .and_then(|()| live.read_counters(&mut |frame| pipeline.push(&frame)));
+                .read_in_flight(&mut |item| pipeline.read(item, &mut |_| {}))
+                .and_then(|()| live.read_counters(&mut |item| pipeline.read(item, &mut |_| {})));
             if let Err(error) = last {
                 tracing::warn!("{}", chain(&error));
             }
@@ -277,7 +278,7 @@ impl Observation {
         // Only now: it takes its time, and the node shall not carry the probes meanwhile.
         self.last_census(settings);
         let now = seen_until.unwrap_or_else(clock::monotonic_ns);
-        self.pipeline.fact(now, &Fact::Stop(Stop { why }));
+        self.pipeline.fact(now, Fact::Stop(Stop { why }));
         progress.clear();
         self.pipeline.snapshot(now)
     }
@@ -290,7 +291,7 @@ impl Observation {
         let why = format!("still attached when this report was written: {hazard}");
         let fact =
             RefusedFact { what: "detaching".to_owned(), matters: false, ..source_refused("uprobes", &why) };
-        self.pipeline.fact(clock::monotonic_ns(), &Fact::Refused(fact));
+        self.pipeline.fact(clock::monotonic_ns(), Fact::Refused(fact));
         left::keep(live);
     }
 }

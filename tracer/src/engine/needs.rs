@@ -30,7 +30,7 @@ impl Observation {
             let lack = offsets.lacks(need).map(|lack| chain(&lack));
             if let Some(why) = &lack {
                 let refused = RefusedFact { what: what.to_owned(), ..source_refused(source, why) };
-                self.pipeline.fact(clock::monotonic_ns(), &Fact::Refused(refused));
+                self.pipeline.fact(clock::monotonic_ns(), Fact::Refused(refused));
             }
             lack.is_none()
         };

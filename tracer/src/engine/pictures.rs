@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use crate::correlate::Pulse;
 
-/// From one picture to the next while the pulse is calm.
-const CALM: Duration = Duration::from_secs(5);
+/// From one picture to the next while the pulse is calm: half as long as it has been calm, within bounds. A
+/// one-shot needs a recent one; in an observation of months the pulse, and news of the census, say when to look.
+const CALM: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
 /// For so long what is not calm is looked at each second: a verdict is to come soon.
 const EAGER: Duration = Duration::from_secs(30);
 /// From one picture to the next after that.
@@ -17,6 +18,7 @@ const PATIENT: Duration = Duration::from_secs(5);
 pub(super) struct Pictures {
     last: Option<Instant>,
     restless_since: Option<Instant>,
+    calm_since: Option<Instant>,
     /// The census has found something since the last picture.
     fresh: bool,
     /// The last picture showed something that may be stuck.
@@ -40,13 +42,14 @@ impl Pictures {
     }
 
     fn is_due_at(&mut self, pulse: &Pulse, now: Instant) -> bool {
-        let since =
-            if pulse.calm && !self.suspicious { None } else { Some(*self.restless_since.get_or_insert(now)) };
-        self.restless_since = since;
-        let pause = match since {
-            None => CALM,
-            Some(since) if now - since < EAGER => Duration::ZERO,
-            Some(_) => PATIENT,
+        let pause = if pulse.calm && !self.suspicious {
+            self.restless_since = None;
+            let since = *self.calm_since.get_or_insert(now);
+            ((now - since) / 2).clamp(CALM[0], CALM[1])
+        } else {
+            self.calm_since = None;
+            let since = *self.restless_since.get_or_insert(now);
+            if now - since < EAGER { Duration::ZERO } else { PATIENT }
         };
         let due = std::mem::take(&mut self.fresh) || self.last.is_none_or(|last| now - last >= pause);
         if due {
@@ -72,11 +75,11 @@ mod tests {
         (0..seconds).filter(due).collect()
     }
 
-    /// A calm node is drawn now and then; one that is not each second at first, then less often, and each second again
-    /// when it was calm in between.
+    /// A calm node is drawn now and then, after minutes once a minute; one that is not each second at first, then less
+    /// often, and each second again when it was calm in between.
     #[test]
     fn seldom_while_calm() {
-        assert_eq!(drawn(12, |_| true), [0, 5, 10]);
+        assert_eq!(drawn(400, |_| true), [0, 5, 10, 20, 40, 80, 140, 200, 260, 320, 380]);
         assert_eq!(drawn(4, |_| false), [0, 1, 2, 3]);
         let long = drawn(60, |_| false);
         assert_eq!(long.iter().filter(|n| **n >= 30).collect::<Vec<_>>(), [&34, &39, &44, &49, &54, &59]);

@@ -3,7 +3,7 @@
 use crate::{
     correlate::{Correlator, Limits, Pulse, Snapshot},
     decode::{Event, MonoNs, decode},
-    input::{Fact, Frame, frame_fact},
+    input::{Arrival, Fact, Frame, frame_fact},
 };
 
 /// Sees every record of the input stream, in order, before it is decoded.
@@ -33,13 +33,8 @@ impl Pipeline {
         }
         match decode(frame) {
             Ok(event) => {
-                if let Event::Fact { at, fact } = &event
-                    && matches!(**fact, Fact::Stop(_))
-                {
-                    self.stopped = Some(*at);
-                }
                 see(&event);
-                self.correlator.push(event);
+                self.take_event(event);
             }
             Err(error) => {
                 // Told to the correlator, whose verdict must know of the loss.
@@ -49,9 +44,31 @@ impl Pipeline {
         }
     }
 
-    /// Takes one fact of this moment.
-    pub(crate) fn fact(&mut self, now_ns: u64, fact: &Fact) {
-        self.push(&frame_fact(now_ns, fact));
+    /// Takes what was read on the node, and shows what it means to `see` on the way.
+    pub(crate) fn read(&mut self, item: Arrival, see: &mut dyn FnMut(&Event)) {
+        match item {
+            Arrival::Record(frame) => self.push_and_see(&frame, see),
+            Arrival::Fact { at_ns, fact } => self.fact(at_ns, fact),
+        }
+    }
+
+    /// Takes one fact of this moment. It becomes a record only for the tap: what a recording gives back is the same fact.
+    pub(crate) fn fact(&mut self, now_ns: u64, fact: Fact) {
+        if let Some(tap) = self.tap.as_mut() {
+            tap(&frame_fact(now_ns, &fact));
+        }
+        let event = Event::Fact { at: MonoNs(now_ns), fact: Box::new(fact) };
+        debug_assert!(comes_back(&event), "a recording would not give it back: {event:?}");
+        self.take_event(event);
+    }
+
+    fn take_event(&mut self, event: Event) {
+        if let Event::Fact { at, fact } = &event
+            && matches!(**fact, Fact::Stop(_))
+        {
+            self.stopped = Some(*at);
+        }
+        self.correlator.push(event);
     }
 
     /// The moment of the report that goes with a whole stream.
@@ -73,6 +90,12 @@ impl Pipeline {
     pub(crate) fn snapshot(&self, now_ns: u64) -> Snapshot {
         self.correlator.snapshot(MonoNs(now_ns))
     }
+}
+
+/// Is this fact the same after it was a record?
+fn comes_back(event: &Event) -> bool {
+    let Event::Fact { at, fact } = event else { return true };
+    decode(&frame_fact(at.0, fact)).is_ok_and(|back| back == *event)
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! Which processes matter on this node, as facts and as programs to probe.
 
-use std::path::Path;
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use plegtrace_common::role::Role;
 
@@ -14,9 +17,13 @@ use crate::{
     target::{DiscoverError, Node, Overrides, Process, discover, discover_with},
 };
 
+/// So old a survey still serves a calm round of the census: whoever came or went since is news of its own.
+const FRESH: Duration = Duration::from_secs(90);
+
 /// The node's processes at one moment.
 pub(crate) struct Survey {
     pub(crate) node: Node,
+    taken: Instant,
 }
 
 impl Survey {
@@ -29,7 +36,7 @@ impl Survey {
         };
         let root = Path::new("/");
         let Some(request) = census_request(settings) else {
-            return Ok(Self { node: discover(root, &overrides)? });
+            return Ok(Self { node: discover(root, &overrides)?, taken: Instant::now() });
         };
         // A process that is stuck must not hold us up: its command line is read by a child that can be killed.
         let mut ask = |pids: &[u32]| {
@@ -45,7 +52,12 @@ impl Survey {
             }
             lines
         };
-        Ok(Self { node: discover_with(root, &overrides, &mut ask)? })
+        Ok(Self { node: discover_with(root, &overrides, &mut ask)?, taken: Instant::now() })
+    }
+
+    /// Is it recent enough for a round that only looks whether all is still calm?
+    pub(super) fn is_fresh(&self) -> bool {
+        self.taken.elapsed() < FRESH
     }
 
     /// Kubelet and runtime: the programs that are probed.

@@ -21,7 +21,7 @@ impl Observation {
             if target.component == Component::Kubelet || target.component.role().is_runtime() {
                 self.alive.insert(target.pid, target.component);
             }
-            self.pipeline.fact(now, &Fact::Target(target));
+            self.pipeline.fact(now, Fact::Target(target));
         }
     }
 
@@ -29,7 +29,7 @@ impl Observation {
     pub(super) fn pass_on_facts(&mut self, mode: AttachMode) {
         let now = clock::monotonic_ns();
         for fact in self.probes.take_facts(mode.name()) {
-            self.pipeline.fact(now, &fact);
+            self.pipeline.fact(now, fact);
         }
     }
 
@@ -47,7 +47,7 @@ impl Observation {
             self.alive.remove(&pid);
             let how = "ended".to_owned();
             let fact = Fact::TargetGone(TargetGone { component, pid, how });
-            self.pipeline.fact(clock::monotonic_ns(), &fact);
+            self.pipeline.fact(clock::monotonic_ns(), fact);
         }
         self.leave_the_ended();
         if settings.uprobes {
@@ -105,7 +105,7 @@ impl Observation {
                 let why = chain(&error);
                 let fact = RefusedFact { component: Some(component), ..source_refused("processes", &why) };
                 let fact = RefusedFact { what: format!("process {pid}"), ..fact };
-                self.pipeline.fact(clock::monotonic_ns(), &Fact::Refused(fact));
+                self.pipeline.fact(clock::monotonic_ns(), Fact::Refused(fact));
             }
         }
     }
@@ -116,7 +116,7 @@ impl Observation {
             return;
         }
         if self.live.as_ref().is_some_and(|live| !can_tell_copies(live.mode())) {
-            return self.pipeline.fact(clock::monotonic_ns(), &Fact::Refused(copies_refused()));
+            return self.pipeline.fact(clock::monotonic_ns(), Fact::Refused(copies_refused()));
         }
         match RuncFiles::start() {
             Ok(runc) => self.runc = Some(runc),

@@ -54,7 +54,7 @@ impl Command {
     /// What a process with this program name was told to do. `arguments` are those behind the program's own name,
     /// `environment` looks a variable up; it is asked for `CNI_COMMAND` and `CNI_CONTAINERID` only.
     #[must_use]
-    pub fn of(program: &str, arguments: &[String], environment: impl Fn(&str) -> Option<String>) -> Self {
+    pub fn parse(program: &str, arguments: &[String], environment: impl Fn(&str) -> Option<String>) -> Self {
         let program = program.rsplit('/').next().unwrap_or_default();
         if matches!(program, "runc" | "crun") || arguments.first().is_some_and(|word| word == "init") {
             return runc(arguments);
@@ -151,10 +151,10 @@ impl<'a> Words<'a> {
 mod tests {
     use super::*;
 
-    fn of(line: &str) -> Command {
+    fn parsed(line: &str) -> Command {
         let mut words = line.split(' ').map(str::to_owned);
         let program = words.next().unwrap();
-        Command::of(&program, &words.collect::<Vec<_>>(), |_| None)
+        Command::parse(&program, &words.collect::<Vec<_>>(), |_| None)
     }
 
     fn runc(sub: &str, container: Option<&str>, bundle: Option<&str>) -> Command {
@@ -167,24 +167,24 @@ mod tests {
     fn runc_as_shims_call_it() {
         let global =
             "/usr/sbin/runc --root /run/containerd/runc/k8s.io --log /b/c1/log.json --log-format json";
-        let exec = of(&format!("{global} exec --process /tmp/p --detach --pid-file /b/c1/e.pid c1"));
+        let exec = parsed(&format!("{global} exec --process /tmp/p --detach --pid-file /b/c1/e.pid c1"));
         assert_eq!(exec, runc("exec", Some("c1"), Some("/b/c1")));
-        let create = of(&format!("{global} create --bundle /b/c2 --pid-file /b/c2/init.pid c2"));
+        let create = parsed(&format!("{global} create --bundle /b/c2 --pid-file /b/c2/init.pid c2"));
         assert_eq!(create, runc("create", Some("c2"), Some("/b/c2")));
-        assert_eq!(of(&format!("{global} kill --all c1 9")), runc("kill", Some("c1"), Some("/b/c1")));
-        let update = of("runc --systemd-cgroup update --resources - c3");
+        assert_eq!(parsed(&format!("{global} kill --all c1 9")), runc("kill", Some("c1"), Some("/b/c1")));
+        let update = parsed("runc --systemd-cgroup update --resources - c3");
         assert_eq!(update, runc("update", Some("c3"), None));
-        assert_eq!(of("runc init"), runc("init", None, None));
-        assert_eq!(of("/proc/self/exe init"), runc("init", None, None));
+        assert_eq!(parsed("runc init"), runc("init", None, None));
+        assert_eq!(parsed("/proc/self/exe init"), runc("init", None, None));
     }
 
     /// Nothing that is not an id passes for one.
     #[test]
     fn only_names_pass() {
-        assert_eq!(of("runc delete ../../etc"), runc("delete", None, None));
-        assert_eq!(of("runc exec -e PASSWORD=x c1 sh"), runc("exec", Some("c1"), None));
-        assert_eq!(of(&format!("runc state {}", "a".repeat(300))), runc("state", None, None));
-        assert_eq!(of("runc --root"), runc("", None, None));
+        assert_eq!(parsed("runc delete ../../etc"), runc("delete", None, None));
+        assert_eq!(parsed("runc exec -e PASSWORD=x c1 sh"), runc("exec", Some("c1"), None));
+        assert_eq!(parsed(&format!("runc state {}", "a".repeat(300))), runc("state", None, None));
+        assert_eq!(parsed("runc --root"), runc("", None, None));
     }
 
     /// The server has no action; `start` and `delete` are short-lived helpers.
@@ -196,8 +196,8 @@ mod tests {
             id: Some("s1".into()),
         };
         let server = "/usr/bin/containerd-shim-runc-v2 -namespace k8s.io -id s1 -address /run/c.sock";
-        assert_eq!(of(server), want(None));
-        assert_eq!(of(&format!("{server} -debug delete")), want(Some("delete")));
+        assert_eq!(parsed(server), want(None));
+        assert_eq!(parsed(&format!("{server} -debug delete")), want(Some("delete")));
     }
 
     /// A plugin is known by its environment, of which nothing else is looked at.
@@ -207,7 +207,7 @@ mod tests {
             let pairs = [("CNI_COMMAND", "ADD"), ("CNI_CONTAINERID", "c9")];
             pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
         };
-        let plugin = Command::of("/opt/cni/bin/bridge", &[], environment);
+        let plugin = Command::parse("/opt/cni/bin/bridge", &[], environment);
         assert_eq!(plugin.container(), Some("c9"));
         let want = Command::Cni {
             plugin: "bridge".into(),
@@ -215,6 +215,6 @@ mod tests {
             container: Some("c9".into()),
         };
         assert_eq!(plugin, want);
-        assert_eq!(of("/bin/hook --token=secret"), Command::Other { program: "hook".into() });
+        assert_eq!(parsed("/bin/hook --token=secret"), Command::Other { program: "hook".into() });
     }
 }

@@ -32,6 +32,20 @@ impl Frame {
     }
 }
 
+/// What was read on the node: a record of the kernel side, or a fact of user space that nobody needs as a record.
+#[derive(Debug)]
+pub enum Arrival {
+    /// A record.
+    Record(Frame),
+    /// A fact.
+    Fact {
+        /// When it was so, CLOCK_MONOTONIC nanoseconds.
+        at_ns: u64,
+        /// What was so.
+        fact: Fact,
+    },
+}
+
 /// Why bytes are not a record.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {

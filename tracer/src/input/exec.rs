@@ -32,7 +32,7 @@ pub fn admit(frame: Frame) -> Result<(Frame, Option<Frame>), FrameError> {
         }
         RecKind::ExecArgsEnv => {
             let rec = ExecEnvRec::ref_from_bytes(&frame.bytes).map_err(|_| cut(size_of::<ExecEnvRec>()))?;
-            Ok(disclose(&rec.exec, &Strings::of(rec.env, &rec.env_head, &rec.env_tail)))
+            Ok(disclose(&rec.exec, &Strings::split_block(rec.env, &rec.env_head, &rec.env_tail)))
         }
         RecKind::Call | RecKind::Park | RecKind::Fork | RecKind::Exec | RecKind::Exit | RecKind::Fact => {
             Ok((frame, None))
@@ -59,21 +59,21 @@ fn disclose(rec: &ExecRec, environment: &Strings) -> (Frame, Option<Frame>) {
 
 /// What a process was told to do, for the roles of which that is asked.
 fn command(rec: &ExecRec, environment: &Strings) -> Option<Command> {
-    let arguments = Strings::of(rec.argv, &rec.argv_head, &rec.argv_tail);
+    let arguments = Strings::split_block(rec.argv, &rec.argv_head, &rec.argv_tail);
     let comm = until_zero(&rec.process.comm);
     match Role::from_u32(rec.process.role) {
         Role::Runc => {
-            let mut command = Command::of("runc", arguments.without_program(), |_| None);
+            let mut command = Command::parse("runc", arguments.without_program(), |_| None);
             if let (Command::Runc { container, .. }, true) = (&mut command, arguments.gap) {
                 // A word behind the gap may be the value of an option inside of it.
                 *container = arguments.rest.iter().rev().find(|word| is_cri_id(word)).cloned();
             }
             Some(command)
         }
-        Role::Shim => Some(Command::of("containerd-shim", arguments.without_program(), |_| None)),
+        Role::Shim => Some(Command::parse("containerd-shim", arguments.without_program(), |_| None)),
         Role::Helper | Role::Conmon => {
             let program = program(&comm, arguments.words.first());
-            Some(Command::of(&program, &[], |name| environment.value(name)))
+            Some(Command::parse(&program, &[], |name| environment.value(name)))
         }
         Role::None
         | Role::Kubelet
@@ -112,7 +112,7 @@ struct Strings {
 
 impl Strings {
     /// The strings of a block, with lengths that are not trusted. What the gap has cut in two is left out.
-    fn of(copied: Copied, head: &[u8], tail: &[u8]) -> Self {
+    fn split_block(copied: Copied, head: &[u8], tail: &[u8]) -> Self {
         let head = &head[..head.len().min(copied.head as usize)];
         let tail = &tail[..tail.len().min(copied.tail as usize)];
         let gap = u64::from(copied.head) + u64::from(copied.tail) < u64::from(copied.len);

@@ -10,11 +10,11 @@ mod fact;
 
 pub use census::{
     CensusFact, Command, ContainerFact, EndedInit, FdFact, FdTarget, Freezer, GoroutineGroup, GoroutinesFact,
-    Holder, IdOnStack, OwnCall, Park, PipeFact, Pressure, ProcessFact, RuntimeSays, RuntimeState, SocketFact,
-    Subject, SyscallFact, Unanswered, VersionFact,
+    Holder, IdOnStack, OwnCall, ParkedThreads, PipeFact, Pressure, ProcessFact, RuntimeSays, RuntimeState,
+    SocketFact, Subject, SyscallFact, Unanswered, VersionFact,
 };
 pub(crate) use envelope::MAX_FRAME;
-pub use envelope::{Frame, FrameError, frame_fact, next_frame};
+pub use envelope::{Arrival, Frame, FrameError, frame_fact, next_frame};
 pub use exec::admit;
 pub use fact::{
     Armed, CommandFact, Component, Cost, Fact, HookCounters, HookFact, InFlight, Layer, Liveness, LossCount,

@@ -17,7 +17,7 @@ use plegtrace_common::key::Watched;
 use crate::{
     census::{self, Hazard, Mappers},
     clock,
-    input::{Component, Cost, Fact, Frame, LossCount, admit, frame_fact, next_frame},
+    input::{Arrival, Component, Cost, Fact, LossCount, admit, next_frame},
     kernel::{AttachMode, Kernel, KernelError, Records},
     plan::{Plan, PlannedBinary},
     render::escape,
@@ -177,13 +177,13 @@ impl Live {
     }
 
     /// Hands over the records that were drained so far.
-    pub(crate) fn drain(&mut self, sink: &mut dyn FnMut(Frame)) {
+    pub(crate) fn drain(&mut self, sink: &mut dyn FnMut(Arrival)) {
         let chunks = self.drainer.take();
         self.damaged += hand_over(chunks, sink);
     }
 
     /// Hands over every record that was committed before this call.
-    fn drain_all(&mut self, sink: &mut dyn FnMut(Frame)) {
+    fn drain_all(&mut self, sink: &mut dyn FnMut(Arrival)) {
         let chunks = self.drainer.take_all();
         self.damaged += hand_over(chunks, sink);
     }
@@ -242,15 +242,15 @@ impl Live {
     /// # Errors
     ///
     /// A map cannot be read.
-    pub(crate) fn read_counters(&mut self, sink: &mut dyn FnMut(Frame)) -> Result<(), KernelError> {
+    pub(crate) fn read_counters(&mut self, sink: &mut dyn FnMut(Arrival)) -> Result<(), KernelError> {
         let now = clock::monotonic_ns();
         let hooks = self.kernel.counters(self.hooks)?;
         let mut counts = self.kernel.reasons()?;
         counts.extend(self.losses());
         self.govern(now, &hooks);
         let probes_ns = Some(self.costs.probes_ns(&hooks));
-        sink(frame_fact(now, &Fact::Counters { hooks }));
-        sink(frame_fact(now, &Fact::Loss { counts }));
+        sink(Arrival::Fact { at_ns: now, fact: Fact::Counters { hooks } });
+        sink(Arrival::Fact { at_ns: now, fact: Fact::Loss { counts } });
         let (rss_bytes, rss_peak_bytes) = census::own_memory();
         let cost = Cost {
             cpu_ns: own_cost::cpu_ns().saturating_sub(self.began_cpu_ns),
@@ -260,7 +260,7 @@ impl Live {
             child_peak_bytes: own_cost::largest_child_bytes(),
             probes_ns,
         };
-        sink(frame_fact(now, &Fact::Cost(cost)));
+        sink(Arrival::Fact { at_ns: now, fact: Fact::Cost(cost) });
         Ok(())
     }
 }
@@ -284,14 +284,14 @@ fn is_free(mappers: &Mappers) -> bool {
 
 /// Hands over every record that is one, with the fact that goes with it, and says how many are none. The ring says where
 /// each ends, so what comes after a damaged one is read all the same.
-fn hand_over(chunks: VecDeque<Records>, sink: &mut dyn FnMut(Frame)) -> u64 {
+fn hand_over(chunks: VecDeque<Records>, sink: &mut dyn FnMut(Arrival)) -> u64 {
     let mut damaged = 0;
     for mut record in chunks.into_iter().flat_map(Records::into_each) {
         let frame = next_frame(&mut record).and_then(admit);
         match frame.ok().filter(|_| record.is_empty()) {
             Some((frame, fact)) => {
-                sink(frame);
-                fact.into_iter().for_each(&mut *sink);
+                sink(Arrival::Record(frame));
+                fact.into_iter().map(Arrival::Record).for_each(&mut *sink);
             }
             None => damaged += 1,
         }
@@ -302,7 +302,7 @@ fn hand_over(chunks: VecDeque<Records>, sink: &mut dyn FnMut(Frame)) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::input::{Stop, StopWhy};
+    use crate::input::{Stop, StopWhy, frame_fact};
 
     /// A record that is none is counted as one, whatever is wrong with it, and takes no other with it.
     #[test]
@@ -329,7 +329,11 @@ mod tests {
         }
         chunks[1].push(&fact(100));
         let mut seen = Vec::new();
-        let count = hand_over(chunks, &mut |frame| seen.push(frame.header.ts_ns));
+        let mut see = |item| match item {
+            Arrival::Record(frame) => seen.push(frame.header.ts_ns),
+            Arrival::Fact { .. } => unreachable!("these are records"),
+        };
+        let count = hand_over(chunks, &mut see);
         assert_eq!((count, seen), (damaged.len() as u64, vec![0, 2, 4, 1, 3, 5, 100]));
     }
 }

@@ -11,9 +11,7 @@ use super::{Live, govern};
 use crate::{
     census, clock,
     decode::stack,
-    input::{
-        Fact, Frame, InFlight, Liveness, OpenCallFact, ParkerFact, ProcessesFact, WatchedFact, frame_fact,
-    },
+    input::{Arrival, Fact, InFlight, Liveness, OpenCallFact, ParkerFact, ProcessesFact, WatchedFact},
     kernel::{KernelError, OpenCalls, Processes},
 };
 
@@ -31,7 +29,7 @@ impl Live {
     /// # Errors
     ///
     /// A map cannot be read.
-    pub(crate) fn read_in_flight(&mut self, sink: &mut dyn FnMut(Frame)) -> Result<(), KernelError> {
+    pub(crate) fn read_in_flight(&mut self, sink: &mut dyn FnMut(Arrival)) -> Result<(), KernelError> {
         let at_ns = clock::monotonic_ns();
         let mut open = self.kernel.open_calls()?;
         let parkers = if self.follows_parks { self.kernel.parkers()?.parkers } else { Vec::new() };
@@ -40,7 +38,7 @@ impl Live {
         self.drain_all(sink);
         if let Some(processes) = processes {
             self.forget_ended_programs(&mut open, &processes);
-            sink(frame_fact(at_ns, &Fact::Processes(told(at_ns, &processes))));
+            sink(Arrival::Fact { at_ns, fact: Fact::Processes(told(at_ns, &processes)) });
         }
         let answers = self.ask(&open.calls, at_ns);
         let calls = open
@@ -66,7 +64,7 @@ impl Live {
         }
         let parkers = parkers.iter().map(|(key, parker)| parker_fact(key, parker)).collect();
         let fact = InFlight { at_ns, calls, complete: open.complete, parkers };
-        sink(frame_fact(at_ns, &Fact::InFlight(fact)));
+        sink(Arrival::Fact { at_ns, fact: Fact::InFlight(fact) });
         Ok(())
     }
 

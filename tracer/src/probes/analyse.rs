@@ -14,7 +14,7 @@ impl Probes {
     /// Analyses the programs of `wanted` that are not known yet, in parallel, and plans their sites.
     pub(crate) fn inspect(&mut self, wanted: &[Wanted]) {
         self.inspect_within(PATIENCE, wanted, |wanted| {
-            Inspected::of(wanted.component, wanted.pid, &wanted.exe)
+            Inspected::of_process(wanted.component, wanted.pid, &wanted.exe)
         });
     }
 

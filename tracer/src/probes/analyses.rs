@@ -99,7 +99,7 @@ mod tests {
 
     /// A file that cannot be read: an answer as good as any.
     fn refused(_: &Wanted) -> Result<Inspected, RefuseReason> {
-        Inspected::of(Component::Kubelet, u32::MAX, "/usr/bin/kubelet")
+        Inspected::of_process(Component::Kubelet, u32::MAX, "/usr/bin/kubelet")
     }
 
     fn pids(answers: &[Answer]) -> Vec<(u32, bool)> {

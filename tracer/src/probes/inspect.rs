@@ -35,7 +35,7 @@ impl Inspected {
     /// # Errors
     ///
     /// Why nothing in it can be probed.
-    pub fn of(component: Component, pid: u32, exe: &str) -> Result<Self, RefuseReason> {
+    pub fn of_process(component: Component, pid: u32, exe: &str) -> Result<Self, RefuseReason> {
         Self::analyse(component, (pid, exe), || GoBinary::open(&exe_link(pid)))
     }
 

@@ -31,7 +31,7 @@ fn site(file_offset: u64) -> FoundSite {
 
 /// A kubelet that `pid` runs from a file; it has a relist.
 fn kubelet(path: &Path, pid: u32) -> Inspected {
-    let file = AnalysedFile::of(File::open(path).unwrap()).unwrap();
+    let file = AnalysedFile::any(File::open(path).unwrap()).unwrap();
     let relist = FoundFunction {
         symbol: RELIST.to_owned(),
         wanted: wanted(CATALOGUE, Component::Kubelet, RELIST).unwrap(),

@@ -1,4 +1,4 @@
-//! [`Target`]: where a recording is written to. Private, and never through somebody else's link.
+//! [`Destination`]: where a recording is written to. Private, and never through somebody else's link.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -38,7 +38,7 @@ pub enum RecordError {
 
 /// Where a recording is written to.
 #[derive(Debug)]
-pub enum Target {
+pub enum Destination {
     /// A file of its own.
     File {
         /// Its path.
@@ -50,7 +50,7 @@ pub enum Target {
     Stdout(File),
 }
 
-impl Target {
+impl Destination {
     /// Makes the file, which only its owner may read; `-` is standard output. A file that is there is replaced by a new
     /// one when `force` says so: neither the old one nor what a link points to is ever written to.
     ///
@@ -110,7 +110,7 @@ mod tests {
     fn files_are_private() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("r");
-        Target::create(&path, false).unwrap();
+        Destination::create(&path, false).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
@@ -122,14 +122,14 @@ mod tests {
         fs::write(&path, "old").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         symlink(&path, &link).unwrap();
-        assert!(matches!(Target::create(&path, false), Err(RecordError::Exists(_))));
+        assert!(matches!(Destination::create(&path, false), Err(RecordError::Exists(_))));
         for force in [false, true] {
-            assert!(matches!(Target::create(&link, force), Err(RecordError::NoFile(_))));
-            assert!(matches!(Target::create(dir.path(), force), Err(RecordError::NoFile(_))));
+            assert!(matches!(Destination::create(&link, force), Err(RecordError::NoFile(_))));
+            assert!(matches!(Destination::create(dir.path(), force), Err(RecordError::NoFile(_))));
         }
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
         let mut old = File::open(&path).unwrap();
-        Target::create(&path, true).unwrap();
+        Destination::create(&path, true).unwrap();
         assert_eq!(io::read_to_string(&mut old).unwrap(), "old");
         let new = fs::metadata(&path).unwrap();
         assert_eq!((new.len(), new.permissions().mode() & 0o777), (0, 0o600));
@@ -138,7 +138,7 @@ mod tests {
     /// A folder that is not there is an error with the path.
     #[test]
     fn errors_have_the_path() {
-        let error = Target::create(Path::new("/nowhere/at/all"), false).unwrap_err();
+        let error = Destination::create(Path::new("/nowhere/at/all"), false).unwrap_err();
         assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
     }
 }

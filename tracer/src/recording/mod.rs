@@ -47,6 +47,6 @@ mod tests;
 
 pub use damage::Damage;
 pub use encode::Encoder;
-pub use file::{RecordError, Target};
+pub use file::{Destination, RecordError};
 pub use read::{Recording, RecordingError};
 pub use write::{Recorded, Recorder};

@@ -278,7 +278,7 @@ fn reading_errors() {
 fn recorded(frames: &[Frame], max: u64, whole: bool) -> (Option<Vec<u8>>, Result<Recorded, RecordError>) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("r");
-    let recorder = Recorder::start(Target::create(&path, false).unwrap(), max).unwrap();
+    let recorder = Recorder::start(Destination::create(&path, false).unwrap(), max).unwrap();
     frames.iter().for_each(|frame| recorder.push(frame));
     let result = if whole { recorder.finish() } else { Err(RecordError::Hangs(0)) };
     if !whole {
@@ -339,7 +339,7 @@ fn recorders_stop_at_the_limit() {
 /// A full disk is an error with its reason, and the recorder knows that it is over.
 #[test]
 fn full_disks() {
-    let full = || Target::Stdout(OpenOptions::new().write(true).open("/dev/full").unwrap());
+    let full = || Destination::Stdout(OpenOptions::new().write(true).open("/dev/full").unwrap());
     let Err(RecordError::Write(error)) = Recorder::start(full(), 1 << 20) else { panic!("it is full") };
     assert_eq!(error.kind(), io::ErrorKind::StorageFull);
 }
@@ -349,7 +349,8 @@ fn full_disks() {
 fn broken_pipes() {
     let (reader, writer) = io::pipe().unwrap();
     let recorder =
-        Recorder::start(Target::Stdout(File::from(std::os::fd::OwnedFd::from(writer))), 1 << 20).unwrap();
+        Recorder::start(Destination::Stdout(File::from(std::os::fd::OwnedFd::from(writer))), 1 << 20)
+            .unwrap();
     drop(reader);
     recorder.push(&frame_fact(0, &Fact::Stop(Stop { why: StopWhy::Enough })));
     assert!(matches!(recorder.finish(), Err(RecordError::Write(_))));
@@ -360,7 +361,7 @@ fn broken_pipes() {
 #[test]
 fn disks_that_hang() {
     let (mut reader, writer) = io::pipe().unwrap();
-    let target = Target::Stdout(File::from(std::os::fd::OwnedFd::from(writer)));
+    let target = Destination::Stdout(File::from(std::os::fd::OwnedFd::from(writer)));
     let recorder = Recorder::start(target, 1 << 30).unwrap();
     let some = noise(20);
     let pushed = 400;

@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 
-use super::{Encoder, RecordError, Target};
+use super::{Destination, Encoder, RecordError};
 use crate::input::Frame;
 
 /// What has come is written this often, so that a crash takes no more than that.
@@ -81,11 +81,11 @@ impl Recorder {
     /// # Errors
     ///
     /// No thread can be started, or the file takes no beginning.
-    pub fn start(target: Target, max_bytes: u64) -> Result<Self, RecordError> {
+    pub fn start(target: Destination, max_bytes: u64) -> Result<Self, RecordError> {
         let shared = Arc::new(Shared::default());
         let (path, file) = match target {
-            Target::File { path, file } => (Some(path), file),
-            Target::Stdout(file) => (None, file),
+            Destination::File { path, file } => (Some(path), file),
+            Destination::Stdout(file) => (None, file),
         };
         let is_file = file.metadata().is_ok_and(|about| about.is_file());
         let mut writer = Writer {

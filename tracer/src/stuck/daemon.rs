@@ -4,7 +4,7 @@
 //! dockerd may stand beside the runtime of the kubelet. That it is stopped holds up nobody on this node.
 
 use crate::{
-    correlate::{ListOutcome, ProcessSeen, Relist, Snapshot, TargetState},
+    correlate::{ListOutcome, ProcessSeen, Relist, Snapshot, TracedState},
     decode::MonoNs,
     input::{Component, Layer},
     span::Span,
@@ -48,7 +48,7 @@ fn place(component: Component, pid: u32, snapshot: &Snapshot) -> Place {
     }
     let kind =
         |other: Component| is_daemon(other) && component.role().is_runtime() == other.role().is_runtime();
-    let live = snapshot.targets.iter().filter(|target| target.state == TargetState::Live);
+    let live = snapshot.targets.iter().filter(|target| target.state == TracedState::Live);
     let of_kind: Vec<_> =
         live.filter(|target| kind(target.fact.component)).map(|target| &target.fact).collect();
     // Docker is several daemons, and only one of them is called by the kubelet.

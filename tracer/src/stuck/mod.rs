@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 
 use crate::{
     correlate::{Age, Known, OpenProcess, Phase, Request, Snapshot},
-    input::{Command, Component, ContainerFact, Freezer, Park, PipeFact, ProcessFact, SocketFact},
+    input::{Command, Component, ContainerFact, Freezer, ParkedThreads, PipeFact, ProcessFact, SocketFact},
 };
 
 pub(crate) use chain::{matters, processes};
@@ -31,7 +31,7 @@ pub struct Stuck {
     /// Container and pod it belongs to, or works for.
     pub container: Option<ContainerFact>,
     /// Where its threads are parked in the kernel.
-    pub parks: Vec<Park>,
+    pub parks: Vec<ParkedThreads>,
     /// Where its goroutines are parked, innermost first; full Go names.
     pub frames: Vec<String>,
     /// What it is doing, when it is a runc whose phases are seen; outermost first.
@@ -194,7 +194,7 @@ fn phases(fact: &ProcessFact, snapshot: &Snapshot) -> Vec<Phase> {
 /// Everything that does not move, what holds others up first, then what is older.
 #[must_use]
 pub fn find(snapshot: &Snapshot) -> Vec<Stuck> {
-    let known = Known::of(snapshot.census.round.as_ref(), snapshot.census.processes.iter());
+    let known = Known::collect(snapshot.census.round.as_ref(), snapshot.census.processes.iter());
     let mut found = halted::find(snapshot);
     found.extend(work::processes(snapshot));
     found.extend(work::outputs(&known, snapshot));

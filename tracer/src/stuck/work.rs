@@ -7,7 +7,7 @@ use crate::{
         thresholds::{EXEC_OUTPUT_NS, late_after_ns},
     },
     cri::Method,
-    input::{Command, Component, ContainerFact, FdTarget, Park, PipeFact},
+    input::{Command, Component, ContainerFact, FdTarget, ParkedThreads, PipeFact},
 };
 
 /// Processes that are late and wait for no other that is late, each with the processes that wait for it.
@@ -47,7 +47,7 @@ pub(super) fn processes(snapshot: &Snapshot) -> Vec<Stuck> {
 
 /// Is it blocked in a read of what only its parent can write?
 fn waits_for_parent(seen: &ProcessSeen) -> bool {
-    let from = |park: &Park| {
+    let from = |park: &ParkedThreads| {
         let fd = park.syscall.as_ref()?.fd.as_ref()?;
         let writers = match &fd.target {
             FdTarget::Socket(socket) => &socket.peers,
@@ -109,7 +109,7 @@ fn container(seen: &ProcessSeen, ancestors: &[&ProcessSeen]) -> Option<Container
 }
 
 /// `runc init` waits at the exec.fifo in the state directory of its container, whose name is the id.
-fn waits_to_be_started(park: &Park) -> Option<String> {
+fn waits_to_be_started(park: &ParkedThreads) -> Option<String> {
     let FdTarget::Pipe(PipeFact { path: Some(path), .. }) = &park.syscall.as_ref()?.fd.as_ref()?.target
     else {
         return None;

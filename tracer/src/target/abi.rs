@@ -58,7 +58,7 @@ pub struct Abi {
 impl Abi {
     /// The ABI of a supported release.
     #[must_use]
-    pub fn of(version: GoVersion, machine: Machine, info: &BuildInfo) -> Self {
+    pub fn new(version: GoVersion, machine: Machine, info: &BuildInfo) -> Self {
         Self { convention: convention(version, machine, info), g: g_offsets(version) }
     }
 }
@@ -116,12 +116,12 @@ mod tests {
     #[test]
     fn register_abi_by_release() {
         let plain = BuildInfo::default();
-        let of = |minor, machine, info| convention(GoVersion::minor(minor), machine, info);
-        assert_eq!(of(16, Machine::X86_64, &plain), Convention::Stack);
-        assert_eq!(of(17, Machine::X86_64, &plain), Convention::Registers);
-        assert_eq!(of(17, Machine::Aarch64, &plain), Convention::Stack);
-        assert_eq!(of(18, Machine::Aarch64, &plain), Convention::Registers);
+        let abi_of = |minor, machine, info| convention(GoVersion::minor(minor), machine, info);
+        assert_eq!(abi_of(16, Machine::X86_64, &plain), Convention::Stack);
+        assert_eq!(abi_of(17, Machine::X86_64, &plain), Convention::Registers);
+        assert_eq!(abi_of(17, Machine::Aarch64, &plain), Convention::Stack);
+        assert_eq!(abi_of(18, Machine::Aarch64, &plain), Convention::Registers);
         let off = BuildInfo { go_version: "go1.17 X:noregabi".into(), ..BuildInfo::default() };
-        assert_eq!(of(17, Machine::X86_64, &off), Convention::Stack);
+        assert_eq!(abi_of(17, Machine::X86_64, &off), Convention::Stack);
     }
 }

@@ -158,7 +158,7 @@ mod tests {
         line.split(' ').map(str::to_owned).collect()
     }
 
-    fn of(role: Role, line: &str) -> CommandFacts {
+    fn facts_of(role: Role, line: &str) -> CommandFacts {
         facts(role, &words(line), None)
     }
 
@@ -175,19 +175,21 @@ mod tests {
     /// Each component's own flags.
     #[test]
     fn components() {
-        let shim = of(Role::Shim, "containerd-shim-runc-v2 -namespace k8s.io -id ab12 -address /run/c.sock");
+        let shim =
+            facts_of(Role::Shim, "containerd-shim-runc-v2 -namespace k8s.io -id ab12 -address /run/c.sock");
         assert_eq!(shim.calls, Some("/run/c.sock".into()));
         assert_eq!((shim.shim_id.as_deref(), shim.shim_namespace.as_deref()), (Some("ab12"), Some("k8s.io")));
         let kubelet =
-            of(Role::Kubelet, "kubelet --container-runtime-endpoint=unix:///var/run/crio/crio.sock");
+            facts_of(Role::Kubelet, "kubelet --container-runtime-endpoint=unix:///var/run/crio/crio.sock");
         assert_eq!(kubelet.calls, Some("/run/crio/crio.sock".into()));
         assert_eq!(kubelet.root_dir, Some("/var/lib/kubelet".into()));
-        assert_eq!(of(Role::Containerd, "containerd -a /x.sock").serves, Some("/x.sock".into()));
-        let docker = of(Role::Dockerd, "dockerd -H tcp://0.0.0.0:1 -H unix:///d.sock --containerd=/c.sock");
+        assert_eq!(facts_of(Role::Containerd, "containerd -a /x.sock").serves, Some("/x.sock".into()));
+        let docker =
+            facts_of(Role::Dockerd, "dockerd -H tcp://0.0.0.0:1 -H unix:///d.sock --containerd=/c.sock");
         assert_eq!((docker.serves, docker.calls), (Some("/d.sock".into()), Some("/c.sock".into())));
-        let fd = of(Role::Dockerd, "dockerd -H fd:// --containerd=/run/containerd/containerd.sock");
+        let fd = facts_of(Role::Dockerd, "dockerd -H fd:// --containerd=/run/containerd/containerd.sock");
         assert_eq!(fd.serves, Some("/run/docker.sock".into()));
-        assert_eq!(of(Role::Crio, "crio --listen /y.sock").serves, Some("/y.sock".into()));
+        assert_eq!(facts_of(Role::Crio, "crio --listen /y.sock").serves, Some("/y.sock".into()));
     }
 
     /// Configuration files are read below the root of the process.
@@ -195,25 +197,25 @@ mod tests {
     fn configuration_files() {
         let root = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| std::fs::write(root.path().join(name), text).unwrap();
-        let of = |role, line| facts(role, &words(line), Some(root.path()));
+        let facts_of = |role, line| facts(role, &words(line), Some(root.path()));
         write(
             "c.toml",
             "address = '/no'\n[grpc]\n  gid = 0\n  address = \"/run/my.sock\" # x\n[debug]\naddress='/no'\n",
         );
-        let containerd = of(Role::Containerd, "containerd --config /c.toml");
+        let containerd = facts_of(Role::Containerd, "containerd --config /c.toml");
         assert_eq!(containerd.serves, Some("/run/my.sock".into()));
         for text in [
             "a: 1\ncontainerRuntimeEndpoint: unix:///r.sock\n",
             "{\n \"containerRuntimeEndpoint\": \"/r.sock\",\n}",
         ] {
             write("k.yaml", text);
-            let kubelet = of(Role::Kubelet, "kubelet --config=/k.yaml");
+            let kubelet = facts_of(Role::Kubelet, "kubelet --config=/k.yaml");
             assert_eq!(kubelet.calls, Some("/r.sock".into()), "{text}");
         }
         std::fs::create_dir(root.path().join("dir")).unwrap();
-        assert_eq!(of(Role::Kubelet, "kubelet --config /dir").calls, None);
+        assert_eq!(facts_of(Role::Kubelet, "kubelet --config /dir").calls, None);
         std::os::unix::fs::symlink("/k.yaml", root.path().join("link")).unwrap();
-        assert_eq!(of(Role::Kubelet, "kubelet --config /link").calls, Some("/r.sock".into()));
+        assert_eq!(facts_of(Role::Kubelet, "kubelet --config /link").calls, Some("/r.sock".into()));
     }
 
     /// What is not an absolute path is no socket.

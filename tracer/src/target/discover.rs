@@ -99,7 +99,7 @@ pub fn discover_with(
         processes,
         presence: evidence,
         leftovers,
-        listeners: Listeners::of(&proc, kubelet),
+        listeners: Listeners::read(&proc, kubelet),
         runtime_endpoint: overrides
             .runtime_endpoint
             .as_ref()

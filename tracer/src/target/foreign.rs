@@ -168,7 +168,7 @@ mod tests {
     struct Opens(File);
 
     impl Opens {
-        fn of(path: &Path) -> Self {
+        fn watch(path: &Path) -> Self {
             let name = CString::new(path.as_os_str().as_bytes()).unwrap();
             // SAFETY: no pointers, and a string that ends with zero.
             let watch = unsafe {
@@ -197,7 +197,7 @@ mod tests {
         let fifo = root.path().join("fifo");
         assert!(made(&fifo, libc::S_IFIFO));
         symlink("/fifo", root.path().join("link")).unwrap();
-        let mut opens = Opens::of(&fifo);
+        let mut opens = Opens::watch(&fifo);
         for path in ["/fifo", "/link"] {
             assert_eq!(refusal(root.path(), path), io::ErrorKind::InvalidInput);
         }

@@ -103,7 +103,7 @@ impl Functions {
     ///
     /// It cannot be read any more.
     pub fn is_unchanged(&self) -> Result<bool, RefuseReason> {
-        Ok(FileId::of(&self.elf.source, self.table_offset)? == self.id)
+        Ok(FileId::read(&self.elf.source, self.table_offset)? == self.id)
     }
 
     /// Index of the function that contains this address of the file.

@@ -38,7 +38,7 @@ pub struct FileId {
 
 impl FileId {
     /// Identity of an open source whose function table begins at this file offset.
-    pub(crate) fn of(source: &ByteSource, table_offset: u64) -> Result<Self, RefuseReason> {
+    pub(crate) fn read(source: &ByteSource, table_offset: u64) -> Result<Self, RefuseReason> {
         let mut content = Fnv::default();
         content.add(&source.read_up_to(0, HEAD, "the ELF header")?);
         content.add(&source.read_up_to(table_offset, TABLE, "the pclntab header")?);
@@ -73,9 +73,9 @@ pub struct AnalysedFile {
 impl AnalysedFile {
     /// Any file.
     #[cfg(test)]
-    pub(crate) fn of(file: File) -> Result<Self, RefuseReason> {
+    pub(crate) fn any(file: File) -> Result<Self, RefuseReason> {
         let source = ByteSource::from_file(file)?;
-        Ok(Self { id: FileId::of(&source, 0)?, source: Arc::new(source), table_offset: 0, functions: None })
+        Ok(Self { id: FileId::read(&source, 0)?, source: Arc::new(source), table_offset: 0, functions: None })
     }
 
     /// Is the file at `path` the one that was analysed?
@@ -84,7 +84,7 @@ impl AnalysedFile {
     /// [`RefuseReason`] when it cannot be read any more.
     pub fn still_same(&self, path: &Path) -> Result<bool, RefuseReason> {
         let source = ByteSource::from_file(open(path)?)?;
-        Ok(FileId::of(&source, self.table_offset)? == self.id)
+        Ok(FileId::read(&source, self.table_offset)? == self.id)
     }
 
     /// A path that leads to it, whatever is at its own path by now; `None` for bytes in memory.
@@ -198,7 +198,7 @@ mod tests {
     /// A changed byte in the headers or the table changes the identity.
     #[test]
     fn content_counts() {
-        let id = |bytes: Vec<u8>| FileId::of(&ByteSource::from_bytes(bytes).unwrap(), 8192).unwrap();
+        let id = |bytes: Vec<u8>| FileId::read(&ByteSource::from_bytes(bytes).unwrap(), 8192).unwrap();
         let plain = id(vec![0; 20_000]);
         assert_eq!(plain, id(vec![0; 20_000]));
         for at in [0, 4095, 8192, 12_287] {

@@ -191,7 +191,7 @@ pub(super) struct Listeners(BTreeSet<PathBuf>);
 
 impl Listeners {
     /// As this process sees them; `None` when they cannot be read, or not all.
-    pub(super) fn of(proc: &Path, pid: u32) -> Option<Self> {
+    pub(super) fn read(proc: &Path, pid: u32) -> Option<Self> {
         let file = File::open(proc.join(pid.to_string()).join("net/unix")).ok()?;
         let table = read_whole(file, MAX_TABLE).ok().filter(|table| (table.len() as u64) < MAX_TABLE)?;
         let sockets = unix_sockets(&String::from_utf8_lossy(&table));

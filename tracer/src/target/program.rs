@@ -53,7 +53,7 @@ impl Program {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        Self::of(file, path)
+        Self::from_file(file, path)
     }
 
     /// The first executable of this name in `directories`, as the process `pid` sees them.
@@ -64,11 +64,11 @@ impl Program {
         absolute.map(|directory| directory.join(name)).find_map(|path| {
             let file = open_in(&root, &path).ok()?;
             let executable = file.metadata().is_ok_and(|meta| meta.mode() & 0o111 != 0);
-            Self::of(file, path).ok().flatten().filter(|_| executable)
+            Self::from_file(file, path).ok().flatten().filter(|_| executable)
         })
     }
 
-    fn of(file: File, path: PathBuf) -> io::Result<Option<Self>> {
+    fn from_file(file: File, path: PathBuf) -> io::Result<Option<Self>> {
         let meta = file.metadata()?;
         let version = FileVersion {
             dev: meta.dev(),
@@ -178,7 +178,7 @@ mod tests {
         assert!(share_mounts(std::process::id(), std::process::id()));
         assert!(!share_mounts(std::process::id(), u32::MAX) && !share_mounts(u32::MAX, u32::MAX));
         let sealed = tempfile::tempfile().unwrap();
-        assert!(Program::of(sealed, PathBuf::from("/memfd:runc")).unwrap().is_none());
+        assert!(Program::from_file(sealed, PathBuf::from("/memfd:runc")).unwrap().is_none());
     }
 
     /// The first executable counts; what is written to or replaced is another version.

@@ -2,7 +2,7 @@
 
 use super::{LONG, cut};
 use crate::{
-    input::{FdFact, FdTarget, Holder, Park, PipeFact, SocketFact, SyscallFact},
+    input::{FdFact, FdTarget, Holder, ParkedThreads, PipeFact, SocketFact, SyscallFact},
     words::human::plural,
 };
 
@@ -11,7 +11,7 @@ const SHORT_STACK: usize = 6;
 
 /// `write(fd 9, a pipe whose …) in anon_pipe_write < … (11 threads)`.
 #[must_use]
-pub fn park_line(park: &Park, verbose: bool) -> String {
+pub fn park_line(park: &ParkedThreads, verbose: bool) -> String {
     let mut parts = Vec::new();
     if let Some(syscall) = &park.syscall {
         parts.push(syscall_words(syscall));

@@ -59,18 +59,18 @@ mod tests {
     use super::*;
     use crate::decode::MonoNs;
 
-    fn of(operation: &str) -> Phase {
+    fn open_phase(operation: &str) -> Phase {
         Phase { operation: operation.to_owned(), start: MonoNs(0), age_ns: 30_900_000_000 }
     }
 
     /// The innermost is told, with what it means; what is not known has its name at least.
     #[test]
     fn innermost() {
-        let phases = [of("libcontainer.(*Container).start"), of("cgroups/systemd.startUnit")];
+        let phases = [open_phase("libcontainer.(*Container).start"), open_phase("cgroups/systemd.startUnit")];
         let expected = "systemd.startUnit (waits for systemd to start a unit), 30.9 s";
         assert_eq!(phase(&phases).as_deref(), Some(expected));
         assert_eq!(phase_path(&phases), "libcontainer.(*Container).start > systemd.startUnit");
-        assert_eq!(phase(&[of("a.b")]).as_deref(), Some("a.b, 30.9 s"));
+        assert_eq!(phase(&[open_phase("a.b")]).as_deref(), Some("a.b, 30.9 s"));
         assert_eq!(phase_briefly(&phases).as_deref(), Some("systemd.startUnit 30.9 s"));
         assert_eq!(phase_briefly(&phases[..1]).as_deref(), Some("(*Container).start 30.9 s"));
         assert_eq!(phase(&[]), None);

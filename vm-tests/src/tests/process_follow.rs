@@ -101,14 +101,18 @@ impl Seen {
         Ok(())
     }
 
-    fn of(&self, pid: u32) -> Vec<(Step, Role, Role)> {
+    fn steps_of(&self, pid: u32) -> Vec<(Step, Role, Role)> {
         let mine = self.steps.iter().filter(|step| step.meta.tgid == pid);
         mine.map(|step| (step.step, step.role, step.old_role)).collect()
     }
 
     fn expect(&self, child: &Child, steps: &[(Step, Role, Role)], command: &input::Command) -> Result<()> {
         let pid = child.id();
-        ensure!(self.of(pid) == steps, "of process {pid} we saw {:?}, not {steps:?}", self.of(pid));
+        ensure!(
+            self.steps_of(pid) == steps,
+            "of process {pid} we saw {:?}, not {steps:?}",
+            self.steps_of(pid)
+        );
         let told: Vec<_> = self.commands.iter().filter(|(of, _)| *of == pid).map(|(_, told)| told).collect();
         ensure!(told == [command], "process {pid} was told {told:?}, not {command:?}");
         let born = self.steps.iter().find(|step| step.meta.tgid == pid).context("no birth")?;
@@ -151,15 +155,15 @@ fn check_workload(seen: &Seen, create: &Child) -> Result<()> {
     let born = (Step::Fork, Role::Runc, Role::Runc);
     let helper = (Step::Exec, Role::Helper, Role::Runc);
     let want = [born, helper, (Step::Exit(1 << 8), Role::Helper, Role::Helper)];
-    ensure!(seen.of(hook) == want, "the hook did {:?}", seen.of(hook));
+    ensure!(seen.steps_of(hook) == want, "the hook did {:?}", seen.steps_of(hook));
     let want = [born, (Step::Exec, Role::Runc, Role::Runc), (Step::Exit(0), Role::Runc, Role::Runc)];
-    ensure!(seen.of(init) == want, "runc init did {:?}", seen.of(init));
+    ensure!(seen.steps_of(init) == want, "runc init did {:?}", seen.steps_of(init));
     let flags = seen.steps.iter().filter(|step| step.meta.tgid == init).map(|step| step.flags).max();
     ensure!(flags == Some(PROCESS_EXECED | PROCESS_INIT), "flags of runc init: {flags:?}");
     let [workload] = children(init)[..] else { bail!("runc init has not one child: {:?}", seen.steps) };
     let end = (Step::Exit(0), Role::Workload, Role::Workload);
     let want = [born, (Step::Exec, Role::Workload, Role::Runc), end];
-    ensure!(seen.of(workload) == want, "the workload did {:?}", seen.of(workload));
+    ensure!(seen.steps_of(workload) == want, "the workload did {:?}", seen.steps_of(workload));
     let told: Vec<&input::Command> = seen
         .commands
         .iter()

@@ -32,7 +32,7 @@ pub fn exec_pipe_held(node: &Node, pod: &Pod) -> Result<Fault> {
         Ok(sleepers.find(is_orphan).copied())
     })?;
     ensure!(call.is_pending(), "ExecSync was answered: {:?}", call.wait(EFFECT_LIMIT));
-    let sleeper = Process::of(sleeper).context("the sleeper has ended")?;
+    let sleeper = Process::running(sleeper).context("the sleeper has ended")?;
     let facts = Facts {
         culprits: vec![sleeper.pid()],
         pod: pod.name.clone(),

@@ -38,7 +38,7 @@ impl Freezer {
     }
 
     /// The cgroup below `root` that a process is in.
-    fn of(root: &Freezer, pid: u32) -> Result<Freezer> {
+    fn of_process(root: &Freezer, pid: u32) -> Result<Freezer> {
         let text =
             fs::read_to_string(format!("/proc/{pid}/cgroup")).context("cannot read a process's cgroups")?;
         let path = text.lines().find_map(|line| {
@@ -104,7 +104,7 @@ pub fn frozen_container(node: &Node, pod: &Pod) -> Result<Fault> {
         let runs = |&pid: &u32| process::name(pid) == "pause" && process::catches(pid, libc::SIGTERM);
         Ok(inside.iter().any(runs).then_some(inside))
     })?;
-    let freezer = Freezer::of(&Freezer::root(), victims[0])?;
+    let freezer = Freezer::of_process(&Freezer::root(), victims[0])?;
     let thaw = freezer.clone();
     let guard = guard.healed_by(move || thaw.thaw());
     freezer.freeze()?;
@@ -137,7 +137,7 @@ pub fn frozen_shim_unified(node: &Node, pod: &Pod) -> Result<Option<Fault>> {
 fn frozen_shim_below(root: &Freezer, node: &Node, pod: &Pod) -> Result<Fault> {
     let containerd = node.containerd();
     let shim = containerd.shim_of(&pod.sandbox)?;
-    let home = Freezer::of(root, shim)?;
+    let home = Freezer::of_process(root, shim)?;
     // Below the lab's own, so that the janitor finds it. Not a slice with the systemd driver: nobody asks systemd for it.
     let parent = root.group.join(containerd.scratch().network());
     let freezer = Freezer { group: parent.join("frozen-shim"), ..root.clone() };

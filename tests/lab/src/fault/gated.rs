@@ -46,7 +46,7 @@ fn hook_of(dir: &Path, container: &str) -> Option<(Process, u32)> {
     sleepers(dir).into_iter().find_map(|hook| {
         let runc = process::parent(hook)?;
         let is_ours = process::arguments(runc).last().is_some_and(|last| last == container);
-        Some((Process::of(hook).filter(|_| is_ours)?, runc))
+        Some((Process::running(hook).filter(|_| is_ours)?, runc))
     })
 }
 
@@ -124,7 +124,7 @@ fn sandbox(node: &Node, name: &str, order: &Order, syscall: i64) -> Result<(Faul
             let is_ours = arguments.split(';').any(|pair| pair.strip_prefix("K8S_POD_NAME=") == Some(name));
             is_ours && process::parent(*pid) == Some(daemon)
         };
-        Ok(waiting(dir, syscall).into_iter().find(of_pod).and_then(Process::of))
+        Ok(waiting(dir, syscall).into_iter().find(of_pod).and_then(Process::running))
     })?;
     let facts = Facts { culprits: vec![plugin.pid()], pod: name.to_owned(), ..Facts::default() };
     Ok((guard.with(facts), plugin))

@@ -38,7 +38,7 @@ fn own_pipe(pid: u32) -> Option<String> {
 fn wait_for_own_pipe(container: &str) -> Result<(Process, String)> {
     process::wait_for("a runc init that is blocked on its own pipe", COMPUTE_LIMIT, || {
         let Some(init) = init_of(container) else { return Ok(None) };
-        Ok(own_pipe(init).zip(Process::of(init)).map(|(pipe, init)| (init, pipe)))
+        Ok(own_pipe(init).zip(Process::running(init)).map(|(pipe, init)| (init, pipe)))
     })
 }
 
@@ -80,7 +80,7 @@ pub fn rc93_standalone(node: &Node) -> Result<Fault> {
     })?;
     let mut create = bundle.command("create");
     let mut child = create.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-    let parent = Process::of(child.id()).context("runc create has ended")?;
+    let parent = Process::running(child.id()).context("runc create has ended")?;
     let id = bundle.id().to_owned();
     let guard = Fault::new(Facts::default()).cleaned_by(move || {
         parent.kill(EFFECT_LIMIT)?;
@@ -108,7 +108,7 @@ pub fn orphaned_init(node: &Node) -> Result<Fault> {
     let init = process::wait_for("a runc init at exec.fifo", EFFECT_LIMIT, || {
         let Some(init) = init_of(&id) else { return Ok(None) };
         let is_orphan = process::parent(init).is_some_and(|parent| process::name(parent) != "runc");
-        Ok((is_orphan && is_opening(init)).then(|| Process::of(init)).flatten())
+        Ok((is_orphan && is_opening(init)).then(|| Process::running(init)).flatten())
     })?;
     let facts = Facts { victims: vec![init.pid()], ids: vec![id], path: Some(fifo), ..Facts::default() };
     Ok(guard.with(facts).healed_by_killing(vec![init]))

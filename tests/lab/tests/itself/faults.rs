@@ -21,7 +21,7 @@ struct Place {
 }
 
 impl Place {
-    fn of(node: &Node) -> Place {
+    fn new(node: &Node) -> Place {
         let scratch = node.containerd().scratch();
         let dir = scratch.path().to_owned();
         Place { containers: scratch::container_ids(&dir), dir, id: scratch.id().to_owned() }
@@ -139,7 +139,7 @@ fn shims_and_containers_hang_and_heal() {
     }));
     assert!(panicked.is_err() && process::state(shim) != Some('T'));
     client.exec_sync(&other.container, &["true"], CALL).unwrap();
-    let place = Place::of(&node);
+    let place = Place::new(&node);
     drop(node);
     place.assert_nothing_left();
 }
@@ -174,7 +174,7 @@ fn daemons_stop_and_die_and_come_back() {
     });
     assert_ne!(node.containerd().pid(), before);
     node.wait_for_relists(2, CALL).unwrap();
-    let place = Place::of(&node);
+    let place = Place::new(&node);
     drop(node);
     place.assert_nothing_left();
 }
@@ -217,7 +217,7 @@ fn hooks_and_plugins_hang_and_heal() {
     assert_eq!(slow.hanging(), ["RunPodSandbox"]);
     process::wait_for("the end of the decoy", CALL, || Ok(slow.hanging().is_empty().then_some(()))).unwrap();
     slow.heal().unwrap();
-    let place = Place::of(&node);
+    let place = Place::new(&node);
     drop(node);
     place.assert_nothing_left();
 }
@@ -235,7 +235,7 @@ fn an_orphaned_init_waits_at_its_fifo() {
         assert!(fifo.file_type().is_fifo());
     });
     let fault = fault::orphaned_init(&node).unwrap();
-    let place = Place::of(&node);
+    let place = Place::new(&node);
     drop(node);
     // The janitor has found it by its cgroup.
     place.assert_nothing_left();
@@ -276,7 +276,7 @@ fn the_genuine_rc93_hangs_on_its_own_pipe() {
         assert_lists_answer(&node);
     });
     proven(&node, Kind::Rc93Standalone, &[], |fault| assert_own_pipe(fault));
-    let place = Place::of(&node);
+    let place = Place::new(&node);
     drop(node);
     place.assert_nothing_left();
 }
@@ -298,7 +298,7 @@ fn a_node_full_of_faults_leaves_nothing() {
     ];
     let faults: Vec<Fault> = kinds.iter().map(|(kind, pod)| kind.inject(&node, pod).unwrap()).collect();
     let pids: Vec<u32> = faults.iter().flat_map(|fault| fault.facts().culprits.clone()).collect();
-    let place = Place::of(&node);
+    let place = Place::new(&node);
     let seen = scratch::leftovers(&place.dir, &place.id);
     for (what, count) in [(" pause", 8), (" lab-gate", 3), (" sleep", 1), (" kubelet", 1), ("cgroup ", 4)] {
         let found = seen.iter().filter(|line| line.contains(what)).count();

@@ -3,7 +3,7 @@
 use plegtrace::correlate::Snapshot;
 use plegtrace::diagnose::{Confidence, Diagnosis, Finding, Verdict, diagnose};
 use plegtrace::input::{
-    CensusFact, Command, Component, Fact, FdFact, FdTarget, Freezer, GoroutineGroup, Holder, Park,
+    CensusFact, Command, Component, Fact, FdFact, FdTarget, Freezer, GoroutineGroup, Holder, ParkedThreads,
     ProcessFact, SyscallFact,
 };
 use plegtrace::render::text;
@@ -58,8 +58,8 @@ fn syscall(name: &str, fd: Option<FdTarget>) -> SyscallFact {
     SyscallFact { nr: 1, name: Some(name.into()), args: [0; 6], fd, path: None, lock_holder: None }
 }
 
-fn park(syscall: SyscallFact) -> Park {
-    Park {
+fn park(syscall: SyscallFact) -> ParkedThreads {
+    ParkedThreads {
         threads: 1,
         tid: 1,
         state: 'S',
@@ -78,7 +78,7 @@ fn runc(sub: &str, pid: u32, parent: u32) -> ProcessFact {
     ProcessFact { command: Some(command), ..process(Component::Runc, pid, parent, 0) }
 }
 
-fn cni(pid: u32, park: Park) -> ProcessFact {
+fn cni(pid: u32, park: ParkedThreads) -> ProcessFact {
     let command =
         Command::Cni { plugin: "bridge".into(), action: Some("ADD".into()), container: Some("s1".into()) };
     ProcessFact {

@@ -1,7 +1,7 @@
 //! Causes in the runtime and its shims.
 
 use plegtrace::diagnose::{Confidence, Severity, Verdict, diagnose};
-use plegtrace::input::{Component, ContainerFact, GoroutineGroup, Park, ProcessFact};
+use plegtrace::input::{Component, ContainerFact, GoroutineGroup, ParkedThreads, ProcessFact};
 use plegtrace_common::role::Role;
 use plegtrace_tests::found::{about, group, lists, pipe_of, process, relist, stopped, update};
 use plegtrace_tests::life::Life as _;
@@ -72,7 +72,7 @@ fn r1_is_not_said_of_a_slow_disk() {
         let lock = "github.com/containerd/containerd/pkg/cri/store/container.(*statusStorage).UpdateSync";
         group(&[7], "select", &[innermost, &[lock, served.as_str()]].concat())
     };
-    let told = |holder: &GoroutineGroup, parked: &[Park]| {
+    let told = |holder: &GoroutineGroup, parked: &[ParkedThreads]| {
         let containerd =
             ProcessFact { parked: parked.to_vec(), ..process(Component::Containerd, CONTAINERD, 1, 0) };
         let mut story = Story::node();

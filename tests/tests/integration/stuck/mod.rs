@@ -4,8 +4,8 @@
 use plegtrace::correlate::{Age, Snapshot};
 use plegtrace::diagnose::{Verdict, diagnose};
 use plegtrace::input::{
-    Command, Component, ContainerFact, FdFact, FdTarget, Freezer, GoroutineGroup, Holder, Park, PipeFact,
-    ProcessFact, SocketFact, SyscallFact,
+    Command, Component, ContainerFact, FdFact, FdTarget, Freezer, GoroutineGroup, Holder, ParkedThreads,
+    PipeFact, ProcessFact, SocketFact, SyscallFact,
 };
 use plegtrace::stuck::{Stuck, StuckKind, Waiter, find};
 use plegtrace::words;
@@ -170,7 +170,7 @@ fn who_waits_for_a_parent_that_waits_is_not_named() {
         path: None,
         lock_holder: None,
     };
-    let park = |from| Park {
+    let park = |from| ParkedThreads {
         threads: 1,
         tid: 1,
         state: 'S',
@@ -216,7 +216,7 @@ fn an_orphan_tells_its_container_by_its_fifo() {
         path: Some("/proc/self/fd/5".into()),
         lock_holder: None,
     };
-    let park = Park {
+    let park = ParkedThreads {
         threads: 1,
         tid: RUNC,
         state: 'S',

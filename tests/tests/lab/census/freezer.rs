@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use plegtrace::input::Component;
 use plegtrace_lab::process::wait_for;
 
-use super::{HELPER, LIMIT, census, request, target::Target};
+use super::{HELPER, LIMIT, census, request, target::WaitingProgram};
 
 /// A hierarchy of cgroups that can freeze: where it is mounted, and its files.
 #[derive(Clone, Debug)]
@@ -91,19 +91,19 @@ impl Drop for Frozen {
 #[test]
 fn frozen() {
     for hierarchy in Hierarchy::all() {
-        let mut shim = Target::start("containerd-shim-runc-v2", &["child", HELPER]);
+        let mut shim = WaitingProgram::start("containerd-shim-runc-v2", &["child", HELPER]);
         let workload = shim.child();
         let shim = shim.wait_until_ready();
-        let runc = Target::start("runc", &["rest"]).wait_until_ready();
+        let runc = WaitingProgram::start("runc", &["rest"]).wait_until_ready();
         let [of_runc, of_workload] = [runc.pid(), workload].map(|pid| Frozen::make(&hierarchy, pid));
         let round = census(&request());
-        let freezer = round.of(runc.pid()).freezer.as_ref().expect("a freezer");
+        let freezer = round.process(runc.pid()).freezer.as_ref().expect("a freezer");
         let told = (freezer.version, freezer.state.as_str(), freezer.own);
         assert_eq!(told, (hierarchy.version, "FROZEN", true));
         assert_eq!(freezer.path, of_runc.path());
-        let inside = round.of(workload);
+        let inside = round.process(workload);
         assert_eq!((inside.component, inside.parent), (Component::Helper, shim.pid()));
         assert_eq!(inside.freezer.as_ref().map(|freezer| freezer.path.clone()), Some(of_workload.path()));
-        assert_eq!(round.of(shim.pid()).freezer, None);
+        assert_eq!(round.process(shim.pid()).freezer, None);
     }
 }

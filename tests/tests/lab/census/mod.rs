@@ -16,13 +16,13 @@ use std::{
 use plegtrace::{
     census::{self, Limits, Request},
     input::{
-        CensusFact, Command as Told, Component, Fact, FdFact, FdTarget, Park, PipeFact, ProcessFact,
+        CensusFact, Command as Told, Component, Fact, FdFact, FdTarget, ParkedThreads, PipeFact, ProcessFact,
         Unanswered,
     },
 };
 use plegtrace_lab::process::{self, wait_for};
 use plegtrace_tests::program;
-use target::Target;
+use target::WaitingProgram;
 
 /// A program that waits as it is told.
 const HELPER: &str = env!("CARGO_BIN_EXE_census_target");
@@ -58,7 +58,7 @@ fn census(request: &Request) -> Round {
 }
 
 impl Round {
-    fn of(&self, pid: u32) -> &ProcessFact {
+    fn process(&self, pid: u32) -> &ProcessFact {
         self.processes.get(&pid).unwrap_or_else(|| panic!("{pid} is missing; {:?}", self.round))
     }
 
@@ -68,13 +68,14 @@ impl Round {
 }
 
 /// The thread of a process that is in this call.
-fn park<'a>(process: &'a ProcessFact, call: &str) -> &'a Park {
-    let in_call =
-        |park: &&Park| park.syscall.as_ref().is_some_and(|syscall| syscall.name.as_deref() == Some(call));
+fn park<'a>(process: &'a ProcessFact, call: &str) -> &'a ParkedThreads {
+    let in_call = |park: &&ParkedThreads| {
+        park.syscall.as_ref().is_some_and(|syscall| syscall.name.as_deref() == Some(call))
+    };
     process.parked.iter().find(in_call).unwrap_or_else(|| panic!("nobody is in {call}: {process:#?}"))
 }
 
-fn pipe(park: &Park) -> &PipeFact {
+fn pipe(park: &ParkedThreads) -> &PipeFact {
     match park.syscall.as_ref().and_then(|syscall| syscall.fd.as_ref()) {
         Some(FdFact { target: FdTarget::Pipe(pipe), .. }) => pipe,
         other => panic!("no pipe: {other:?}"),
@@ -84,9 +85,9 @@ fn pipe(park: &Park) -> &PipeFact {
 /// The rc93 hang: a write to a pipe that nobody else reads.
 #[test]
 fn pipe_with_both_ends() {
-    let target = Target::start("runc", &["pipe"]).wait_until_ready().wait_in("pipe");
+    let target = WaitingProgram::start("runc", &["pipe"]).wait_until_ready().wait_in("pipe");
     let round = census(&request());
-    let fact = round.of(target.pid());
+    let fact = round.process(target.pid());
     assert_eq!((fact.component, fact.state), (Component::Runc, 'S'));
     let park = park(fact, "write");
     assert!(park.kernel_stack.iter().any(|name| name.contains("pipe_write")), "{park:?}");
@@ -103,11 +104,11 @@ fn pipe_with_both_ends() {
 /// In a sleep that no signal ends: told as such, with the call and the kernel's stack.
 #[test]
 fn uninterruptible() {
-    let target = Target::start("runc", &["vfork"]).wait_until_ready();
+    let target = WaitingProgram::start("runc", &["vfork"]).wait_until_ready();
     let sleeps = || Ok((process::state(target.pid()) == Some('D')).then_some(()));
     wait_for("an uninterruptible sleep", LIMIT, sleeps).unwrap();
     let round = census(&request());
-    let fact = round.of(target.pid());
+    let fact = round.process(target.pid());
     assert_eq!((fact.component, fact.state), (Component::Runc, 'D'));
     let park = park(fact, "clone");
     assert_eq!(park.state, 'D');
@@ -121,21 +122,21 @@ fn fifo_without_a_partner() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("exec.fifo");
     make_fifo(path.to_str().unwrap());
-    let target = Target::start_in(dir, "runc", &["fifo", path.to_str().unwrap()]);
+    let target = WaitingProgram::start_in(dir, "runc", &["fifo", path.to_str().unwrap()]);
     let target = target.wait_until_ready().wait_in("wait_for_partner");
     let round = census(&request());
-    let park = park(round.of(target.pid()), "openat");
+    let park = park(round.process(target.pid()), "openat");
     assert_eq!(park.syscall.as_ref().unwrap().path.as_deref(), path.to_str());
 }
 
 /// Bytes that nobody reads, at the end where they wait, with whoever sent them.
 #[test]
 fn unread_bytes() {
-    let mut target = Target::start("runc", &["socket", HELPER]);
+    let mut target = WaitingProgram::start("runc", &["socket", HELPER]);
     let reader = target.child();
     let target = target.wait_until_ready();
     let round = census(&request());
-    let fact = round.of(reader);
+    let fact = round.process(reader);
     assert_eq!((fact.component, fact.parent), (Component::Helper, target.pid()));
     let [socket] = fact.sockets.as_slice() else { panic!("{:?}", fact.sockets) };
     assert_eq!(socket.unread, 17);
@@ -145,10 +146,10 @@ fn unread_bytes() {
 /// Stopped by a signal: every thread counts, and nothing else is lost.
 #[test]
 fn stopped() {
-    let target = Target::start("containerd-shim-runc-v2", &["rest"]).wait_until_ready();
+    let target = WaitingProgram::start("containerd-shim-runc-v2", &["rest"]).wait_until_ready();
     stop(target.pid());
     let round = census(&request());
-    let fact = round.of(target.pid());
+    let fact = round.process(target.pid());
     assert_eq!((fact.state, fact.threads, fact.stopped), ('T', 1, 1));
     assert!(matches!(fact.command, Some(Told::Shim { .. })), "{:?}", fact.command);
 }
@@ -156,12 +157,12 @@ fn stopped() {
 /// A child that ended and that its parent does not ask after.
 #[test]
 fn zombie() {
-    let mut target = Target::start("containerd-shim-runc-v2", &["zombie", HELPER]);
+    let mut target = WaitingProgram::start("containerd-shim-runc-v2", &["zombie", HELPER]);
     let child = target.child();
     let target = target.wait_until_ready();
     wait_for("a zombie", LIMIT, || Ok((process::state(child) == Some('Z')).then_some(()))).unwrap();
     let round = census(&request());
-    let fact = round.of(child);
+    let fact = round.process(child);
     assert_eq!((fact.state, fact.parent, fact.component), ('Z', target.pid(), Component::Helper));
 }
 
@@ -169,21 +170,21 @@ fn zombie() {
 #[test]
 fn path_on_a_dead_filesystem() {
     let Some((_server, stuck)) = stuck_path() else { return };
-    let witness = Target::start("runc", &["pipe"]).wait_until_ready().wait_in("pipe");
+    let witness = WaitingProgram::start("runc", &["pipe"]).wait_until_ready().wait_in("pipe");
     let round = census(&request());
     assert!(round.took < ROUND, "{:?}", round.took);
     let fact = late(&round, stuck, "path argument");
     let open = park(fact, "openat").syscall.as_ref().unwrap();
     assert_eq!(open.path, None);
     assert!(fact.command.is_some());
-    park(round.of(witness.pid()), "write");
+    park(round.process(witness.pid()), "write");
     assert!(round.refusals(witness.pid()).is_empty(), "who comes later is asked too");
     assert_eq!(round.round.left_out, 0);
 }
 
 /// A filesystem that does not answer, and a process that is in a system call with a path there. `None` where there can be
 /// none, which is declared.
-fn stuck_path() -> Option<(Target, u32)> {
+fn stuck_path() -> Option<(WaitingProgram, u32)> {
     if !Path::new("/dev/fuse").exists() {
         println!("SKIP: no /dev/fuse");
         return None;
@@ -195,7 +196,7 @@ fn stuck_path() -> Option<(Target, u32)> {
     fs::copy(HELPER, &runc).unwrap();
     make_fifo(&fifo);
     let words = ["fuse-server", &mount, &runc, &fifo];
-    let mut server = Target::start_in(dir, "fuse-server", &words);
+    let mut server = WaitingProgram::start_in(dir, "fuse-server", &words);
     let stuck = server.child();
     let server = server.wait_until_ready();
     stop(server.pid());
@@ -208,7 +209,7 @@ fn late<'a>(round: &'a Round, pid: u32, what: &str) -> &'a ProcessFact {
     let [refused] = refusals.as_slice() else { panic!("{refusals:?}") };
     assert_eq!((refused.what.as_str(), refused.comm.as_str()), (what, "runc"));
     assert!(refused.why.starts_with("no answer within "), "{refused:?}");
-    round.of(pid)
+    round.process(pid)
 }
 
 fn stop(pid: u32) {
@@ -228,7 +229,7 @@ fn no_orphans() {
     let Some((_server, _stuck)) = stuck_path() else { return };
     // There has to be something to trace.
     let [kubelet, runtime] =
-        ["kubelet", "containerd"].map(|name| Target::start(name, &["rest"]).wait_until_ready());
+        ["kubelet", "containerd"].map(|name| WaitingProgram::start(name, &["rest"]).wait_until_ready());
     let pids = [&kubelet, &runtime].map(|target| target.pid().to_string());
     let arguments = ["--sources", "census", "--kubelet-pid", &pids[0], "--runtime-pid", &pids[1]];
     let mut running = program::Running::start(&arguments).unwrap();
@@ -265,14 +266,14 @@ fn children(parent: u32) -> Vec<u32> {
 fn two_hundred_shims() {
     const SHIMS: usize = 200;
     const NAME: &str = "containerd-shim-runc-v2";
-    let shims: Vec<Target> = {
+    let shims: Vec<WaitingProgram> = {
         let dir = tempfile::tempdir().unwrap();
         fs::copy(HELPER, dir.path().join(NAME)).unwrap();
         (0..SHIMS)
             .map(|_| {
                 let own = tempfile::tempdir().unwrap();
                 fs::hard_link(dir.path().join(NAME), own.path().join(NAME)).unwrap();
-                Target::run(own, NAME, &["rest"]).wait_until_ready()
+                WaitingProgram::run(own, NAME, &["rest"]).wait_until_ready()
             })
             .collect()
     };
@@ -284,7 +285,9 @@ fn two_hundred_shims() {
         round.round.processes, round.took, peak
     );
     assert_eq!((told, round.round.left_out), (SHIMS, 0));
-    assert!(shims.iter().all(|shim| !round.of(shim.pid()).parked.is_empty() && shim.dir.path().exists()));
+    assert!(
+        shims.iter().all(|shim| !round.process(shim.pid()).parked.is_empty() && shim.dir.path().exists())
+    );
     assert!(round.took < Duration::from_secs(10), "{:?}", round.took);
     assert!((1..80 << 10).contains(&peak), "{peak} KiB");
 }
@@ -317,10 +320,13 @@ fn reader_kib(pid: u32) -> Option<u64> {
 fn the_reader_is_confined() {
     const PTRACE: u64 = 1 << 19;
     const KEPT: u64 = 1 << 2 | PTRACE | 1 << 21 | 1 << 34; // DAC_READ_SEARCH, SYS_ADMIN, SYSLOG
-    let target = Target::start("runc", &["pipe"]).wait_until_ready().wait_in("pipe");
+    let target = WaitingProgram::start("runc", &["pipe"]).wait_until_ready().wait_in("pipe");
     let round = census(&request());
     assert!(
-        park(round.of(target.pid()), "write").kernel_stack.iter().any(|name| name.contains("pipe_write"))
+        park(round.process(target.pid()), "write")
+            .kernel_stack
+            .iter()
+            .any(|name| name.contains("pipe_write"))
     );
     // Other tests ask as well: their readers are no different, once they have answered.
     let reader = wait_for("a reader that waits for an order", LIMIT, || {

@@ -1,4 +1,4 @@
-//! [`Target`]: the program that waits as it is told.
+//! [`WaitingProgram`]: the program that waits as it is told.
 
 use std::{
     fs,
@@ -12,29 +12,29 @@ use plegtrace_lab::process::wait_for;
 use super::{HELPER, LIMIT};
 
 /// A program that waits; killed when dropped.
-pub(super) struct Target {
+pub(super) struct WaitingProgram {
     child: Child,
     out: BufReader<ChildStdout>,
     pub(super) dir: tempfile::TempDir,
 }
 
-impl Target {
+impl WaitingProgram {
     /// Starts the helper under the name of a component.
-    pub(super) fn start(name: &str, words: &[&str]) -> Target {
+    pub(super) fn start(name: &str, words: &[&str]) -> WaitingProgram {
         let dir = tempfile::tempdir().unwrap();
-        Target::start_in(dir, name, words)
+        WaitingProgram::start_in(dir, name, words)
     }
 
-    pub(super) fn start_in(dir: tempfile::TempDir, name: &str, words: &[&str]) -> Target {
+    pub(super) fn start_in(dir: tempfile::TempDir, name: &str, words: &[&str]) -> WaitingProgram {
         fs::copy(HELPER, dir.path().join(name)).unwrap();
-        Target::run(dir, name, words)
+        WaitingProgram::run(dir, name, words)
     }
 
     /// Starts what is there under this name.
-    pub(super) fn run(dir: tempfile::TempDir, name: &str, words: &[&str]) -> Target {
+    pub(super) fn run(dir: tempfile::TempDir, name: &str, words: &[&str]) -> WaitingProgram {
         let mut child = spawn(&dir.path().join(name), words);
         let out = BufReader::new(child.stdout.take().unwrap());
-        Target { child, out, dir }
+        WaitingProgram { child, out, dir }
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -47,7 +47,7 @@ impl Target {
         line.trim_end().to_owned()
     }
 
-    pub(super) fn wait_until_ready(mut self) -> Target {
+    pub(super) fn wait_until_ready(mut self) -> WaitingProgram {
         assert_eq!(self.line(), "ready");
         self
     }
@@ -58,7 +58,7 @@ impl Target {
     }
 
     /// Waits until the kernel function it sleeps in has this in its name.
-    pub(super) fn wait_in(self, function: &str) -> Target {
+    pub(super) fn wait_in(self, function: &str) -> WaitingProgram {
         let path = format!("/proc/{}/wchan", self.pid());
         wait_for(function, LIMIT, || Ok(fs::read_to_string(&path)?.contains(function).then_some(())))
             .unwrap();
@@ -66,7 +66,7 @@ impl Target {
     }
 }
 
-impl Drop for Target {
+impl Drop for WaitingProgram {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

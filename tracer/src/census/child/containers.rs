@@ -106,7 +106,7 @@ impl Containers {
     }
 
     /// What an id means; when no bundle tells, at least the id, and where that was read.
-    pub(super) fn of(&self, id: &str, source: &str) -> ContainerFact {
+    pub(super) fn container(&self, id: &str, source: &str) -> ContainerFact {
         let unknown =
             || ContainerFact { id: id.to_owned(), source: source.to_owned(), ..ContainerFact::default() };
         self.by_id.get(id).cloned().unwrap_or_else(unknown)
@@ -296,8 +296,8 @@ mod tests {
             ContainerFact { id: "c1".into(), sandbox: Some("s1".into()), ..ContainerFact::default() };
         containers.by_id = [("s1".to_owned(), sandbox), ("c1".to_owned(), inside)].into();
         containers.complete();
-        assert_eq!(containers.of("c1", "x").pod.as_deref(), Some("p"));
-        assert_eq!(containers.of("c2", "cgroup").source, "cgroup");
+        assert_eq!(containers.container("c1", "x").pod.as_deref(), Some("p"));
+        assert_eq!(containers.container("c2", "cgroup").source, "cgroup");
         assert!(is_id("k8s.io") && !is_id("..") && !is_id("a/b") && !is_id(""));
     }
 }

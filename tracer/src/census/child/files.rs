@@ -12,7 +12,7 @@ use super::{read, tell::Tell};
 use crate::{
     census::{
         protocol::Step,
-        text::{Access, Link, access, link},
+        text::{Access, Link, link},
     },
     input::{Holder, PipeFact},
 };
@@ -27,12 +27,12 @@ const MAX_HOLDERS: usize = 16;
 #[derive(Clone, Debug)]
 pub(super) struct Open {
     pub(super) fd: i32,
-    pub(super) what: What,
+    pub(super) what: Opened,
 }
 
 /// What it refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum Opened {
     /// A pipe, or a FIFO with its path.
     Pipe {
         inode: u64,
@@ -95,19 +95,19 @@ impl Holders {
         };
         self.incomplete |= numbers.len() == MAX_PER_PROCESS || self.count >= MAX_ALL;
         let left = MAX_ALL.saturating_sub(self.count);
-        let kept = |open: &Open| told || matches!(open.what, What::Pipe { .. } | What::Socket(_));
+        let kept = |open: &Open| told || matches!(open.what, Opened::Pipe { .. } | Opened::Socket(_));
         let numbers = numbers.into_iter().take(left);
         let open: Vec<Open> = numbers.filter_map(|fd| look(&dir, fd, may_follow)).filter(kept).collect();
         self.count += open.len();
         for (place, one) in open.iter().enumerate() {
             match one.what {
-                What::Pipe { inode, .. } => self.pipes.entry(inode).or_default().push((pid, place)),
-                What::Socket(inode) => self.sockets.entry(inode).or_default().push((pid, place)),
-                What::File(_) | What::Other(_) => {}
+                Opened::Pipe { inode, .. } => self.pipes.entry(inode).or_default().push((pid, place)),
+                Opened::Socket(inode) => self.sockets.entry(inode).or_default().push((pid, place)),
+                Opened::File(_) | Opened::Other(_) => {}
             }
         }
         self.comms.insert(pid, comm.to_owned());
-        if is_orphan(tell, pid) {
+        if !open.is_empty() && is_orphan(tell, pid) {
             self.orphans.insert(pid);
         }
         self.by_process.insert(pid, open);
@@ -122,7 +122,7 @@ impl Holders {
     /// Inodes of its sockets, each once.
     pub(super) fn sockets_of(&self, pid: u32) -> Vec<u64> {
         let inode = |open: &Open| match open.what {
-            What::Socket(inode) => Some(inode),
+            Opened::Socket(inode) => Some(inode),
             _ => None,
         };
         let mut inodes: Vec<u64> =
@@ -136,7 +136,7 @@ impl Holders {
     pub(super) fn read_by(&self, pid: u32, most: usize) -> Vec<PipeFact> {
         let mut pipes: Vec<PipeFact> = Vec::new();
         for open in self.by_process.get(&pid).into_iter().flatten() {
-            let What::Pipe { inode, access: Some(Access { reads: true, .. }), .. } = open.what else {
+            let Opened::Pipe { inode, access: Some(Access { reads: true, .. }), .. } = open.what else {
                 continue;
             };
             if pipes.len() == most || pipes.iter().any(|pipe| pipe.inode == inode) {
@@ -155,7 +155,7 @@ impl Holders {
         let mut fact = PipeFact { inode, incomplete: self.incomplete, ..PipeFact::default() };
         for (pid, place) in self.pipes.get(&inode).into_iter().flatten() {
             let Some(open) = self.by_process.get(pid).and_then(|all| all.get(*place)) else { continue };
-            let What::Pipe { path, access, .. } = &open.what else { continue };
+            let Opened::Pipe { path, access, .. } = &open.what else { continue };
             fact.path = fact.path.or_else(|| path.clone());
             let Some(access) = access else {
                 fact.incomplete = true;
@@ -201,17 +201,23 @@ fn is_orphan(tell: &Tell, pid: u32) -> bool {
 
 fn look(dir: &Path, fd: u32, may_follow: bool) -> Option<Open> {
     let place = dir.join("fd").join(fd.to_string());
-    let how = || access(&read::text(&dir.join("fdinfo").join(fd.to_string())).ok()?);
     let what = match link(&read::link(&place)?) {
-        Link::Pipe(inode) => What::Pipe { inode, path: None, access: how() },
-        Link::Socket(inode) => What::Socket(inode),
-        Link::Other(text) => What::Other(text),
+        Link::Pipe(inode) => Opened::Pipe { inode, path: None, access: access(&place) },
+        Link::Socket(inode) => Opened::Socket(inode),
+        Link::Other(text) => Opened::Other(text),
         Link::Path(path) => match may_follow.then(|| fifo(&place, &path)).flatten() {
-            Some(inode) => What::Pipe { inode, path: Some(path), access: how() },
-            None => What::File(path),
+            Some(inode) => Opened::Pipe { inode, path: Some(path), access: access(&place) },
+            None => Opened::File(path),
         },
     };
     Some(Open { fd: i32::try_from(fd).ok()?, what })
+}
+
+/// What the descriptor was opened for: the kernel gives its link these permissions, and neither when it was opened with
+/// `O_PATH` (fs/proc/fd.c, `tid_fd_update_inode`). One call, where `fdinfo` takes four.
+fn access(place: &Path) -> Option<Access> {
+    let mode = std::fs::symlink_metadata(place).ok()?.mode();
+    Some(Access { reads: mode & 0o400 != 0, writes: mode & 0o200 != 0 })
 }
 
 /// The inode when it is a FIFO. Follows the link to the open file, never the path.
@@ -242,7 +248,13 @@ fn fifo(place: &Path, path: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::symlink};
+    use std::{
+        fs,
+        os::{
+            fd::AsRawFd as _,
+            unix::fs::{OpenOptionsExt as _, symlink},
+        },
+    };
 
     use super::*;
 
@@ -252,10 +264,8 @@ mod tests {
         for pid in pids {
             let dir = root.path().join(format!("proc/{pid}"));
             fs::create_dir_all(dir.join("fd")).unwrap();
-            fs::create_dir(dir.join("fdinfo")).unwrap();
             for (fd, link) in ["pipe:[4]", "socket:[5]", "/x", "anon_inode:[eventpoll]"].iter().enumerate() {
                 symlink(link, dir.join(format!("fd/{fd}"))).unwrap();
-                fs::write(dir.join(format!("fdinfo/{fd}")), "flags:\t00\n").unwrap();
             }
         }
         root
@@ -290,6 +300,21 @@ mod tests {
             holders.pipe(4).incomplete
         };
         assert_eq!([7, 8, 9].map(&mut incomplete), [false, false, true]);
+    }
+
+    /// Each end of a pipe is open for one thing, and a descriptor that only names a file for none.
+    #[test]
+    fn ends_of_a_pipe() {
+        let (reader, writer) = io::pipe().unwrap();
+        let path = fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH).open("/").unwrap();
+        let of = |fd: i32| {
+            let access = access(Path::new(&format!("/proc/self/fd/{fd}"))).unwrap();
+            (access.reads, access.writes)
+        };
+        assert_eq!(of(reader.as_raw_fd()), (true, false));
+        assert_eq!(of(writer.as_raw_fd()), (false, true));
+        assert_eq!(of(path.as_raw_fd()), (false, false));
+        assert!(access(Path::new("/proc/self/fd/1000000")).is_none());
     }
 
     /// When the time is over, what is known of others is incomplete; with nobody left to look at it is not.

@@ -50,7 +50,7 @@ impl Hierarchies {
     }
 
     /// The freezer over a process with these memberships, when it is not thawed.
-    pub(super) fn of(&self, memberships: &[Membership<'_>]) -> Option<Freezer> {
+    pub(super) fn frozen(&self, memberships: &[Membership<'_>]) -> Option<Freezer> {
         let v1 = memberships.iter().find(|membership| membership.has("freezer"));
         let v2 = memberships.iter().find(|membership| membership.is_v2());
         let old = self.v1.as_ref().zip(v1).and_then(|(place, membership)| version_1(place, membership.path));
@@ -128,8 +128,8 @@ mod tests {
         (root, hierarchies)
     }
 
-    fn of(hierarchies: &Hierarchies, text: &str) -> Option<(String, u8, String, bool)> {
-        let found = hierarchies.of(&memberships(text))?;
+    fn frozen(hierarchies: &Hierarchies, text: &str) -> Option<(String, u8, String, bool)> {
+        let found = hierarchies.frozen(&memberships(text))?;
         Some((found.path, found.version, found.state, found.own))
     }
 
@@ -143,13 +143,13 @@ mod tests {
             ("v1/pod/c/freezer.self_freezing", "0\n"),
             ("v1/other/freezer.state", "THAWED\n"),
         ]);
-        let pod = of(&cgroups, "5:freezer:/pod\n0::/\n");
+        let pod = frozen(&cgroups, "5:freezer:/pod\n0::/\n");
         assert_eq!(pod, Some(("/pod".into(), 1, "FROZEN".into(), true)));
-        let below = of(&cgroups, "5:cpu,freezer:/pod/c\n");
+        let below = frozen(&cgroups, "5:cpu,freezer:/pod/c\n");
         assert_eq!(below, Some(("/pod".into(), 1, "FREEZING".into(), false)));
-        assert_eq!(of(&cgroups, "5:freezer:/other\n"), None);
-        assert_eq!(of(&cgroups, "5:freezer:/gone\n4:name=systemd:/pod\n"), None);
-        assert_eq!(of(&cgroups, "5:freezer:/../v1/pod\n"), None);
+        assert_eq!(frozen(&cgroups, "5:freezer:/other\n"), None);
+        assert_eq!(frozen(&cgroups, "5:freezer:/gone\n4:name=systemd:/pod\n"), None);
+        assert_eq!(frozen(&cgroups, "5:freezer:/../v1/pod\n"), None);
     }
 
     /// Frozen is what the kernel says; told and not there yet is freezing.
@@ -162,9 +162,9 @@ mod tests {
             ("v2/a/b/cgroup.events", "populated 1\nfrozen 1\n"),
             ("v2/c/cgroup.events", "populated 1\n"),
         ]);
-        assert_eq!(of(&cgroups, "0::/a\n"), Some(("/a".into(), 2, "FREEZING".into(), true)));
-        assert_eq!(of(&cgroups, "0::/a/b\n"), Some(("/a".into(), 2, "FROZEN".into(), false)));
-        assert_eq!(of(&cgroups, "0::/c\n"), None);
-        assert_eq!(Hierarchies::default().of(&memberships("0::/a\n")), None);
+        assert_eq!(frozen(&cgroups, "0::/a\n"), Some(("/a".into(), 2, "FREEZING".into(), true)));
+        assert_eq!(frozen(&cgroups, "0::/a/b\n"), Some(("/a".into(), 2, "FROZEN".into(), false)));
+        assert_eq!(frozen(&cgroups, "0::/c\n"), None);
+        assert_eq!(Hierarchies::default().frozen(&memberships("0::/a\n")), None);
     }
 }

@@ -204,7 +204,7 @@ fn command(tell: &mut Tell, interest: &Interest) -> io::Result<Told> {
         let mut pairs = variables.iter().filter_map(|variable| variable.split_once('='));
         pairs.find(|(key, _)| *key == name && CNI.contains(key)).map(|(_, value)| value.to_owned())
     };
-    let command = Command::of(interest.seen.program.as_deref().unwrap_or(first), rest, variable);
+    let command = Command::parse(interest.seen.program.as_deref().unwrap_or(first), rest, variable);
     let mut told = Told { container: command.container().map(str::to_owned), bundle: None };
     if let Command::Runc { bundle, .. } = &command {
         told.bundle.clone_from(bundle);
@@ -258,7 +258,7 @@ fn container(
     if works_for_others {
         node.works_for.insert(pid, id.clone());
     }
-    Ok(Some(node.containers.of(&id, source)))
+    Ok(Some(node.containers.container(&id, source)))
 }
 
 /// Where containerd keeps bundles: `…/io.containerd.runtime.v2.task/NAMESPACE/ID`, before 1.2 `…v1.linux…`.

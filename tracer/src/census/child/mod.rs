@@ -29,7 +29,7 @@ mod versions;
 
 use std::io::{self, BufRead, Read as _};
 
-use super::protocol::{Answer, Order, Step, What};
+use super::protocol::{Answer, Job, Order, Step};
 use kept::Kept;
 use tell::Tell;
 
@@ -83,13 +83,13 @@ fn next(orders: &mut impl BufRead) -> io::Result<Option<Order>> {
 
 fn follow(tell: &mut Tell, kept: &mut Kept) -> io::Result<()> {
     match tell.order.what.clone() {
-        What::Processes => node::processes(tell, kept),
-        What::Goroutines(wanted) => goroutines::all(tell, &wanted, kept),
-        What::Versions(wanted) => versions::all(tell, &wanted),
-        What::Arguments(pids) => arguments(tell, pids),
-        What::Runtime(runtime) => cri::ask(tell, &runtime),
-        What::SearchPath(pid) => search_path(tell, pid),
-        What::Calls(questions) => calls::all(tell, &questions),
+        Job::Processes => node::processes(tell, kept),
+        Job::Goroutines(wanted) => goroutines::all(tell, &wanted, kept),
+        Job::Versions(wanted) => versions::all(tell, &wanted),
+        Job::Arguments(pids) => arguments(tell, pids),
+        Job::Runtime(runtime) => cri::ask(tell, &runtime),
+        Job::SearchPath(pid) => search_path(tell, pid),
+        Job::Calls(questions) => calls::all(tell, &questions),
     }
 }
 

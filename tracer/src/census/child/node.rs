@@ -198,8 +198,8 @@ pub(super) fn cgroup(
     let Ok(text) = read::text(&tell.process(pid).join("cgroup")) else { return Ok(None) };
     let lines = memberships(&text);
     let id = lines.iter().find_map(|line| container_id(line.path));
-    let container = id.map(|id| node.containers.of(id, "cgroup"));
-    Ok(Some((node.hierarchies.of(&lines), container)))
+    let container = id.map(|id| node.containers.container(id, "cgroup"));
+    Ok(Some((node.hierarchies.frozen(&lines), container)))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Numbers of system calls → names, and which of their arguments are worth a look.
 
 use super::{
-    files::{Holders, Open, What},
+    files::{Holders, Open, Opened},
     sockets::Sockets,
 };
 use crate::{
@@ -144,7 +144,7 @@ pub(super) fn reopened(pid: u32, call: &SyscallFact, holders: &Holders) -> Optio
     let number = opens && path.bytes().all(|byte| byte.is_ascii_digit());
     let dir = holders.fd(pid, descriptor(call.args[0]).filter(|_| number)?)?;
     match &dir.what {
-        What::File(dir) if dir.ends_with("/fd") => path.parse().ok(),
+        Opened::File(dir) if dir.ends_with("/fd") => path.parse().ok(),
         _ => None,
     }
 }
@@ -161,13 +161,13 @@ fn descriptor(argument: u64) -> Option<i32> {
 
 fn descriptor_fact(open: &Open, holders: &Holders, sockets: &Sockets) -> FdFact {
     let target = match &open.what {
-        What::Pipe { inode, .. } => FdTarget::Pipe(holders.pipe(*inode)),
-        What::Socket(inode) => match sockets.fact(*inode, holders) {
+        Opened::Pipe { inode, .. } => FdTarget::Pipe(holders.pipe(*inode)),
+        Opened::Socket(inode) => match sockets.fact(*inode, holders) {
             Some(socket) => FdTarget::Socket(socket),
             None => FdTarget::Other { link: format!("socket:[{inode}]") },
         },
-        What::File(path) => FdTarget::File { path: path.clone() },
-        What::Other(link) => FdTarget::Other { link: link.clone() },
+        Opened::File(path) => FdTarget::File { path: path.clone() },
+        Opened::Other(link) => FdTarget::Other { link: link.clone() },
     };
     FdFact { fd: open.fd, target }
 }

@@ -58,7 +58,7 @@ impl Tell {
             namespace: None,
             others_ms: 1000,
             late: Vec::new(),
-            what: crate::census::protocol::What::Processes,
+            what: crate::census::protocol::Job::Processes,
         };
         Self::to(order, out)
     }

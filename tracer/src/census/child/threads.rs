@@ -1,11 +1,11 @@
-//! Where the threads of a process wait: those that wait alike are one [`Park`].
+//! Where the threads of a process wait: those that wait alike are one [`ParkedThreads`].
 
 use std::{io, path::Path};
 
 use super::{files::Holders, read, sockets::Sockets, syscall};
 use crate::{
     census::text::{Position, function, functions, position},
-    input::{FdTarget, Park, SyscallFact},
+    input::{FdTarget, ParkedThreads, SyscallFact},
 };
 
 /// Threads that are looked at, per process.
@@ -31,7 +31,7 @@ pub(super) struct Threads {
 /// A group, with what is asked later.
 #[derive(Debug)]
 pub(super) struct Seen {
-    pub(super) park: Park,
+    pub(super) park: ParkedThreads,
     /// Instruction of user space at which it goes on.
     pub(super) pc: Option<u64>,
 }
@@ -52,7 +52,7 @@ pub(super) fn look(dir: &Path, pid: u32, whole: bool, holders: &Holders, sockets
         let Some(thread) = thread(&task, whole, &mut threads) else { continue };
         threads.seen += 1;
         threads.stopped += u32::from(matches!(thread.state, 'T' | 't'));
-        let park = Park {
+        let park = ParkedThreads {
             threads: 1,
             tid,
             state: thread.state,
@@ -84,8 +84,8 @@ impl Threads {
 
 /// Same state, same stack, same call on the same thing. Other arguments differ between threads that wait alike: where
 /// the futex is, where the buffer is.
-fn alike(a: &Park, b: &Park) -> bool {
-    let call = |park: &Park| {
+fn alike(a: &ParkedThreads, b: &ParkedThreads) -> bool {
+    let call = |park: &ParkedThreads| {
         let syscall = park.syscall.as_ref()?;
         let path = syscall::path_address(syscall);
         Some((syscall.nr, syscall.fd.as_ref().map(|fd| fd.fd), path))
@@ -103,6 +103,10 @@ fn thread(task: &Path, whole: bool, threads: &mut Threads) -> Option<Thread> {
     let at = call(task, threads);
     if state == 'R' || at == Some(Position::Running) {
         return Some(Thread { state, at: None, stack: Vec::new() });
+    }
+    // Most threads of a node: where they sleep is what the call says.
+    if state == 'S' && at.is_some_and(is_asleep) {
+        return Some(Thread { state, at, stack: Vec::new() });
     }
     let stack = match read::text(&task.join("stack")) {
         Ok(text) => functions(&text),
@@ -147,26 +151,32 @@ fn wchan(task: &Path) -> Vec<String> {
     function(&text).filter(|name| *name != "0").map(str::to_owned).into_iter().collect()
 }
 
+/// Calls in which programs wait for events, for a child or for time.
+const RESTS: [&str; 12] = [
+    "epoll_wait",
+    "epoll_pwait",
+    "poll",
+    "ppoll",
+    "select",
+    "pselect6",
+    "wait4",
+    "waitid",
+    "nanosleep",
+    "clock_nanosleep",
+    "rt_sigtimedwait",
+    "pause",
+];
+
+/// Does the name of its call say where a sleeping thread waits, so that its stack would tell nothing more?
+fn is_asleep(at: Position) -> bool {
+    let Position::Inside { nr, .. } = at else { return false };
+    syscall::name(nr).is_some_and(|name| name == "futex" || RESTS.contains(&name))
+}
+
 /// Does nothing move in this park that should? Waiting for events, for a child or for time is how programs rest.
-pub(super) fn is_rest(park: &Park) -> bool {
+pub(super) fn is_rest(park: &ParkedThreads) -> bool {
     let Some(call) = park.syscall.as_ref() else { return park.state != 'D' };
-    let rest = matches!(
-        call.name.as_deref(),
-        Some(
-            "epoll_wait"
-                | "epoll_pwait"
-                | "poll"
-                | "ppoll"
-                | "select"
-                | "pselect6"
-                | "wait4"
-                | "waitid"
-                | "nanosleep"
-                | "clock_nanosleep"
-                | "rt_sigtimedwait"
-                | "pause"
-        )
-    );
+    let rest = call.name.as_deref().is_some_and(|name| RESTS.contains(&name));
     let listens = call.fd.as_ref().is_some_and(|fd| match &fd.target {
         FdTarget::Socket(socket) => socket.listening,
         _ => false,
@@ -178,9 +188,9 @@ pub(super) fn is_rest(park: &Park) -> bool {
 mod tests {
     use super::*;
 
-    fn park(name: &str, args: [u64; 6], stack: &[&str]) -> Park {
+    fn park(name: &str, args: [u64; 6], stack: &[&str]) -> ParkedThreads {
         let nr = (0..400).find(|nr| syscall::name(*nr) == Some(name)).unwrap();
-        Park {
+        ParkedThreads {
             threads: 1,
             tid: 1,
             state: 'S',
@@ -202,11 +212,23 @@ mod tests {
     fn groups() {
         let futex = |at| park("futex", [at, 0, 0, 0, 0, 0], &["futex_wait"]);
         assert!(alike(&futex(1), &futex(2)));
-        assert!(!alike(&futex(1), &Park { state: 'D', ..futex(1) }));
+        assert!(!alike(&futex(1), &ParkedThreads { state: 'D', ..futex(1) }));
         assert!(!alike(&futex(1), &park("futex", [1, 0, 0, 0, 0, 0], &["exit_robust_list"])));
         let open = |path| park("openat", [0, path, 0, 0, 0, 0], &["fifo_open"]);
         assert!(!alike(&open(1), &open(2)));
         assert!(is_rest(&park("epoll_wait", [0; 6], &[])) && !is_rest(&open(1)));
+    }
+
+    /// Sleep needs no stack; a call that waits for somebody does, and so does a thread outside of all calls.
+    #[test]
+    fn asleep_or_held_up() {
+        let inside = |name| {
+            let nr = (0..400).find(|nr| syscall::name(*nr) == Some(name)).unwrap();
+            Position::Inside { nr, args: [0; 6], sp: 0, pc: 0 }
+        };
+        assert!(["epoll_wait", "futex", "nanosleep", "wait4"].iter().all(|name| is_asleep(inside(name))));
+        assert!(["openat", "read", "flock", "recvmsg"].iter().all(|name| !is_asleep(inside(name))));
+        assert!(!is_asleep(Position::Outside { sp: 0, pc: 0 }) && !is_asleep(Position::Running));
     }
 
     /// A thread that has gone on, or to another path, is not in the call that was seen.

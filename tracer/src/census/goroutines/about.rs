@@ -115,7 +115,7 @@ impl About {
 
     /// Frames that are searched, the outermost first.
     fn spots(&mut self, code: &dyn Code, frames: &[u32], ends: &[u64]) -> Vec<Spot> {
-        let handler = frames.iter().rev().find_map(|function| match self.of(code, *function) {
+        let handler = frames.iter().rev().find_map(|function| match self.means_of(code, *function) {
             Means::Handler(method) => Some(format!(").{method}")),
             Means::Status | Means::Semaphore | Means::Nothing => None,
         });
@@ -127,7 +127,7 @@ impl About {
         let mut status = None;
         for (index, function) in frames.iter().enumerate().rev() {
             let frame = u32::try_from(index).unwrap_or(u32::MAX);
-            let spot = match self.of(code, *function) {
+            let spot = match self.means_of(code, *function) {
                 Means::Status => {
                     status = Some(frame);
                     None
@@ -153,7 +153,7 @@ impl About {
         *self.keeps.entry(function).or_insert_with(|| code.keeps_argument(function, REQUEST))
     }
 
-    fn of(&mut self, code: &dyn Code, function: u32) -> &Means {
+    fn means_of(&mut self, code: &dyn Code, function: u32) -> &Means {
         self.means.entry(function).or_insert_with(|| code.name(function).map_or(Means::Nothing, means))
     }
 }

@@ -11,7 +11,7 @@ use super::{
     request::{Limits, Request},
 };
 use crate::{
-    census::protocol::{Asked, What},
+    census::protocol::{Asked, Job},
     input::Liveness,
 };
 
@@ -25,7 +25,7 @@ pub fn ask_all(request: &Request, questions: Vec<Asked>, deadline: Duration) -> 
         let limits = Limits { restarts: 1, ..request.limits };
         let request = Request { limits, ..request.clone() };
         let until = Instant::now() + deadline;
-        converse(&request, &What::Calls(questions), deadline / 2, until, &mut merged);
+        converse(&request, &Job::Calls(questions), deadline / 2, until, &mut merged);
     }
     merged.calls
 }

@@ -13,7 +13,7 @@ use super::{
     worker::{Heard, Worker},
 };
 use crate::{
-    census::protocol::{Answer, HELLO, Order, Step, What},
+    census::protocol::{Answer, HELLO, Job, Order, Step},
     input::Unanswered,
 };
 
@@ -29,7 +29,7 @@ struct Share {
 }
 
 impl Share {
-    fn of(limits: &Limits, until: Instant, questions: &[Question]) -> Self {
+    fn new(limits: &Limits, until: Instant, questions: &[Question]) -> Self {
         let hang = questions.iter().any(|question| question.elsewhere);
         let left = if hang { Duration::ZERO } else { until.saturating_duration_since(Instant::now()) / 4 };
         Self { left, late: (limits.restarts / 4).max(1) }
@@ -53,13 +53,13 @@ impl Share {
 /// refused?
 pub(super) fn converse(
     request: &Request,
-    what: &What,
+    what: &Job,
     each: Duration,
     until: Instant,
     merged: &mut Merged,
 ) -> bool {
     let hung = hung(merged);
-    let mut share = Share::of(&request.limits, until, &hung);
+    let mut share = Share::new(&request.limits, until, &hung);
     let mut late: Vec<(u32, Step)> = hung.iter().map(|question| (question.pid, question.step)).collect();
     for _ in 0..=request.limits.restarts {
         let order = order(request, what, &share, &late, merged);
@@ -100,7 +100,7 @@ pub(super) fn converse(
     false
 }
 
-fn order(request: &Request, what: &What, share: &Share, late: &[(u32, Step)], merged: &Merged) -> Order {
+fn order(request: &Request, what: &Job, share: &Share, late: &[(u32, Step)], merged: &Merged) -> Order {
     let mut skip = pool::pids();
     skip.push(std::process::id());
     Order {
@@ -289,19 +289,20 @@ mod tests {
     fn shares() {
         let limits = Limits { restarts: 8, ..Limits::default() };
         let until = Instant::now() + Duration::from_secs(8);
-        let of = |elsewhere| Share::of(&limits, until, &[Question { pid: 7, step: Step::Path, elsewhere }]);
-        let mut share = of(false);
+        let share_of =
+            |elsewhere| Share::new(&limits, until, &[Question { pid: 7, step: Step::Path, elsewhere }]);
+        let mut share = share_of(false);
         assert!((1900..=2000).contains(&share.left.as_millis()), "{share:?}");
         share.spend(Duration::from_millis(500));
         share.was_late(false);
         assert!((1400..=1500).contains(&share.left.as_millis()), "{share:?}");
         share.was_late(false);
         assert_eq!(share.left, Duration::ZERO);
-        assert_eq!(of(true).left, Duration::ZERO, "one hangs already");
-        let mut share = of(false);
+        assert_eq!(share_of(true).left, Duration::ZERO, "one hangs already");
+        let mut share = share_of(false);
         share.was_late(true);
         assert_eq!(share.left, Duration::ZERO);
-        let mut share = of(false);
+        let mut share = share_of(false);
         share.spend(Duration::from_secs(9));
         assert_eq!(share.left, Duration::ZERO);
     }

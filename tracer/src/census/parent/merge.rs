@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    census::protocol::{Answer, Asked, What},
+    census::protocol::{Answer, Asked, Job},
     input::{
         CensusFact, ContainerFact, EndedInit, Fact, GoroutinesFact, Liveness, Pressure, ProcessFact,
         RuntimeSays, Unanswered, VersionFact,
@@ -97,13 +97,13 @@ impl Merged {
     }
 
     /// Of whom everything was told that is wanted here.
-    pub(super) fn told(&self, what: &What) -> Vec<u32> {
+    pub(super) fn told(&self, what: &Job) -> Vec<u32> {
         match what {
-            What::Processes => self.finished.iter().copied().collect(),
-            What::Goroutines(_) => self.goroutines.keys().copied().collect(),
-            What::Versions(_) => self.versions.keys().copied().collect(),
-            What::Runtime(_) | What::SearchPath(_) | What::Calls(_) => Vec::new(),
-            What::Arguments(_) => self.arguments.keys().copied().collect(),
+            Job::Processes => self.finished.iter().copied().collect(),
+            Job::Goroutines(_) => self.goroutines.keys().copied().collect(),
+            Job::Versions(_) => self.versions.keys().copied().collect(),
+            Job::Runtime(_) | Job::SearchPath(_) | Job::Calls(_) => Vec::new(),
+            Job::Arguments(_) => self.arguments.keys().copied().collect(),
         }
     }
 
@@ -192,7 +192,7 @@ impl Merged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::input::{Command, Component, Park, RuntimeState};
+    use crate::input::{Command, Component, ParkedThreads, RuntimeState};
 
     fn process(pid: u32, started_ns: u64) -> ProcessFact {
         ProcessFact {
@@ -221,7 +221,7 @@ mod tests {
     }
 
     fn threads(pid: u32) -> Answer {
-        let park = Park {
+        let park = ParkedThreads {
             threads: 1,
             tid: pid,
             state: 'S',

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     census::{
         clock,
-        protocol::{RUNTIME, Runtime, What},
+        protocol::{Job, RUNTIME, Runtime},
     },
     input::{Component, Fact, GoroutineGroup, GoroutinesFact, ProcessFact, SocketFact, Unanswered},
     target::CommandLines,
@@ -60,7 +60,7 @@ pub fn round(request: &Request) -> Vec<Fact> {
     let began_ns = clock::now_ns();
     let mut merged = Merged::default();
     let until = Instant::now() + request.limits.round;
-    merged.cut = !converse(request, &What::Processes, request.limits.target, until, &mut merged);
+    merged.cut = !converse(request, &Job::Processes, request.limits.target, until, &mut merged);
     let wanted = request.goroutines.iter().filter_map(|pid| {
         let fact = merged.processes.get(pid)?;
         Some((*pid, fact.component))
@@ -68,11 +68,11 @@ pub fn round(request: &Request) -> Vec<Fact> {
     let wanted: Vec<(u32, Component)> = wanted.collect();
     if !wanted.is_empty() {
         let until = Instant::now() + request.limits.all_goroutines;
-        converse(request, &What::Goroutines(wanted), request.limits.goroutines, until, &mut merged);
+        converse(request, &Job::Goroutines(wanted), request.limits.goroutines, until, &mut merged);
     }
     if request.versions {
         let until = Instant::now() + request.limits.all_goroutines;
-        let wanted = What::Versions(programs(merged.processes.values()));
+        let wanted = Job::Versions(programs(merged.processes.values()));
         converse(request, &wanted, request.limits.goroutines, until, &mut merged);
     }
     if let Some(runtime) = &request.ask {
@@ -106,7 +106,7 @@ fn ask(request: &Request, runtime: &Runtime, merged: &mut Merged) {
     }
     let until = Instant::now() + request.limits.runtime;
     let once = Request { limits: Limits { restarts: 0, ..request.limits }, ..request.clone() };
-    converse(&once, &What::Runtime(runtime.clone()), request.limits.runtime, until, merged);
+    converse(&once, &Job::Runtime(runtime.clone()), request.limits.runtime, until, merged);
 }
 
 /// Why this runtime would not answer a list, as far as can be seen from outside.
@@ -143,7 +143,7 @@ pub fn command_lines(request: &Request, pids: &[u32]) -> (CommandLines, Vec<Unan
     let mut merged = Merged::default();
     if !pids.is_empty() {
         let until = Instant::now() + request.limits.round;
-        let what = What::Arguments(pids.to_vec());
+        let what = Job::Arguments(pids.to_vec());
         converse(request, &what, request.limits.target, until, &mut merged);
     }
     (merged.arguments, merged.unanswered)
@@ -155,7 +155,7 @@ pub fn search_path(request: &Request, pid: u32) -> Vec<PathBuf> {
     let mut merged = Merged::default();
     let until = Instant::now() + request.limits.round;
     let once = Request { limits: Limits { restarts: 0, ..request.limits }, ..request.clone() };
-    converse(&once, &What::SearchPath(pid), request.limits.target, until, &mut merged);
+    converse(&once, &Job::SearchPath(pid), request.limits.target, until, &mut merged);
     merged.search_path.map(|path| path.split(':').map(PathBuf::from).collect()).unwrap_or_default()
 }
 

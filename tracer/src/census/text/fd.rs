@@ -1,4 +1,4 @@
-//! Links in `/proc/PID/fd` and the files in `/proc/PID/fdinfo`.
+//! Links in `/proc/PID/fd`.
 
 /// Longest text of a link that is kept (`PATH_MAX`).
 const MAX_LINK: usize = 4096;
@@ -43,15 +43,6 @@ pub struct Access {
     pub writes: bool,
 }
 
-/// From the line `flags:` of `fdinfo`, an octal number whose last two bits are `O_ACCMODE`.
-#[must_use]
-pub fn access(fdinfo: &str) -> Option<Access> {
-    let flags = fdinfo.lines().find_map(|line| line.strip_prefix("flags:"))?;
-    let flags = u64::from_str_radix(flags.trim(), 8).ok()?;
-    // 0 read, 1 write, 2 both (include/uapi/asm-generic/fcntl.h); 3 is "for ioctl only".
-    Some(Access { reads: matches!(flags & 3, 0 | 2), writes: matches!(flags & 3, 1 | 2) })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,16 +57,5 @@ mod tests {
         assert_eq!(link("anon_inode:[eventpoll]"), Link::Other("anon_inode:[eventpoll]".into()));
         let long = link(&format!("/{}", "ä".repeat(5000)));
         assert!(matches!(long, Link::Path(path) if path.len() <= MAX_LINK));
-    }
-
-    /// Flags are octal, and come with other lines.
-    #[test]
-    fn access_modes() {
-        let of = |text| access(text).map(|access| (access.reads, access.writes));
-        assert_eq!(of("pos:\t0\nflags:\t02000000\nmnt_id:\t15\n"), Some((true, false)));
-        assert_eq!(of("pos:\t0\nflags:\t0100001\n"), Some((false, true)));
-        assert_eq!(of("flags:\t02\n"), Some((true, true)));
-        assert_eq!(of("flags:\t09\n"), None);
-        assert_eq!(of(""), None);
     }
 }

@@ -13,7 +13,7 @@ mod syscall;
 mod version;
 
 pub use cgroup::{Membership, container_id, memberships};
-pub use fd::{Access, Link, access, link};
+pub use fd::{Access, Link, link};
 pub(in crate::census) use locks::{has_lock, holder_of_lock};
 pub use mountinfo::{Mount, mounts};
 pub(in crate::census) use pressure::pressure;
@@ -28,7 +28,7 @@ pub fn all(text: &str) {
         let _ = container_id(path);
     }
     let _ = (holder_of_lock(text, 1), has_lock(text, "00:1a:1"), pressure(text, "some"), version(text));
-    let _ = (access(text), link(text), mounts(text), functions(text), position(text));
+    let _ = (link(text), mounts(text), functions(text), position(text));
     let _ = crate::target::unix_sockets(text);
 }
 

@@ -172,11 +172,11 @@ impl CensusState {
 
     /// As it is known now. `open` tells the start of a traced call on a goroutine, which is better than a lower bound.
     pub(super) fn view(&self, open: &dyn Fn(u32, u64) -> Option<MonoNs>, now: MonoNs) -> Census {
-        let known = Known::of(self.round.as_ref(), self.processes.values());
+        let known = Known::collect(self.round.as_ref(), self.processes.values());
         let mut requests = Vec::new();
         for fact in self.goroutines.values() {
             let first = |goid| self.inside.get(&fact.pid)?.get(&goid).map(|(_, since)| *since);
-            requests.extend(requests::of(fact, &first, open, &known, now));
+            requests.extend(requests::requests_in(fact, &first, open, &known, now));
         }
         requests
             .sort_by_key(|request| (std::cmp::Reverse(request.since.ns), request.pid, request.goids.clone()));

@@ -120,7 +120,7 @@ pub(super) fn goroutines(fact: &GoroutinesFact) -> Vec<(u64, String)> {
 
 /// The requests that the stacks of one process show. `first` tells when a goroutine was first seen inside its request,
 /// `open` when a traced call on it began.
-pub(super) fn of(
+pub(super) fn requests_in(
     fact: &GoroutinesFact,
     first: &dyn Fn(u64) -> Option<MonoNs>,
     open: &dyn Fn(u32, u64) -> Option<MonoNs>,
@@ -315,7 +315,13 @@ mod tests {
     }
 
     fn requests(groups: Vec<GoroutineGroup>) -> Vec<Request> {
-        of(&fact(Component::Containerd, groups), &|_| None, &|_, _| None, &Known::default(), MonoNs(5_000))
+        requests_in(
+            &fact(Component::Containerd, groups),
+            &|_| None,
+            &|_, _| None,
+            &Known::default(),
+            MonoNs(5_000),
+        )
     }
 
     /// The two halves of a lock hostage: one waits for the shim and holds the status, the others wait for the status.
@@ -341,7 +347,8 @@ mod tests {
         let fact_of = |group: &GoroutineGroup| fact(Component::Containerd, vec![group.clone()]);
         let since = |group: &GoroutineGroup, open: Option<u64>| {
             let open = |_, _| open.map(MonoNs);
-            of(&fact_of(group), &|_| Some(MonoNs(2_000)), &open, &Known::default(), MonoNs(5_000))[0].since
+            requests_in(&fact_of(group), &|_| Some(MonoNs(2_000)), &open, &Known::default(), MonoNs(5_000))[0]
+                .since
         };
         assert_eq!(since(&waiting, None), Age { ns: 3_000, at_least: true });
         assert_eq!(since(&waiting, Some(500)), Age { ns: 4_500, at_least: false });
@@ -359,7 +366,7 @@ mod tests {
         ];
         let group = group("select", &frames.map(str::to_owned));
         let fact = fact(Component::Kubelet, vec![group]);
-        let found = of(&fact, &|_| None, &|_, _| None, &Known::default(), MonoNs(5_000));
+        let found = requests_in(&fact, &|_| None, &|_, _| None, &Known::default(), MonoNs(5_000));
         assert_eq!(found[0].operation, "relist");
         assert_eq!(found[0].waits_for, WaitsFor::Runtime { operation: Some("ListContainers".into()) });
     }

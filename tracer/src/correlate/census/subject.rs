@@ -28,7 +28,7 @@ pub(super) struct RequestTarget {
 
 impl Known {
     /// Those of a round: with a bundle, with a process, or named in a command line.
-    pub(crate) fn of<'a>(
+    pub(crate) fn collect<'a>(
         round: Option<&CensusFact>,
         processes: impl Iterator<Item = &'a ProcessSeen>,
     ) -> Self {

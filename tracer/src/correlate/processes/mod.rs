@@ -70,7 +70,7 @@ impl Follower {
     }
 
     fn fork(&mut self, process: &Process, limits: &Limits) {
-        let mut span = Span::of(process);
+        let mut span = Span::new(process);
         let maker = process.creator.and_then(|pid| self.spans.get(&pid));
         if let Some(maker) = maker.or_else(|| self.spans.get(&process.parent?)) {
             span.inherit(maker);
@@ -81,7 +81,7 @@ impl Follower {
     fn exec(&mut self, process: &Process, limits: &Limits) {
         let at = process.meta.at;
         let Some(span) = self.spans.get_mut(&process.meta.tgid) else {
-            return self.insert(Span::of(process), limits);
+            return self.insert(Span::new(process), limits);
         };
         if process.flags & PROCESS_AGAIN != 0 || span.runs(process) {
             return span.goes_on(process);
@@ -100,7 +100,7 @@ impl Follower {
         let ended = self.ended.entry(pid);
         *ended = at.max(*ended);
         let known = self.spans.remove(&pid).filter(|span| span.start == process.since);
-        let span = known.unwrap_or_else(|| Span::of(process));
+        let span = known.unwrap_or_else(|| Span::new(process));
         self.over(&span, at, ProcessEnd::of_status(status), limits);
     }
 
@@ -108,7 +108,7 @@ impl Follower {
     fn over(&mut self, span: &Span, at: MonoNs, how: ProcessEnd, limits: &Limits) {
         self.finished.add(span, at, how, limits);
         let parent = span.parent.and_then(|pid| self.spans.get(&pid));
-        if let Some(run) = Run::of(span, parent, Some((at, how))) {
+        if let Some(run) = Run::of_program(span, parent, Some((at, how))) {
             self.runs.add(run, limits.ended_processes);
         }
     }
@@ -226,7 +226,8 @@ impl Follower {
     /// The programs of short-lived processes that run, and the last of those that have ended, by start.
     pub(super) fn runs(&self) -> Vec<Arc<Run>> {
         let parent = |span: &Span| self.spans.get(&span.parent?);
-        let open = self.spans.values().filter_map(|span| Run::of(span, parent(span), None).map(Arc::new));
+        let open =
+            self.spans.values().filter_map(|span| Run::of_program(span, parent(span), None).map(Arc::new));
         let mut runs: Vec<Arc<Run>> = self.runs.kept().cloned().chain(open).collect();
         runs.sort_by_key(|run| (run.start, run.pid));
         runs

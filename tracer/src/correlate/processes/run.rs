@@ -26,7 +26,11 @@ pub(in crate::correlate) struct Run {
 
 impl Run {
     /// `None` for what is no short-lived program, began before the probes, or runs for no CRI request.
-    pub(super) fn of(span: &Span, parent: Option<&Span>, end: Option<(MonoNs, ProcessEnd)>) -> Option<Self> {
+    pub(super) fn of_program(
+        span: &Span,
+        parent: Option<&Span>,
+        end: Option<(MonoNs, ProcessEnd)>,
+    ) -> Option<Self> {
         let kind = span.kind();
         let counted = end.map_or_else(|| kind.is_short_lived(), |(_, how)| counts(&kind, how));
         let start = span.start.filter(|_| counted && span.may_be_of_cri())?;

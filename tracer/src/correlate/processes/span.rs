@@ -36,7 +36,7 @@ pub(super) struct Span {
 
 impl Span {
     /// A process as a record tells of it.
-    pub(super) fn of(process: &Process) -> Self {
+    pub(super) fn new(process: &Process) -> Self {
         Self {
             pid: process.meta.tgid,
             start: process.since,
@@ -95,7 +95,7 @@ impl Span {
 
     /// It has become another program.
     pub(super) fn replace(&mut self, process: &Process) {
-        let before = std::mem::replace(self, Self::of(process));
+        let before = std::mem::replace(self, Self::new(process));
         (self.container, self.bundle, self.under) = (before.container, before.bundle, before.under);
     }
 

@@ -43,10 +43,10 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
         let in_send = request.wait_reason.as_deref() == Some("chan send");
         request.is_relist() && in_send && !matches!(request.waits_for, WaitsFor::Runtime { .. })
     };
-    scene.requests(Component::Kubelet).filter(sends).filter_map(|request| of(request, scene)).collect()
+    scene.requests(Component::Kubelet).filter(sends).filter_map(|request| finding(request, scene)).collect()
 }
 
-fn of(request: &Request, scene: &Scene<'_>) -> Option<Finding> {
+fn finding(request: &Request, scene: &Scene<'_>) -> Option<Finding> {
     // The probes know the age; one look at a goroutine does not.
     let open = scene
         .snapshot

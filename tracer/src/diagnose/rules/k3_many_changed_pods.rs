@@ -59,7 +59,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     let worst = long.max_by_key(|(relist, _)| {
         (is_stall(relist, scene.snapshot.now), relist.root().duration_ns(scene.snapshot.now))
     });
-    worst.map(|(relist, status)| of(relist, &status, scene)).into_iter().collect()
+    worst.map(|(relist, status)| finding(relist, &status, scene)).into_iter().collect()
 }
 
 fn is_stall(relist: &Relist, now: MonoNs) -> bool {
@@ -94,7 +94,7 @@ fn mean_ns(relist: &Relist, now: MonoNs) -> Option<u64> {
     sum.checked_div(count)
 }
 
-fn of(relist: &Relist, status: &Status, scene: &Scene<'_>) -> Finding {
+fn finding(relist: &Relist, status: &Status, scene: &Scene<'_>) -> Finding {
     let now = scene.snapshot.now;
     let whole = relist.root().duration_ns(now);
     let pods = count(status.pods);

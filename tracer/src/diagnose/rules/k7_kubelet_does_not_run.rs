@@ -1,7 +1,7 @@
 //! K7: the kubelet is stopped, frozen or gone.
 
 use crate::{
-    correlate::TargetState,
+    correlate::TracedState,
     diagnose::Reason,
     diagnose::{
         Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source,
@@ -74,7 +74,7 @@ fn is_down(left: &str, scene: &Scene<'_>) -> Finding {
     let unit = unit(Component::Kubelet, scene);
     let headline = "no kubelet is running on this node: no relists, no node status";
     let gone = scene.snapshot.targets.iter().filter_map(|target| match &target.state {
-        TargetState::Gone { at, .. } if target.fact.component == Component::Kubelet => Some(*at),
+        TracedState::Gone { at, .. } if target.fact.component == Component::Kubelet => Some(*at),
         _ => None,
     });
     let since =
@@ -109,7 +109,7 @@ fn runtime(scene: &Scene<'_>) -> Option<Evidence> {
         .snapshot
         .targets
         .iter()
-        .find(|target| target.fact.component.role().is_runtime() && target.state == TargetState::Live)?;
+        .find(|target| target.fact.component.role().is_runtime() && target.state == TracedState::Live)?;
     let (name, pid) = (live.fact.component.name(), live.fact.pid);
     Some(Evidence::new(Source::Census, format!("{name} {pid} runs")))
 }

@@ -51,7 +51,7 @@ fn by_calls(scene: &Scene<'_>) -> Option<Finding> {
     let late = scene.open(Method::Status).filter(|call| call.age_ns > RULE.min_age_ns);
     let call = late.max_by_key(|call| (call.age_ns, call.span.layer() == Layer::Handler))?;
     let since = Age { ns: call.age_ns, at_least: false };
-    Some(of(call.span.component(), call.span.id.tgid, since, evidence::of_call(call), scene))
+    Some(finding(call.span.component(), call.span.id.tgid, since, evidence::of_call(call), scene))
 }
 
 /// A handler that began before the probes.
@@ -60,10 +60,10 @@ fn by_goroutines(scene: &Scene<'_>) -> Option<Finding> {
     let late =
         servers.find(|r| r.method() == Some(Method::Status) && r.stays && r.since.ns > RULE.min_age_ns)?;
     let text = format!("{}: {}", words::requests(late), words::waits_for(late));
-    Some(of(late.component, late.pid, late.since, Evidence::new(Source::Goroutines, text), scene))
+    Some(finding(late.component, late.pid, late.since, Evidence::new(Source::Goroutines, text), scene))
 }
 
-fn of(component: Component, pid: u32, since: Age, seen: Evidence, scene: &Scene<'_>) -> Finding {
+fn finding(component: Component, pid: u32, since: Age, seen: Evidence, scene: &Scene<'_>) -> Finding {
     let headline = "only Status hangs: the kubelet says \"container runtime is down\", while lists are fine";
     let finding = Finding::new(&RULE, headline)
         .seen(seen)

@@ -55,7 +55,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     let calls = STOPS.iter().chain(&REMOVALS).flat_map(|method| scene.open(*method));
     let late = calls.filter_map(|call| Some((call, severity(call, now)?)));
     let worst = late.min_by_key(|(call, severity)| (*severity, Reverse(call.age_ns)));
-    worst.map(|(call, severity)| of(call, severity)).into_iter().collect()
+    worst.map(|(call, severity)| finding(call, severity)).into_iter().collect()
 }
 
 /// How bad it is that this handler is open. Of a stop the age says little: the grace period of its pod is part of it.
@@ -74,7 +74,7 @@ fn severity(call: &OpenCall, now: MonoNs) -> Option<Severity> {
     late.then_some(severity)
 }
 
-fn of(call: &OpenCall, severity: Severity) -> Finding {
+fn finding(call: &OpenCall, severity: Severity) -> Finding {
     let (component, operation) = (call.span.component(), call.span.operation());
     let removes = call.span.method().is_some_and(|method| REMOVALS.contains(&method));
     let headline = if removes {

@@ -3,7 +3,7 @@
 use crate::{
     correlate::thresholds::CNI_NS,
     diagnose::{Area, Finding, Page, Proof, Rule, Scene, evidence::in_syscall},
-    input::{Command, Component, FdTarget, Park},
+    input::{Command, Component, FdTarget, ParkedThreads},
     stuck::{Stuck, StuckKind},
     words::{command_words, holders, of_pod},
 };
@@ -40,10 +40,10 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
-    scene.stuck().filter_map(|stuck| of(stuck, scene)).collect()
+    scene.stuck().filter_map(|stuck| finding(stuck, scene)).collect()
 }
 
-fn of(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
+fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let (words, pid) = plugin(stuck)?;
     if stuck.since.ns < RULE.min_age_ns || in_syscall(&stuck.parks, &LOCKS).is_some() {
         return None;
@@ -86,7 +86,7 @@ pub(super) fn plugin(stuck: &Stuck) -> Option<(String, u32)> {
 }
 
 /// The other end of the socket it waits at.
-fn agent(park: &Park) -> Option<String> {
+fn agent(park: &ParkedThreads) -> Option<String> {
     let FdTarget::Socket(socket) = &park.syscall.as_ref()?.fd.as_ref()?.target else { return None };
     (!socket.peers.is_empty()).then(|| holders(&socket.peers))
 }

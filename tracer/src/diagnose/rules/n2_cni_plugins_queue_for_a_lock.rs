@@ -37,7 +37,7 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
-    let mut found: Vec<Finding> = scene.stuck().filter_map(|stuck| of(stuck, scene)).collect();
+    let mut found: Vec<Finding> = scene.stuck().filter_map(|stuck| finding(stuck, scene)).collect();
     // All that wait for one holder are one finding: the oldest speaks for the rest.
     found.sort_by_key(|finding| std::cmp::Reverse(finding.since.map(|since| since.ns)));
     found
@@ -45,7 +45,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     found
 }
 
-fn of(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
+fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let (words, waiting) = plugin(stuck)?;
     let syscall = in_syscall(&stuck.parks, &LOCKS)?.syscall.as_ref()?;
     if stuck.since.ns < RULE.min_age_ns {

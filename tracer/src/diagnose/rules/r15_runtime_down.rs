@@ -1,7 +1,7 @@
 //! R15: the container runtime is gone.
 
 use crate::{
-    correlate::{Age, Target, TargetState},
+    correlate::{Age, TracedProcess, TracedState},
     diagnose::Reason,
     diagnose::{
         Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source, evidence,
@@ -52,10 +52,10 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
 }
 
 /// The youngest end of a runtime that was watched.
-fn gone<'a>(scene: &Scene<'a>) -> Option<(&'a Target, Age, &'a str)> {
+fn gone<'a>(scene: &Scene<'a>) -> Option<(&'a TracedProcess, Age, &'a str)> {
     let now = scene.snapshot.now;
     let gone = scene.snapshot.targets.iter().filter_map(|target| match &target.state {
-        TargetState::Gone { at, how } if target.fact.component.role().is_runtime() => {
+        TracedState::Gone { at, how } if target.fact.component.role().is_runtime() => {
             Some((target, Age { ns: now.since(*at), at_least: false }, how.as_str()))
         }
         _ => None,
@@ -94,7 +94,7 @@ fn came_back(scene: &Scene<'_>) -> Option<Finding> {
     let component = target.fact.component;
     let name = component.name();
     let next = scene.snapshot.targets.iter().find(|other| {
-        other.fact.component == component && other.state == TargetState::Live && other.seen > target.seen
+        other.fact.component == component && other.state == TracedState::Live && other.seen > target.seen
     })?;
     let (old, new) = (target.fact.pid, next.fact.pid);
     let ago = duration(age.ns);

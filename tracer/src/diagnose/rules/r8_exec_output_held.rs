@@ -38,13 +38,13 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
-    let mut found: Vec<Finding> = scene.stuck().filter_map(|stuck| of(stuck, scene)).collect();
+    let mut found: Vec<Finding> = scene.stuck().filter_map(|stuck| finding(stuck, scene)).collect();
     // stdout and stderr of one command are two pipes with one holder.
     found.dedup_by_key(|finding| finding.culprit.as_ref().and_then(|culprit| culprit.pid));
     found
 }
 
-fn of(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
+fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let StuckKind::OutputHeld { pipe, shim } = &stuck.what else { return None };
     let others: Vec<_> = pipe.writers.iter().filter(|writer| writer.pid != *shim).cloned().collect();
     let first = others.first()?;

@@ -40,10 +40,10 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
-    scene.stuck().filter_map(|stuck| of(stuck, scene)).collect()
+    scene.stuck().filter_map(|stuck| finding(stuck, scene)).collect()
 }
 
-fn of(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
+fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let StuckKind::Process { command: command @ Command::Other { .. }, comm, pid, .. } = &stuck.what else {
         return None;
     };

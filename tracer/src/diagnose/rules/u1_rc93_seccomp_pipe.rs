@@ -3,7 +3,7 @@
 use crate::{
     correlate::thresholds::RUNC_NS,
     diagnose::{Area, Finding, Page, Proof, Rule, Scene},
-    input::{Command, Component, FdTarget, Park, PipeFact},
+    input::{Command, Component, FdTarget, ParkedThreads, PipeFact},
     stuck::{Stuck, StuckKind},
     words::of_pod,
 };
@@ -42,10 +42,10 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
-    scene.stuck().filter_map(|stuck| of(stuck, scene)).collect()
+    scene.stuck().filter_map(|stuck| finding(stuck, scene)).collect()
 }
 
-fn of(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
+fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let StuckKind::Process { command: Command::Runc { sub, .. }, pid, .. } = &stuck.what else { return None };
     let mut own = stuck.parks.iter().filter_map(|park| writes_to_itself(park, *pid)).peekable();
     if sub != "init" || own.peek().is_none() || stuck.since.ns < RULE.min_age_ns {
@@ -67,7 +67,7 @@ fn of(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
 }
 
 /// The pipe to which a write is blocked, when the only reader of it that was seen is the process itself.
-fn writes_to_itself(park: &Park, pid: u32) -> Option<&PipeFact> {
+fn writes_to_itself(park: &ParkedThreads, pid: u32) -> Option<&PipeFact> {
     let syscall = park.syscall.as_ref()?;
     let write = matches!(syscall.name.as_deref(), Some("write" | "writev"));
     let FdTarget::Pipe(pipe) = &syscall.fd.as_ref()?.target else { return None };

@@ -3,7 +3,7 @@
 use crate::{
     correlate::thresholds::SECOND_NS,
     diagnose::{Area, Finding, Page, Proof, Rule, Scene},
-    input::{Command, Component, FdTarget, Park},
+    input::{Command, Component, FdTarget, ParkedThreads},
     stuck::{Stuck, StuckKind, Waiter},
     words::of_pod,
 };
@@ -36,10 +36,10 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
-    scene.stuck().filter_map(|stuck| of(stuck, scene)).collect()
+    scene.stuck().filter_map(|stuck| finding(stuck, scene)).collect()
 }
 
-fn of(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
+fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let StuckKind::Process { command: Command::Runc { sub, .. }, pid, .. } = &stuck.what else { return None };
     let waits_for_it = |waiter: &Waiter| match waiter {
         Waiter::Process { component, .. } => *component == Component::Runc,
@@ -63,7 +63,7 @@ fn of(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     ]))
 }
 
-fn at_exec_fifo(park: &Park) -> bool {
+fn at_exec_fifo(park: &ParkedThreads) -> bool {
     let Some(syscall) = &park.syscall else { return false };
     let opens = matches!(syscall.name.as_deref(), Some("open" | "openat" | "openat2"));
     let by_fd = match syscall.fd.as_ref().map(|fd| &fd.target) {

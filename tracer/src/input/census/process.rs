@@ -34,7 +34,7 @@ pub struct ProcessFact {
     /// The freezer of its cgroup, when that is not thawed.
     pub freezer: Option<Freezer>,
     /// Where its threads wait, one entry for all that wait alike; at most 64.
-    pub parked: Vec<Park>,
+    pub parked: Vec<ParkedThreads>,
     /// Its unix stream sockets that listen or hold unread bytes; at most 64.
     pub sockets: Vec<SocketFact>,
     /// Pipes and FIFOs it reads of which somebody outside of it holds the writing end; at most 64. Only for shims.
@@ -110,7 +110,7 @@ pub struct Freezer {
 
 /// Threads that wait alike.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Park {
+pub struct ParkedThreads {
     /// How many threads.
     pub threads: u32,
     /// One of them.

@@ -49,7 +49,7 @@ struct GroupDoc<'a> {
 }
 
 impl<'a> GroupDoc<'a> {
-    fn of(group: &'a GoroutineGroup, view: &GoroutinesView) -> Self {
+    fn new(group: &'a GoroutineGroup, view: &GoroutinesView) -> Self {
         Self {
             count: group.count,
             goids: &group.goids,
@@ -82,7 +82,7 @@ pub fn json(view: &GoroutinesView, out: &mut dyn Write) -> io::Result<()> {
         go_version: &fact.go_version,
         total: fact.total,
         unread: fact.unread,
-        groups: fact.groups.iter().map(|group| GroupDoc::of(group, view)).collect(),
+        groups: fact.groups.iter().map(|group| GroupDoc::new(group, view)).collect(),
         groups_left_out: fact.groups_left_out,
         rss_peak_bytes: view.rss_peak_bytes,
     };

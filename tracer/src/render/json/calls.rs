@@ -39,12 +39,12 @@ struct OpenDoc<'a> {
 }
 
 impl<'a> Open<'a> {
-    pub(super) fn of(snapshot: &'a Snapshot) -> Self {
+    pub(super) fn new(snapshot: &'a Snapshot) -> Self {
         let closed = snapshot.closed_unseen;
         Self {
-            read_at: snapshot.open_read_at.map(|at| At::of(snapshot, at)),
+            read_at: snapshot.open_read_at.map(|at| At::new(snapshot, at)),
             complete: snapshot.open_complete,
-            calls: snapshot.open.iter().map(|call| OpenDoc::of(call, snapshot)).collect(),
+            calls: snapshot.open.iter().map(|call| OpenDoc::new(call, snapshot)).collect(),
             ended_unseen: closed.ended_unseen,
             unwound: closed.unwound,
             process_exited: closed.process_exited,
@@ -53,10 +53,10 @@ impl<'a> Open<'a> {
 }
 
 impl<'a> OpenDoc<'a> {
-    fn of(call: &'a OpenCall, snapshot: &Snapshot) -> Self {
+    fn new(call: &'a OpenCall, snapshot: &Snapshot) -> Self {
         let span = &call.span;
         let gone = match call.caller {
-            Caller::Gone(at) => Some(At::of(snapshot, at)),
+            Caller::Gone(at) => Some(At::new(snapshot, at)),
             _ => None,
         };
         Self {
@@ -65,7 +65,7 @@ impl<'a> OpenDoc<'a> {
             operation: span.operation(),
             pid: span.id.tgid,
             goroutine: span.id.goid,
-            start_at: At::of(snapshot, span.start()),
+            start_at: At::new(snapshot, span.start()),
             age_ns: call.age_ns,
             caller: caller(call.caller),
             caller_gone_at: gone,
@@ -121,7 +121,7 @@ struct Kernel<'a> {
 }
 
 impl<'a> Operation<'a> {
-    pub(super) fn of(row: &'a RpcRow) -> Self {
+    pub(super) fn new(row: &'a RpcRow) -> Self {
         let latency = &row.latency;
         Self {
             side: match row.key.side {
@@ -146,13 +146,13 @@ impl<'a> Operation<'a> {
             p99_ns: latency.quantile_ns(0.99),
             log2_ns: trimmed(latency.buckets()),
             unwound: row.unwound,
-            kernel: row.kernel.as_ref().map(Kernel::of),
+            kernel: row.kernel.as_ref().map(Kernel::new),
         }
     }
 }
 
 impl<'a> Kernel<'a> {
-    fn of(counters: &'a HookCounters) -> Self {
+    fn new(counters: &'a HookCounters) -> Self {
         Self {
             hits: counters.hits,
             calls: counters.calls,

@@ -31,7 +31,7 @@ impl<'a> CensusDoc<'a> {
             rounds: census.rounds,
             versions: all(&census.versions),
             round: census.round.as_ref().map(RoundDoc::from),
-            requests: census.requests.iter().map(RequestDoc::of).collect(),
+            requests: census.requests.iter().map(RequestDoc::new).collect(),
             processes: all(&census.processes),
             goroutines: all(&census.goroutines),
         }

@@ -14,7 +14,7 @@ use super::{
     verdict::LastSuccessfulList,
 };
 use crate::{
-    correlate::{Joins, Snapshot, Tally, TargetState},
+    correlate::{Joins, Snapshot, Tally, TracedState},
     decode::MonoNs,
     diagnose::Diagnosis,
     render::human,
@@ -31,7 +31,7 @@ pub(super) struct At {
 }
 
 impl At {
-    pub(super) fn of(snapshot: &Snapshot, at: MonoNs) -> Self {
+    pub(super) fn new(snapshot: &Snapshot, at: MonoNs) -> Self {
         Self { mono_ns: at.0, time: human::rfc3339(snapshot.wall_ns(at)) }
     }
 }
@@ -65,32 +65,32 @@ pub(super) struct Document<'a> {
 }
 
 impl<'a> Document<'a> {
-    pub(super) fn of(snapshot: &'a Snapshot, diagnosis: &'a Diagnosis) -> Self {
+    pub(super) fn new(snapshot: &'a Snapshot, diagnosis: &'a Diagnosis) -> Self {
         Self {
             schema_version: SCHEMA_VERSION,
             tool_version: &snapshot.start.tool_version,
             node: &snapshot.start.node,
             kernel: &snapshot.start.kernel,
-            taken_at: At::of(snapshot, snapshot.now),
+            taken_at: At::new(snapshot, snapshot.now),
             observed: Observed {
-                from_at: snapshot.window.from.map(|from| At::of(snapshot, from)),
+                from_at: snapshot.window.from.map(|from| At::new(snapshot, from)),
                 window_ns: snapshot.window.ns(),
             },
-            diagnosis: DiagnosisDoc::of(diagnosis, snapshot),
-            last_successful_list: LastSuccessfulList::of(snapshot),
+            diagnosis: DiagnosisDoc::new(diagnosis, snapshot),
+            last_successful_list: LastSuccessfulList::new(snapshot),
             targets: TargetDoc::list(snapshot),
             stuck: StuckDoc::list(diagnosis, snapshot),
-            open: Open::of(snapshot),
-            relists: snapshot.relists.iter().map(|relist| RelistDoc::of(relist, snapshot)).collect(),
-            requests: snapshot.requests.iter().map(|request| RequestDoc::of(request, snapshot)).collect(),
-            operations: snapshot.rows.iter().map(Operation::of).collect(),
-            processes: ProcessesDoc::of(snapshot),
-            joins: JoinsDoc::of(snapshot.joins),
+            open: Open::new(snapshot),
+            relists: snapshot.relists.iter().map(|relist| RelistDoc::new(relist, snapshot)).collect(),
+            requests: snapshot.requests.iter().map(|request| RequestDoc::new(request, snapshot)).collect(),
+            operations: snapshot.rows.iter().map(Operation::new).collect(),
+            processes: ProcessesDoc::new(snapshot),
+            joins: JoinsDoc::new(snapshot.joins),
             census: CensusDoc::of_snapshot(snapshot),
-            probes: Probes::of(snapshot),
+            probes: Probes::new(snapshot),
             refused: all(&snapshot.refused),
             losses: all(&snapshot.losses),
-            tally: TallyDoc::of(snapshot.tally),
+            tally: TallyDoc::new(snapshot.tally),
             cost: snapshot.cost.map(CostDoc::from),
             stopped: snapshot.stop.map(|stop| stopped(stop.why)),
         }
@@ -118,10 +118,10 @@ struct TargetDoc<'a> {
 
 impl<'a> TargetDoc<'a> {
     fn list(snapshot: &'a Snapshot) -> Vec<Self> {
-        let doc = |target: &'a crate::correlate::Target| {
+        let doc = |target: &'a crate::correlate::TracedProcess| {
             let (gone_at, gone_how) = match &target.state {
-                TargetState::Live => (None, None),
-                TargetState::Gone { at, how } => (Some(At::of(snapshot, *at)), Some(how.as_str())),
+                TracedState::Live => (None, None),
+                TracedState::Gone { at, how } => (Some(At::new(snapshot, *at)), Some(how.as_str())),
             };
             let fact = &target.fact;
             Self {
@@ -149,7 +149,7 @@ struct JoinsDoc {
 }
 
 impl JoinsDoc {
-    fn of(joins: Joins) -> Self {
+    fn new(joins: Joins) -> Self {
         Self { joined: joins.joined, ambiguous: joins.ambiguous, foreign: joins.foreign, own: joins.own }
     }
 }
@@ -175,7 +175,7 @@ struct HookDoc<'a> {
 }
 
 impl<'a> Probes<'a> {
-    fn of(snapshot: &'a Snapshot) -> Self {
+    fn new(snapshot: &'a Snapshot) -> Self {
         let armed = snapshot.armed.as_ref();
         let hook = |state: &'a crate::correlate::HookState| HookDoc {
             index: state.hook.index,
@@ -211,7 +211,7 @@ struct TallyDoc {
 }
 
 impl TallyDoc {
-    fn of(tally: Tally) -> Self {
+    fn new(tally: Tally) -> Self {
         let Tally { events, calls, covered, marks, unwound, forgotten, restarted, processes, facts, parks } =
             tally;
         Self { events, calls, covered, marks, unwound, forgotten, restarted, processes, facts, parks }

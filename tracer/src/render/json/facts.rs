@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use crate::input::{
-    Command, Component, ContainerFact, Cost, FdTarget, Freezer, Holder, Layer, LossCount, Park, PipeFact,
-    RefusedFact, SocketFact, StopWhy, SyscallFact,
+    Command, Component, ContainerFact, Cost, FdTarget, Freezer, Holder, Layer, LossCount, ParkedThreads,
+    PipeFact, RefusedFact, SocketFact, StopWhy, SyscallFact,
 };
 
 /// Stable name of a component.
@@ -213,8 +213,8 @@ pub(super) struct ParkDoc<'a> {
     user_function: Option<&'a str>,
 }
 
-impl<'a> From<&'a Park> for ParkDoc<'a> {
-    fn from(park: &'a Park) -> Self {
+impl<'a> From<&'a ParkedThreads> for ParkDoc<'a> {
+    fn from(park: &'a ParkedThreads) -> Self {
         Self {
             threads: park.threads,
             tid: park.tid,

@@ -69,11 +69,11 @@ struct ExcludedDoc<'a> {
 }
 
 impl<'a> DiagnosisDoc<'a> {
-    pub(super) fn of(diagnosis: &'a Diagnosis, snapshot: &Snapshot) -> Self {
+    pub(super) fn new(diagnosis: &'a Diagnosis, snapshot: &Snapshot) -> Self {
         let excluded = |excluded: &'a Excluded| ExcludedDoc { what: excluded.what, why: &excluded.why };
         Self {
             verdict: diagnosis.verdict.name(),
-            since_at: diagnosis.since.map(|since| At::of(snapshot, since.at)),
+            since_at: diagnosis.since.map(|since| At::new(snapshot, since.at)),
             or_before: diagnosis.since.is_some_and(|since| since.or_before),
             reasons: ReasonDoc::list(diagnosis),
             doubts: DoubtDoc::list(diagnosis),

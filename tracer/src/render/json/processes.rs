@@ -21,16 +21,16 @@ pub(super) struct ProcessesDoc<'a> {
 }
 
 impl<'a> ProcessesDoc<'a> {
-    pub(super) fn of(snapshot: &'a Snapshot) -> Self {
+    pub(super) fn new(snapshot: &'a Snapshot) -> Self {
         let processes = &snapshot.processes;
-        let ended = |list: &'a [EndedProcess]| list.iter().map(|p| EndedDoc::of(p, snapshot)).collect();
+        let ended = |list: &'a [EndedProcess]| list.iter().map(|p| EndedDoc::new(p, snapshot)).collect();
         let workloads =
-            |list: &'a [WorkloadProcess]| list.iter().map(|p| WorkloadDoc::of(p, snapshot)).collect();
+            |list: &'a [WorkloadProcess]| list.iter().map(|p| WorkloadDoc::new(p, snapshot)).collect();
         Self {
-            read_at: processes.read_at.map(|at| At::of(snapshot, at)),
+            read_at: processes.read_at.map(|at| At::new(snapshot, at)),
             complete: processes.complete,
-            open: processes.open.iter().map(|process| OpenDoc::of(process, snapshot)).collect(),
-            commands: processes.rows.iter().map(RowDoc::of).collect(),
+            open: processes.open.iter().map(|process| OpenDoc::new(process, snapshot)).collect(),
+            commands: processes.rows.iter().map(RowDoc::new).collect(),
             slowest: ended(&processes.slowest),
             failed: ended(&processes.failed),
             workloads: workloads(&processes.workloads),
@@ -51,7 +51,7 @@ struct KindDoc<'a> {
 }
 
 impl<'a> KindDoc<'a> {
-    fn of(kind: &'a ProcessKind) -> Self {
+    fn new(kind: &'a ProcessKind) -> Self {
         let (program, action) = match kind {
             ProcessKind::Runc { sub } => (None, Some(sub.as_str())),
             ProcessKind::Shim { action } => (None, action.as_deref()),
@@ -94,7 +94,7 @@ impl<'a> PhaseDoc<'a> {
     pub(super) fn list(phases: &'a [Phase], snapshot: &Snapshot) -> Vec<Self> {
         let doc = |phase: &'a Phase| Self {
             operation: &phase.operation,
-            start_at: At::of(snapshot, phase.start),
+            start_at: At::new(snapshot, phase.start),
             age_ns: phase.age_ns,
         };
         phases.iter().map(doc).collect()
@@ -109,12 +109,12 @@ struct ParentDoc<'a> {
 }
 
 impl<'a> OpenDoc<'a> {
-    fn of(process: &'a OpenProcess, snapshot: &Snapshot) -> Self {
-        let parent = |(pid, kind): &'a (u32, ProcessKind)| ParentDoc { pid: *pid, kind: KindDoc::of(kind) };
+    fn new(process: &'a OpenProcess, snapshot: &Snapshot) -> Self {
+        let parent = |(pid, kind): &'a (u32, ProcessKind)| ParentDoc { pid: *pid, kind: KindDoc::new(kind) };
         Self {
             pid: process.pid,
-            kind: KindDoc::of(&process.kind),
-            start_at: process.start.map(|at| At::of(snapshot, at)),
+            kind: KindDoc::new(&process.kind),
+            start_at: process.start.map(|at| At::new(snapshot, at)),
             age_ns: process.age_ns,
             at_least: process.at_least,
             late: process.late,
@@ -144,10 +144,10 @@ struct RowDoc<'a> {
 }
 
 impl<'a> RowDoc<'a> {
-    fn of(row: &'a ProcessRow) -> Self {
+    fn new(row: &'a ProcessRow) -> Self {
         let latency = &row.latency;
         Self {
-            kind: KindDoc::of(&row.kind),
+            kind: KindDoc::new(&row.kind),
             count: latency.count(),
             failed: row.failed,
             killed: row.killed,
@@ -170,7 +170,7 @@ struct EndDoc {
 }
 
 impl EndDoc {
-    fn of(end: ProcessEnd) -> Self {
+    fn new(end: ProcessEnd) -> Self {
         let (how, exit_code, signal) = match end {
             ProcessEnd::Exited(code) => ("exited", Some(code), None),
             ProcessEnd::Killed(signal) => ("killed", None, Some(signal)),
@@ -194,14 +194,14 @@ struct EndedDoc<'a> {
 }
 
 impl<'a> EndedDoc<'a> {
-    fn of(process: &'a EndedProcess, snapshot: &Snapshot) -> Self {
+    fn new(process: &'a EndedProcess, snapshot: &Snapshot) -> Self {
         Self {
             pid: process.pid,
-            kind: KindDoc::of(&process.kind),
+            kind: KindDoc::new(&process.kind),
             container: process.container.as_deref(),
-            start_at: At::of(snapshot, process.start),
+            start_at: At::new(snapshot, process.start),
             duration_ns: process.duration_ns(),
-            end: EndDoc::of(process.how),
+            end: EndDoc::new(process.how),
         }
     }
 }
@@ -218,14 +218,14 @@ struct WorkloadDoc<'a> {
 }
 
 impl<'a> WorkloadDoc<'a> {
-    fn of(process: &'a WorkloadProcess, snapshot: &Snapshot) -> Self {
+    fn new(process: &'a WorkloadProcess, snapshot: &Snapshot) -> Self {
         Self {
             pid: process.pid,
             container: process.container.as_deref(),
             started_for: process.under.as_deref(),
-            start_at: process.start.map(|at| At::of(snapshot, at)),
-            ended_at: process.end.map(|(at, _)| At::of(snapshot, at)),
-            end: process.end.map(|(_, how)| EndDoc::of(how)),
+            start_at: process.start.map(|at| At::new(snapshot, at)),
+            ended_at: process.end.map(|(at, _)| At::new(snapshot, at)),
+            end: process.end.map(|(_, how)| EndDoc::new(how)),
         }
     }
 }

@@ -27,11 +27,11 @@ pub(super) struct RelistDoc<'a> {
 }
 
 impl<'a> RelistDoc<'a> {
-    pub(super) fn of(relist: &'a Relist, snapshot: &Snapshot) -> Self {
+    pub(super) fn new(relist: &'a Relist, snapshot: &Snapshot) -> Self {
         let root = relist.root();
         Self {
             pid: root.id.tgid,
-            start_at: At::of(snapshot, root.start()),
+            start_at: At::new(snapshot, root.start()),
             duration_ns: root.duration_ns(snapshot.now),
             open: root.is_open(),
             interval_ns: relist.interval_ns,
@@ -47,8 +47,8 @@ impl<'a> RelistDoc<'a> {
                 ListOutcome::Unknown => "unknown",
             },
             misfits: relist.tree.misfits,
-            time: Time::of(root, snapshot),
-            tree: SpanDoc::of(root, snapshot),
+            time: Time::new(root, snapshot),
+            tree: SpanDoc::new(root, snapshot),
         }
     }
 }

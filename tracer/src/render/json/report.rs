@@ -11,7 +11,7 @@ use crate::{correlate::Snapshot, diagnose::Diagnosis, render::escape::is_treache
 ///
 /// Writing fails.
 pub fn report(snapshot: &Snapshot, diagnosis: &Diagnosis, out: &mut dyn Write) -> io::Result<()> {
-    let json = serde_json::to_string_pretty(&Document::of(snapshot, diagnosis)).map_err(io::Error::other)?;
+    let json = serde_json::to_string_pretty(&Document::new(snapshot, diagnosis)).map_err(io::Error::other)?;
     writeln!(out, "{}", disarm(&json))
 }
 

@@ -27,21 +27,21 @@ pub(super) struct RequestDoc<'a> {
 }
 
 impl<'a> RequestDoc<'a> {
-    pub(super) fn of(request: &'a RequestTree, snapshot: &Snapshot) -> Self {
+    pub(super) fn new(request: &'a RequestTree, snapshot: &Snapshot) -> Self {
         let root = request.root();
         Self {
             operation: root.operation(),
             component: component(root.component()),
             pid: root.id.tgid,
-            start_at: At::of(snapshot, root.start()),
+            start_at: At::new(snapshot, root.start()),
             duration_ns: root.duration_ns(snapshot.now),
             open: root.is_open(),
             caller: caller(request.caller),
             container: request.container.as_deref(),
             left_out: request.left_out,
             misfits: request.tree.misfits,
-            time: Time::of(root, snapshot),
-            tree: SpanDoc::of(root, snapshot),
+            time: Time::new(root, snapshot),
+            tree: SpanDoc::new(root, snapshot),
         }
     }
 }

@@ -91,10 +91,10 @@ struct WaiterDoc<'a> {
 
 impl<'a> StuckDoc<'a> {
     pub(super) fn list(diagnosis: &'a Diagnosis, snapshot: &Snapshot) -> Vec<Self> {
-        diagnosis.stuck.iter().map(|stuck| Self::of(stuck, snapshot)).collect()
+        diagnosis.stuck.iter().map(|stuck| Self::new(stuck, snapshot)).collect()
     }
 
-    fn of(stuck: &'a Stuck, snapshot: &Snapshot) -> Self {
+    fn new(stuck: &'a Stuck, snapshot: &Snapshot) -> Self {
         let Age { ns: age_ns, at_least } = stuck.since;
         let blank = Self {
             kind: stuck.what.name(),
@@ -113,7 +113,7 @@ impl<'a> StuckDoc<'a> {
             frames: &stuck.frames,
             phase: PhaseDoc::list(&stuck.phases, snapshot),
             sockets: all(&stuck.sockets),
-            waiters: stuck.waiters.iter().map(|waiter| WaiterDoc::of(waiter, snapshot)).collect(),
+            waiters: stuck.waiters.iter().map(|waiter| WaiterDoc::new(waiter, snapshot)).collect(),
         };
         match &stuck.what {
             StuckKind::Stopped { component, .. } => Self { component: Some(name(*component)), ..blank },
@@ -128,13 +128,13 @@ impl<'a> StuckDoc<'a> {
                 Self { unreported: Some(unreported), ..blank }
             }
             StuckKind::OutputHeld { pipe, .. } => Self { pipe: Some(pipe.into()), ..blank },
-            StuckKind::Request(request) => Self { request: Some(RequestDoc::of(request)), ..blank },
+            StuckKind::Request(request) => Self { request: Some(RequestDoc::new(request)), ..blank },
         }
     }
 }
 
 impl<'a> WaiterDoc<'a> {
-    fn of(waiter: &'a Waiter, snapshot: &Snapshot) -> Self {
+    fn new(waiter: &'a Waiter, snapshot: &Snapshot) -> Self {
         let blank = Self {
             kind: "process",
             pid: 0,
@@ -154,7 +154,7 @@ impl<'a> WaiterDoc<'a> {
                 ..blank
             },
             Waiter::Requests(request) => {
-                let doc = RequestDoc::of(request);
+                let doc = RequestDoc::new(request);
                 Self { kind: "requests", pid: request.pid, request: Some(doc), ..blank }
             }
             Waiter::Relist { pid, age } => Self {
@@ -169,7 +169,7 @@ impl<'a> WaiterDoc<'a> {
 }
 
 impl<'a> RequestDoc<'a> {
-    pub(super) fn of(request: &'a Request) -> Self {
+    pub(super) fn new(request: &'a Request) -> Self {
         let (waits_for, method) = waits_for(&request.waits_for);
         Self {
             component: name(request.component),

@@ -38,7 +38,7 @@ pub(super) struct Time {
 
 impl Time {
     /// `None` when parks are not followed.
-    pub(super) fn of(root: &Span, snapshot: &Snapshot) -> Option<Self> {
+    pub(super) fn new(root: &Span, snapshot: &Snapshot) -> Option<Self> {
         follows_parks(snapshot).then(|| Self::sums(account(root, snapshot.now)))
     }
 
@@ -64,7 +64,7 @@ struct LeafDoc<'a> {
 }
 
 impl<'a> LeafDoc<'a> {
-    fn of(group: &Group<'a>) -> Self {
+    fn new(group: &Group<'a>) -> Self {
         let park = group.park;
         Self {
             kind: group.kind.name(),
@@ -78,7 +78,7 @@ impl<'a> LeafDoc<'a> {
 }
 
 impl<'a> SpanDoc<'a> {
-    pub(super) fn of(span: &'a Span, snapshot: &Snapshot) -> Self {
+    pub(super) fn new(span: &'a Span, snapshot: &Snapshot) -> Self {
         let now = snapshot.now;
         let leaves = if follows_parks(snapshot) { groups(&[span], now) } else { Vec::new() };
         Self {
@@ -96,8 +96,8 @@ impl<'a> SpanDoc<'a> {
                 CallResult::Failed => "failed",
                 CallResult::Unknown => "unknown",
             },
-            leaves: leaves.iter().map(LeafDoc::of).collect(),
-            children: span.children.iter().map(|child| Self::of(child, snapshot)).collect(),
+            leaves: leaves.iter().map(LeafDoc::new).collect(),
+            children: span.children.iter().map(|child| Self::new(child, snapshot)).collect(),
         }
     }
 }

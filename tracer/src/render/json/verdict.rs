@@ -107,10 +107,10 @@ pub(super) struct LastSuccessfulList {
 }
 
 impl LastSuccessfulList {
-    pub(super) fn of(snapshot: &Snapshot) -> Self {
+    pub(super) fn new(snapshot: &Snapshot) -> Self {
         let age = snapshot.last_list.age(snapshot.now);
         let (state, start_at) = match snapshot.last_list {
-            LastList::At(at) => ("seen", Some(At::of(snapshot, at))),
+            LastList::At(at) => ("seen", Some(At::new(snapshot, at))),
             LastList::NotSince(_) => ("not_seen", None),
             LastList::Untraced => ("untraced", None),
         };

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, io};
 
 use super::page::Page;
 use crate::{
-    correlate::TargetState,
+    correlate::TracedState,
     input::Component,
     render::{escape, human},
 };
@@ -53,7 +53,7 @@ fn flow(page: &mut Page<'_>, parts: &[String]) -> io::Result<()> {
 fn components(page: &Page<'_>) -> Vec<String> {
     let mut versions: BTreeMap<Component, Vec<String>> = BTreeMap::new();
     let mut helpers: BTreeMap<Component, u64> = BTreeMap::new();
-    for target in page.snapshot.targets.iter().filter(|target| target.state == TargetState::Live) {
+    for target in page.snapshot.targets.iter().filter(|target| target.state == TracedState::Live) {
         let component = target.fact.component;
         if component == Component::Kubelet || component.role().is_runtime() {
             let built = target.fact.go_version.as_ref().map(|go| format!("built with {go}"));

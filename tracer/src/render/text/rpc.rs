@@ -159,7 +159,7 @@ mod tests {
 
     use super::*;
 
-    fn of(durations: &[u64]) -> String {
+    fn bars_of(durations: &[u64]) -> String {
         let mut buckets = [0; BUCKETS];
         durations.iter().for_each(|ns| buckets[bucket(*ns)] += 1);
         bars(&buckets)
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn bars_stand_under_their_marks() {
         let marks = HISTOGRAM_HEAD.chars().enumerate().filter(|(_, c)| *c == '╷').map(|(at, _)| at);
-        let bar = |ns| of(&[ns]).chars().position(|c| c == '█').unwrap();
+        let bar = |ns| bars_of(&[ns]).chars().position(|c| c == '█').unwrap();
         assert_eq!(marks.collect::<Vec<_>>(), [bar(1 << 20), bar(1 << 30)]);
         assert_eq!((bar(0), bar((1 << 20) - 1), bar(u64::MAX)), (0, 3, CELLS - 1));
     }
@@ -179,6 +179,6 @@ mod tests {
     fn outliers_are_seen() {
         let mut durations = vec![1_100_000; 10_000];
         durations.push(120_000_000_000);
-        assert_eq!(of(&durations), "····█·······▁·");
+        assert_eq!(bars_of(&durations), "····█·······▁·");
     }
 }

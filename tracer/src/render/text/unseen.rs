@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, io};
 
 use super::page::Page;
 use crate::{
-    correlate::{HookState, Side, Snapshot, TargetState},
+    correlate::{HookState, Side, Snapshot, TracedState},
     input::{Component, Layer, RefusedFact, Unanswered},
     render::{escape, human},
 };
@@ -171,7 +171,7 @@ fn targets(snapshot: &Snapshot) -> Lines {
             ));
         }
         let main = target.fact.component == Component::Kubelet || target.fact.component.role().is_runtime();
-        if let TargetState::Gone { at, how } = &target.state
+        if let TracedState::Gone { at, how } = &target.state
             && main
         {
             let when = human::clock(snapshot.wall_ns(*at));

@@ -33,8 +33,8 @@ impl GoBinary {
         let table_offset = elf.file_offset(header.vaddr, 1).unwrap_or(0);
         let mut binary = Self {
             layout: header.layout,
-            abi: Abi::of(version, elf.machine, &info),
-            id: FileId::of(&elf.source, table_offset)?,
+            abi: Abi::new(version, elf.machine, &info),
+            id: FileId::read(&elf.source, table_offset)?,
             start_code: elf.start_code().ok_or(RefuseReason::Malformed("no executable segment"))?,
             tls_g: None,
             table,
