@@ -7,6 +7,7 @@
 
 pub mod cri;
 pub mod feature;
+pub mod frozen;
 pub mod kernel;
 pub mod machine;
 pub mod observation;

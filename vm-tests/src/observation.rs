@@ -30,6 +30,8 @@ pub struct Seen {
     pub calls: Vec<Call>,
     /// The last counters of each hook.
     pub counters: Vec<HookCounters>,
+    /// Why each thing that was refused was.
+    pub refused: Vec<String>,
     /// The last counts of what was lost.
     pub losses: Vec<LossCount>,
 }
@@ -50,6 +52,7 @@ impl Seen {
             Event::Fact { fact, .. } => match *fact {
                 Fact::Hook(hook) => drop(self.hooks.insert(hook.index, hook)),
                 Fact::Armed(armed) => self.armed = Some(armed),
+                Fact::Refused(refused) => self.refused.push(refused.why),
                 Fact::InFlight(_) => self.running = true,
                 Fact::Counters { hooks } => self.counters = hooks,
                 Fact::Loss { counts } => self.losses = counts,
@@ -75,8 +78,15 @@ impl Observation {
     /// # Errors
     /// When it ends instead, with its reason.
     pub fn begin(attach: Attach) -> Result<Self> {
+        Self::begin_with(settings(attach))
+    }
+
+    /// The same with settings of the test's own.
+    ///
+    /// # Errors
+    /// As [`Self::begin`].
+    pub fn begin_with(settings: Settings) -> Result<Self> {
         let (sender, frames) = mpsc::channel();
-        let settings = settings(attach);
         let tap = move |frame: &Frame| drop(sender.send(frame.clone()));
         let thread = thread::spawn(move || engine::observe(&settings, Some(Box::new(tap))));
         Self { thread: Some(thread), frames, seen: Seen::default() }

@@ -1,6 +1,6 @@
 //! What can be read from outside without an event: what was already stuck when we came ([`Census`]), the stacks of all
-//! goroutines of a process ([`goroutines`]), whether the goroutine of an open call still lives, and what plegtrace
-//! itself uses.
+//! goroutines of a process ([`goroutines`]), whether the goroutine of an open call still lives, whether
+//! attaching would wait for a stuck process ([`Mappers`]), and what plegtrace itself uses.
 //!
 //! The census runs on the sickest node there is. Command lines, environments, mappings, stacks and memory of a process
 //! can make their reader wait for as long as the process is stuck, and a container can arrange that on purpose. So
@@ -11,6 +11,7 @@
 mod child;
 mod clock;
 pub mod goroutines;
+mod mappers;
 mod memory;
 mod own;
 mod parent;
@@ -18,6 +19,7 @@ mod protocol;
 pub mod text;
 
 pub use child::serve;
+pub use mappers::{Hazard, Holder, Inside, Mappers};
 pub use memory::{Memory, MemoryError, Piece, ProcessMemory};
 pub use own::{exists, own_memory};
 pub use parent::{

@@ -4,6 +4,7 @@ mod begin;
 mod census;
 pub(crate) mod checks;
 mod error;
+mod left;
 mod needs;
 mod pictures;
 mod pipeline;
@@ -27,14 +28,16 @@ use crate::{
     clock,
     correlate::{Pulse, Snapshot},
     diagnose::{Diagnosis, diagnose},
-    input::{Component, Fact, Stop, StopWhy},
+    input::{Component, Fact, RefusedFact, Stop, StopWhy},
     kernel::AttachMode,
     live::Live,
-    probes::{Probes, RuncFiles},
+    probes::{Probes, RuncFiles, source_refused},
     recording::Recorder,
     words::human,
 };
 pub use error::EngineError;
+pub use left::detach_rest;
+pub(crate) use left::let_interrupts_end_us;
 use pictures::Pictures;
 pub(crate) use pipeline::Pipeline;
 pub use pipeline::Tap;
@@ -53,6 +56,8 @@ const LOOK: Duration = Duration::from_secs(1);
 /// New processes are looked for this often even when no exec was seen; and where none can be seen.
 const RESCAN: Duration = Duration::from_secs(60);
 const RESCAN_BLIND: Duration = Duration::from_secs(15);
+/// The report waits so long for probes that cannot come off at once.
+const LEAVE: Duration = Duration::from_secs(1);
 /// The node must have been watched this long before an early end.
 const ENOUGH: Duration = Duration::from_secs(4);
 
@@ -267,7 +272,7 @@ impl Observation {
             }
             seen_until = Some(clock::monotonic_ns());
             progress.step(&taking_off(self.probes.sites(), live.mode()));
-            drop(live);
+            self.leave(live);
         }
         self.name_stacks(true);
         // Only now: it takes its time, and the node shall not carry the probes meanwhile.
@@ -276,6 +281,18 @@ impl Observation {
         self.pipeline.fact(now, Fact::Stop(Stop { why }));
         progress.clear();
         self.pipeline.snapshot(now)
+    }
+}
+
+impl Observation {
+    /// Takes the probes off; later, when it would stop the node now.
+    fn leave(&mut self, live: Live) {
+        let Err(hazard) = live.wait_until_free(LEAVE) else { return drop(live) };
+        let why = format!("still attached when this report was written: {hazard}");
+        let fact =
+            RefusedFact { what: "detaching".to_owned(), matters: false, ..source_refused("uprobes", &why) };
+        self.pipeline.fact(clock::monotonic_ns(), Fact::Refused(fact));
+        left::keep(live);
     }
 }
 

@@ -10,6 +10,7 @@ use plegtrace_common::{
 use super::{
     Live,
     governor::{Governor, OverBudget},
+    is_free,
 };
 use crate::{
     chain::chain,
@@ -24,6 +25,8 @@ pub(super) struct Costs {
     prices: HashMap<u32, Price>,
     /// Hooks on the Go scheduler, with the place of their executable in the plan.
     on_scheduler: HashMap<u32, u64>,
+    /// Programs whose probes on the scheduler are to come off.
+    to_shed: Vec<OverBudget>,
     /// Programs whose probes on the scheduler came off since this was asked last.
     shed: Vec<OverBudget>,
 }
@@ -42,6 +45,7 @@ impl Costs {
             governor: Governor::new(park_budget),
             prices: HashMap::new(),
             on_scheduler: HashMap::new(),
+            to_shed: Vec::new(),
             shed: Vec::new(),
         }
     }
@@ -96,7 +100,15 @@ impl Costs {
 impl Live {
     /// Takes the probes on the scheduler off from programs that pass them too often.
     pub(super) fn govern(&mut self, now_ns: u64, hooks: &[HookCounters]) {
-        for over in self.costs.over_budget(now_ns, hooks) {
+        let over = self.costs.over_budget(now_ns, hooks);
+        self.costs.to_shed.extend(over);
+        let guards = &self.guards;
+        let free = |over: &OverBudget| guards.get(&over.program).is_none_or(|guard| is_free(&guard.mappers));
+        // Where it would stop the node, it is tried again the next time.
+        let (now, later) = std::mem::take(&mut self.costs.to_shed).into_iter().partition(free);
+        self.costs.to_shed = later;
+        let now: Vec<OverBudget> = now;
+        for over in now {
             if let Err(error) = self.kernel.detach_parks(over.program) {
                 tracing::warn!("{}", chain(&error));
             }

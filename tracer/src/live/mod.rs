@@ -8,28 +8,34 @@ mod own_cost;
 
 use std::{
     collections::{HashMap, VecDeque},
-    io,
+    io, thread,
+    time::Duration,
 };
 
 use plegtrace_common::key::Watched;
 
 use crate::{
-    census, clock,
+    census::{self, Hazard, Mappers},
+    clock,
     input::{Arrival, Component, Cost, Fact, LossCount, admit, next_frame},
     kernel::{AttachMode, Kernel, KernelError, Records},
     plan::{Plan, PlannedBinary},
+    render::escape,
     target::Lease,
 };
 use drain::Drainer;
 pub(crate) use governor::OverBudget;
+
+/// How long and how often whoever keeps us from detaching is looked at.
+const AGAIN: Duration = Duration::from_millis(200);
 
 /// The kernel side and what is needed to read it.
 pub(crate) struct Live {
     /// Before the kernel side: its thread reads the ring.
     drainer: Drainer,
     kernel: Kernel,
-    /// Leases on probed files that nobody may be running, by the number of the executable. Given up after the probes.
-    leases: HashMap<u64, Lease>,
+    /// What guards the probes of an executable, by its number. Given up after the probes.
+    guards: HashMap<u64, Guard>,
     /// Processes are followed.
     follows: bool,
     /// Parks are followed.
@@ -48,6 +54,14 @@ pub(crate) struct Live {
     began_cpu_ns: u64,
 }
 
+/// What guards the probes of one executable.
+pub(crate) struct Guard {
+    /// Against writing to its file while nobody runs it.
+    pub(crate) lease: Lease,
+    /// Against detaching while it would stop the node.
+    pub(crate) mappers: Mappers,
+}
+
 impl Live {
     /// Takes a loaded kernel side over.
     ///
@@ -64,7 +78,7 @@ impl Live {
         Ok(Self {
             drainer: Drainer::start(ring)?,
             kernel,
-            leases: HashMap::new(),
+            guards: HashMap::new(),
             follows,
             follows_parks,
             census,
@@ -134,20 +148,32 @@ impl Live {
         self.kernel.forget(binary)
     }
 
-    /// Keeps a lease for as long as the probes of this executable are on.
-    pub(crate) fn guard(&mut self, id: u64, lease: Lease) {
-        self.leases.insert(id, lease);
+    /// Keeps what guards the probes of this executable for as long as they are on.
+    pub(crate) fn guard(&mut self, id: u64, guard: Guard) {
+        self.guards.insert(id, guard);
     }
 
-    /// Takes the probes off from files that somebody wants to write to, and lets them; says which.
+    /// Takes the probes off from files that somebody wants to write to, and lets them; says which. Where that would stop
+    /// the node, it is tried again the next time.
     pub(crate) fn give_way(&mut self) -> Vec<u64> {
-        let broken = |(id, lease): (&u64, &Lease)| (!lease.is_intact()).then_some(*id);
-        let wanted: Vec<u64> = self.leases.iter().filter_map(broken).collect();
+        let broken = |(id, guard): (&u64, &Guard)| {
+            (!guard.lease.is_intact() && is_free(&guard.mappers)).then_some(*id)
+        };
+        let wanted: Vec<u64> = self.guards.iter().filter_map(broken).collect();
         for id in &wanted {
             self.kernel.detach(*id);
-            self.leases.remove(id);
+            self.guards.remove(id);
         }
         wanted
+    }
+
+    /// Waits until nothing that runs a probed file keeps detaching from being quick.
+    ///
+    /// # Errors
+    ///
+    /// It did not come to that within `patience`.
+    pub(crate) fn wait_until_free(&self, patience: Duration) -> Result<(), Hazard> {
+        self.guards.values().try_for_each(|guard| guard.mappers.wait_until_free(patience))
     }
 
     /// Hands over the records that were drained so far.
@@ -237,6 +263,23 @@ impl Live {
         sink(Arrival::Fact { at_ns: now, fact: Fact::Cost(cost) });
         Ok(())
     }
+}
+
+/// Detaching holds up every fork of the node while somebody who runs a probed file is stuck: it waits.
+impl Drop for Live {
+    fn drop(&mut self) {
+        let mut told = false;
+        while let Err(hazard) = self.wait_until_free(AGAIN) {
+            if !std::mem::replace(&mut told, true) {
+                tracing::warn!("not detached yet: {}", escape::line(&hazard.to_string()));
+            }
+            thread::sleep(AGAIN);
+        }
+    }
+}
+
+fn is_free(mappers: &Mappers) -> bool {
+    mappers.is_free().inspect_err(|hazard| tracing::debug!("not detached yet: {hazard}")).is_ok()
 }
 
 /// Hands over every record that is one, with the fact that goes with it, and says how many are none. The ring says where

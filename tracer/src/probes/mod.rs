@@ -15,10 +15,11 @@ use std::{
 };
 
 use crate::{
+    census::Mappers,
     chain::chain,
     input::{Armed, Component, Fact, Layer, RefusedFact},
     kernel::{AttachMode, KernelError},
-    live::{Live, OverBudget},
+    live::{Guard, Live, OverBudget},
     plan::{Budget, Plan, PlannedBinary, Planner},
     target::{AnalysedFile, Lease, LeaseEnd},
     words::human,
@@ -36,6 +37,9 @@ const KEPT_ENDED: usize = 2;
 /// Sites and hooks rest for so long before they stand for something else: what the kernel side wrote of them has been read
 /// by then, which happens ten times a second.
 const REST: Duration = Duration::from_secs(2);
+
+/// A thread that runs the program and does not move for so long keeps us from attaching.
+const PATIENCE_OF_MAPPERS: Duration = Duration::from_millis(500);
 
 /// A process whose program shall be probed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -205,11 +209,15 @@ impl Probes {
         }
         let lease = self.lease(place, binary)?;
         self.check(place, binary)?;
+        let mappers = Mappers::of(binary.pid, &binary.path);
+        mappers.wait_until_free(PATIENCE_OF_MAPPERS).map_err(|hazard| {
+            format!("attaching would stop this node: {hazard}; without probes: --sources census")
+        })?;
         let parks = live.attach(place as u64, binary).map_err(|error| chain(&error))?;
         let left_out = if parks.is_some() { binary.parks.len() + binary.resumes.len() } else { 0 };
         let attached = Attached { sites: binary.sites() - left_out, end: lease.end() };
         self.attached.insert(place, attached);
-        live.guard(place as u64, lease);
+        live.guard(place as u64, Guard { lease, mappers });
         Ok(parks)
     }
 

@@ -12,6 +12,7 @@ use crate::{
     chain::chain,
     cli::{Args, Command, Settings},
     commands::{CommandError, doctor, explain, goroutines, observe, record, replay},
+    engine::{detach_rest, let_interrupts_end_us},
     exit::Exit,
 };
 
@@ -25,6 +26,8 @@ pub fn main() -> ExitCode {
     }
     log_to_stderr(args.common.verbose);
     let done = run(&args);
+    let_interrupts_end_us();
+    detach_rest(|why| eprintln!("plegtrace: {why}"));
     census::end_idle();
     match done {
         Ok(exit) => exit.into(),

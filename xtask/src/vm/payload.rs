@@ -1,6 +1,7 @@
 //! The second disk of a guest: our static test binary and the script that runs it. It changes with every build, so
 //! that the first disk need not.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,9 @@ use crate::{cmd, paths};
 
 /// Static, because the C library of the oldest guest is older than ours.
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+
+/// Size of the file system that a test may freeze.
+const SCRATCH_MEBIBYTES: u64 = 4;
 
 /// What the guest does with the payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,19 +61,20 @@ pub(crate) fn disk(binary: &Path, mode: &Mode, disk: &Path) -> Result<()> {
     let start = tree.join("start");
     fs::write(&start, script(mode)).with_context(|| format!("cannot write {}", start.display()))?;
     fs::set_permissions(&start, fs::Permissions::from_mode(0o755))?;
+    mke2fs(&tree.join("scratch.ext4"), SCRATCH_MEBIBYTES, &["-O", "^has_journal"])?;
     let mebibytes = fs::metadata(binary)?.len() / (1 << 20) + 16;
     if disk.exists() {
         fs::remove_file(disk).with_context(|| format!("cannot remove {}", disk.display()))?;
     }
-    let mke2fs = cmd::which("mke2fs").context("no mke2fs: run `cargo xtask setup`")?;
-    cmd::output(
-        Command::new(mke2fs)
-            .args(["-q", "-t", "ext4", "-d"])
-            .arg(&tree)
-            .arg(disk)
-            .arg(format!("{mebibytes}M")),
-    )?;
+    mke2fs(disk, mebibytes, &["-d".as_ref(), tree.as_os_str()])?;
     fs::remove_dir_all(&tree).with_context(|| format!("cannot remove {}", tree.display()))
+}
+
+fn mke2fs(image: &Path, mebibytes: u64, options: &[impl AsRef<OsStr>]) -> Result<()> {
+    let mke2fs = cmd::which("mke2fs").context("no mke2fs: run `cargo xtask setup`")?;
+    let mut command = Command::new(mke2fs);
+    command.args(["-q", "-t", "ext4"]).args(options).arg(image).arg(format!("{mebibytes}M"));
+    cmd::output(&mut command).map(drop)
 }
 
 fn script(mode: &Mode) -> String {
