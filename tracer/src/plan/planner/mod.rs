@@ -163,7 +163,7 @@ impl Planner {
             if self.without.contains(&layer(&function.wanted)) {
                 self.refuse(facts.component, &function.symbol, "left out by --without", true);
             } else if self.budget == Budget::Few && !is_essential(&function.wanted) {
-                let why = "left out: on this kernel each probe takes 0.1 s to take off";
+                let why = "left out: on this kernel each probe takes 0.1 s to detach";
                 self.refuse(facts.component, &function.symbol, why, false);
             } else if lacks_an_end(&binary, &function.wanted) {
                 endless.insert(calls_of(function.wanted.row.class));
@@ -175,7 +175,7 @@ impl Planner {
             }
         }
         for calls in endless {
-            let why = "nothing is seen that tells when they end: none of them is probed";
+            let why = "not probed: nothing shows when they end";
             self.refuse(facts.component, calls, why, matters(facts.component));
         }
         follow_parks(&mut binary);
