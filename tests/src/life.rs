@@ -91,6 +91,7 @@ impl Life for Story {
             since_ns: watched.since_ns,
             parent: watched.parent,
             flags: watched.flags,
+            known: None,
         };
         let processes = self.watched.iter().map(entry).collect();
         tell(self, Fact::Processes(ProcessesFact { at_ns: at(ns).0, processes, complete: true }));

@@ -3,11 +3,8 @@
 //! Plain data between [`preflight`](crate::preflight), which looks at the machine, and
 //! [`render`](crate::render), which must not.
 
-use serde::Serialize;
-
 /// What one check came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// As it should be.
     Ok,
@@ -33,7 +30,7 @@ impl State {
 }
 
 /// One question and its answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// Stable name, for scripts.
     pub id: &'static str,
@@ -64,7 +61,7 @@ impl Check {
 }
 
 /// All answers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// From basic to special: the first failure explains those after it.
     pub checks: Vec<Check>,

@@ -8,6 +8,7 @@ mod diagnose;
 mod goroutine_hostile;
 mod goroutine_kit;
 mod goroutines;
+mod preamble;
 mod property;
 mod recording;
 mod recordings;

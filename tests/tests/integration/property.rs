@@ -143,6 +143,7 @@ fn process_event() -> impl Strategy<Value = Event> {
             since_ns: since.0,
             parent,
             flags,
+            known: None,
         },
     );
     let reading = (proptest::collection::vec(entry, 0..12), moment(), any::<bool>()).prop_map(

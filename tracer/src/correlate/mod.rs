@@ -23,6 +23,7 @@ mod own;
 mod pace;
 mod parks;
 mod phases;
+mod preamble;
 mod processes;
 mod pulse;
 mod relist;

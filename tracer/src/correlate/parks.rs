@@ -111,6 +111,16 @@ impl Parks {
         some.map(|(hook, offsets)| (*hook, offsets.iter().copied().collect()))
     }
 
+    /// Every name that is known: the hook that tells the executable, the address, the name.
+    pub(super) fn names(&self) -> impl Iterator<Item = (u32, u64, &str)> {
+        self.names.iter().map(|((hook, offset), name)| (*hook, *offset, &**name))
+    }
+
+    /// Goroutines inside calls, as they were read last.
+    pub(super) fn parkers(&self) -> impl Iterator<Item = &ParkerFact> {
+        self.parkers.values()
+    }
+
     /// The number of a stack; `None` for an empty one, or when there are too many.
     fn stack(&mut self, hook: u32, stack: &[u64], limits: &Limits) -> Option<u32> {
         let stack = &stack[..stack.len().min(PARK_FRAMES + 1)];

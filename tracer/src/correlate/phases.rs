@@ -66,6 +66,11 @@ impl Phases {
         }
     }
 
+    /// All that are open.
+    pub(super) fn open(&self) -> impl Iterator<Item = &OpenCallFact> {
+        self.open.values().flatten()
+    }
+
     /// The phases of a process whose program began at `since`, outermost first.
     pub(super) fn phases_of(
         &self,

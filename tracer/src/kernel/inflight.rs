@@ -1,6 +1,6 @@
 //! Reads what is open now: calls, goroutines inside them, and processes.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use aya::maps::Map;
 use plegtrace_common::key::{CallKey, OpenCall, Parker, ParkerKey, Watched};
@@ -12,13 +12,33 @@ use super::{
     sys,
 };
 
-/// The open calls at one moment.
-#[derive(Clone, Debug, Default)]
-pub struct OpenCalls {
-    /// Key and value of each.
-    pub calls: Vec<(CallKey, OpenCall)>,
+/// A hash map at one moment.
+#[derive(Clone, Debug)]
+pub struct Entries<K, V> {
+    /// Key and value of each entry.
+    pub entries: Vec<(K, V)>,
     /// The map was read to its end.
     pub complete: bool,
+}
+
+/// Open calls.
+pub type OpenCalls = Entries<CallKey, OpenCall>;
+/// Goroutines inside calls.
+pub type Parkers = Entries<ParkerKey, Parker>;
+/// Watched processes, by their number.
+pub type Processes = Entries<u32, Watched>;
+
+impl<K: FromBytes, V: FromBytes> Entries<K, V> {
+    fn read(map: &OwnedFd) -> Result<Self, KernelError> {
+        let mut entries = Vec::new();
+        let complete = sys::lookup_batch(map.as_fd(), size_of::<K>(), size_of::<V>(), |key, value| {
+            if let (Ok(key), Ok(value)) = (K::read_from_bytes(key), V::read_from_bytes(value)) {
+                entries.push((key, value));
+            }
+        })
+        .map_err(|source| KernelError::Syscall { command: "BPF_MAP_LOOKUP_BATCH", source })?;
+        Ok(Self { entries, complete })
+    }
 }
 
 impl Kernel {
@@ -29,15 +49,25 @@ impl Kernel {
     ///
     /// The map cannot be read.
     pub fn open_calls(&self) -> Result<OpenCalls, KernelError> {
-        let mut out = OpenCalls::default();
-        let fd = self.open_calls_fd.as_fd();
-        out.complete = sys::lookup_batch(fd, size_of::<CallKey>(), size_of::<OpenCall>(), |key, value| {
-            if let (Ok(key), Ok(call)) = (CallKey::read_from_bytes(key), OpenCall::read_from_bytes(value)) {
-                out.calls.push((key, call));
-            }
-        })
-        .map_err(|source| KernelError::Syscall { command: "BPF_MAP_LOOKUP_BATCH", source })?;
-        Ok(out)
+        Entries::read(&self.open_calls_fd)
+    }
+
+    /// Reads every goroutine whose parks are followed. Right after [`Self::open_calls`].
+    ///
+    /// # Errors
+    ///
+    /// The map cannot be read.
+    pub fn parkers(&self) -> Result<Parkers, KernelError> {
+        Entries::read(&self.parkers_fd)
+    }
+
+    /// Reads every watched process. As for [`Self::open_calls`]: read first, drain after it.
+    ///
+    /// # Errors
+    ///
+    /// The map cannot be read.
+    pub fn processes(&self) -> Result<Processes, KernelError> {
+        Entries::read(&self.watched_fd)
     }
 
     /// Removes an open call that is known to be over (its process ended, its goroutine is gone).
@@ -45,67 +75,11 @@ impl Kernel {
         // Already gone is what we want.
         let _ = self.open_calls.remove(&Plain(*key));
     }
-}
-
-/// Goroutines inside calls at one moment.
-#[derive(Clone, Debug, Default)]
-pub struct Parkers {
-    /// Key and value of each.
-    pub parkers: Vec<(ParkerKey, Parker)>,
-    /// The map was read to its end.
-    pub complete: bool,
-}
-
-impl Kernel {
-    /// Reads every goroutine whose parks are followed. Right after [`Self::open_calls`].
-    ///
-    /// # Errors
-    ///
-    /// The map cannot be read.
-    pub fn parkers(&self) -> Result<Parkers, KernelError> {
-        let mut out = Parkers::default();
-        let fd = self.parkers_fd.as_fd();
-        out.complete = sys::lookup_batch(fd, size_of::<ParkerKey>(), size_of::<Parker>(), |key, value| {
-            if let (Ok(key), Ok(parker)) = (ParkerKey::read_from_bytes(key), Parker::read_from_bytes(value)) {
-                out.parkers.push((key, parker));
-            }
-        })
-        .map_err(|source| KernelError::Syscall { command: "BPF_MAP_LOOKUP_BATCH", source })?;
-        Ok(out)
-    }
 
     /// Removes a goroutine that is known to be gone.
     pub fn forget_parker(&mut self, key: &ParkerKey) {
         // Already gone is what we want.
         let _ = self.parkers.remove(&Plain(*key));
-    }
-}
-
-/// The watched processes at one moment.
-#[derive(Clone, Debug, Default)]
-pub struct Processes {
-    /// Process and what is known of it.
-    pub processes: Vec<(u32, Watched)>,
-    /// The map was read to its end.
-    pub complete: bool,
-}
-
-impl Kernel {
-    /// Reads every watched process. As for [`Self::open_calls`]: read first, drain after it.
-    ///
-    /// # Errors
-    ///
-    /// The map cannot be read.
-    pub fn processes(&self) -> Result<Processes, KernelError> {
-        let mut out = Processes::default();
-        let fd = self.watched_fd.as_fd();
-        out.complete = sys::lookup_batch(fd, size_of::<u32>(), size_of::<Watched>(), |key, value| {
-            if let (Ok(pid), Ok(watched)) = (u32::read_from_bytes(key), Watched::read_from_bytes(value)) {
-                out.processes.push((pid, watched));
-            }
-        })
-        .map_err(|source| KernelError::Syscall { command: "BPF_MAP_LOOKUP_BATCH", source })?;
-        Ok(out)
     }
 
     /// Stops watching a process that is gone.
@@ -116,7 +90,7 @@ impl Kernel {
 }
 
 /// A second descriptor of a hash map; aya keeps its own to itself once the map is typed.
-pub(super) fn duplicate(map: &Map) -> Option<std::os::fd::OwnedFd> {
+pub(super) fn duplicate(map: &Map) -> Option<OwnedFd> {
     match map {
         Map::HashMap(data) => data.fd().as_fd().try_clone_to_owned().ok(),
         _ => None,

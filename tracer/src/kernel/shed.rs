@@ -42,7 +42,7 @@ impl Kernel {
     }
 
     fn forget_parkers_of(&mut self, hooks: &[u32]) -> Result<(), KernelError> {
-        for (key, parker) in self.parkers()?.parkers {
+        for (key, parker) in self.parkers()?.entries {
             if may_be_of(hooks, &parker) {
                 self.forget_parker(&key);
             }

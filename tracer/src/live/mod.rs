@@ -194,12 +194,12 @@ impl Live {
     ///
     /// The map of open calls cannot be read.
     pub(crate) fn sweep(&mut self, tgid: u32) -> Result<(), KernelError> {
-        for (key, _) in self.kernel.open_calls()?.calls {
+        for (key, _) in self.kernel.open_calls()?.entries {
             if key.tgid == tgid {
                 self.kernel.forget_call(&key);
             }
         }
-        for (key, _) in self.kernel.parkers()?.parkers {
+        for (key, _) in self.kernel.parkers()?.entries {
             if key.tgid == tgid {
                 self.kernel.forget_parker(&key);
             }
@@ -214,7 +214,7 @@ impl Live {
     ///
     /// The map of watched processes cannot be read.
     pub(crate) fn sweep_processes(&mut self) -> Result<(), KernelError> {
-        for (pid, _) in self.kernel.processes()?.processes {
+        for (pid, _) in self.kernel.processes()?.entries {
             if !census::exists(pid) {
                 self.kernel.forget_process(pid);
             }

@@ -32,17 +32,17 @@ impl Live {
     pub(crate) fn read_in_flight(&mut self, sink: &mut dyn FnMut(Arrival)) -> Result<(), KernelError> {
         let at_ns = clock::monotonic_ns();
         let mut open = self.kernel.open_calls()?;
-        let parkers = if self.follows_parks { self.kernel.parkers()?.parkers } else { Vec::new() };
+        let parkers = if self.follows_parks { self.kernel.parkers()?.entries } else { Vec::new() };
         let processes = self.follows.then(|| self.kernel.processes()).transpose()?;
-        govern::disown_young_parkers(&mut open.calls, &parkers);
+        govern::disown_young_parkers(&mut open.entries, &parkers);
         self.drain_all(sink);
         if let Some(processes) = processes {
             self.forget_ended_programs(&mut open, &processes);
             sink(Arrival::Fact { at_ns, fact: Fact::Processes(told(at_ns, &processes)) });
         }
-        let answers = self.ask(&open.calls, at_ns);
+        let answers = self.ask(&open.entries, at_ns);
         let calls = open
-            .calls
+            .entries
             .iter()
             .map(|(key, call)| {
                 let liveness = self
@@ -52,7 +52,7 @@ impl Live {
                 open_call(key, call, liveness)
             })
             .collect::<Vec<_>>();
-        for (key, call) in &open.calls {
+        for (key, call) in &open.entries {
             let over = self.question(key, call).and_then(|q| answers.get(&q)) == Some(&Liveness::Over);
             if over {
                 self.kernel.forget_call(key);
@@ -60,7 +60,7 @@ impl Live {
             }
         }
         if open.complete {
-            self.forget_stale(&parkers, &open.calls, at_ns);
+            self.forget_stale(&parkers, &open.entries, at_ns);
         }
         let parkers = parkers.iter().map(|(key, parker)| parker_fact(key, parker)).collect();
         let fact = InFlight { at_ns, calls, complete: open.complete, parkers };
@@ -75,10 +75,11 @@ impl Live {
             return;
         }
         let began: HashMap<u32, u64> =
-            processes.processes.iter().map(|(pid, watched)| (*pid, watched.since_ns)).collect();
-        let (over, calls) =
-            std::mem::take(&mut open.calls).into_iter().partition(|(key, call)| has_ended(key, call, &began));
-        open.calls = calls;
+            processes.entries.iter().map(|(pid, watched)| (*pid, watched.since_ns)).collect();
+        let (over, calls) = std::mem::take(&mut open.entries)
+            .into_iter()
+            .partition(|(key, call)| has_ended(key, call, &began));
+        open.entries = calls;
         let over: Vec<(CallKey, OpenCall)> = over;
         for (key, _) in over {
             self.kernel.forget_call(&key);
@@ -137,8 +138,9 @@ fn told(at_ns: u64, read: &Processes) -> ProcessesFact {
         since_ns: watched.since_ns,
         parent: watched.parent,
         flags: watched.flags,
+        known: None,
     };
-    ProcessesFact { at_ns, processes: read.processes.iter().map(fact).collect(), complete: read.complete }
+    ProcessesFact { at_ns, processes: read.entries.iter().map(fact).collect(), complete: read.complete }
 }
 
 fn open_call(key: &CallKey, call: &OpenCall, liveness: Liveness) -> OpenCallFact {

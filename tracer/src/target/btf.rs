@@ -197,185 +197,8 @@ fn extra_bytes(kind: u32, vlen: usize) -> Option<usize> {
     })
 }
 
-/// What the members of kernel structures are needed for. What this kernel does not have is missed by that alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
-    /// Goroutines of programs that keep them in thread-local storage (Go up to 1.16).
-    ThreadLocal,
-    /// Names for the places where goroutines wait.
-    Places,
-    /// Sites that are found by executable and address, where there are no cookies.
-    Addresses,
-    /// Processes: who starts whom, what it is told, how it ends.
-    Processes,
-    /// In which pid namespace a process is that is named like a component.
-    Names,
-}
-
-impl Need {
-    const ALL: [Self; 5] = [Self::ThreadLocal, Self::Places, Self::Addresses, Self::Processes, Self::Names];
-
-    /// The members, each with another place where some kernels keep it.
-    fn members(self) -> &'static [(&'static str, Option<&'static str>)] {
-        match self {
-            Self::ThreadLocal => &[("task_struct.thread.fsbase", Some("task_struct.thread.uw.tp_value"))],
-            Self::Places => &[("task_struct.mm", None), ("mm_struct.start_code", None)],
-            Self::Addresses => &[
-                ("task_struct.mm", None),
-                ("mm_struct.start_code", None),
-                ("mm_struct.exe_file", None),
-                ("file.f_inode", None),
-                ("inode.i_ino", None),
-                ("inode.i_sb", None),
-                ("super_block.s_dev", None),
-            ],
-            Self::Processes => &[
-                ("task_struct.mm", None),
-                ("task_struct.tgid", None),
-                ("task_struct.pid", None),
-                ("task_struct.real_parent", None),
-                ("task_struct.exit_code", None),
-                ("task_struct.group_leader", None),
-                ("task_struct.signal", None),
-                ("signal_struct.live", None),
-                ("signal_struct.flags", None),
-                ("signal_struct.group_exit_code", None),
-                ("mm_struct.arg_start", None),
-                ("mm_struct.arg_end", None),
-                ("mm_struct.env_start", None),
-                ("mm_struct.env_end", None),
-            ],
-            Self::Names => &[
-                ("task_struct.nsproxy", None),
-                ("nsproxy.pid_ns_for_children", None),
-                ("pid_namespace.ns.inum", None),
-            ],
-        }
-    }
-}
-
-/// Where the running kernel keeps what the eBPF programs read. All offsets in bytes; 0 where `missing` says so.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KernelOffsets {
-    /// Members that this kernel does not have.
-    missing: Vec<&'static str>,
-    /// `task_struct.mm`.
-    pub task_mm: u32,
-    /// Thread pointer: amd64 `task_struct.thread.fsbase`, arm64 `task_struct.thread.uw.tp_value`.
-    pub task_tp: u32,
-    /// `task_struct.tgid`.
-    pub task_tgid: u32,
-    /// `task_struct.pid`.
-    pub task_pid: u32,
-    /// `task_struct.real_parent`.
-    pub task_real_parent: u32,
-    /// `task_struct.exit_code`.
-    pub task_exit_code: u32,
-    /// `task_struct.group_leader`.
-    pub task_group_leader: u32,
-    /// `task_struct.signal`.
-    pub task_signal: u32,
-    /// `signal_struct.live`.
-    pub signal_live: u32,
-    /// `signal_struct.flags`.
-    pub signal_flags: u32,
-    /// `signal_struct.group_exit_code`.
-    pub signal_group_exit_code: u32,
-    /// `task_struct.nsproxy`.
-    pub task_nsproxy: u32,
-    /// `nsproxy.pid_ns_for_children`.
-    pub nsproxy_pid_ns: u32,
-    /// `pid_namespace.ns.inum`.
-    pub pid_ns_inum: u32,
-    /// `mm_struct.exe_file`.
-    pub mm_exe_file: u32,
-    /// `mm_struct.start_code`.
-    pub mm_start_code: u32,
-    /// `mm_struct.arg_start`.
-    pub mm_arg_start: u32,
-    /// `mm_struct.arg_end`.
-    pub mm_arg_end: u32,
-    /// `mm_struct.env_start`.
-    pub mm_env_start: u32,
-    /// `mm_struct.env_end`.
-    pub mm_env_end: u32,
-    /// `file.f_inode`.
-    pub file_inode: u32,
-    /// `inode.i_ino`.
-    pub inode_ino: u32,
-    /// `inode.i_sb`.
-    pub inode_sb: u32,
-    /// `super_block.s_dev`.
-    pub sb_dev: u32,
-}
-
-impl KernelOffsets {
-    /// Resolves them from the kernel whose BTF is below `root` (`/` for the running one). What is missing is no error, see
-    /// [`Self::lacks`].
-    ///
-    /// # Errors
-    /// When there is no BTF.
-    pub fn load(root: &Path) -> Result<Self, BtfError> {
-        Ok(Self::from_btf(&Btf::load(&root.join("sys/kernel/btf/vmlinux"))?))
-    }
-
-    /// Resolves them from parsed type information.
-    #[must_use]
-    pub fn from_btf(btf: &Btf) -> Self {
-        let mut missing = Vec::new();
-        for (member, other) in Need::ALL.iter().flat_map(|need| need.members()) {
-            let is_there = |path| btf.offset_of(path).is_ok();
-            if !is_there(member) && !other.is_some_and(is_there) && !missing.contains(member) {
-                missing.push(*member);
-            }
-        }
-        let of = |path| btf.offset_of(path).unwrap_or(0);
-        let thread_pointer = btf.offset_of("task_struct.thread.fsbase");
-        Self {
-            missing,
-            task_mm: of("task_struct.mm"),
-            task_tp: thread_pointer.unwrap_or_else(|_| of("task_struct.thread.uw.tp_value")),
-            task_tgid: of("task_struct.tgid"),
-            task_pid: of("task_struct.pid"),
-            task_real_parent: of("task_struct.real_parent"),
-            task_exit_code: of("task_struct.exit_code"),
-            task_group_leader: of("task_struct.group_leader"),
-            task_signal: of("task_struct.signal"),
-            signal_live: of("signal_struct.live"),
-            signal_flags: of("signal_struct.flags"),
-            signal_group_exit_code: of("signal_struct.group_exit_code"),
-            task_nsproxy: of("task_struct.nsproxy"),
-            nsproxy_pid_ns: of("nsproxy.pid_ns_for_children"),
-            pid_ns_inum: of("pid_namespace.ns.inum"),
-            mm_exe_file: of("mm_struct.exe_file"),
-            mm_start_code: of("mm_struct.start_code"),
-            mm_arg_start: of("mm_struct.arg_start"),
-            mm_arg_end: of("mm_struct.arg_end"),
-            mm_env_start: of("mm_struct.env_start"),
-            mm_env_end: of("mm_struct.env_end"),
-            file_inode: of("file.f_inode"),
-            inode_ino: of("inode.i_ino"),
-            inode_sb: of("inode.i_sb"),
-            sb_dev: of("super_block.s_dev"),
-        }
-    }
-
-    /// Members that this kernel does not have.
-    #[must_use]
-    pub fn missing(&self) -> &[&'static str] {
-        &self.missing
-    }
-
-    /// Why this kernel does not allow what is asked; `None` when it does.
-    #[must_use]
-    pub fn lacks(&self, need: Need) -> Option<BtfError> {
-        let missing = need.members().iter().find(|(member, _)| self.missing.contains(member));
-        missing.map(|(member, _)| BtfError::Missing(member))
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     /// Type records and strings as a BTF file whose header is `header_len` bytes long.
@@ -416,19 +239,18 @@ mod tests {
         }
     }
 
-    /// An error names what is missing.
+    /// What is missing is an error, also below a member that is no structure.
     #[test]
     fn missing_members_are_named() {
         let btf = Btf::parse(btf_file(24, &types(), STRINGS)).unwrap();
-        let lacks = |need| KernelOffsets::from_btf(&btf).lacks(need).map(|error| error.to_string());
-        assert_eq!(lacks(Need::Places).unwrap(), "this kernel has no member task_struct.mm");
-        assert_eq!(lacks(Need::Names).unwrap(), "this kernel has no member task_struct.nsproxy");
+        let error = btf.offset_of("task_struct.mm").unwrap_err();
+        assert_eq!(error.to_string(), "this kernel has no member task_struct.mm");
         assert!(btf.offset_of("mm_struct.exe_file.deeper").is_err());
     }
 
     /// Type information with these structures: in each, the members in order, of a word each. A member can be a structure
     /// itself: `"name:structure"`.
-    fn forged(structures: &[(&str, Vec<&str>)]) -> Btf {
+    pub(in crate::target) fn forged(structures: &[(&str, Vec<&str>)]) -> Btf {
         let (mut types, mut strings) = (vec![0, 1 << 24, 8, 64], vec![0_u8]);
         let mut text = |text: &str| {
             let at = strings.len() as u32;
@@ -446,58 +268,6 @@ mod tests {
         Btf::parse(btf_file(24, &types, &strings)).unwrap()
     }
 
-    /// A kernel that has everything but one member.
-    fn without(missing: &str) -> Btf {
-        let structures = [
-            ("inner", vec!["fsbase", "inum"]),
-            (
-                "task_struct",
-                "mm thread:inner tgid pid real_parent exit_code group_leader signal nsproxy"
-                    .split(' ')
-                    .collect(),
-            ),
-            ("signal_struct", vec!["live", "flags", "group_exit_code"]),
-            ("nsproxy", vec!["pid_ns_for_children"]),
-            ("pid_namespace", vec!["ns:inner"]),
-            ("mm_struct", "exe_file start_code arg_start arg_end env_start env_end".split(' ').collect()),
-            ("file", vec!["other", "f_inode"]),
-            ("inode", vec!["i_ino", "i_sb"]),
-            ("super_block", vec!["s_dev"]),
-        ];
-        let (of, gone) = missing.split_once('.').unwrap_or_default();
-        let renamed = |(name, members): (&'static str, Vec<&'static str>)| {
-            let other = |member| if name == of && member == gone { "moved" } else { member };
-            (name, members.into_iter().map(other).collect::<Vec<_>>())
-        };
-        forged(&structures.map(renamed))
-    }
-
-    /// A member that is missing disables what needs it, by name, and nothing else.
-    #[test]
-    fn what_is_missing_is_missed_alone() {
-        let missed = |member: &'static str| {
-            let offsets = KernelOffsets::from_btf(&without(member));
-            let of = |need: &Need| match offsets.lacks(*need) {
-                Some(BtfError::Missing(name)) => name == member,
-                _ => false,
-            };
-            let lacking = Need::ALL.iter().filter(|need| offsets.lacks(**need).is_some()).count();
-            let named: Vec<Need> = Need::ALL.into_iter().filter(|need| of(need)).collect();
-            assert_eq!(lacking, named.len(), "{member} is what they name");
-            named
-        };
-        assert_eq!(missed(""), []);
-        assert_eq!(missed("inode.i_ino"), [Need::Addresses]);
-        assert_eq!(missed("signal_struct.live"), [Need::Processes]);
-        assert_eq!(missed("mm_struct.env_end"), [Need::Processes]);
-        assert_eq!(missed("nsproxy.pid_ns_for_children"), [Need::Names]);
-        assert_eq!(missed("mm_struct.start_code"), [Need::Places, Need::Addresses]);
-        assert_eq!(missed("task_struct.mm"), [Need::Places, Need::Addresses, Need::Processes]);
-        assert_eq!(KernelOffsets::from_btf(&without("inode.i_ino")).file_inode, 8);
-        let no_thread = KernelOffsets::from_btf(&without("task_struct.thread:inner"));
-        assert_eq!((no_thread.task_tp, no_thread.missing), (0, vec!["task_struct.thread.fsbase"]));
-    }
-
     /// Garbage and cut-off files are errors, a kind of the future ends the list.
     #[test]
     fn hostile_files() {
@@ -510,18 +280,5 @@ mod tests {
         }
         let future = [types(), vec![0, 31 << 24, 0]].concat();
         assert!(Btf::parse(btf_file(24, &future, STRINGS)).unwrap().offset_of("mm_struct.inner").is_ok());
-    }
-
-    /// The running kernel has all of them, wherever it has BTF at all.
-    #[test]
-    fn running_kernel() {
-        if !Path::new("/sys/kernel/btf/vmlinux").exists() {
-            eprintln!("SKIP: this kernel has no BTF");
-            return;
-        }
-        let offsets = KernelOffsets::load(Path::new("/")).unwrap();
-        assert_eq!(offsets.missing, [""; 0]);
-        assert!(offsets.task_pid + 4 == offsets.task_tgid, "{offsets:?}");
-        assert!(offsets.task_tp > offsets.task_nsproxy, "{offsets:?}");
     }
 }

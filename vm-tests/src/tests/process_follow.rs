@@ -47,7 +47,7 @@ pub fn run() -> Result<String> {
     fs::remove_file(work.join("init"))?;
     fs::remove_file(&runc)?;
 
-    let left: Vec<u32> = kernel.processes()?.processes.iter().map(|(pid, _)| *pid).collect();
+    let left: Vec<u32> = kernel.processes()?.entries.iter().map(|(pid, _)| *pid).collect();
     ensure!(left == [id()], "processes {left:?} are still watched, not only {}", id());
     let seen = Seen::take(&mut kernel)?;
     check_plugin(&seen, &plugin)?;

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::limits::Limits;
 use crate::{
     decode::MonoNs,
-    input::{CensusFact, Component, EndedInit, GoroutinesFact, ProcessFact, RuntimeState, VersionFact},
+    input::{CensusFact, Component, EndedInit, Fact, GoroutinesFact, ProcessFact, RuntimeState, VersionFact},
 };
 pub use requests::{Held, Request, WaitsFor};
 pub use subject::Known;
@@ -140,6 +140,27 @@ impl CensusState {
                 self.processes.insert(pid, old);
             }
         }
+    }
+
+    /// Tells the last round again, and what has come of the next one. It stands for the rounds before it, so it was not cut
+    /// if one of them was whole: what that told and this one did not is told with it.
+    pub(super) fn retell(&self, tell: &mut dyn FnMut(MonoNs, Fact)) {
+        let tell_all = |seen: &BTreeMap<u32, ProcessSeen>, tell: &mut dyn FnMut(MonoNs, Fact)| {
+            for fact in seen.values().map(|seen| &seen.fact) {
+                tell(MonoNs(fact.at_ns), Fact::Process(fact.clone()));
+            }
+        };
+        if let Some(round) = &self.round {
+            tell_all(&self.processes, tell);
+            for fact in self.goroutines.values() {
+                tell(MonoNs(fact.at_ns), Fact::Goroutines(fact.clone()));
+            }
+            let versions = self.versions.values().cloned().collect();
+            let cut = round.cut && self.whole_rounds == 0;
+            let round = CensusFact { versions, cut, ..round.clone() };
+            tell(MonoNs(round.ended_ns), Fact::Census(round));
+        }
+        tell_all(&self.coming, tell);
     }
 
     /// Compares what has ended with what the runtime says. A round in which it did not answer changes nothing for

@@ -233,6 +233,14 @@ impl Follower {
         runs
     }
 
+    /// The last reading, with what has come since, and all that is known of each process.
+    pub(super) fn retold(&self) -> Option<ProcessesFact> {
+        let at_ns = self.read_at?.0;
+        let mut processes: Vec<WatchedFact> = self.spans.values().map(Span::retold).collect();
+        processes.sort_by_key(|process| process.pid);
+        Some(ProcessesFact { at_ns, processes, complete: self.complete })
+    }
+
     /// When the processes were read last.
     pub(super) fn read_at(&self) -> Option<MonoNs> {
         self.read_at

@@ -8,7 +8,7 @@ use plegtrace_common::{
 use super::ProcessKind;
 use crate::{
     decode::{MonoNs, Process},
-    input::{Command, CommandFact, Component, WatchedFact},
+    input::{Command, CommandFact, Component, KnownFact, WatchedFact},
 };
 
 /// A watched process that has not ended as far as records tell.
@@ -54,8 +54,9 @@ impl Span {
         }
     }
 
-    /// A process that is only known from the kernel's map.
+    /// A process that is only known from the kernel's map, or from a preamble.
     pub(super) fn found(fact: &WatchedFact, at: MonoNs) -> Self {
+        let known = fact.known.clone().unwrap_or_default();
         Self {
             pid: fact.pid,
             start: (fact.since_ns != 0).then_some(MonoNs(fact.since_ns)),
@@ -64,12 +65,31 @@ impl Span {
             role: Role::from_u32(fact.role),
             parent_role: Role::from_u32(fact.parent_role),
             flags: fact.flags,
-            comm: String::new(),
-            command: None,
-            container: None,
-            bundle: None,
-            under: None,
+            comm: known.comm,
+            command: known.command,
+            container: known.container,
+            bundle: known.bundle,
+            under: known.under,
             contradicted: 0,
+        }
+    }
+
+    /// All that is known of it, as the map of the kernel would tell it if that knew as much.
+    pub(super) fn retold(&self) -> WatchedFact {
+        WatchedFact {
+            pid: self.pid,
+            role: self.role as u32,
+            parent_role: self.parent_role as u32,
+            since_ns: self.start.map_or(0, |start| start.0),
+            parent: self.parent.unwrap_or(0),
+            flags: self.flags,
+            known: Some(KnownFact {
+                comm: self.comm.clone(),
+                command: self.command.clone(),
+                container: self.container.clone(),
+                bundle: self.bundle.clone(),
+                under: self.under.clone(),
+            }),
         }
     }
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     hook::{Armed, HookCounters, HookFact, Layer},
     in_flight::{InFlight, Liveness, OpenCallFact, ParkerFact, SymbolFact, SymbolsFact},
-    process::{CommandFact, ProcessesFact, WatchedFact},
+    process::{CommandFact, KnownFact, ProcessesFact, WatchedFact},
     target::{Component, Presence, RefusedFact, TargetFact, TargetGone},
 };
 use super::{CensusFact, GoroutinesFact, ProcessFact};

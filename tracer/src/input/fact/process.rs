@@ -30,6 +30,24 @@ pub struct WatchedFact {
     pub parent: u32,
     /// `PROCESS_*` bits.
     pub flags: u32,
+    /// What records before this stream have told of it; only in a preamble.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known: Option<KnownFact>,
+}
+
+/// What a stream knows of a process from records that it does not hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownFact {
+    /// Its short name.
+    pub comm: String,
+    /// What it was told to do.
+    pub command: Option<Command>,
+    /// The container that it, or the runc that it belongs to, works for.
+    pub container: Option<String>,
+    /// The bundle of that container.
+    pub bundle: Option<String>,
+    /// Sub-command of the runc that it belongs to.
+    pub under: Option<String>,
 }
 
 /// What a process was told to do.

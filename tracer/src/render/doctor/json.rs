@@ -4,11 +4,11 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::view::{DoctorView, ProgramRow, Verdict};
+use super::view::{DoctorView, HookRow, Prices, ProgramRow, Verdict};
 use crate::{
-    checks::Check,
-    input::{Presence, RefusedFact},
-    render::json::disarm,
+    checks::{Blocked, Check, State},
+    input::Presence,
+    render::json::{RefusedDoc, all, component, disarm, layer},
 };
 
 /// Version of the format.
@@ -20,12 +20,12 @@ struct Document<'a> {
     tool_version: &'a str,
     node: &'a str,
     kernel: &'a str,
-    verdict: Verdict,
+    verdict: &'static str,
     blocked: Option<BlockedDoc>,
-    checks: &'a [Check],
-    programs: &'a [ProgramRow],
-    presence: &'a [Presence],
-    refused: &'a [RefusedFact],
+    checks: Vec<CheckDoc<'a>>,
+    programs: Vec<ProgramDoc<'a>>,
+    presence: Vec<PresenceDoc<'a>>,
+    refused: Vec<RefusedDoc<'a>>,
 }
 
 #[derive(Serialize)]
@@ -33,6 +33,114 @@ struct BlockedDoc {
     check: &'static str,
     sentence: String,
     hint: Option<String>,
+}
+
+impl From<Blocked> for BlockedDoc {
+    fn from(blocked: Blocked) -> Self {
+        Self { check: blocked.id, sentence: blocked.sentence, hint: blocked.hint }
+    }
+}
+
+#[derive(Serialize)]
+struct CheckDoc<'a> {
+    id: &'static str,
+    what: &'static str,
+    state: &'static str,
+    detail: &'a str,
+    hint: Option<&'a str>,
+}
+
+impl<'a> From<&'a Check> for CheckDoc<'a> {
+    fn from(check: &'a Check) -> Self {
+        let state = match check.state {
+            State::Ok => "ok",
+            State::Warn => "warn",
+            State::Fail => "fail",
+            State::Unknown => "unknown",
+        };
+        Self { id: check.id, what: check.what, state, detail: &check.detail, hint: check.hint.as_deref() }
+    }
+}
+
+#[derive(Serialize)]
+struct ProgramDoc<'a> {
+    component: &'static str,
+    pid: u32,
+    exe: &'a str,
+    version: Option<&'a str>,
+    go_version: Option<&'a str>,
+    socket: Option<&'a str>,
+    unproved: Option<&'a str>,
+    note: Option<&'a str>,
+    hooks: Vec<HookDoc<'a>>,
+}
+
+impl<'a> From<&'a ProgramRow> for ProgramDoc<'a> {
+    fn from(program: &'a ProgramRow) -> Self {
+        Self {
+            component: component(program.component),
+            pid: program.pid,
+            exe: &program.exe,
+            version: program.version.as_deref(),
+            go_version: program.go_version.as_deref(),
+            socket: program.socket.as_deref(),
+            unproved: program.unproved.as_deref(),
+            note: program.note.as_deref(),
+            hooks: all(&program.hooks),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct HookDoc<'a> {
+    operation: &'a str,
+    service: &'a str,
+    layer: &'static str,
+    symbol: &'a str,
+    sites: u32,
+    prices: Option<PricesDoc>,
+}
+
+impl<'a> From<&'a HookRow> for HookDoc<'a> {
+    fn from(hook: &'a HookRow) -> Self {
+        let prices = |Prices { emulated, single_stepped }| PricesDoc { emulated, single_stepped };
+        Self {
+            operation: &hook.operation,
+            service: &hook.service,
+            layer: layer(hook.layer),
+            symbol: &hook.symbol,
+            sites: hook.sites,
+            prices: hook.prices.map(prices),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct PricesDoc {
+    emulated: u32,
+    single_stepped: u32,
+}
+
+#[derive(Serialize)]
+struct PresenceDoc<'a> {
+    component: &'static str,
+    path: &'a str,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    called: bool,
+}
+
+impl<'a> From<&'a Presence> for PresenceDoc<'a> {
+    fn from(presence: &'a Presence) -> Self {
+        Self { component: component(presence.component), path: &presence.path, called: presence.called }
+    }
+}
+
+fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::CanRun => "can_run",
+        Verdict::CannotRun => "cannot_run",
+        Verdict::NotKnown => "not_known",
+    }
 }
 
 /// Writes the view as one JSON document, indented, with a newline at its end.
@@ -46,16 +154,12 @@ pub fn json(view: &DoctorView, out: &mut dyn Write) -> io::Result<()> {
         tool_version: &view.tool_version,
         node: &view.node,
         kernel: &view.kernel,
-        verdict: view.verdict(),
-        blocked: view.report.blocking().map(|blocked| BlockedDoc {
-            check: blocked.id,
-            sentence: blocked.sentence,
-            hint: blocked.hint,
-        }),
-        checks: &view.report.checks,
-        programs: &view.programs,
-        presence: &view.presence,
-        refused: &view.refused,
+        verdict: verdict(view.verdict()),
+        blocked: view.report.blocking().map(BlockedDoc::from),
+        checks: all(&view.report.checks),
+        programs: all(&view.programs),
+        presence: all(&view.presence),
+        refused: all(&view.refused),
     };
     let json = serde_json::to_string_pretty(&document).map_err(io::Error::other)?;
     writeln!(out, "{}", disarm(&json))
@@ -95,5 +199,10 @@ mod tests {
         assert_eq!(doc["verdict"], "not_known");
         assert!(doc["checks"].as_array().is_some_and(Vec::is_empty));
         assert!(doc["blocked"].is_null());
+    }
+    /// The whole document, byte for byte: types inside may change, what scripts read may not.
+    #[test]
+    fn document_as_published() {
+        assert_eq!(document(&sample::view()).0, include_str!("sample.json"));
     }
 }

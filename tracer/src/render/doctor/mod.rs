@@ -10,7 +10,7 @@
 //! | `checks` | `id`, `what`, `state` (`ok`, `warn`, `fail`, `unknown`), `detail`, `hint`; from basic to special |
 //! | `programs` | `component`, `pid` (0: no process runs it all the time), `exe`, `version`, `go_version`, `socket`, `unproved` (why, or `null`), `note`, `hooks` |
 //! | `programs[].hooks` | `operation`, `service`, `layer`, `symbol`, `sites`, `prices` (`null`: not known): sites that are `emulated` (about 0.65 µs a hit in a VM) and `single_stepped` (about 9 µs) |
-//! | `presence` | traces of components without a process: `component`, `path` |
+//! | `presence` | traces of components without a process: `component`, `path`, `called` (only when true: the kubelet calls this socket) |
 //! | `refused` | `source`, `component`, `what`, `why`, `matters` |
 
 mod json;

@@ -1,7 +1,5 @@
 //! [`DoctorView`]: what is shown, as plain data.
 
-use serde::Serialize;
-
 use crate::{
     checks::{Report, State},
     input::{Component, Layer, Presence, RefusedFact},
@@ -27,7 +25,7 @@ pub struct DoctorView {
 }
 
 /// A process and the probes planned in its executable.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramRow {
     /// What it is.
     pub component: Component,
@@ -50,7 +48,7 @@ pub struct ProgramRow {
 }
 
 /// A hook of the plan.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookRow {
     /// CRI method or function.
     pub operation: String,
@@ -67,7 +65,7 @@ pub struct HookRow {
 }
 
 /// Sites of a hook by what a hit costs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prices {
     /// The kernel emulates the instruction: about 0.65 µs in a VM.
     pub emulated: u32,
@@ -76,8 +74,7 @@ pub struct Prices {
 }
 
 /// Can plegtrace run here?
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Every check says yes.
     CanRun,

@@ -6,8 +6,11 @@ use serde::Serialize;
 
 use super::view::GoroutinesView;
 use crate::{
-    input::{Component, GoroutineGroup},
-    render::{human, json::disarm},
+    input::GoroutineGroup,
+    render::{
+        human,
+        json::{component, disarm},
+    },
 };
 
 /// Version of the format.
@@ -21,7 +24,7 @@ struct Document<'a> {
     taken_at: At,
     took_ns: u64,
     pid: u32,
-    component: Component,
+    component: &'static str,
     exe: &'a str,
     go_version: &'a str,
     total: u32,
@@ -77,7 +80,7 @@ pub fn json(view: &GoroutinesView, out: &mut dyn Write) -> io::Result<()> {
         taken_at: At { mono_ns: fact.at_ns, time: human::rfc3339(unix_ns) },
         took_ns: fact.took_ns,
         pid: fact.pid,
-        component: fact.component,
+        component: component(fact.component),
         exe: &view.exe,
         go_version: &fact.go_version,
         total: fact.total,

@@ -23,7 +23,7 @@ pub(in crate::render) fn component(component: Component) -> &'static str {
 }
 
 /// Stable name of a place in the chain.
-pub(super) fn layer(layer: Layer) -> &'static str {
+pub(in crate::render) fn layer(layer: Layer) -> &'static str {
     match layer {
         Layer::Relist => "relist",
         Layer::ListPhase => "list_phase",
@@ -49,7 +49,7 @@ pub(super) fn stopped(why: StopWhy) -> &'static str {
 }
 
 /// Each of a list as its document.
-pub(super) fn all<'a, F, D: From<&'a F>>(facts: &'a [F]) -> Vec<D> {
+pub(in crate::render) fn all<'a, F, D: From<&'a F>>(facts: &'a [F]) -> Vec<D> {
     facts.iter().map(D::from).collect()
 }
 
@@ -250,7 +250,7 @@ impl<'a> From<&'a SyscallFact> for SyscallDoc<'a> {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct RefusedDoc<'a> {
+pub(in crate::render) struct RefusedDoc<'a> {
     source: &'a str,
     component: Option<&'static str>,
     what: &'a str,

@@ -59,5 +59,6 @@ mod tree;
 mod verdict;
 
 pub use doc::SCHEMA_VERSION;
+pub(in crate::render) use facts::{RefusedDoc, all, component, layer};
 pub(in crate::render) use report::disarm;
 pub use report::report;
