@@ -165,6 +165,8 @@ impl Planner {
             } else if self.budget == Budget::Few && !is_essential(&function.wanted) {
                 let why = "left out: on this kernel each probe takes 0.1 s to detach";
                 self.refuse(facts.component, &function.symbol, why, false);
+            } else if let Some(why) = self.shared(facts, function) {
+                self.refuse(facts.component, &function.symbol, &why, matters(facts.component));
             } else if lacks_an_end(&binary, &function.wanted) {
                 endless.insert(calls_of(function.wanted.row.class));
             } else if binary.sites() >= MAX_SITES_PER_BINARY {
@@ -192,6 +194,22 @@ impl Planner {
         }
     }
 
+    /// Why a function is not probed again that is probed for another component whose executable is the same file: each
+    /// process that runs it would hit both.
+    fn shared(&self, facts: &BinaryFacts, function: &FoundFunction) -> Option<String> {
+        let file =
+            |binary: &PlannedBinary| (binary.inode, binary.kernel_dev) == (facts.inode, facts.kernel_dev);
+        let mut others =
+            self.plan.binaries.iter().filter(|binary| file(binary) && binary.component != facts.component);
+        let returns = function.returns.iter().flatten();
+        let wanted: BTreeSet<u64> =
+            function.start.iter().chain(returns).map(|site| site.file_offset).collect();
+        let other =
+            others.find(|binary| binary.every_site().any(|site| wanted.contains(&site.file_offset)))?;
+        let other = other.component.name();
+        Some(format!("already probed for {other}, which is the same file"))
+    }
+
     /// Are the parks of this executable followed? Both sites or none: a park whose end is not seen would last for ever.
     fn parks(&mut self, facts: &BinaryFacts) -> bool {
         let wanted = |row: &&Row| row.components.contains(&facts.component) && is_park_row(row);
@@ -201,8 +219,10 @@ impl Planner {
         let mut missing = None;
         for (id, name) in [("park", "runtime.gopark"), ("resume", "runtime.execute")] {
             let found = facts.functions.iter().find(|function| function.wanted.row.id == id);
+            let shared = found.and_then(|function| self.shared(facts, function));
             let why = match found.map(|function| &function.start) {
-                Some(Ok(_)) => continue,
+                Some(Ok(_)) if shared.is_none() => continue,
+                Some(Ok(_)) => shared.unwrap_or_default(),
                 Some(Err(why)) => why.clone(),
                 None => "no such function in this build".to_owned(),
             };

@@ -228,3 +228,50 @@ fn released_sites_are_used_again() {
     assert!(planner.plan().hooks.len() < 9, "the table stays short: {}", planner.plan().hooks.len());
     assert!(is_full(&replaced(2000, false)));
 }
+
+/// A kubelet and a runtime that are one file, as in k3s: where both have a site it is probed once, and that is said. The
+/// rest of both is probed.
+#[test]
+fn one_file_is_probed_once() {
+    let at = |mut function: FoundFunction, offset: u64| {
+        function.start = Ok(site(offset, g_source::REGISTER));
+        function
+    };
+    let both = |component, own: FoundFunction, offset| {
+        let scheduler = [("runtime.gopark", 0x5000), ("runtime.execute", 0x6000)];
+        let shared = scheduler.map(|(symbol, offset)| at(function(component, symbol, Ok(vec![])), offset));
+        facts(component, [vec![at(own, offset)], shared.to_vec()].concat())
+    };
+    let relist = function(
+        Component::Kubelet,
+        "k8s.io/kubernetes/pkg/kubelet/pleg.(*GenericPLEG).relist",
+        Ok(vec![site(0x1100, g_source::REGISTER)]),
+    );
+    let end = function(Component::Containerd, END, Ok(vec![]));
+    let programs = [both(Component::Kubelet, relist, 0x1000), both(Component::Containerd, end, 0x2000)];
+    for order in [[0, 1], [1, 0]] {
+        let mut planner = Planner::default().with_parks(true);
+        let places = order.map(|place| planner.add(&programs[place]).unwrap());
+        let plan = planner.plan();
+        let sites: Vec<u64> =
+            plan.binaries.iter().flat_map(PlannedBinary::every_site).map(|site| site.file_offset).collect();
+        let once: BTreeSet<u64> = sites.iter().copied().collect();
+        assert_eq!(sites.len(), once.len(), "{sites:x?}");
+        assert_eq!(once, BTreeSet::from([0x1000, 0x1100, 0x2000, 0x5000, 0x6000]));
+        let parks = places.map(|place| plan.binaries[place].parks.len());
+        assert_eq!(parks, [1, 0], "they are of whoever came first");
+        let second = programs[order[1]].component;
+        let said = plan.refused.iter().find(|refused| refused.source == "parks").unwrap();
+        assert_eq!((said.component, said.what.as_str()), (Some(second), "runtime.gopark"));
+        assert!(said.why.starts_with("already probed for "), "{}", said.why);
+        // Whoever comes when the first is gone has them.
+        planner.release(places[0]);
+        let again = planner.add(&programs[order[1]]).unwrap();
+        assert_eq!(planner.plan().binaries[again].parks.len(), 1);
+    }
+    let mut other = programs[1].clone();
+    other.inode += 1;
+    let mut planner = Planner::default().with_parks(true);
+    let places = [&programs[0], &other].map(|facts| planner.add(facts).unwrap());
+    assert_eq!(places.map(|place| planner.plan().binaries[place].parks.len()), [1, 1], "of two files");
+}
