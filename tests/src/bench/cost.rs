@@ -15,6 +15,7 @@ use super::traced::{Told, Traced, Used};
 use super::usage::processor_time;
 use super::{LIMIT, Rounds, say};
 
+const MINUTE: Duration = Duration::from_secs(60);
 const RELISTS: &str = "kubelet_pleg_relist_duration_seconds";
 const EXECS: &str = "kubelet_runtime_operations_duration_seconds_count";
 
@@ -64,7 +65,39 @@ pub fn measure(load: Load, rounds: Rounds) -> Result<Scenario> {
         say(&format!("{}: round {number} of {}: {}", name(load), rounds.count, round.summary()));
         done.push(round);
     }
-    Ok(Scenario { name: name(load), rounds: done.len(), rows: rows(&done) })
+    let mut rows = rows(&done);
+    if rounds.minutes > 0 {
+        rows.extend(steady_rows(&steady(&node, load, rounds.minutes)?));
+    }
+    Ok(Scenario { name: name(load), rounds: done.len(), rows })
+}
+
+/// What plegtrace uses in each minute of one long observation, after a first one for arming and for the census to calm
+/// down.
+fn steady(node: &Node, load: Load, minutes: u32) -> Result<Vec<Used>> {
+    let traced = Traced::start(node, MINUTE * (minutes + 1))?;
+    traced.watch(MINUTE)?;
+    let mut all = Vec::new();
+    for number in 1..=minutes {
+        let used = traced.watch(MINUTE)?;
+        say(&format!("{}: minute {number} of {minutes}: {:.2} %", name(load), used.percent(MINUTE)));
+        all.push(used);
+    }
+    traced.finish()?;
+    Ok(all)
+}
+
+fn steady_rows(minutes: &[Used]) -> Vec<Row> {
+    let row = |name, unit, figure: &dyn Fn(&Used) -> f64| {
+        Row::new(name, unit, Estimate::median(minutes.iter().map(figure).collect()))
+    };
+    let percent = |used: Duration| 100.0 * used.as_secs_f64() / MINUTE.as_secs_f64();
+    vec![
+        row("later: plegtrace itself", Unit::Percent, &|used| percent(used.own)),
+        row("later: its children", Unit::Percent, &|used| percent(used.children)),
+        row("later: plegtrace with children", Unit::Percent, &|used| used.percent(MINUTE)),
+        row("later: memory of plegtrace", Unit::Mebibytes, &|used| mib(used.rss)),
+    ]
 }
 
 fn name(load: Load) -> String {

@@ -25,6 +25,8 @@ pub struct Rounds {
     pub count: usize,
     /// What is measured in each half of a round.
     pub window: Duration,
+    /// Minutes of one long observation after the rounds: what plegtrace itself costs when arming is long over.
+    pub minutes: u32,
 }
 
 /// Says what happens, on stderr.

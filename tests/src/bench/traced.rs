@@ -46,6 +46,13 @@ pub(super) struct Told {
     pub(super) child_peak: u64,
 }
 
+impl Used {
+    /// With children, percent of one core.
+    pub(super) fn percent(&self, window: Duration) -> f64 {
+        100.0 * (self.own + self.children).as_secs_f64() / window.as_secs_f64()
+    }
+}
+
 impl Traced {
     /// Starts plegtrace on `node` and waits until its probes are on.
     ///

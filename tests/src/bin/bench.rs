@@ -50,6 +50,10 @@ struct Cost {
     /// Seconds of each half of a round.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(5..=600))]
     seconds: u64,
+    /// Minutes of one long observation after the rounds: what plegtrace costs once it has armed and settled. Six give
+    /// bounds.
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(0..=60))]
+    minutes: u32,
 }
 
 #[derive(Debug, Args)]
@@ -84,7 +88,8 @@ fn main() -> Result<()> {
 }
 
 fn cost(options: &Cost) -> Result<Report> {
-    let rounds = Rounds { count: options.rounds, window: Duration::from_secs(options.seconds) };
+    let window = Duration::from_secs(options.seconds);
+    let rounds = Rounds { count: options.rounds, window, minutes: options.minutes };
     ensure!(
         options.pods.iter().all(|pods| options.probes.iter().all(|probes| probes <= pods)),
         "a pod has at most one exec probe per second: --probes must not exceed --pods"
@@ -99,7 +104,8 @@ fn cost(options: &Cost) -> Result<Report> {
 }
 
 fn rpc(options: &Rpc) -> Result<Report> {
-    let rounds = Rounds { count: options.rounds, window: Duration::from_secs(options.seconds) };
+    let window = Duration::from_secs(options.seconds);
+    let rounds = Rounds { count: options.rounds, window, minutes: 0 };
     let mut report = Report::new(rounds);
     report.scenarios.push(rpc::measure(rpc::Load { clients: options.clients, rate: options.rate }, rounds)?);
     Ok(report)

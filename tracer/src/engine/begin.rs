@@ -51,6 +51,7 @@ impl Observation {
             lost: Vec::new(),
             census: Rounds::default(),
             pictures: Pictures::default(),
+            counted: None,
             recorder,
             symbols: Symbols::default(),
         };

@@ -49,10 +49,12 @@ pub use survey::node_and_kernel;
 use symbols::Symbols;
 use targets::{Steps, warn};
 
-/// Finished records are taken out this often.
-const DRAIN: Duration = Duration::from_millis(100);
+/// Finished records are looked at this often; a thread takes them out of the ring meanwhile.
+const DRAIN: Duration = Duration::from_millis(200);
 /// Open calls are read this often.
 const LOOK: Duration = Duration::from_secs(1);
+/// Counters are read at each look, and this often while the node rests.
+const COUNT_AT_REST: Duration = Duration::from_secs(5);
 /// New processes are looked for this often even when no exec was seen; and where none can be seen.
 const RESCAN: Duration = Duration::from_secs(60);
 const RESCAN_BLIND: Duration = Duration::from_secs(15);
@@ -141,6 +143,8 @@ struct Observation {
     census: Rounds,
     /// When the whole picture is drawn.
     pictures: Pictures,
+    /// When the counters were last read.
+    counted: Option<Instant>,
     /// Writes what the tap sees.
     recorder: Option<Arc<Recorder>>,
     symbols: Symbols,
@@ -155,7 +159,7 @@ impl Observation {
         progress: &mut Progress,
     ) -> Result<StopWhy, EngineError> {
         let began = Instant::now();
-        let sees_execs = self.live.is_some() && settings.processes;
+        let sees_execs = self.live.as_ref().is_some_and(Live::follows_processes);
         let rescan = if sees_execs { RESCAN } else { RESCAN_BLIND };
         let (mut drain, mut look, mut rescan) =
             (tokio::time::interval(DRAIN), tokio::time::interval(LOOK), tokio::time::interval(rescan));
@@ -249,7 +253,11 @@ impl Observation {
             for tgid in exited.into_iter().filter(|tgid| self.alive.contains_key(tgid)) {
                 warn(live.sweep(tgid));
             }
-            live.read_counters(&mut |item| pipeline.read(item, &mut |_| {}))?;
+            let at_rest = self.pictures.is_at_rest();
+            if !at_rest || self.counted.is_none_or(|last| last.elapsed() >= COUNT_AT_REST) {
+                self.counted = Some(Instant::now());
+                live.read_counters(&mut |item| pipeline.read(item, &mut |_| {}))?;
+            }
         }
         self.tell_shed();
         if std::mem::take(&mut self.rescan) {

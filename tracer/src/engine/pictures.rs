@@ -13,6 +13,9 @@ const EAGER: Duration = Duration::from_secs(30);
 /// From one picture to the next after that.
 const PATIENT: Duration = Duration::from_secs(5);
 
+/// A node that has been calm for so long rests: its counters are read less often too.
+const RESTS: Duration = Duration::from_secs(20);
+
 /// When the last picture was drawn, and since when the node has not been calm.
 #[derive(Debug, Default)]
 pub(super) struct Pictures {
@@ -34,6 +37,11 @@ impl Pictures {
     /// A picture was drawn: does something look stuck in it?
     pub(super) fn showed(&mut self, suspicious: bool) {
         self.suspicious = suspicious;
+    }
+
+    /// Has the node been calm for a while?
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.calm_since.is_some_and(|since| since.elapsed() >= RESTS)
     }
 
     /// Is it time for another picture?

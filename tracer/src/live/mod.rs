@@ -105,6 +105,12 @@ impl Live {
         self.kernel.mode()
     }
 
+    /// Does the kernel side say when programs begin and end?
+    #[must_use]
+    pub(crate) fn follows_processes(&self) -> bool {
+        self.follows
+    }
+
     /// Watches a process.
     ///
     /// # Errors
