@@ -163,7 +163,7 @@ impl Planner {
             if self.without.contains(&layer(&function.wanted)) {
                 self.refuse(facts.component, &function.symbol, "left out by --without", true);
             } else if self.budget == Budget::Few && !is_essential(&function.wanted) {
-                let why = "left out: on this kernel each probe takes 0.1 s to take off";
+                let why = "left out: on this kernel each probe takes 0.1 s to detach";
                 self.refuse(facts.component, &function.symbol, why, false);
             } else if let Some(why) = self.shared(facts, function) {
                 self.refuse(facts.component, &function.symbol, &why, matters(facts.component));
@@ -177,7 +177,7 @@ impl Planner {
             }
         }
         for calls in endless {
-            let why = "nothing is seen that tells when they end: none of them is probed";
+            let why = "not probed: nothing shows when they end";
             self.refuse(facts.component, calls, why, matters(facts.component));
         }
         follow_parks(&mut binary);
