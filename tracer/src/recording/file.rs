@@ -1,4 +1,4 @@
-//! [`Destination`]: where a recording is written to. Private, and never through somebody else's link.
+//! [`Destination`]: where a recording is written to. Private, and never through a symbolic link.
 
 use std::{
     fs::{self, File, OpenOptions},

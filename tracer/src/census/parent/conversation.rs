@@ -1,5 +1,5 @@
 //! Asks a child of plegtrace: gives each process its time, kills the child that is late, starts another one for the rest,
-//! and keeps what was told.
+//! and keeps the answers.
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! K1: the relist waits to hand over an event that nobody takes.
+//! K1: the relist waits to hand over an event that is never received.
 
 use crate::{
     correlate::{Age, Request, WaitsFor, thresholds::SECOND_NS},

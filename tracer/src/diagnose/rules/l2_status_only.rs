@@ -46,7 +46,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     by_calls(scene).or_else(|| by_goroutines(scene)).into_iter().collect()
 }
 
-/// Calls of which the probes saw the begin.
+/// Calls whose start the probes saw.
 fn by_calls(scene: &Scene<'_>) -> Option<Finding> {
     let late = scene.open(Method::Status).filter(|call| call.age_ns > RULE.min_age_ns);
     let call = late.max_by_key(|call| (call.age_ns, call.span.layer() == Layer::Handler))?;

@@ -1,4 +1,4 @@
-//! U1: runc 1.0.0-rc93 writes its seccomp filter into a pipe that only itself reads.
+//! U1: runc 1.0.0-rc93 writes its seccomp filter into a pipe that only it reads.
 
 use crate::{
     correlate::thresholds::RUNC_NS,

@@ -1,4 +1,4 @@
-//! U4: the cgroup of a container is frozen, and nobody thaws it.
+//! U4: the cgroup of a container is frozen and stays frozen.
 
 use crate::{
     correlate::thresholds::SECOND_NS,
