@@ -17,8 +17,11 @@ use plegtrace_lab::packages::Suite;
 use plegtrace_lab::{cache, host, packages, process};
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// Attaches with perf events of each sort; a site takes up to 0.1 s to take off.
+/// Attaches of all sites with perf events of each sort; a site takes up to 0.1 s to take off.
 const ATTACHES: usize = 20;
+/// Attaches of one site with perf events, of each sort: within a minute, and in `cargo xtask soak`.
+const SINGLE: usize = 100;
+const SINGLE_SOAK: usize = 500;
 
 /// Executes the other program after a millisecond, which does the same.
 const MAIN: &str = r#"package main
@@ -125,10 +128,11 @@ fn planned(index: u32, site: &Site) -> PlannedSite {
     }
 }
 
-fn attach_to_a_changing_target(mode: AttachMode, attaches: usize) {
+fn attach_to_a_changing_target(mode: AttachMode, attaches: usize, most: usize) {
     let builds = builds().unwrap();
     let [one, other] = builds.each_ref().map(|path| GoBinary::open(path).unwrap());
-    let sites = [sites(&one, &other), sites(&other, &one)];
+    let mut sites = [sites(&one, &other), sites(&other, &one)];
+    sites.iter_mut().for_each(|sites| sites.truncate(most));
     let options = LoadOptions {
         mode,
         settings: KernelOffsets::load(Path::new("/")).unwrap().settings(false),
@@ -176,13 +180,30 @@ fn attach_to_a_changing_target(mode: AttachMode, attaches: usize) {
 #[test]
 fn perf_events_stay_on_the_program_that_was_verified() {
     host::require_root().unwrap();
-    attach_to_a_changing_target(AttachMode::PerfCookie, ATTACHES);
-    attach_to_a_changing_target(AttachMode::PerfAddress, ATTACHES);
+    attach_to_a_changing_target(AttachMode::PerfCookie, ATTACHES, SITES[0]);
+    attach_to_a_changing_target(AttachMode::PerfAddress, ATTACHES, SITES[0]);
+}
+
+/// One site at a time: as many chances to meet another program as there are sites.
+#[test]
+fn single_perf_events_stay_on_the_program_that_was_verified() {
+    host::require_root().unwrap();
+    attach_to_a_changing_target(AttachMode::PerfCookie, SINGLE, 1);
+    attach_to_a_changing_target(AttachMode::PerfAddress, SINGLE, 1);
+}
+
+/// The same a thousand times.
+#[test]
+#[ignore = "takes minutes: cargo xtask soak"]
+fn a_thousand_perf_events_stay_on_the_program_that_was_verified() {
+    host::require_root().unwrap();
+    attach_to_a_changing_target(AttachMode::PerfCookie, SINGLE_SOAK, 1);
+    attach_to_a_changing_target(AttachMode::PerfAddress, SINGLE_SOAK, 1);
 }
 
 /// One link for all sites: resolved once, but later than it was verified.
 #[test]
 fn links_stay_on_the_program_that_was_verified() {
     host::require_root().unwrap();
-    attach_to_a_changing_target(AttachMode::Multi, 10 * ATTACHES);
+    attach_to_a_changing_target(AttachMode::Multi, 10 * ATTACHES, SITES[0]);
 }

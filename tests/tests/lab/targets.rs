@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use plegtrace::input::{Component, Layer};
 use plegtrace_lab::{Containerd, Knobs, Node, host, process};
+use plegtrace_tests::breakpoints::Sites;
 use plegtrace_tests::program::{self, Ended, Running};
 use plegtrace_tests::watching::Watching;
 use serde_json::Value;
@@ -108,6 +109,49 @@ fn a_restarted_containerd_is_probed_again() {
     let handlers = operations(&report, "server");
     assert!(handlers.iter().any(|name| name == "ListContainers"), "through /proc/PID/exe: {report}");
     drop(other);
+}
+
+/// What plegtrace keeps of root's power: DAC_READ_SEARCH, SYS_PTRACE, SYS_ADMIN, LEASE, SYSLOG, PERFMON, BPF; and on old
+/// kernels SYS_RESOURCE.
+const KEPT: u64 = 1 << 2 | 1 << 19 | 1 << 21 | 1 << 28 | 1 << 34 | 1 << 38 | 1 << 39 | 1 << 24;
+
+/// Neither the threads of plegtrace nor its children have more of root's power than it needs, nor can they get it back.
+/// With that it follows a containerd that is replaced by a file of another user, which wants a lease and new probes.
+#[test]
+fn a_confined_plegtrace_follows_its_targets() {
+    host::require_root().unwrap();
+    let node = Node::start(&Knobs::default()).unwrap();
+    let containerd = node.containerd();
+    let (kubelet, socket) = (node.kubelet().pid().to_string(), containerd.socket().to_str().unwrap());
+    let arguments = ["-d", "600", "-o", "json", "--kubelet-pid", &kubelet, "--runtime-endpoint", socket];
+    let mut running = Running::start(&arguments).unwrap();
+    running.wait_until_armed(LIMIT).unwrap();
+    let children = || process::all().into_iter().filter(|pid| process::parent(*pid) == Some(running.pid()));
+    let readers: Vec<u32> = children().collect();
+    assert!(!readers.is_empty(), "the reader of the census");
+    for pid in readers.into_iter().chain([running.pid()]) {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+        for task in tasks.map(|task| task.unwrap().path()) {
+            let status = std::fs::read_to_string(task.join("status")).unwrap();
+            let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
+            let set = |name: &str| u64::from_str_radix(line(name), 16).unwrap();
+            let sets = ["CapPrm:", "CapEff:", "CapInh:", "CapBnd:"].map(set);
+            assert!(sets.iter().all(|set| set & !KEPT == 0), "{sets:x?} in {}", task.display());
+            assert_eq!(line("NoNewPrivs:"), "1", "{}", task.display());
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let copy = dir.path().join("containerd");
+    std::fs::copy(containerd.program(), &copy).unwrap();
+    std::os::unix::fs::chown(&copy, Some(12_345), None).unwrap();
+    let successor = Successor::start(containerd, containerd.pid(), &copy);
+    let sites = Sites::find(successor.pid(), &["transport.(*http2Server).WriteStatus"]).unwrap();
+    process::wait_for("probes on the successor", LIMIT, || Ok(sites.all_armed()?.then_some(()))).unwrap();
+    running.signal(libc::SIGINT).unwrap();
+    let ended = running.finish(LIMIT).unwrap();
+    let report: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(report["stopped"], "interrupt", "{}", ended.stderr);
+    assert!(sites.armed().unwrap().is_empty(), "nothing is attached when it has ended");
 }
 
 /// containerd is replaced again and again, each time by another file, as by upgrades in the life of a node: each is probed,

@@ -3,6 +3,7 @@
 mod begin;
 mod census;
 pub(crate) mod checks;
+mod confine;
 mod error;
 mod left;
 mod needs;
@@ -35,6 +36,7 @@ use crate::{
     recording::Recorder,
     words::human,
 };
+pub(crate) use confine::confine;
 pub use error::EngineError;
 pub use left::detach_rest;
 pub(crate) use left::let_interrupts_end_us;

@@ -12,7 +12,7 @@ use crate::{
     chain::chain,
     cli::{Args, Command, Settings},
     commands::{CommandError, doctor, explain, goroutines, observe, record, replay},
-    engine::{detach_rest, let_interrupts_end_us},
+    engine::{confine, detach_rest, let_interrupts_end_us},
     exit::Exit,
 };
 
@@ -25,6 +25,7 @@ pub fn main() -> ExitCode {
         return census::serve().map_or_else(|_| Exit::CannotRun.into(), |()| Exit::Healthy.into());
     }
     log_to_stderr(args.common.verbose);
+    confine(matches!(args.command, Some(Command::Record(_))));
     let done = run(&args);
     let_interrupts_end_us();
     detach_rest(|why| eprintln!("plegtrace: {why}"));
