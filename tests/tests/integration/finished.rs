@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use plegtrace::{
-    correlate::{Correlator, Finished, Limits, Snapshot},
+    correlate::{Correlator, Finished, Limits, Relist, RequestTree, Snapshot},
     decode::{Call, Event, decode},
     input::Layer,
     span::SpanId,
@@ -101,8 +101,8 @@ fn take(correlator: &mut Correlator, last: bool, taken: &mut Handed) -> bool {
 }
 
 fn finished(snapshot: &Snapshot) -> HashSet<SpanId> {
-    let relists = snapshot.relists.iter().map(|relist| relist.root());
-    let roots = relists.chain(snapshot.requests.iter().map(|request| request.root()));
+    let relists = snapshot.relists.iter().map(Relist::root);
+    let roots = relists.chain(snapshot.requests.iter().map(RequestTree::root));
     roots.filter(|root| !root.is_open()).map(|root| root.id).collect()
 }
 
