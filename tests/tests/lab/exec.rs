@@ -133,6 +133,7 @@ fn attach_to_a_changing_target(mode: AttachMode, attaches: usize) {
         mode,
         settings: KernelOffsets::load(Path::new("/")).unwrap().settings(false),
         ring_bytes: None,
+        hooks: plegtrace_common::site::MAX_HOOKS,
         processes: false,
         parks: false,
     };
