@@ -1,7 +1,9 @@
 //! What a process holds in the kernel: its eBPF programs and perf events, and whether they outlive it.
+//! [`maps`] looks into its maps.
+
+pub mod maps;
 
 use std::fs;
-use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -11,16 +13,18 @@ const PROG_GET_NEXT_ID: libc::c_int = 11;
 /// Numbers of the eBPF programs that descriptors of `pid` refer to; empty when it is gone.
 #[must_use]
 pub fn programs_of(pid: u32) -> Vec<u32> {
+    numbers_of(pid, "prog_id:")
+}
+
+/// The different numbers behind `word` in the kernel's description of its descriptors.
+fn numbers_of(pid: u32, word: &str) -> Vec<u32> {
     let entries = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
-    let mut ids: Vec<u32> = entries.filter_map(|entry| program(&entry.path())).collect();
+    let texts = entries.filter_map(|entry| fs::read_to_string(entry.path()).ok());
+    let number = |text: String| text.lines().find_map(|line| line.strip_prefix(word)?.trim().parse().ok());
+    let mut ids: Vec<u32> = texts.filter_map(number).collect();
     ids.sort_unstable();
     ids.dedup();
     ids
-}
-
-fn program(fdinfo: &Path) -> Option<u32> {
-    let text = fs::read_to_string(fdinfo).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("prog_id:")?.trim().parse().ok())
 }
 
 /// Number of probes that `pid` holds as perf events, by the links of its descriptors; 0 with uprobe_multi.

@@ -5,6 +5,7 @@ pub mod breakpoints;
 pub mod churn;
 pub mod connector;
 pub mod draw;
+pub mod endurance;
 pub mod found;
 pub mod golden;
 pub mod goroutines;

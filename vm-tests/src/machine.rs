@@ -25,6 +25,7 @@ pub fn load_options(mode: AttachMode) -> Result<LoadOptions> {
         mode,
         settings: offsets.settings(false),
         ring_bytes: None,
+        hooks: plegtrace_common::site::MAX_HOOKS,
         processes: true,
         parks: true,
     })

@@ -176,5 +176,6 @@ pub(crate) fn settings(attach: Attach) -> Settings {
         without: Vec::new(),
         park_budget: u64::MAX,
         ring_bytes: None,
+        hook_slots: None,
     }
 }

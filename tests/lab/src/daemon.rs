@@ -1,7 +1,9 @@
 //! A daemon of the lab: a command that is started, may be killed and started again, and ends with the lab.
 
-use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
+use std::fs::File;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, Result, ensure};
@@ -18,6 +20,7 @@ pub struct Daemon {
 struct Inner {
     command: Command,
     child: Child,
+    log: PathBuf,
     is_closed: bool,
 }
 
@@ -29,7 +32,9 @@ impl Daemon {
     /// When the log or the process cannot be made.
     pub(crate) fn start(scratch: &Scratch, mut command: Command, log: &Path) -> Result<Daemon> {
         let child = scratch.spawn(&mut command, log)?;
-        Ok(Daemon { inner: Arc::new(Mutex::new(Inner { command, child, is_closed: false })) })
+        Ok(Daemon {
+            inner: Arc::new(Mutex::new(Inner { command, child, log: log.to_owned(), is_closed: false })),
+        })
     }
 
     /// Its process; after a kill the one that was.
@@ -64,12 +69,19 @@ impl Daemon {
     ///
     /// When it runs still, its lab has ended, or the process cannot be made.
     pub fn restart(&self) -> Result<()> {
+        self.lock().start_again()
+    }
+
+    /// The same with another program in its place, as after an upgrade: this start and all later ones run `program` with
+    /// the arguments and the environment of the first one.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Daemon::restart`].
+    pub fn restart_from(&self, program: &Path) -> Result<()> {
         let mut inner = self.lock();
-        ensure!(!inner.is_closed, "the lab has ended");
-        let status = inner.child.try_wait().context("cannot wait for a daemon")?;
-        ensure!(status.is_some(), "the daemon runs still");
-        inner.child = inner.command.spawn().context("cannot start a daemon again")?;
-        Ok(())
+        inner.command = inner.command_of(program)?;
+        inner.start_again()
     }
 
     /// Ends it for good.
@@ -84,5 +96,34 @@ impl Daemon {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // A test that panicked elsewhere must still be able to end its daemons.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn start_again(&mut self) -> Result<()> {
+        ensure!(!self.is_closed, "the lab has ended");
+        let status = self.child.try_wait().context("cannot wait for a daemon")?;
+        ensure!(status.is_some(), "the daemon runs still");
+        self.child = self.command.spawn().context("cannot start a daemon again")?;
+        Ok(())
+    }
+
+    /// What starts `program` as [`Scratch::spawn`] has started this daemon; its log goes on.
+    fn command_of(&self, program: &Path) -> Result<Command> {
+        let log = File::options().append(true).open(&self.log).context("cannot open the log of a daemon")?;
+        let mut command = Command::new(program);
+        command.args(self.command.get_args());
+        for (name, value) in self.command.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        if let Some(dir) = self.command.get_current_dir() {
+            command.current_dir(dir);
+        }
+        let err = log.try_clone().context("cannot share the log file")?;
+        command.stdin(Stdio::null()).stdout(log).stderr(err).process_group(0);
+        Ok(command)
     }
 }

@@ -9,7 +9,7 @@ pub mod cost;
 pub mod rpc;
 mod table;
 mod traced;
-mod usage;
+pub(crate) mod usage;
 
 pub use table::{Report, Row};
 

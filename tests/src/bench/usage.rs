@@ -10,15 +10,15 @@ use plegtrace_lab::process;
 
 /// What a process and its children have used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Usage {
+pub(crate) struct Usage {
     /// Processor time of the process itself.
-    pub(super) own: Duration,
+    pub(crate) own: Duration,
     /// Processor time of all its descendants: those that live, and those that were waited for.
-    pub(super) children: Duration,
+    pub(crate) children: Duration,
     /// Resident memory of the process, bytes.
-    pub(super) rss: u64,
+    pub(crate) rss: u64,
     /// Resident memory of its descendants that live, bytes; what they share counts for each.
-    pub(super) children_rss: u64,
+    pub(crate) children_rss: u64,
 }
 
 impl Usage {
@@ -27,7 +27,7 @@ impl Usage {
     /// # Errors
     ///
     /// There is no such process.
-    pub(super) fn read(pid: u32) -> Result<Usage> {
+    pub(crate) fn read(pid: u32) -> Result<Usage> {
         let children = descendants(pid);
         let stat = stat(pid).with_context(|| format!("process {pid} has gone"))?;
         let mut usage = Usage { own: stat.own, children: stat.waited_for, rss: rss(pid), children_rss: 0 };

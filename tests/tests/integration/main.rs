@@ -5,6 +5,7 @@
 mod census_recorded;
 mod cli;
 mod diagnose;
+mod finished;
 mod goroutine_hostile;
 mod goroutine_kit;
 mod goroutines;

@@ -165,7 +165,7 @@ fn pushed(limits: Limits, events: Vec<Event>) -> Correlator {
     correlator
 }
 
-fn frames(mut story: Story) -> Vec<Frame> {
+pub(crate) fn frames(mut story: Story) -> Vec<Frame> {
     std::mem::take(story.frames_mut())
 }
 

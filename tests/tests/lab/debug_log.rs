@@ -20,6 +20,7 @@ fn programs_speak() {
         mode: AttachMode::PerfCookie,
         settings: offsets.settings(false),
         ring_bytes: None,
+        hooks: plegtrace_common::site::MAX_HOOKS,
         processes: true,
         parks: true,
     };

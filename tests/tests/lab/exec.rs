@@ -137,6 +137,7 @@ fn attach_to_a_changing_target(mode: AttachMode, attaches: usize, most: usize) {
         mode,
         settings: KernelOffsets::load(Path::new("/")).unwrap().settings(false),
         ring_bytes: None,
+        hooks: plegtrace_common::site::MAX_HOOKS,
         processes: false,
         parks: false,
     };

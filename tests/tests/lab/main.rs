@@ -8,6 +8,7 @@ mod census;
 mod census_node;
 mod debug_log;
 mod doubt;
+mod endurance;
 mod exec;
 mod goroutines;
 mod healthy;

@@ -1,7 +1,7 @@
 //! Targets that go, come back, or are not what they should be.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use plegtrace::input::{Component, Layer};
@@ -13,45 +13,15 @@ use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A containerd in the place of the lab's, which is killed first. Killed when dropped.
-struct Successor(Child);
-
-impl Successor {
-    /// Kills `pid` and runs `program` with its arguments and environment.
-    fn start(containerd: &Containerd, pid: u32, program: &Path) -> Successor {
-        let arguments = process::arguments(pid);
-        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
-        process::signal(pid, libc::SIGKILL).unwrap();
-        process::wait_for("the end of containerd", LIMIT, || {
-            Ok(matches!(process::state(pid), None | Some('Z')).then_some(()))
-        })
-        .unwrap();
-        let mut command = Command::new(program);
-        command.args(&arguments[1..]).current_dir("/");
-        for pair in environment.split(|&byte| byte == 0) {
-            if let Some((name, value)) = String::from_utf8_lossy(pair).split_once('=') {
-                command.env(name, value);
-            }
-        }
-        let log = containerd.log_path();
-        let child = containerd.scratch().spawn(&mut command, &log).unwrap();
-        process::wait_for("the new containerd's CRI", LIMIT, || {
-            Ok(containerd.client().version(Duration::from_secs(2)).ok())
-        })
-        .unwrap();
-        Successor(child)
-    }
-
-    fn pid(&self) -> u32 {
-        self.0.id()
-    }
-}
-
-impl Drop for Successor {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Kills containerd and runs `program` in its place, with its arguments and environment; gives its process.
+fn replace(containerd: &Containerd, program: &Path) -> u32 {
+    containerd.daemon().kill().unwrap();
+    containerd.daemon().restart_from(program).unwrap();
+    process::wait_for("the new containerd's CRI", LIMIT, || {
+        Ok(containerd.client().version(Duration::from_secs(2)).ok())
+    })
+    .unwrap();
+    containerd.pid()
 }
 
 /// Waits until calls of `layer` in the process `pid` are seen that began after `since_ns`.
@@ -74,16 +44,17 @@ fn a_restarted_containerd_is_probed_again() {
     let watching =
         Watching::start(&["-d", "600", "--kubelet-pid", &kubelet, "--runtime-endpoint", socket]).unwrap();
     watching.wait_until_armed().unwrap();
-    wait_for_calls(&watching, Layer::Handler, containerd.pid(), "handlers of the first containerd");
+    let first = containerd.pid();
+    wait_for_calls(&watching, Layer::Handler, first, "handlers of the first containerd");
 
-    let same = Successor::start(containerd, containerd.pid(), &containerd.program());
-    wait_for_calls(&watching, Layer::Handler, same.pid(), "handlers of its successor from the same file");
+    let same = replace(containerd, &containerd.program());
+    wait_for_calls(&watching, Layer::Handler, same, "handlers of its successor from the same file");
 
     let dir = tempfile::tempdir().unwrap();
     let copy = dir.path().join("containerd");
     std::fs::copy(containerd.program(), &copy).unwrap();
-    let other = Successor::start(containerd, same.pid(), &copy);
-    wait_for_calls(&watching, Layer::Handler, other.pid(), "handlers of its successor from another file");
+    let other = replace(containerd, &copy);
+    wait_for_calls(&watching, Layer::Handler, other, "handlers of its successor from another file");
     // The program is replaced on disk, as an upgrade does: the process runs the old one.
     let newer = dir.path().join("newer");
     std::fs::write(&newer, "#!/bin/sh\n").unwrap();
@@ -97,18 +68,17 @@ fn a_restarted_containerd_is_probed_again() {
     process::wait_for("relists after that", LIMIT, || Ok((relists() >= before + 3).then_some(()))).unwrap();
 
     let (snapshot, seen) = watching.interrupt().unwrap();
-    for pid in [containerd.pid(), same.pid()] {
+    for pid in [first, same] {
         let target = snapshot.targets.iter().find(|target| target.fact.pid == pid).unwrap();
         let gone = matches!(target.state, plegtrace::correlate::TracedState::Gone { .. });
         assert!(gone && target.fact.component == Component::Containerd, "{target:?}");
     }
     assert!(seen.of_layer(Layer::Relist).count() > 0);
 
-    let runtime = other.pid().to_string();
+    let runtime = other.to_string();
     let report = run(&["-d", "4", "--kubelet-pid", &kubelet, "--runtime-pid", &runtime], &[0, 1, 5]);
     let handlers = operations(&report, "server");
     assert!(handlers.iter().any(|name| name == "ListContainers"), "through /proc/PID/exe: {report}");
-    drop(other);
 }
 
 /// What plegtrace keeps of root's power: DAC_READ_SEARCH, SYS_PTRACE, SYS_ADMIN, LEASE, SYSLOG, PERFMON, BPF; and on old
@@ -144,8 +114,8 @@ fn a_confined_plegtrace_follows_its_targets() {
     let copy = dir.path().join("containerd");
     std::fs::copy(containerd.program(), &copy).unwrap();
     std::os::unix::fs::chown(&copy, Some(12_345), None).unwrap();
-    let successor = Successor::start(containerd, containerd.pid(), &copy);
-    let sites = Sites::find(successor.pid(), &["transport.(*http2Server).WriteStatus"]).unwrap();
+    let successor = replace(containerd, &copy);
+    let sites = Sites::find(successor, &["transport.(*http2Server).WriteStatus"]).unwrap();
     process::wait_for("probes on the successor", LIMIT, || Ok(sites.all_armed()?.then_some(()))).unwrap();
     running.signal(libc::SIGINT).unwrap();
     let ended = running.finish(LIMIT).unwrap();
@@ -154,44 +124,36 @@ fn a_confined_plegtrace_follows_its_targets() {
     assert!(sites.armed().unwrap().is_empty(), "nothing is attached when it has ended");
 }
 
-/// containerd is replaced again and again, each time by another file, as by upgrades in the life of a node: each is probed,
-/// and neither the tables of sites and hooks nor the open files grow. Without reuse, the tables are full after five.
+/// An upgraded containerd for which the kernel side has no hooks left is refused, and probed when those of the one before it
+/// have rested.
 #[test]
-fn replaced_again_and_again() {
-    const TIMES: usize = 10;
+fn a_containerd_without_room_is_probed_later() {
     host::require_root().unwrap();
     let node = Node::start(&Knobs::default()).unwrap();
     let containerd = node.containerd();
     let (kubelet, socket) = (node.kubelet().pid().to_string(), containerd.socket().to_str().unwrap());
-    let watching =
-        Watching::start(&["-d", "600", "--kubelet-pid", &kubelet, "--runtime-endpoint", socket]).unwrap();
-    watching.wait_until_armed().unwrap();
+    let about = ["-d", "600", "--kubelet-pid", &kubelet, "--runtime-endpoint", socket];
+    let watching = Watching::start(&about).unwrap();
+    watching.wait_until_runc_is_probed().unwrap();
+    let (_, seen) = watching.interrupt().unwrap();
+    let slots = seen.hooks.len().to_string();
+
+    let watching = Watching::start(&[&about[..], &["--hook-slots", &slots]].concat()).unwrap();
+    watching.wait_until_runc_is_probed().unwrap();
     wait_for_calls(&watching, Layer::Handler, containerd.pid(), "handlers of the first containerd");
-    let open_files = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     let dir = tempfile::tempdir().unwrap();
-    let (mut last, mut files) = (None::<Successor>, Vec::new());
-    for n in 0..TIMES {
-        // Found by its name, in a directory of its own.
-        let copy = dir.path().join(n.to_string()).join("containerd");
-        std::fs::create_dir(copy.parent().unwrap()).unwrap();
-        std::fs::copy(containerd.program(), &copy).unwrap();
-        let before = last.as_ref().map_or(containerd.pid(), Successor::pid);
-        let next = Successor::start(containerd, before, &copy);
-        wait_for_calls(&watching, Layer::Handler, next.pid(), &format!("handlers of containerd {n}"));
-        files.push(open_files());
-        last = Some(next);
-    }
+    let copy = dir.path().join("containerd");
+    std::fs::copy(containerd.program(), &copy).unwrap();
+    let pid = replace(containerd, &copy);
+    let refused = || watching.seen().refused.iter().any(|it| it.why.starts_with("more than") && it.matters);
+    process::wait_for("its refusal", LIMIT, || Ok(refused().then_some(()))).unwrap();
+    wait_for_calls(&watching, Layer::Handler, pid, "handlers of its successor");
     let (snapshot, _) = watching.interrupt().unwrap();
-    assert!(snapshot.refused.iter().all(|one| !one.why.contains("more than")), "{:#?}", snapshot.refused);
-    let of_runtime = |pid| snapshot.rows.iter().any(|row| row.key.tgid == pid);
-    assert!(last.is_some_and(|last| of_runtime(last.pid())));
-    // The kubelet, and at most four generations of containerd: one that runs, two that are kept, one that rests.
-    let kubelets = snapshot.hooks.iter().filter(|state| state.hook.component == Component::Kubelet).count();
-    let runtimes =
-        snapshot.hooks.iter().filter(|state| state.hook.component == Component::Containerd).count();
-    assert!(snapshot.hooks.len() < 450, "{kubelets} hooks of the kubelet, {runtimes} of containerd");
-    let (early, late) = (files[TIMES / 2 - 1], files[TIMES - 1]);
-    assert!(late <= early + 4, "open files: {files:?}");
+    let why =
+        format!("more than {slots} hooks; it will be probed as soon as programs that ended have made room");
+    let about: Vec<_> = snapshot.refused.iter().filter(|it| it.why.starts_with("more than")).collect();
+    assert!(about.iter().all(|it| it.why == why && it.what.ends_with("/containerd")), "{about:#?}");
+    assert_eq!(snapshot.hooks.len().to_string(), slots);
 }
 
 /// The kubelet is killed while we watch: reported as down, exit code 1.

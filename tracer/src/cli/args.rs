@@ -185,6 +185,9 @@ pub struct Common {
     /// Size of the ring buffer in bytes, a power of two of pages. For tests of event loss.
     #[arg(long, hide = true, global = true)]
     pub ring_bytes: Option<u32>,
+    /// Room for so many hooks in the kernel side. For tests of what has no room.
+    #[arg(long, hide = true, global = true)]
+    pub hook_slots: Option<u32>,
 }
 
 /// Form of the report.

@@ -50,6 +50,8 @@ pub struct Settings {
     pub park_budget: u64,
     /// Size of the ring buffer.
     pub ring_bytes: Option<u32>,
+    /// Room for so many hooks in the kernel side; `None`: by the plan.
+    pub hook_slots: Option<u32>,
 }
 
 /// Why the arguments cannot be used.
@@ -119,6 +121,7 @@ impl TryFrom<&Common> for Settings {
             without: args.without.iter().map(|family| layer(*family)).collect(),
             park_budget: args.park_budget,
             ring_bytes: args.ring_bytes,
+            hook_slots: args.hook_slots,
         })
     }
 }

@@ -101,7 +101,14 @@ impl Clients {
     }
 
     /// Decides the rows of all calls that ended before `until`, keeps at most `bound`, and hands over bare ones.
-    pub(super) fn settle(&mut self, until: MonoNs, bound: usize, mut bare: impl FnMut(&Call)) {
+    /// What makes room goes to `gone`.
+    pub(super) fn settle(
+        &mut self,
+        until: MonoNs,
+        bound: usize,
+        mut bare: impl FnMut(&Call),
+        mut gone: impl FnMut(&Call),
+    ) {
         while self.settled < self.calls.len() {
             let crowded = self.settled == 0 && self.calls.len() > bound;
             let client = self.calls[self.settled];
@@ -114,15 +121,16 @@ impl Clients {
                 _ => {}
             }
             self.settled += 1;
-            self.shrink(bound);
+            self.shrink(bound, &mut gone);
         }
-        self.shrink(bound);
+        self.shrink(bound, &mut gone);
     }
 
-    fn shrink(&mut self, bound: usize) {
+    fn shrink(&mut self, bound: usize, gone: &mut impl FnMut(&Call)) {
         while self.calls.len() > bound && self.settled > 0 {
-            if let Some(gone) = self.calls.pop_front() {
-                self.forgotten.add(&gone.call);
+            if let Some(client) = self.calls.pop_front() {
+                self.forgotten.add(&client.call);
+                gone(&client.call);
             }
             self.settled -= 1;
         }

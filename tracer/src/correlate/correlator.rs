@@ -8,6 +8,7 @@ use super::{
     abandoned,
     census::CensusState,
     clients::Clients,
+    finished::Taken,
     growth::Growth,
     inflight::{Goroutine, Open},
     limits::{Drops, Limits},
@@ -52,6 +53,7 @@ pub struct Correlator {
     pub(super) tally: Tally,
     pub(super) drops: Drops,
     pub(super) growth: Growth,
+    pub(super) taken: Taken,
 }
 
 impl Default for Correlator {
@@ -84,6 +86,7 @@ impl Correlator {
             tally: Tally::default(),
             drops: Drops::default(),
             growth: Growth::default(),
+            taken: Taken::default(),
         }
     }
 
@@ -150,6 +153,8 @@ impl Correlator {
     /// the same.
     fn hook(&mut self, hook: &HookFact) {
         if self.node.hooks.get(&hook.index).is_some_and(|known| **known != *hook) {
+            let handlers = self.handlers.iter().filter(|call| call.hook == hook.index);
+            handlers.for_each(|call| self.taken.gone(call));
             self.rows.forget_hook(hook.index);
             self.parks.forget_hook(hook.index);
             self.handlers.retain(|call| call.hook != hook.index);
@@ -218,6 +223,9 @@ impl Correlator {
             return;
         }
         self.newest = self.newest.max(call.end);
+        if matches!(hook.layer, Layer::Relist | Layer::Handler | Layer::KubeletCall | Layer::KubeletClient) {
+            self.taken.late(&call);
+        }
         match hook.layer {
             Layer::Relist => self.relist(call),
             Layer::Handler => self.handler(call),
@@ -242,6 +250,7 @@ impl Correlator {
             && let Some(gone) = self.handlers.pop_front()
         {
             self.requests.forgotten.add(&gone);
+            self.taken.gone(&gone);
         }
     }
 
@@ -250,7 +259,13 @@ impl Correlator {
         self.keep_slow_requests();
         let mut bare: Vec<Call> = self.clients.insert(call, layer).into_iter().collect();
         let until = self.newest.minus(self.limits.reorder_ns);
-        self.clients.settle(until, self.limits.recent_calls, |call| bare.push(*call));
+        let taken = &mut self.taken;
+        self.clients.settle(
+            until,
+            self.limits.recent_calls,
+            |call| bare.push(*call),
+            |gone| taken.gone(gone),
+        );
         for call in bare {
             if self.inside_open_call(&call) {
                 self.clients.covered += 1;
@@ -271,6 +286,7 @@ impl Correlator {
     /// Keeps of relists that made room when the last list was.
     fn forget_relists(&mut self) {
         for done in take(&mut self.relists.evicted) {
+            self.taken.gone(&done.call);
             let relist = self.finished_relist(&done.call, &done.parts, self.newest);
             if relist.is_some_and(|relist| relist.list == ListOutcome::Ok) {
                 self.forgotten_list = self.forgotten_list.max(Some(done.call.start));

@@ -40,12 +40,14 @@ pub(super) struct Material<'a> {
     /// Requests as their stacks show them.
     pub(super) census: &'a [Request],
     /// Only what is needed to find these; `None`: everything.
-    pub(super) only: Option<&'a Slow>,
+    pub(super) only: Option<&'a Scope>,
+    /// All of these that have ended, and none that is open; `None`: open ones, and the longest that have ended.
+    pub(super) ended: Option<&'a HashSet<SpanId>>,
 }
 
-/// Operations with slow requests, and when the first of these began: no call that ended before can be a part of one.
+/// Operations of some requests, and when the first of these began: no call that ended before can be a part of one.
 #[derive(Debug)]
-pub(super) struct Slow {
+pub(super) struct Scope {
     pub(super) operations: BTreeSet<String>,
     pub(super) since: MonoNs,
 }
@@ -80,8 +82,14 @@ impl Correlator {
         let Some(slow) = self.slow() else { return };
         let joined = self.joined(Some(&slow));
         let answers = self.requests.answers(&joined);
-        let material =
-            Material { joined, answers: HashSet::new(), open: &[], census: &[], only: Some(&slow) };
+        let material = Material {
+            joined,
+            answers: HashSet::new(),
+            open: &[],
+            census: &[],
+            only: Some(&slow),
+            ended: None,
+        };
         let mut found = self.trees_of(material, &self.relisting(), &mut Names::default());
         // The call that a handler answers can come a little later than its end.
         let settled = self.newest.minus(self.limits.reorder_ns);
@@ -90,7 +98,7 @@ impl Correlator {
     }
 
     /// What must be looked at to find requests slow enough to be kept; `None`: nothing.
-    fn slow(&self) -> Option<Slow> {
+    fn slow(&self) -> Option<Scope> {
         let clients = self.clients.all().filter(|client| client.outermost()).map(|client| &client.call);
         let mut longest = Longest::default();
         for call in clients.chain(&self.handlers) {
@@ -105,16 +113,16 @@ impl Correlator {
             }
         }
         let (starts, operations): (Vec<MonoNs>, BTreeSet<String>) = longest.all().unzip();
-        Some(Slow { operations, since: starts.into_iter().min()? })
+        Some(Scope { operations, since: starts.into_iter().min()? })
     }
 
     /// Goroutines whose calls belong to relists.
-    fn relisting(&self) -> HashSet<Goroutine> {
+    pub(super) fn relisting(&self) -> HashSet<Goroutine> {
         self.relists.goroutines().chain(self.open_relists()).collect()
     }
 
     /// Open requests, oldest first, and the longest of those that have ended.
-    fn trees_of(
+    pub(super) fn trees_of(
         &self,
         mut material: Material<'_>,
         relisting: &HashSet<Goroutine>,
@@ -147,7 +155,7 @@ impl Correlator {
     /// Client calls of the kubelet outside of relists.
     fn client_roots(&self, material: &Material<'_>, relisting: &HashSet<Goroutine>) -> Vec<Root> {
         let hooks = &self.node.hooks;
-        let mut longest = Longest::default();
+        let mut longest = Picked::new(material.ended);
         for client in self.clients.all().filter(|client| client.outermost()) {
             let (call, ns) = (&client.call, client.call.duration_ns());
             let wanted = longest.wants(ns, call.id().into());
@@ -161,7 +169,8 @@ impl Correlator {
         let finished = longest.all().filter_map(|call| trees::finished(&call, hooks));
         let mut roots: Vec<Root> = finished.map(|span| Root { span, caller: Caller::NotAsked }).collect();
         let mut open: HashMap<Goroutine, Span> = HashMap::new();
-        for entry in self.open.entries().filter(|entry| entry.is_open()) {
+        let entries = self.open.entries().filter(|entry| entry.is_open() && material.ended.is_none());
+        for entry in entries {
             let Some(span) = trees::open(entry, hooks, &self.parks) else { continue };
             let on = (span.id.tgid, span.id.goid);
             let client = matches!(span.layer(), Layer::KubeletCall | Layer::KubeletClient);
@@ -185,9 +194,12 @@ impl Correlator {
             material.open.iter().map(|call| (call.span.id, call)).collect();
         let clients = |layer| matches!(layer, Layer::KubeletCall | Layer::KubeletClient);
         let forgotten = self.forgotten(&self.clients.forgotten, clients);
-        let mut longest = Longest::default();
+        let mut longest = Picked::new(material.ended);
         let mut roots = Vec::new();
         for (span, ambiguous) in std::mem::take(&mut material.joined.loose) {
+            if span.is_open() && material.ended.is_some() {
+                continue;
+            }
             if span.is_open() {
                 let call = callers.get(&span.id).filter(|call| !call.replied && call.caller != Caller::Own);
                 roots.extend(call.map(|call| Root { span, caller: call.caller }));
@@ -255,6 +267,42 @@ impl Correlator {
             open.filter(|span| span.layer() == Layer::KubeletClient).for_each(&mut add);
         }
         parts
+    }
+}
+
+/// Finished calls that get a tree.
+#[derive(Debug)]
+enum Picked<'a, T> {
+    Longest(Longest<T>),
+    /// Those of a list.
+    Listed(&'a HashSet<SpanId>, Vec<T>),
+}
+
+impl<'a, T> Picked<'a, T> {
+    fn new(list: Option<&'a HashSet<SpanId>>) -> Self {
+        list.map_or_else(|| Self::Longest(Longest::default()), |list| Self::Listed(list, Vec::new()))
+    }
+
+    fn wants(&self, ns: u64, id: SpanId) -> bool {
+        match self {
+            Self::Longest(longest) => longest.wants(ns, id),
+            Self::Listed(list, _) => list.contains(&id),
+        }
+    }
+
+    fn add(&mut self, ns: u64, id: SpanId, item: T) {
+        match self {
+            Self::Longest(longest) => longest.add(ns, id, item),
+            Self::Listed(_, picked) => picked.push(item),
+        }
+    }
+
+    fn all(self) -> impl Iterator<Item = T> {
+        let (longest, listed) = match self {
+            Self::Longest(longest) => (longest, Vec::new()),
+            Self::Listed(_, picked) => (Longest::default(), picked),
+        };
+        longest.all().chain(listed)
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
     join::{self, Joined},
     parks::Names,
     processes::Processes,
-    request_trees::{Material, Slow},
+    request_trees::{Material, Scope},
     rows::{RpcRow, Side},
     snapshot::{HookState, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally, Window},
     trees,
@@ -36,7 +36,8 @@ impl Correlator {
         relists.iter_mut().for_each(|relist| self.parks.attach(&mut relist.tree.root, &mut names));
         let open = self.open_calls(now, &mut names);
         let census = self.census.view(&|tgid, goid| self.call_since(tgid, goid), now);
-        let material = Material { joined, answers, open: &open, census: &census.requests, only: None };
+        let material =
+            Material { joined, answers, open: &open, census: &census.requests, only: None, ended: None };
         let (requests, no_tree) = self.requests_at(material, &mut names);
         let node = &self.node;
         let losses = self.losses(no_tree);
@@ -79,7 +80,7 @@ impl Correlator {
     }
 
     /// Start of the oldest traced call that is open on a goroutine.
-    fn call_since(&self, tgid: u32, goid: u64) -> Option<MonoNs> {
+    pub(super) fn call_since(&self, tgid: u32, goid: u64) -> Option<MonoNs> {
         self.open.on((tgid, goid)).map(OpenEntry::start).min()
     }
 
@@ -112,7 +113,7 @@ impl Correlator {
     }
 
     /// Handlers and the client calls that waited for them; `only` those that are needed.
-    pub(super) fn joined(&self, only: Option<&Slow>) -> Joined {
+    pub(super) fn joined(&self, only: Option<&Scope>) -> Joined {
         let hooks = &self.node.hooks;
         let wanted = |call: &Call| {
             only.is_none_or(|only| {

@@ -85,6 +85,8 @@ impl Observation {
         progress.step(&format!("attaching {} probes ({})", self.probes.plan().sites(), mode.name()));
         let offsets = KernelOffsets::load(Path::new("/"))?;
         let sources = self.possible(settings, mode, &offsets);
+        let hooks = settings.hook_slots.unwrap_or_else(|| self.probes.hooks_wanted());
+        self.probes.limit_hooks(hooks);
         let options = LoadOptions {
             mode,
             settings: KernelSettings {
@@ -92,6 +94,7 @@ impl Observation {
                 ..offsets.settings(settings.follows_names())
             },
             ring_bytes: settings.ring_bytes,
+            hooks,
             processes: sources.processes,
             parks: sources.parks,
         };

@@ -13,7 +13,7 @@ use aya::{
 use plegtrace_common::{
     key::{CallKey, HookStats, OpenCall, Parker, ParkerKey, Watched},
     settings::KernelSettings,
-    site::{SiteConf, SiteKey},
+    site::{MAX_HOOKS, SiteConf, SiteKey},
 };
 use zerocopy::IntoBytes;
 
@@ -45,6 +45,8 @@ pub struct LoadOptions {
     pub settings: KernelSettings,
     /// Bytes of the ring buffer, a power of two of pages; `None`: by the number of processors.
     pub ring_bytes: Option<u32>,
+    /// Most hooks that will be attached at once; each takes the size of a [`HookStats`] for each possible processor.
+    pub hooks: u32,
     /// Follow processes (fork, exec, exit).
     pub processes: bool,
     /// Load the programs of parks too.
@@ -194,6 +196,7 @@ pub(super) fn open(object: &[u8], options: &LoadOptions) -> Result<Ebpf, KernelE
     let mut loader = EbpfLoader::new();
     loader.override_global("SETTINGS", settings.as_bytes(), true);
     loader.map_max_entries("EVENTS", options.ring_size());
+    loader.map_max_entries("HOOKS", options.hooks.clamp(1, MAX_HOOKS));
     if !options.parks {
         // It takes more than a megabyte.
         loader.map_max_entries("PARKERS", 1);

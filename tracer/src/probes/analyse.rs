@@ -41,10 +41,10 @@ impl Probes {
         }
     }
 
-    /// Plans what was late and is there now; says whether there was any.
+    /// Plans what was late and is there now; says whether there was any, or something that waited for room.
     pub(crate) fn take_late(&mut self) -> bool {
         let late = self.analyses.take();
-        self.hear(late)
+        self.hear(late) | self.take_let_in()
     }
 
     fn hear(&mut self, answers: Vec<Answer>) -> bool {
@@ -97,10 +97,7 @@ impl Probes {
             Taken::New => {
                 let others = self.known.other_states(&key);
                 others.into_iter().for_each(|place| self.take_off(place));
-                if let Some(place) = self.planner.add(&facts) {
-                    self.known.planned(&key, place);
-                    self.waiting.push(place);
-                }
+                self.plan_whole(key, &facts);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::{input::Component, target::FileId};
 
 /// One file in one state, under one role.
-type Key = (FileId, Component);
+pub(super) type Key = (FileId, Component);
 
 /// The process of a file that none runs all the time.
 const NOBODY: u32 = 0;
@@ -95,6 +95,21 @@ impl<T> Known<T> {
             ended.extend(program.place.filter(|_| ran && program.pids.is_empty()));
         }
         ended
+    }
+
+    /// Does a process run this file?
+    pub(crate) fn is_run(&self, key: &Key) -> bool {
+        self.programs.get(key).is_some_and(|program| !program.pids.is_empty())
+    }
+
+    /// What was read from this file.
+    pub(crate) fn read(&self, key: &Key) -> Option<&T> {
+        self.programs.get(key).map(|program| &program.read)
+    }
+
+    /// Forgets this file.
+    pub(crate) fn forget_file(&mut self, key: &Key) {
+        self.programs.remove(key);
     }
 
     /// Forgets the file at a place of the plan.

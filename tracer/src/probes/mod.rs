@@ -5,6 +5,7 @@ mod analyses;
 mod inspect;
 mod known;
 mod memory;
+mod room;
 mod runc;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ use analyses::Analyses;
 pub use inspect::Inspected;
 use known::Known;
 use memory::keep_large_blocks_apart;
+use room::CrowdedOut;
 pub(crate) use runc::{RuncFiles, can_tell_copies, copies_refused, found_by};
 
 /// So many executables that nobody runs any more keep their sites, hooks and open files: of a kubelet and a runtime that
@@ -62,6 +64,8 @@ pub(crate) struct Probes {
     /// Places of what was probed and is not any more, and since when: whoever starts from the same file has its probes put
     /// on again.
     ended: VecDeque<(Instant, usize)>,
+    /// What is run and was not planned for want of room.
+    crowded_out: CrowdedOut,
     took: Duration,
     /// Why nothing can be attached on this kernel.
     cannot: Option<String>,
@@ -87,6 +91,7 @@ impl Probes {
             waiting: Vec::new(),
             attached: HashMap::new(),
             ended: VecDeque::new(),
+            crowded_out: CrowdedOut::default(),
             took: Duration::ZERO,
             cannot: None,
         }
@@ -124,6 +129,7 @@ impl Probes {
         self.unreadable.retain(|(component, pid)| lives(*pid, *component));
         self.analyses.keep(|wanted| lives(wanted.pid, wanted.component));
         let ended = self.known.keep(lives);
+        self.forget_crowded_out();
         for place in ended {
             match self.attached.get(&place) {
                 Some(attached) => attached.end.give_up(),
@@ -132,18 +138,29 @@ impl Probes {
         }
     }
 
-    /// Gives back the sites and hooks of executables that nobody has run for a while, except for the last ones.
+    /// Gives back the sites and hooks of executables that nobody has run for a while; the last ones only when there is too
+    /// little room for who comes next.
     fn release(&mut self, live: &mut Live) {
-        let rested = |ended: &VecDeque<(Instant, usize)>| {
-            ended.len() > KEPT_ENDED && ended.front().is_some_and(|(since, _)| since.elapsed() >= REST)
-        };
-        while rested(&self.ended)
-            && let Some((_, place)) = self.ended.pop_front()
-        {
-            self.known.forget(place);
-            let Some(released) = self.planner.release(place) else { continue };
-            if let Err(error) = live.forget(&released) {
+        self.release_with(|released| {
+            if let Err(error) = live.forget(released) {
                 tracing::warn!("{}", chain(&error));
+            }
+        });
+    }
+
+    fn release_with(&mut self, mut forget: impl FnMut(&PlannedBinary)) {
+        loop {
+            let roomy = self.crowded_out.is_empty() && self.planner.has_room_for_a_successor();
+            let kept = if roomy { KEPT_ENDED } else { 0 };
+            let rested = self.ended.front().is_some_and(|(since, _)| since.elapsed() >= REST);
+            if !rested || self.ended.len() <= kept {
+                return;
+            }
+            let Some((_, place)) = self.ended.pop_front() else { return };
+            self.known.forget(place);
+            if let Some(released) = self.planner.release(place) {
+                forget(&released);
+                self.plan_crowded_out();
             }
         }
     }

@@ -187,3 +187,37 @@ fn files_that_answer_late() {
     assert_eq!(probes.waiting, [0]);
     assert!(probes.of_pid(Component::Kubelet, 10).is_some());
 }
+
+/// A program for which there are no hooks left is refused, and planned as soon as one that has ended has made room; the last
+/// to end gives way, too, which it would not do otherwise.
+#[test]
+fn room_is_waited_for() {
+    let [first, second, third] = [(); 3].map(|()| tempfile::NamedTempFile::new().unwrap().into_temp_path());
+    let mut probes = probes();
+    probes.limit_hooks(1);
+    probes.take(kubelet(&first, 10));
+    drop(attach(&mut probes));
+    probes.attached.clear();
+    probes.take(kubelet(&second, 11));
+    assert!(probes.waiting.is_empty());
+    let refused = probes.planner.take_refused();
+    let about = |path: &Path| refused.iter().filter(|it| it.what == path.display().to_string()).count();
+    assert_eq!((about(&first), about(&second)), (0, 1), "{refused:?}");
+    assert!(
+        refused.last().unwrap().matters && refused.last().unwrap().why.starts_with("more than 1 hooks; ")
+    );
+    probes.release_with(|_| panic!("nobody has ended"));
+    // One that ends while it waits needs nothing any more.
+    probes.take(kubelet(&third, 12));
+    probes.keep(|pid, _| pid == 11);
+    assert_eq!(probes.ended.len(), 1);
+    probes.release_with(|_| panic!("its hooks rest"));
+    assert!(!probes.take_late());
+    probes.ended[0].0 = Instant::now().checked_sub(REST).unwrap();
+    let mut forgotten = 0;
+    probes.release_with(|_| forgotten += 1);
+    assert!(probes.take_late() && !probes.take_late(), "said once");
+    assert_eq!((forgotten, probes.waiting.as_slice()), (1, &[1][..]));
+    assert_eq!(probes.plan().binaries[1].path, exe_link(11));
+    assert!(probes.crowded_out.is_empty() && probes.of_pid(Component::Kubelet, 12).is_none());
+}

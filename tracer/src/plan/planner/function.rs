@@ -1,6 +1,6 @@
 //! One function → its sites: what the kernel side does there, how it pairs begin and end, and where the error is.
 
-use plegtrace_common::site::{ARG_REGS, MAX_HOOKS, MAX_SITES, SiteConf, action, err_source, pairing};
+use plegtrace_common::site::{ARG_REGS, SiteConf, action, err_source, pairing};
 
 use super::{BinaryFacts, FoundFunction, FoundSite, Planner, has_mark};
 use crate::{
@@ -19,6 +19,20 @@ struct Base<'a> {
     class: Class,
 }
 
+/// Why a function is not in the plan.
+pub(super) enum Unplanned {
+    /// It cannot be.
+    Refused(String),
+    /// A table of the kernel side is full.
+    NoRoom(String),
+}
+
+impl From<String> for Unplanned {
+    fn from(why: String) -> Self {
+        Self::Refused(why)
+    }
+}
+
 impl Planner {
     /// Plans the sites of one function.
     pub(super) fn add_function(
@@ -26,7 +40,7 @@ impl Planner {
         facts: &BinaryFacts,
         function: &FoundFunction,
         binary: &mut PlannedBinary,
-    ) -> Result<(), String> {
+    ) -> Result<(), Unplanned> {
         let wanted = &function.wanted;
         let start = function.start.clone()?;
         let wants = 1 + match wanted.row.what {
@@ -34,9 +48,11 @@ impl Planner {
             _ => 0,
         };
         if self.sites.room() < wants {
-            return Err(format!("more than {MAX_SITES} sites"));
+            return Err(Unplanned::NoRoom(format!("more than {} sites", self.sites.most())));
         }
-        let hook = self.hooks.take().ok_or_else(|| format!("more than {MAX_HOOKS} hooks"))?;
+        let Some(hook) = self.hooks.take() else {
+            return Err(Unplanned::NoRoom(format!("more than {} hooks", self.hooks.most())));
+        };
         let base = Base { facts, hook, class: wanted.row.class };
         let (layer, starts, ends) = match wanted.row.what {
             HookRole::Mark(mark) => {

@@ -10,6 +10,7 @@ pub use found::{BinaryFacts, FoundFunction, FoundSite};
 
 use std::collections::BTreeSet;
 
+use function::Unplanned;
 use plegtrace_common::site::{MAX_HOOKS, MAX_SITES, action};
 use slots::Slots;
 
@@ -25,6 +26,12 @@ use crate::{
 
 /// Most sites in one executable: every probed page of its text is copied once per process.
 const MAX_SITES_PER_BINARY: usize = 400;
+
+/// Fewest hooks that the kernel side has room for: those of a kubelet and a runtime that start later, with what a kubelet
+/// of another version may have besides.
+const HOOKS_AT_LEAST: u32 = 192;
+/// Hooks of the runc that is found when everything else is attached, of two files at once.
+const HOOKS_OF_RUNC: u32 = 32;
 
 /// How many sites are worth their price.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,10 +90,38 @@ impl Planner {
         Self { follow_parks, ..self }
     }
 
+    /// How many hooks the kernel side is to have room for: each takes 376 bytes for each processor that there may ever be.
+    /// There is headroom for one successor of every program in the plan so far, whose hooks rest before they are used again.
+    #[must_use]
+    pub fn hooks_wanted(&self) -> u32 {
+        let planned = u32::try_from(self.plan.hooks.len()).unwrap_or(MAX_HOOKS);
+        (2 * planned + HOOKS_OF_RUNC).clamp(HOOKS_AT_LEAST, MAX_HOOKS)
+    }
+
+    /// The kernel side has room for so many hooks.
+    pub fn limit_hooks(&mut self, most: u32) {
+        self.hooks.limit(most.min(MAX_HOOKS));
+    }
+
     /// The plan so far.
     #[must_use]
     pub fn finish(self) -> Plan {
         self.plan
+    }
+
+    /// Are there hooks left for a successor of any executable in the plan?
+    #[must_use]
+    pub fn has_room_for_a_successor(&self) -> bool {
+        let hooks = |binary: &PlannedBinary| {
+            binary.every_site().map(|site| site.conf.hook).collect::<BTreeSet<u32>>().len()
+        };
+        self.plan.binaries.iter().all(|binary| hooks(binary) <= self.hooks.room())
+    }
+
+    /// Is no site planned?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.plan.sites() == 0
     }
 
     /// The plan so far, with the planner still usable for executables that appear later.
@@ -114,10 +149,14 @@ impl Planner {
         for sites in [&mut planned.starts, &mut planned.ends, &mut planned.parks, &mut planned.resumes] {
             sites.clear();
         }
-        let hooks: BTreeSet<u32> = released.every_site().map(|site| site.conf.hook).collect();
-        released.every_site().for_each(|site| self.sites.give_back(site.index));
-        hooks.into_iter().for_each(|hook| self.hooks.give_back(hook));
+        self.give_back(&released);
         Some(released)
+    }
+
+    fn give_back(&mut self, binary: &PlannedBinary) {
+        let hooks: BTreeSet<u32> = binary.every_site().map(|site| site.conf.hook).collect();
+        binary.every_site().for_each(|site| self.sites.give_back(site.index));
+        hooks.into_iter().for_each(|hook| self.hooks.give_back(hook));
     }
 
     /// Notes something that is not seen.
@@ -143,8 +182,40 @@ impl Planner {
         });
     }
 
-    /// Plans the sites of one executable; gives its place in the plan when it has any.
+    /// Plans the sites of one executable, or as many of them as there is room for; gives its place in the plan when it has
+    /// any.
     pub fn add(&mut self, facts: &BinaryFacts) -> Option<usize> {
+        let (binary, _) = self.planned(facts);
+        self.place(binary)
+    }
+
+    /// The same where there will be room later: with too little now nothing is planned, and nothing is refused.
+    ///
+    /// # Errors
+    ///
+    /// What there are too many of.
+    pub fn add_whole(&mut self, facts: &BinaryFacts) -> Result<Option<usize>, String> {
+        let (hooks, refused) = (self.fresh_hooks.len(), self.plan.refused.len());
+        let (binary, too_many) = self.planned(facts);
+        if let Some(why) = too_many {
+            self.give_back(&binary);
+            self.fresh_hooks.truncate(hooks);
+            self.plan.refused.truncate(refused);
+            return Err(why);
+        }
+        Ok(self.place(binary))
+    }
+
+    fn place(&mut self, binary: PlannedBinary) -> Option<usize> {
+        let place = self.plan.binaries.len();
+        let planned = binary.sites() > 0;
+        self.plan.binaries.extend(planned.then_some(binary));
+        planned.then_some(place)
+    }
+
+    /// The sites of one executable, and what there was no room for.
+    fn planned(&mut self, facts: &BinaryFacts) -> (PlannedBinary, Option<String>) {
+        let mut too_many = None;
         let mut binary = PlannedBinary {
             component: facts.component,
             pid: facts.pid,
@@ -173,6 +244,10 @@ impl Planner {
                 let why = format!("more than {MAX_SITES_PER_BINARY} sites in one executable");
                 self.refuse(facts.component, &function.symbol, &why, matters(facts.component));
             } else if let Err(why) = self.add_function(facts, function, &mut binary) {
+                let why = match why {
+                    Unplanned::Refused(why) => why,
+                    Unplanned::NoRoom(why) => too_many.insert(why).clone(),
+                };
                 self.refuse(facts.component, &function.symbol, &why, matters(facts.component));
             }
         }
@@ -181,10 +256,7 @@ impl Planner {
             self.refuse(facts.component, calls, why, matters(facts.component));
         }
         follow_parks(&mut binary);
-        let place = self.plan.binaries.len();
-        let planned = binary.sites() > 0;
-        self.plan.binaries.extend(planned.then_some(binary));
-        planned.then_some(place)
+        (binary, too_many)
     }
 
     /// The executable at a place of the plan is reached through another process now.

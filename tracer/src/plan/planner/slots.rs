@@ -18,6 +18,16 @@ impl Slots {
         Self { next: 0, free: VecDeque::new(), most }
     }
 
+    /// From now on the table has `most` places, but no fewer than have been used.
+    pub(super) fn limit(&mut self, most: u32) {
+        self.most = most.max(self.next);
+    }
+
+    /// How many places it has.
+    pub(super) fn most(&self) -> u32 {
+        self.most
+    }
+
     /// How many are free.
     pub(super) fn room(&self) -> usize {
         self.free.len() + (self.most - self.next) as usize
@@ -54,5 +64,16 @@ mod tests {
         slots.give_back(0);
         assert_eq!(slots.room(), 2);
         assert_eq!([(); 3].map(|()| slots.take()), [Some(2), Some(0), None]);
+    }
+
+    /// A table can become smaller, but keeps what is in use.
+    #[test]
+    fn a_smaller_table() {
+        let mut slots = Slots::new(9);
+        slots.take();
+        slots.limit(2);
+        assert_eq!([(); 2].map(|()| slots.take()), [Some(1), None]);
+        slots.limit(1);
+        assert_eq!((slots.most(), slots.room()), (2, 0));
     }
 }

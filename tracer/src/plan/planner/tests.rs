@@ -275,3 +275,39 @@ fn one_file_is_probed_once() {
     let places = [&programs[0], &other].map(|facts| planner.add(facts).unwrap());
     assert_eq!(places.map(|place| planner.plan().binaries[place].parks.len()), [1, 1], "of two files");
 }
+
+/// An executable for which there is no room leaves no trace: neither slots nor hooks nor refusals. It is planned whole when
+/// another one has made room.
+#[test]
+fn all_or_nothing() {
+    let other = HANDLER.replace("ListContainers", "ListPodSandbox");
+    let mut planner = Planner::default();
+    planner.limit_hooks(4);
+    let first = planner.add_whole(&facts(Component::Containerd, functions(&[HANDLER, REPLY, END])));
+    assert_eq!(first, Ok(Some(0)));
+    let told = (planner.take_hooks().len(), planner.take_refused().len());
+    assert_eq!(told.0, 3);
+    let second = facts(Component::Containerd, functions(&[&other, HANDLER, REPLY, END]));
+    for _ in 0..3 {
+        assert_eq!(planner.add_whole(&second), Err("more than 4 hooks".to_owned()));
+    }
+    assert!(planner.take_hooks().is_empty() && planner.take_refused().is_empty());
+    assert_eq!(planner.plan().binaries.len(), 1);
+    planner.release(0);
+    assert_eq!(planner.add_whole(&second), Ok(Some(1)));
+    let hooks: BTreeSet<u32> = planner.take_hooks().iter().map(|hook| hook.index).collect();
+    assert_eq!(hooks, BTreeSet::from([0, 1, 2, 3]));
+}
+
+/// The table is as large as the plan and one successor of everything in it need, within bounds.
+#[test]
+fn the_table_follows_the_plan() {
+    let wanted = |hooks: usize| {
+        let mut planner = Planner::default();
+        let hook = |symbol: &str| function(Component::Containerd, symbol, Ok(vec![]));
+        let found = (0..hooks).map(|_| hook(REPLY)).collect();
+        planner.add(&facts(Component::Containerd, found));
+        planner.hooks_wanted()
+    };
+    assert_eq!([0, 50, 100, 300].map(wanted), [192, 192, 232, MAX_HOOKS]);
+}

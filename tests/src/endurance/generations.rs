@@ -1,0 +1,94 @@
+//! [`Generations`]: kubelet and containerd of a node, each replaced by a copy of itself again and again.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+use plegtrace::input::Component;
+use plegtrace_lab::{Node, process};
+
+use super::LIMIT;
+
+/// A daemon that ran, or runs still.
+#[derive(Clone, Debug)]
+pub struct Generation {
+    /// What it is.
+    pub component: Component,
+    /// Its process.
+    pub pid: u32,
+    /// Relists that it had counted itself when it ended; 0 for containerd.
+    pub relists: f64,
+    /// When it ended; the last ones when the observation did.
+    pub ended: Instant,
+}
+
+/// The daemons of a node, and those that ran before.
+#[derive(Debug)]
+pub struct Generations<'a> {
+    node: &'a Node,
+    /// Where the copies are: a directory for each component, the file in it replaced each time.
+    dir: tempfile::TempDir,
+    ended: Vec<Generation>,
+}
+
+impl<'a> Generations<'a> {
+    pub(super) fn begin(node: &'a Node) -> Result<Generations<'a>> {
+        Ok(Generations { node, dir: tempfile::tempdir()?, ended: Vec::new() })
+    }
+
+    /// Replaces the kubelet or containerd, whose turn it is, by a copy in a new file, and waits until it serves.
+    pub(super) fn replace_next(&mut self) -> Result<()> {
+        let (kubelet, containerd) = (self.node.kubelet(), self.node.containerd());
+        if self.ended.len().is_multiple_of(2) {
+            let copy = self.fresh_copy(&containerd.program())?;
+            let pid = containerd.pid();
+            containerd.daemon().kill()?;
+            self.ended.push(Generation {
+                component: Component::Containerd,
+                pid,
+                relists: 0.0,
+                ended: Instant::now(),
+            });
+            containerd.daemon().restart_from(&copy)?;
+            let serves = || Ok(containerd.client().version(LIMIT).ok());
+            process::wait_for("the new containerd's CRI", LIMIT, serves).map(drop)
+        } else {
+            let copy = self.fresh_copy(kubelet.program())?;
+            let (pid, relists) = (kubelet.pid(), self.node.relists()?);
+            kubelet.daemon().kill()?;
+            self.ended.push(Generation {
+                component: Component::Kubelet,
+                pid,
+                relists,
+                ended: Instant::now(),
+            });
+            kubelet.daemon().restart_from(&copy)?;
+            process::wait_for("the new kubelet", LIMIT, || Ok(kubelet.healthz(LIMIT).ok()))?;
+            process::wait_for("its relists", LIMIT, || {
+                Ok(self.node.relists().is_ok_and(|n| n >= 2.0).then_some(()))
+            })
+        }
+    }
+
+    /// All of them, at the end.
+    pub(super) fn end(self) -> Result<Vec<Generation>> {
+        let mut all = self.ended;
+        let (kubelet, containerd) = (self.node.kubelet().pid(), self.node.containerd().pid());
+        let relists = self.node.relists()?;
+        let ended = Instant::now();
+        all.push(Generation { component: Component::Kubelet, pid: kubelet, relists, ended });
+        all.push(Generation { component: Component::Containerd, pid: containerd, relists: 0.0, ended });
+        Ok(all)
+    }
+
+    /// The program in a new file, which takes the place of the one before it: whoever runs that runs a file without a
+    /// name, as after an upgrade.
+    fn fresh_copy(&self, program: &Path) -> Result<PathBuf> {
+        let name = program.file_name().context("a program without a name")?;
+        let copy = self.dir.path().join(name);
+        let new = self.dir.path().join("new");
+        std::fs::copy(program, &new).context("cannot copy a program")?;
+        std::fs::rename(&new, &copy).context("cannot replace a program")?;
+        Ok(copy)
+    }
+}
