@@ -28,8 +28,7 @@ const ALL: u32 = 64;
 /// Gives up, for good, whatever observing does not need; `records`: a recording is made. Capabilities belong to threads, so
 /// this comes before there is a second one.
 pub(crate) fn confine(records: bool) {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let kept = kept(&release, records);
+    let kept = kept(&release(), records);
     // What could not be given up is no reason not to run: without any capability nothing is left to give up.
     if let Err(error) = give_up(kept) {
         tracing::info!("capabilities that are not needed could not be given up: {error}");
@@ -37,6 +36,11 @@ pub(crate) fn confine(records: bool) {
     if let Err(error) = set_no_new_privs(true) {
         tracing::info!("programs that plegtrace starts may gain privileges: {error}");
     }
+}
+
+/// Of the running kernel.
+fn release() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
 fn kept(release: &str, records: bool) -> CapabilitySet {
@@ -100,7 +104,7 @@ mod tests {
             (before, sets())
         });
         let (before, left) = left.join().unwrap();
-        let kept = kept(&std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap(), false).bits();
+        let kept = kept(&release(), false).bits();
         assert_eq!(left[..3], [before[0] & kept, before[0] & kept, 0]);
         let may_change_bounds = before[1] & CapabilitySet::SETPCAP.bits() != 0;
         assert_eq!(left[3], if may_change_bounds { before[3] & kept } else { before[3] });
