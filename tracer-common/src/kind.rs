@@ -1,4 +1,4 @@
-//! [`RecKind`]: what a record is. Numbers are for ever; gaps are left per family.
+//! [`RecKind`]: what a record is. Numbers never change; gaps are left per family.
 
 /// What follows a [`RecHeader`](crate::header::RecHeader).
 #[repr(u16)]

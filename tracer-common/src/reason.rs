@@ -107,27 +107,29 @@ impl Reason {
     pub const fn sentence(self) -> &'static str {
         match self {
             Self::RingFull => "the ring buffer was full: finished calls are missing",
-            Self::OpenCallsFull => "too many calls open at once: some were not followed",
-            Self::WatchedFull => "too many processes: some are not watched",
-            Self::UnknownSite => "a probe fired that is in no table",
-            Self::NotWatched => "a probe fired in a process that is not watched",
-            Self::GoroutineUnreadable => "the goroutine of a hit could not be read",
-            Self::SystemGoroutine => "a probe fired on the scheduler's own stack",
+            Self::OpenCallsFull => "too many calls were open at once: some were not followed",
+            Self::WatchedFull => "there were too many processes: some are not watched",
+            Self::UnknownSite => "a probe fired at an unknown site",
+            Self::NotWatched => "probes fired in processes that are not watched",
+            Self::GoroutineUnreadable => "a probe fired, but its goroutine could not be read",
+            Self::SystemGoroutine => "probes fired on the Go scheduler's own stack",
             Self::EndWithoutStart => {
-                "ends without a start: calls older than the probes, or other gRPC services"
+                "calls ended whose start was not seen: they are older than the probes, or of other gRPC services"
             }
-            Self::StartRepeated => "the stack grew while a call began: one call, two hits",
+            Self::StartRepeated => "a goroutine's stack grew as a call began, so its probe fired twice",
             Self::EndNeverSeen => "calls whose end was never seen: a panic, or a path without a probe",
             Self::KernelUnreadable => "a kernel structure could not be read",
             Self::ArgumentsUnreadable => "the command line of a new process could not be read",
-            Self::ArgumentsCut => "a command line was too long: only its begin and its end were read",
+            Self::ArgumentsCut => "a command line was too long: only its beginning and its end were read",
             Self::EnvironmentUnreadable => {
-                "the environment of a helper could not be read: it may be a CNI plugin"
+                "the environment of a helper process could not be read: it may be a CNI plugin"
             }
-            Self::EnvironmentCut => "an environment was too long: only its begin and its end were read",
-            Self::ThreadExit => "threads of watched processes ended whose process lives on",
-            Self::ParkersFull => "too many goroutines in calls at once: the parks of some were not measured",
-            Self::ParkRepeated => "the stack grew while a goroutine parked: one park, two hits",
+            Self::EnvironmentCut => "an environment was too long: only its beginning and its end were read",
+            Self::ThreadExit => "threads of watched processes exited; their processes live on",
+            Self::ParkersFull => {
+                "too many goroutines were in calls at once: the parks of some were not measured"
+            }
+            Self::ParkRepeated => "a goroutine's stack grew as it parked, so its probe fired twice",
         }
     }
 

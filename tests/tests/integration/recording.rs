@@ -141,8 +141,8 @@ fn files_that_are_there() {
     symlink(&old, &link).unwrap();
     for (name, force, sentence) in [
         ("old", "--quiet", "exists"),
-        ("link", "--force", "no regular file"),
-        (".", "--force", "no regular file"),
+        ("link", "--force", "not a regular file"),
+        (".", "--force", "not a regular file"),
     ] {
         let refused = run(stage.record(name, &["-d", "1", force]));
         assert_eq!((refused.status.code(), refused.stdout.as_str()), (Some(2), ""), "{refused:?}");
@@ -248,8 +248,8 @@ fn foreign_files() {
     let crc = crc32(&later[..12]);
     later[12..16].copy_from_slice(&crc.to_le_bytes());
     for (name, bytes, code, sentence) in [
-        ("empty", Vec::new(), 2, "this is no recording"),
-        ("text", b"PLEG is not healthy\n".repeat(100), 2, "this is no recording"),
+        ("empty", Vec::new(), 2, "not a plegtrace recording"),
+        ("text", b"PLEG is not healthy\n".repeat(100), 2, "not a plegtrace recording"),
         ("later", later, 5, "use a newer plegtrace"),
     ] {
         fs::write(stage.path(name), bytes).unwrap();

@@ -1,4 +1,4 @@
-//! [`ProcessRec`]: birth, change of program, and end of a watched process; [`ExecRec`]: what it was told to do.
+//! [`ProcessRec`]: birth, change of program, and end of a watched process; [`ExecRec`]: its command line.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -42,11 +42,11 @@ pub struct ProcessRec {
     pub comm: [u8; 16],
 }
 
-/// Most bytes kept of the begin of a command line. What is copied is one less: the verifier knows a mask best.
+/// Most bytes kept of the beginning of a command line. What is copied is one less: the verifier knows a mask best.
 pub const ARGV_HEAD: usize = 1024;
 /// Most bytes kept of the end of a command line that is longer.
 pub const ARGV_TAIL: usize = 256;
-/// Most bytes kept of the begin, and of the end, of an environment.
+/// Most bytes kept of the beginning, and of the end, of an environment.
 pub const ENV_PART: usize = 2048;
 
 /// The command line could not be read.

@@ -1,6 +1,6 @@
 //! Memory of other processes, read with `process_vm_readv`: many pieces in one call, nothing stopped, nothing signalled.
 //!
-//! The call takes the memory lock of the target, so it can block as long as somebody holds that, and cannot be killed
+//! The call takes the memory lock of the target, so it can block for as long as another task holds it, and cannot be killed
 //! meanwhile (`mmap_read_lock` in mm/process_vm_access.c). Who must not block has a process of its own read, which can be
 //! left behind; a thread would keep its process from ending, and with it whatever that has open.
 

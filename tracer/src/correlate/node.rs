@@ -1,4 +1,4 @@
-//! [`NodeState`]: the facts about the node, each kept as it was told last.
+//! [`NodeState`]: the facts about the node, each in its latest version.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! [`OwnCalls`]: the calls that the census made. They are handlers like all others, but nobody's problem.
+//! [`OwnCalls`]: the calls that the census made. They are handlers like all others, but no sign of a problem.
 
 use std::collections::VecDeque;
 
@@ -41,7 +41,7 @@ fn made(call: &OwnCall, handler: &Span) -> bool {
     let given_up = call.began_ns.saturating_add(GIVEN_UP_NS);
     let ended = call.ended_ns.map(|ended| ended.saturating_add(AFTER_NS));
     let inside = (call.began_ns..=ended.unwrap_or(given_up)).contains(&handler.start().0);
-    // Of a call that was answered the handler has ended; one that was given up may go on for ever.
+    // Of a call that was answered the handler has ended; one that was given up may go on forever.
     let ends = ended.is_none_or(|ended| handler.end.is_some_and(|end| end.0 <= ended));
     inside && ends && handler.operation() == call.operation
 }

@@ -29,7 +29,7 @@ pub enum Deadline {
     /// [`DEADLINE_NS`] and the time that the request itself grants: a grace period, or the timeout of a command. A
     /// command without a timeout has no deadline.
     Granted,
-    /// It waits for ever.
+    /// It waits forever.
     None,
 }
 

@@ -20,7 +20,7 @@ impl Observation {
         }
         let first = self.census.is_first();
         let Some(request) = self.survey.census(settings, depth, first, asks) else {
-            return self.refuse("census", "the caller gave no census program");
+            return self.refuse("census", "no program to take it with was given");
         };
         if let Err(error) = self.census.begin(request) {
             self.refuse("census", &error.to_string());

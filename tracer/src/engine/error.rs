@@ -51,8 +51,7 @@ pub enum EngineError {
 /// Says what was looked for and, of a machine that only looks like a node, what was found.
 fn nothing_to_trace(leftovers: &[String]) -> String {
     let mut said =
-        "no kubelet and no container runtime here: no process, enabled unit, configuration, pod or socket \
-                    of one"
+        "no kubelet and no container runtime found: no process, enabled unit, configuration, pod or socket of either"
             .to_owned();
     if !leftovers.is_empty() {
         said += &format!("; found only leftovers of a removed package: {}", leftovers.join(", "));

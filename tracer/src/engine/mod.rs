@@ -56,7 +56,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Counters are read at each look, and this often while the node rests.
 const COUNT_AT_REST: Duration = Duration::from_secs(5);
 /// New processes are looked for this often even when no exec was seen; and where none can be seen.
-const RESCAN: Duration = Duration::from_secs(60);
+const RESCAN: Duration = Duration::from_secs(120);
 const RESCAN_BLIND: Duration = Duration::from_secs(15);
 /// The report waits so long for probes that cannot come off at once.
 const LEAVE: Duration = Duration::from_secs(1);

@@ -7,7 +7,7 @@ use crate::correlate::Pulse;
 
 /// From one picture to the next while the pulse is calm: half as long as it has been calm, within bounds. A
 /// one-shot needs a recent one; in an observation of months the pulse, and news of the census, say when to look.
-const CALM: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
+const CALM: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(120)];
 /// For so long what is not calm is looked at each second: a verdict is to come soon.
 const EAGER: Duration = Duration::from_secs(30);
 /// From one picture to the next after that.
@@ -83,11 +83,11 @@ mod tests {
         (0..seconds).filter(due).collect()
     }
 
-    /// A calm node is drawn now and then, after minutes once a minute; one that is not each second at first, then less
+    /// A calm node is drawn now and then, after minutes every two; one that is not each second at first, then less
     /// often, and each second again when it was calm in between.
     #[test]
     fn seldom_while_calm() {
-        assert_eq!(drawn(400, |_| true), [0, 5, 10, 20, 40, 80, 140, 200, 260, 320, 380]);
+        assert_eq!(drawn(600, |_| true), [0, 5, 10, 20, 40, 80, 160, 280, 400, 520]);
         assert_eq!(drawn(4, |_| false), [0, 1, 2, 3]);
         let long = drawn(60, |_| false);
         assert_eq!(long.iter().filter(|n| **n >= 30).collect::<Vec<_>>(), [&34, &39, &44, &49, &54, &59]);

@@ -9,7 +9,7 @@ use crate::{
 /// Sees every record of the input stream, in order, before it is decoded.
 pub type Tap = Box<dyn FnMut(&Frame) + Send>;
 
-/// The pure half of a session.
+/// The pure half of an observation.
 pub(crate) struct Pipeline {
     correlator: Correlator,
     tap: Option<Tap>,

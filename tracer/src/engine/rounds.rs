@@ -15,7 +15,7 @@ use crate::{
     input::{Fact, Layer},
 };
 
-/// From the end of a round to the begin of the next while something looks stuck. Each reads the goroutines of kubelet and
+/// From the end of a round to the start of the next while something looks stuck. Each reads the goroutines of kubelet and
 /// runtime, so the pause doubles each time, up to [`LONG_PAUSE`].
 const PAUSE: Duration = Duration::from_secs(3);
 const LONG_PAUSE: Duration = Duration::from_secs(48);
@@ -35,7 +35,7 @@ pub(crate) enum Depth {
     Goroutines,
 }
 
-/// The rounds of a session.
+/// The rounds of an observation.
 #[derive(Debug, Default)]
 pub(crate) struct Rounds {
     running: Option<Census>,

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// So old a survey still serves a calm round of the census: whoever came or went since is news of its own.
-const FRESH: Duration = Duration::from_secs(90);
+const FRESH: Duration = Duration::from_secs(150);
 
 /// The node's processes at one moment.
 pub(crate) struct Survey {

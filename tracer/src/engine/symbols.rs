@@ -67,7 +67,7 @@ impl Symbols {
         }
     }
 
-    /// The names that were found; waits for them when told to, but not for ever.
+    /// The names that were found; waits for them if asked to, but not forever.
     pub(crate) fn take(&mut self, wait: bool) -> Vec<SymbolsFact> {
         let Some(running) = &self.running else { return Vec::new() };
         let patience = if wait { PATIENCE } else { Duration::ZERO };

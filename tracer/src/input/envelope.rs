@@ -34,6 +34,7 @@ impl Frame {
 
 /// What was read on the node: a record of the kernel side, or a fact of user space that nobody needs as a record.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "handed over at once, never stored")]
 pub enum Arrival {
     /// A record.
     Record(Frame),

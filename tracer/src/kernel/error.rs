@@ -9,13 +9,13 @@ pub enum KernelError {
     #[error("this plegtrace was built without its eBPF programs")]
     Stub,
     /// The object could not be read or its maps not created.
-    #[error("load the eBPF object")]
+    #[error("cannot load the eBPF object")]
     Object(#[source] Box<aya::EbpfError>),
     /// A program or map of the object is missing.
-    #[error("find `{0}` in the eBPF object")]
+    #[error("the eBPF object has no `{0}`")]
     Missing(&'static str),
     /// A map could not be opened.
-    #[error("open the map {map}")]
+    #[error("cannot access the map {map}")]
     Map {
         /// Its name.
         map: &'static str,
@@ -24,7 +24,7 @@ pub enum KernelError {
         source: aya::maps::MapError,
     },
     /// The kernel refused a program.
-    #[error("load the program {program}: {summary}")]
+    #[error("cannot load the program {program}: {summary}")]
     Program {
         /// Its name.
         program: &'static str,
@@ -32,10 +32,10 @@ pub enum KernelError {
         summary: String,
     },
     /// Relocation for uprobe_multi failed.
-    #[error("relocate the programs for uprobe_multi: {0}")]
+    #[error("cannot relocate the programs for uprobe_multi: {0}")]
     Relocate(String),
     /// One site could not be attached.
-    #[error("attach {count} probes to {}", path.display())]
+    #[error("cannot attach {count} probes to {}", path.display())]
     Attach {
         /// The executable.
         path: PathBuf,
@@ -46,7 +46,7 @@ pub enum KernelError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A tracepoint could not be attached.
-    #[error("attach to the tracepoint {name}")]
+    #[error("cannot attach to the tracepoint {name}")]
     Tracepoint {
         /// Its name.
         name: &'static str,
@@ -55,10 +55,10 @@ pub enum KernelError {
         source: Box<aya::programs::ProgramError>,
     },
     /// The programs' own messages cannot be read.
-    #[error("read the debug log of the programs: {0}")]
+    #[error("cannot read the debug log of the programs: {0}")]
     DebugLog(String),
     /// A `bpf(2)` command failed.
-    #[error("bpf({command})")]
+    #[error("bpf({command}) failed")]
     Syscall {
         /// The command.
         command: &'static str,

@@ -22,7 +22,8 @@ impl Kernel {
         Ok((count > 0).then(|| LossCount {
             stage: "kernel".to_owned(),
             reason: "recursion".to_owned(),
-            sentence: "probes fired inside of probes: what they would have seen is missing".to_owned(),
+            sentence: "probes fired while another probe ran: what they would have recorded is missing"
+                .to_owned(),
             count,
             is_loss: true,
         }))

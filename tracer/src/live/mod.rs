@@ -231,7 +231,7 @@ impl Live {
     /// What was lost between the ring and the stream.
     fn losses(&self) -> impl Iterator<Item = LossCount> {
         let all = [
-            ("damaged_record", "records of the kernel side could not be read", self.damaged),
+            ("damaged_record", "records from the kernel side could not be read", self.damaged),
             ("queue_full", "records came faster than they could be processed", self.drainer.dropped()),
         ];
         all.into_iter().filter(|(_, _, count)| *count > 0).map(|(reason, sentence, count)| LossCount {

@@ -117,7 +117,7 @@ fn lockdown(root: &Path) -> Lockdown {
 fn btf(root: &Path) -> Result<(), String> {
     match fs::File::open(root.join("sys/kernel/btf/vmlinux")) {
         Ok(_) => Ok(()),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Err("there is no such file".to_owned()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Err("no such file".to_owned()),
         Err(e) => Err(e.to_string()),
     }
 }

@@ -19,9 +19,9 @@ pub struct Features {
 }
 
 /// Said of everything that only root can ask the kernel.
-const NOT_ASKED: &str = "cannot be asked without privileges";
+const NOT_ASKED: &str = "cannot be checked without privileges";
 /// What to do about a kernel that lacks something.
-const NEEDS: &str = "plegtrace needs Linux 5.10 or later, or a kernel into which this was backported";
+const NEEDS: &str = "plegtrace needs Linux 5.10 or later, or a kernel with this backported";
 
 /// Something the programs need of the kernel.
 struct Need {
@@ -76,9 +76,9 @@ impl Need {
         let check = |state, detail: String| Check::new(self.id, self.what, state, detail);
         let Some(features) = features else { return check(State::Unknown, NOT_ASKED.to_owned()) };
         match (self.probed)(features) {
-            Ok(true) => check(State::Ok, "there".to_owned()),
+            Ok(true) => check(State::Ok, "supported".to_owned()),
             Err(why) if !self.came_later(facts) => {
-                check(State::Unknown, format!("could not be asked: {why}"))
+                check(State::Unknown, format!("could not be checked: {why}"))
             }
             _ => check(State::Fail, format!("this kernel has no {}", self.words())).hint(NEEDS),
         }
@@ -97,7 +97,7 @@ pub(super) fn kernel(facts: &Facts, features: Option<&Features>) -> Check {
             Some(_) if late.is_empty() => check(State::Ok, format!("Linux {release}")),
             Some(_) => {
                 let detail = format!("Linux {release} is older than: {}, unless backported", words(&late));
-                check(State::Warn, detail).hint("for the answer, run: sudo plegtrace doctor")
+                check(State::Warn, detail).hint("to find out, run: sudo plegtrace doctor")
             }
         };
     };
@@ -106,7 +106,7 @@ pub(super) fn kernel(facts: &Facts, features: Option<&Features>) -> Check {
         return check(State::Ok, format!("Linux {release}"));
     }
     let old = missing.iter().any(|need| need.came_later(facts));
-    let verdict = if old { "is too old" } else { "was built without what is needed" };
+    let verdict = if old { "is too old" } else { "was built without required features" };
     check(State::Fail, format!("Linux {release} {verdict}: it has no {}", words(&missing))).hint(NEEDS)
 }
 

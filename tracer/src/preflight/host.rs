@@ -19,7 +19,9 @@ pub(super) fn processor(facts: &Facts) -> Check {
     match facts.arch {
         "x86_64" => check(State::Ok, facts.arch.to_owned()),
         "aarch64" => check(State::Warn, "aarch64: unproved, no test has run on it yet".to_owned()),
-        other => check(State::Fail, format!("{other} is not supported: plegtrace knows x86_64 and aarch64")),
+        other => {
+            check(State::Fail, format!("{other} is not supported: plegtrace supports x86_64 and aarch64"))
+        }
     }
 }
 

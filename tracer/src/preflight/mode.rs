@@ -30,7 +30,7 @@ impl AttachMode {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModeError {
     /// The way that was asked for does not exist here.
-    #[error("this kernel has no {what} (Linux {since} and later), which --attach={flag} asks for")]
+    #[error("--attach={flag} needs {what}, which this kernel does not have (Linux {since} and later)")]
     Missing {
         /// What is missing.
         what: &'static str,
@@ -40,7 +40,7 @@ pub enum ModeError {
         flag: &'static str,
     },
     /// It could not be found out.
-    #[error("whether this kernel has {what} could not be found out ({why}); --attach={flag} needs it")]
+    #[error("--attach={flag} needs {what}, and it could not be checked whether this kernel has them: {why}")]
     Unknown {
         /// What may be missing.
         what: &'static str,
@@ -50,7 +50,7 @@ pub enum ModeError {
         flag: &'static str,
     },
     /// No program can be attached to a function at all.
-    #[error("this kernel loads no programs for uprobes")]
+    #[error("this kernel cannot load programs for uprobes")]
     NoUprobes,
 }
 
@@ -59,7 +59,7 @@ impl ModeError {
     #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::Missing { .. } | Self::Unknown { .. } => "leave --attach out: the best way is chosen",
+            Self::Missing { .. } | Self::Unknown { .. } => "omit --attach: plegtrace chooses the best mode",
             Self::NoUprobes => "needs a kernel with CONFIG_BPF_EVENTS and CONFIG_UPROBE_EVENTS",
         }
     }
@@ -132,7 +132,7 @@ mod tests {
         let error = attach_mode(&features(Ok(true), Ok(false)), Attach::Multi).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "this kernel has no uprobe_multi links (Linux 6.6 and later), which --attach=multi asks for"
+            "--attach=multi needs uprobe_multi links, which this kernel does not have (Linux 6.6 and later)"
         );
         let error = attach_mode(&features(Err("EPERM".to_owned()), Ok(true)), Attach::Cookie).unwrap_err();
         assert!(error.to_string().contains("EPERM"));

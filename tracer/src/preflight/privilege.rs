@@ -51,7 +51,7 @@ pub(super) fn privileges(facts: &Facts) -> Check {
         missing.push("CAP_SYS_ADMIN (or CAP_BPF and CAP_PERFMON) to load and attach probes");
     }
     if !looks {
-        missing.push("CAP_SYS_PTRACE to look into kubelet and runtime");
+        missing.push("CAP_SYS_PTRACE to inspect the kubelet and the runtime");
     }
     let missing = missing.join(", and ");
     if facts.initial_pid_ns == Some(false) {
@@ -74,7 +74,7 @@ fn allowed(facts: &Facts) -> Check {
     if old && !has(facts, SYS_RESOURCE) {
         // Before 5.11 the memory of maps counts against RLIMIT_MEMLOCK.
         return check(State::Warn, "without CAP_SYS_RESOURCE the limit of locked memory cannot be raised")
-            .hint("run: ulimit -l unlimited, before plegtrace");
+            .hint("first run: ulimit -l unlimited");
     }
     if facts.euid != Some(0) && !has(facts, DAC_READ_SEARCH) {
         return check(State::Warn, "without CAP_DAC_READ_SEARCH some files of root cannot be read");
@@ -93,7 +93,7 @@ pub(super) fn user_namespace(facts: &Facts) -> Check {
     match facts.initial_user_ns {
         Some(true) => check(State::Ok, "the node's own"),
         Some(false) => {
-            check(State::Fail, "root only inside a user namespace: the kernel lets nobody trace from there")
+            check(State::Fail, "root only inside a user namespace, where the kernel does not allow tracing")
                 .hint("run plegtrace on the node itself, or as a pod with hostUsers: true")
         }
         None => check(State::Unknown, "/proc/self/ns/user cannot be read"),
@@ -107,7 +107,7 @@ pub(super) fn pid_namespace(facts: &Facts) -> Check {
         Some(true) => check(State::Ok, "the node's own"),
         Some(false) => check(
             State::Fail,
-            "in a container with its own pid namespace: the node's processes cannot be seen from here",
+            "running in a pid namespace of its own, from which the node's processes cannot be seen",
         )
         .hint(
             "as a pod: hostPID: true; with docker: --pid=host; in a node that is a container: run it outside",
@@ -128,7 +128,7 @@ pub(super) fn lockdown(facts: &Facts) -> Check {
         }
         Lockdown::Confidentiality => check(
             State::Fail,
-            "kernel lockdown is at confidentiality, which forbids programs to read kernel memory",
+            "kernel lockdown is set to confidentiality, which forbids BPF programs to read kernel memory",
         )
         .hint("boot with lockdown=integrity"),
     }
@@ -143,10 +143,10 @@ pub(super) fn hidepid(facts: &Facts) -> Check {
             check(State::Ok, "is mounted with hidepid, which CAP_SYS_PTRACE overrides")
         }
         Some(HidePid::On) => {
-            check(State::Warn, "is mounted with hidepid: processes of other users do not show")
+            check(State::Warn, "is mounted with hidepid: processes of other users are hidden")
                 .hint("run: sudo plegtrace")
         }
-        None => check(State::Unknown, "how it is mounted cannot be read"),
+        None => check(State::Unknown, "its mount options cannot be read"),
     }
 }
 

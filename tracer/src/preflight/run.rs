@@ -63,15 +63,16 @@ type Mode<'a> = Option<&'a Result<AttachMode, ModeError>>;
 fn attach(mode: Mode<'_>) -> Check {
     let check = |state, detail: String| Check::new("attach", "attach mode", state, detail);
     match mode {
-        None => check(State::Unknown, "cannot be asked without privileges".to_owned()),
+        None => check(State::Unknown, "cannot be checked without privileges".to_owned()),
         Some(Err(error)) => check(State::Fail, error.to_string()).hint(error.hint()),
-        Some(Ok(mode @ AttachMode::Multi)) => {
-            check(State::Ok, format!("{}: all probes of a program go on and off at once", mode.name()))
-        }
+        Some(Ok(mode @ AttachMode::Multi)) => check(
+            State::Ok,
+            format!("{}: all probes of an executable are attached and detached at once", mode.name()),
+        ),
         Some(Ok(mode @ (AttachMode::PerfCookie | AttachMode::PerfAddress))) => {
-            let detail = format!("{}: taking probes off at the end takes about 0.1 s for each", mode.name());
+            let detail = format!("{}: detaching takes about 0.1 s per probe", mode.name());
             check(State::Warn, detail)
-                .hint("Linux 6.6 and later have uprobe_multi, which takes them off at once")
+                .hint("Linux 6.6 and later have uprobe_multi, which detaches all of them at once")
         }
     }
 }
@@ -92,7 +93,7 @@ fn btf(facts: &Facts) -> Check {
 fn perf_events(facts: &Facts, mode: Mode<'_>) -> Check {
     let check = |state, detail: String| Check::new("perf_events", "perf events", state, detail);
     match mode {
-        None => check(State::Unknown, "not known whether they are used".to_owned()),
+        None => check(State::Unknown, "unknown whether they are used".to_owned()),
         Some(Err(_) | Ok(AttachMode::Multi)) => check(State::Ok, "not used".to_owned()),
         Some(Ok(_)) if privilege::may_use_perf(facts) => {
             check(State::Ok, "allowed by CAP_SYS_ADMIN".to_owned())
@@ -102,7 +103,8 @@ fn perf_events(facts: &Facts, mode: Mode<'_>) -> Check {
                 Some(level) if level > 2 => format!(", and kernel.perf_event_paranoid is {level}"),
                 _ => String::new(),
             };
-            let detail = format!("patched kernels allow uprobes only with CAP_SYS_ADMIN{paranoid}");
+            let detail =
+                format!("some distributions' kernels allow uprobes only with CAP_SYS_ADMIN{paranoid}");
             check(State::Warn, detail).hint("run: sudo plegtrace")
         }
     }
@@ -111,7 +113,7 @@ fn perf_events(facts: &Facts, mode: Mode<'_>) -> Check {
 /// Often blamed, never guilty: it binds only processes without privileges.
 fn unprivileged_bpf(facts: &Facts) -> Check {
     let level = facts.unprivileged_bpf_disabled.map_or("unknown".to_owned(), |level| level.to_string());
-    let detail = format!("kernel.unprivileged_bpf_disabled is {level}: does not concern plegtrace");
+    let detail = format!("kernel.unprivileged_bpf_disabled is {level}: does not affect plegtrace");
     Check::new("unprivileged_bpf", "unprivileged BPF", State::Ok, detail)
 }
 

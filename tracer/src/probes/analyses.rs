@@ -1,4 +1,4 @@
-//! [`Analyses`]: programs that are being read. Any of them may take for ever.
+//! [`Analyses`]: executables that are being read. Any of them may take forever.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

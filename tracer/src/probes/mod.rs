@@ -246,8 +246,8 @@ impl Probes {
             attached.sites -= (binary.parks.len() + binary.resumes.len()).min(attached.sites);
         }
         let why = format!(
-            "its goroutines passed the scheduler's probes {} times a second, and {} are allowed: these probes were \
-             taken off; from then on it is not seen where its goroutines wait",
+            "its goroutines hit the probes on the Go scheduler {} times a second, and {} are allowed: these probes \
+                were detached, and where its goroutines wait is unknown from then on",
             human::count(over.hits_per_s),
             human::count(budget)
         );

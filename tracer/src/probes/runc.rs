@@ -1,8 +1,8 @@
 //! [`RuncFiles`]: which files runc is, so that its phases are seen.
 //!
 //! A runc lives for milliseconds, so its file is found in two ways: where the runtime looks for programs, and from every
-//! runc that is still there when the record of its exec is read; then also a runc is found that the runtime was told of in
-//! its configuration, and one that replaced another. All of this is done in a thread of its own, after the probes of
+//! runc that is still running when the record of its exec is read. That also finds a runc that is named in the runtime's
+//! configuration, and one that replaced another. All of this is done in a thread of its own, after the probes of
 //! kubelet and runtime are on.
 
 use std::{

@@ -31,11 +31,11 @@ impl Damage {
     pub fn losses(&self) -> Vec<LossCount> {
         let all = [
             ("missing", "records are missing where the recording is damaged", self.missing),
-            ("foreign", "records of the recording are of another version", self.foreign),
+            ("foreign", "records in the recording are of another version", self.foreign),
             ("left_out", "records did not fit into the recording", self.left_out),
             (
                 "beheaded",
-                "the recording has no beginning: its node and times of day are not known",
+                "the recording has no beginning: its node and wall-clock times are unknown",
                 u64::from(self.beheaded),
             ),
             ("cut", "the recording has no end: what came later is not in it", u64::from(self.cut)),
@@ -68,13 +68,13 @@ impl Damage {
             told.push(format!("{} left out when it was written", are(self.left_out)));
         }
         if self.beheaded {
-            told.push("it has no beginning: its node and times of day are not known".into());
+            told.push("it has no beginning: its node and wall-clock times are unknown".into());
         }
         if self.cut {
-            told.push("it has no end: the writer was killed, or the file is cut".into());
+            told.push("it has no end: the writer was killed, or the file is truncated".into());
         }
         if self.trailing {
-            told.push("what stands behind its end was not read".into());
+            told.push("data after its end was not read".into());
         }
         told.extend(self.unread.as_ref().map(|error| format!("reading it ended early: {error}")));
         told

@@ -1,4 +1,4 @@
-//! [`Destination`]: where a recording is written to. Private, and never through somebody else's link.
+//! [`Destination`]: where a recording is written to. Private, and never through a symbolic link.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -14,10 +14,10 @@ pub enum RecordError {
     #[error("{0} exists")]
     Exists(PathBuf),
     /// There is something of that name that is no file: a link, a directory, a device.
-    #[error("{0} exists and is no regular file: a recording replaces none")]
+    #[error("{0} exists and is not a regular file: it is not replaced")]
     NoFile(PathBuf),
     /// The recording was to go to a terminal.
-    #[error("a recording is no text: stdout must be a pipe or a file, not a terminal")]
+    #[error("a recording is binary: stdout must be a pipe or a file, not a terminal")]
     Terminal,
     /// The file cannot be made.
     #[error("cannot create {path}")]
@@ -29,10 +29,10 @@ pub enum RecordError {
         source: io::Error,
     },
     /// It cannot be written to its end.
-    #[error("cannot write the recording: what was written before can be read")]
+    #[error("cannot write the recording; what was written so far can be read")]
     Write(#[source] io::Error),
     /// Writing does not return.
-    #[error("the recording's disk did not answer within {0} s: what was written before can be read")]
+    #[error("the recording's disk did not answer within {0} s; what was written so far can be read")]
     Hangs(u64),
 }
 

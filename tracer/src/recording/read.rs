@@ -28,10 +28,12 @@ const PIECE: usize = 64 << 10;
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
     /// It is something else.
-    #[error("this is no recording of plegtrace")]
+    #[error("not a plegtrace recording")]
     Foreign,
     /// Its format came after this version.
-    #[error("the recording has format {found}, this plegtrace reads up to {FORMAT}: use a newer plegtrace")]
+    #[error(
+        "the recording has format {found}, and this plegtrace reads up to {FORMAT}: use a newer plegtrace"
+    )]
     Newer {
         /// Version of its format.
         found: u16,

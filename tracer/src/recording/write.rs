@@ -1,4 +1,4 @@
-//! [`Recorder`]: writes what a tap sees, from a thread of its own. A disk that hangs holds up nobody but that thread.
+//! [`Recorder`]: writes what a tap sees, from a thread of its own. A disk that hangs holds up only that thread.
 
 use std::{
     fs::{self, File},

@@ -3,9 +3,3 @@
 mod entry;
 
 pub use entry::main;
-
-// Where these were found before there was an engine.
-pub use crate::{
-    clock,
-    engine::{EngineError as SessionError, Tap, observe},
-};

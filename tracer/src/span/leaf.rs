@@ -21,7 +21,7 @@ pub enum LeafKind<'a> {
     Transport(&'a GoroutinePark),
     /// It was parked, each time too shortly to be told apart.
     ShortParks,
-    /// A process ran: its begin and its end were seen.
+    /// A process ran: its start and its end were seen.
     Process,
     /// Not measured.
     Unexplained,

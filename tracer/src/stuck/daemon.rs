@@ -1,7 +1,7 @@
 //! Which kubelet and which runtime are the node's, and what shows that they work.
 //!
 //! A process that has their name need not be one of them: kind and docker-in-docker run whole nodes in containers, and a
-//! dockerd may stand beside the runtime of the kubelet. That it is stopped holds up nobody on this node.
+//! dockerd may stand beside the runtime of the kubelet. If it is stopped, nothing on this node is held up.
 
 use crate::{
     correlate::{ListOutcome, ProcessSeen, Relist, Snapshot, TracedState},

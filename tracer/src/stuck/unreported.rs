@@ -1,5 +1,5 @@
 //! Exits that the runtime does not know of: the first process of a container has ended, and the runtime says that it
-//! runs; or that of a command has, and its ExecSync goes on. The shim did not tell, or nobody took its word.
+//! runs; or that of a command has, and its ExecSync goes on. The shim did not report it, or its report was lost.
 
 use super::{Stuck, StuckKind, Waiter};
 use crate::{

@@ -189,7 +189,7 @@ impl Pclntab {
         (pc < self.address(index + 1)?).then_some(index)
     }
 
-    /// Addresses of what the table of stack depths of function `index` may cover, from its begin; `None` without one.
+    /// Addresses of what the table of stack depths of function `index` may cover, from its start; `None` without one.
     ///
     /// `_func.pcsp` (Go's runtime/runtime2.go): entry (4 or 8 bytes), name, args, deferreturn, then pcsp; 1.13 to 1.27.
     pub(crate) fn stack_table(&self, index: usize) -> Option<Range<u64>> {

@@ -2,7 +2,7 @@
 //!
 //! Only `stat` and the `exe` link of a process are read to find out whether it is of interest: neither waits for the
 //! memory lock of the target (the link: since Linux 4.1). The command line, which can wait, is asked for of components
-//! only, of whomever the caller trusts not to wait for ever. Every read is bounded.
+//! only, of whomever the caller trusts not to block forever. Every read is bounded.
 
 use std::fs::File;
 use std::io::{self, Read as _};

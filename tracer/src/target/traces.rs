@@ -1,7 +1,7 @@
 //! What components leave on a machine even when none of them runs: evidence that this is a node, and what only looks
 //! like it.
 //!
-//! Evidence is a unit that somebody wants (enabled, started since boot, or without a way to be enabled), a
+//! Evidence is a unit that is wanted (enabled, started since boot, or without a way to be enabled), a
 //! configuration, certificates, pods, a socket. A directory that a removed package left empty is none, nor is a unit
 //! that was installed and never enabled; such leftovers are kept to say why a machine is taken for no node.
 

@@ -1,4 +1,4 @@
-//! Whose something is: pods, containers, and what processes were told to do.
+//! Whose something is: pods, containers, and the commands of processes.
 
 use super::cut;
 use crate::input::{Command, ContainerFact};

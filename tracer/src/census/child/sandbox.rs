@@ -12,11 +12,15 @@ use seccompiler::{
     SeccompRule, apply_filter,
 };
 
-/// What is kept of root's power.
+/// What is kept of root's power. Each was tried without the others (`tests/tests/lab/capabilities.rs`), on processes of other
+/// users:
 ///
-/// `SYS_PTRACE`: memory, system calls and links of processes of other users. `DAC_READ_SEARCH`: their directories of
-/// descriptors. `SYSLOG`: addresses of kernel functions. `SYS_ADMIN`: `/proc/PID/stack`, since Linux 4.19 for nobody else
-/// (`proc_pid_stack` in fs/proc/base.c); what else it allows needs system calls that the filter refuses.
+/// * `SYS_PTRACE`: the links `exe`, `cwd` and `ns`, `fdinfo`, `wchan`, `maps`, memory.
+/// * `DAC_READ_SEARCH`: what only its owner may open, which are the directory of descriptors, `environ`, `syscall`, `stack`
+///   and `mem` of a process, and bundles.
+/// * `SYS_ADMIN`: `stack`, since Linux 4.19 for nobody else (`proc_pid_stack` in fs/proc/base.c); what else it allows needs
+///   system calls that the filter refuses.
+/// * `SYSLOG`: addresses of kernel functions in `/proc/kallsyms`, by which stacks that the kernel did not name are named.
 const KEPT: [CapabilitySet; 4] = [
     CapabilitySet::SYS_PTRACE,
     CapabilitySet::DAC_READ_SEARCH,

@@ -25,7 +25,7 @@ pub enum GoroutineError {
         why: RefuseReason,
     },
     /// The process has the program at an address that cannot be, or has something else there.
-    #[error("process {pid} does not have its program where it should be: {why}")]
+    #[error("the program of process {pid} is not loaded where it should be: {why}")]
     NotLoaded {
         /// The process.
         pid: u32,
@@ -33,10 +33,10 @@ pub enum GoroutineError {
         why: &'static str,
     },
     /// The list of goroutines was not found.
-    #[error("the runtime's list of goroutines was not found: of {0} places none holds one")]
+    #[error("the runtime's list of goroutines was not found: none of {0} candidates holds it")]
     NoList(usize),
     /// Several places look like it.
-    #[error("the runtime's list of goroutines was not found: {0} places look like one")]
+    #[error("the runtime's list of goroutines was not found: {0} candidates look like it")]
     AmbiguousList(usize),
     /// It ended, or began another program, meanwhile.
     #[error("process {0} ended while it was read")]

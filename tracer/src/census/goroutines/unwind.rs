@@ -36,7 +36,7 @@ pub(super) mod broken {
     pub(in super::super) const SWITCH: &str = "the last function switches to another stack";
     pub(in super::super) const MEMORY: &str = "its stack could not be read";
     pub(in super::super) const RUNNING: &str = "it runs: its stack changes while it is read";
-    pub(in super::super) const NOWHERE: &str = "where it goes on is not in the program's Go code";
+    pub(in super::super) const NOWHERE: &str = "its resume address is not in the program's Go code";
 }
 
 /// What a walk needs next.

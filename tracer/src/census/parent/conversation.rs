@@ -1,5 +1,5 @@
 //! Asks a child of plegtrace: gives each process its time, kills the child that is late, starts another one for the rest,
-//! and keeps what was told.
+//! and keeps the answers.
 
 use std::{
     io,
@@ -82,7 +82,7 @@ pub(super) fn converse(
                 return false;
             }
             Silence::TimeOver(at) => {
-                let why = "the time for the whole census was over";
+                let why = "the census ran out of time";
                 merged.refuse(at.map_or_else(|| nobody(why.to_owned()), |asked| asked.unanswered(why)));
                 return false;
             }
@@ -96,7 +96,7 @@ pub(super) fn converse(
             }
         }
     }
-    merged.refuse(nobody(format!("given up after {} late answers", late.len())));
+    merged.refuse(nobody(format!("gave up after {} late answers", late.len())));
     false
 }
 
@@ -168,7 +168,7 @@ fn greeting(worker: &mut Worker, patience: Duration, until: Instant) -> Option<S
 fn hung(merged: &mut Merged) -> Vec<Question> {
     let questions = pool::questions_left_behind();
     for Question { pid, step, .. } in &questions {
-        let why = "a reader that asked before hangs in the kernel".to_owned();
+        let why = "an earlier reader hangs in the kernel".to_owned();
         let what = step.words().to_owned();
         merged.refuse(Unanswered { pid: *pid, comm: String::new(), what, why });
     }

@@ -129,7 +129,7 @@ fn silent(
     } else if fact.freezer.is_some() {
         Some("it is frozen")
     } else if fact.sockets.iter().any(queue) {
-        Some("connections wait in its socket")
+        Some("connections wait on its socket")
     } else if goroutines.is_some_and(|goroutines| goroutines.groups.iter().any(list)) {
         Some("a list waits for a lock")
     } else {
@@ -296,7 +296,7 @@ mod tests {
         let (_dir, request) = scripted(&format!("{ASK_7}\nkill -ABRT $$\n"));
         let (_, unanswered) = command_lines(&request, &[7]);
         let why: Vec<&str> = unanswered.iter().map(|one| one.why.as_str()).collect();
-        assert_eq!(why, ["the reader was killed by signal 6", "given up after 3 late answers"]);
+        assert_eq!(why, ["the reader was killed by signal 6", "gave up after 3 late answers"]);
     }
 
     /// A runtime that looks as if it would not answer is not asked.
@@ -361,7 +361,7 @@ mod tests {
             let socket = SocketFact { path, listening: true, unread: 2, ..SocketFact::default() };
             ProcessFact { sockets: vec![socket], ..fine.clone() }
         };
-        assert_eq!(silent(&queue("/run/c.sock"), None, &runtime), Some("connections wait in its socket"));
+        assert_eq!(silent(&queue("/run/c.sock"), None, &runtime), Some("connections wait on its socket"));
         assert_eq!(silent(&queue("/run/debug.sock"), None, &runtime), None);
     }
 
@@ -375,6 +375,6 @@ mod tests {
         let (_dir, mut request) = scripted("exec /bin/sleep 60\n");
         request.limits.round = Duration::from_millis(300);
         let (_, unanswered) = command_lines(&request, &[7]);
-        assert_eq!(unanswered[0].why, "the time for the whole census was over");
+        assert_eq!(unanswered[0].why, "the census ran out of time");
     }
 }

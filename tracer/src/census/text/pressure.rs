@@ -1,4 +1,4 @@
-//! `/proc/pressure/*`: shares of time in which somebody waited (Documentation/accounting/psi.rst).
+//! `/proc/pressure/*`: shares of time in which some task waited (Documentation/accounting/psi.rst).
 
 /// Hundredths of a percent of the last ten seconds, from the line that begins with `kind` ("some", "full").
 pub(in crate::census) fn pressure(text: &str, kind: &str) -> Option<u32> {

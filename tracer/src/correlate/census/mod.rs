@@ -1,4 +1,4 @@
-//! [`CensusState`]: what the census told last, and since when it tells the same. One look cannot tell a stuck request
+//! [`CensusState`]: what the census said last, and since when it says the same. One look cannot tell a stuck request
 //! from one that is merely in flight; two looks give a lower bound of its age.
 
 mod requests;

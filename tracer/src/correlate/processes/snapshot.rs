@@ -63,7 +63,7 @@ pub struct OpenProcess {
 pub struct ProcessRow {
     /// Which.
     pub kind: ProcessKind,
-    /// From the begin of their program to the end; for `runc init` to the `execve` into the workload.
+    /// From the start of their program to the end; for `runc init` to the `execve` into the workload.
     pub latency: Latency,
     /// Of these, how many ended with an exit code other than 0.
     pub failed: u64,

@@ -1,8 +1,8 @@
 //! Which program ran for which request, by evidence only.
 //!
-//! A program can have been started by every request that was in flight at its begin and makes the runtime run such
+//! A program can have been started by every request that was in flight at its start and makes the runtime run such
 //! programs. It belongs to one of them when the others are impossible, or when only that one is about its container. A
-//! request about one container has programs of one container only: what contradicts that belongs to nobody. What is
+//! request about one container has programs of one container only: what contradicts that belongs to no request. What is
 //! found out about the container of a request can make others impossible, so this is repeated. Everything else is left
 //! out, and counted with each request that it might belong to.
 
@@ -94,7 +94,7 @@ pub(in crate::correlate) fn find(
     found
 }
 
-/// For each program the requests in flight at its begin that may have started it.
+/// For each program the requests in flight at its start that may have started it.
 fn in_flight(runs: &[Arc<Run>], askers: &[Asker]) -> Vec<Vec<usize>> {
     let (mut active, mut next): (Vec<usize>, usize) = (Vec::new(), 0);
     let mut possible = Vec::with_capacity(runs.len());

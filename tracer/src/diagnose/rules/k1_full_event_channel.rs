@@ -1,4 +1,4 @@
-//! K1: the relist waits to hand over an event that nobody takes.
+//! K1: the relist waits to hand over an event that is never received.
 
 use crate::{
     correlate::{Age, Request, WaitsFor, thresholds::SECOND_NS},
@@ -18,21 +18,24 @@ pub(super) static RULE: Rule = Rule {
     min_age_ns: 3 * SECOND_NS,
     proof: Proof::Rebuilt,
     page: Page {
-        mechanism: "The relist sends one event per changed container into a channel with room for 1000. The sync loop \
-            takes none while the kubelet counts as unhealthy. Once the channel is full the relist waits, becomes \
-            unhealthy itself after 3 min, and from then on each waits for the other for ever.",
+        mechanism: "The relist sends one event per changed container to a channel that holds 1000. The sync loop \
+            receives none while the kubelet considers itself unhealthy. Once the channel is full, the relist blocks; \
+            after 3 min PLEG is unhealthy as well, and from then on each waits for the other forever.",
         versions: "Kubernetes before 1.14; since then the event is dropped (PR 72709)",
         symptoms: &[
             "PLEG is not healthy, while the runtime answers everything at once",
-            "after the fix instead: Event channel is full, discard this relist() cycle event",
+            "with the fix, instead: Event channel is full, discard this relist() cycle event",
         ],
         evidence: &[
-            "a goroutine of the kubelet in relist that waits in a channel send",
-            "no CRI call open in it; other calls of the kubelet answered quickly",
+            "a kubelet goroutine in relist, blocked in a channel send",
+            "no CRI call open inside the relist; other kubelet calls are answered quickly",
         ],
-        excluded_by: &["a CRI call of the relist is open: then that is what it waits for"],
-        next: &["restart the kubelet: containers are not touched", "upgrade it"],
-        trap: "The runtime is not at fault: restarting it only adds a thousand more events.",
+        excluded_by: &["a CRI call of the relist is open: the relist waits for that call"],
+        next: &[
+            "restart the kubelet; running containers are not touched",
+            "upgrade Kubernetes to 1.14 or later",
+        ],
+        trap: "The runtime is not at fault; restarting it only produces a thousand more events.",
         sources: &["kubernetes#72482", "kubernetes PR 72709"],
     },
     examine,
@@ -62,7 +65,7 @@ fn finding(request: &Request, scene: &Scene<'_>) -> Option<Finding> {
         Finding::new(&RULE, "the relist waits for the kubelet's own sync loop, not for the runtime");
     let finding = match evidence::of_relist(scene) {
         Some(relist) => finding.seen(relist),
-        None => finding.doubted("the relist itself is not traced: an open call inside it would not be seen"),
+        None => finding.doubted("the relist itself is not traced: an open call inside it would go unseen"),
     };
     let finding = finding.seen(Evidence::new(
         Source::Goroutines,
@@ -74,7 +77,7 @@ fn finding(request: &Request, scene: &Scene<'_>) -> Option<Finding> {
             component: Component::Kubelet,
             pid: Some(request.pid),
             container: None,
-            words: format!("kubelet {}: its sync loop takes no events", request.pid),
+            words: format!("kubelet {}: its sync loop receives no events", request.pid),
         }),
         victims: vec![format!("relist of kubelet {}", request.pid)],
         reach: REACH_RELIST,
@@ -82,6 +85,6 @@ fn finding(request: &Request, scene: &Scene<'_>) -> Option<Finding> {
     };
     Some(finding.advise([
         format!("systemctl restart {}; {}", unit(Component::Kubelet, scene), fate(Component::Kubelet)),
-        "upgrade it: 1.14 drops the event".to_owned(),
+        "upgrade Kubernetes: 1.14 and later drop the event instead".to_owned(),
     ]))
 }

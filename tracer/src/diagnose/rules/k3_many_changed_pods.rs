@@ -25,27 +25,29 @@ const MEAN_NS: u64 = SECOND_NS / 20;
 
 pub(super) static RULE: Rule = Rule {
     id: "K3",
-    title: "a relist asks for the status of many changed pods, one after the other",
+    title: "a relist asks for the status of many changed pods, one by one",
     area: Area::Kubelet,
     min_age_ns: RELIST_PERIOD_NS,
     proof: Proof::Real,
     page: Page {
-        mechanism: "After the list the relist asks for the status of every pod that has changed, and of every container \
-            of it, dead ones too, one call after the other. The first relist after a start of the kubelet sees every \
-            pod as changed; so does a mass exit.",
+        mechanism: "After listing, the relist asks for the status of every changed pod and of each of its \
+            containers, dead ones included, one call at a time. To the first relist after a kubelet start every pod \
+            has changed; a mass exit has the same effect.",
         versions: "all: the loop is serial by design",
-        symptoms: &["PLEG is not healthy for minutes after a start of the kubelet, then it heals by itself"],
+        symptoms: &[
+            "PLEG is not healthy for some minutes after the kubelet starts, then recovers on its own",
+        ],
         evidence: &[
             "a relist longer than its period, most of it in the status phase, for at least 20 pods",
-            "none of its calls longer than a second, its status calls 50 ms or less on average",
+            "no call in it longer than a second; its status calls take 50 ms or less on average",
         ],
         excluded_by: &[
-            "one of its calls is slow: then that one is the cause",
-            "all of them are: then what the runtime is short of is (CPU, disk, memory)",
+            "one of its calls is slow: that call is the cause",
+            "all of its calls are slow: the cause is what the runtime is short of (CPU, disk, memory)",
         ],
         next: &[
-            "wait: it ends by itself; the time per pod times the pods is how long",
-            "remove dead containers and finished pods (Job TTL, terminated-pod-gc-threshold); fewer pods per node",
+            "wait: it ends on its own, after the time per pod multiplied by the number of pods",
+            "remove dead containers and finished pods (Job TTL, terminated-pod-gc-threshold); run fewer pods per node",
         ],
         trap: "Restarting the kubelet, the usual reflex, starts it all over again.",
         sources: &["kubernetes#45419", "pkg/kubelet/pleg/generic.go"],
@@ -132,7 +134,7 @@ fn finding(relist: &Relist, status: &Status, scene: &Scene<'_>) -> Finding {
         ..finding
     };
     let finding = finding.advise([
-        "wait: it ends by itself; do not restart the kubelet, that begins it anew",
+        "wait: it ends on its own; do not restart the kubelet, which would start it over",
         "fewer dead containers and finished pods make it shorter (crictl ps -a, Job TTL)",
     ]);
     let finding = match pressure(scene) {

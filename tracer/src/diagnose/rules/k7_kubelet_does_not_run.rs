@@ -18,30 +18,31 @@ pub(super) static RULE: Rule = Rule {
     min_age_ns: 0,
     proof: Proof::Real,
     page: Page {
-        mechanism: "Without a kubelet nothing asks the runtime and nothing renews the node's lease. After 40 s the \
-            control plane marks the node NotReady (Unknown), after 5 min it marks its pods for deletion. Nobody on the \
-            node carries that out, so they stay Terminating, and volumes that only one node may mount stay attached: \
-            their pods do not start elsewhere.",
+        mechanism: "Without a kubelet, nothing queries the runtime and nothing renews the node's lease. After 40 s \
+            the control plane marks the node NotReady (Unknown); after 5 min it marks its pods for deletion. Nothing \
+            on the node acts on that, so the pods stay Terminating, and volumes that only one node may mount stay \
+            attached: replacement pods cannot start elsewhere.",
         versions: "all",
         symptoms: &[
             "Kubelet stopped posting node status",
-            "pods Terminating for ever, Multi-Attach error for volume",
+            "pods stuck in Terminating, Multi-Attach error for volume",
         ],
         evidence: &[
-            "no kubelet process, but an enabled unit, a configuration, certificates or pods; or its end was seen",
+            "no kubelet process, although there is an enabled unit, a configuration, certificates or pods; or its \
+                exit was seen",
             "or: all its threads in state T, or its cgroup FROZEN",
         ],
         excluded_by: &[
-            "a relist of it has ended since",
-            "it is another kubelet than the node's: one in a container",
+            "one of its relists has ended since",
+            "it is not the node's kubelet but one in a container",
         ],
         next: &[
-            "start or continue the kubelet; the runtime and the containers need nothing",
-            "when it does not stay: journalctl -u kubelet (certificates, swap, full disk, cgroup driver)",
-            "when the machine is lost: kubectl taint node NAME node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
+            "start or resume the kubelet; leave the runtime and the containers alone",
+            "if it exits again: journalctl -u kubelet (certificates, swap, full disk, cgroup driver)",
+            "if the machine is lost: kubectl taint node NAME node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
         ],
-        trap: "Deleting the node object moves nothing faster: volumes of kind ReadWriteOnce are detached only when it \
-            is certain that the node is off (out-of-service taint), else after a timeout, at the risk of damage.",
+        trap: "Deleting the node object speeds nothing up: ReadWriteOnce volumes are detached only once the node is \
+            known to be off (out-of-service taint), otherwise after a timeout, at the risk of corrupting data.",
         sources: &["kubernetes.io/docs/concepts/cluster-administration/node-shutdown (non-graceful)"],
     },
     examine,
@@ -93,12 +94,12 @@ fn is_down(left: &str, scene: &Scene<'_>) -> Finding {
             container: None,
             words: format!("kubelet: {left}"),
         }),
-        victims: vec!["the node's lease, and every change of its pods".to_owned()],
+        victims: vec!["the node's lease, and every change to its pods".to_owned()],
         reach: REACH_RELIST,
         ..finding
     }
     .advise([
-        format!("journalctl -u {unit} -e: why it left"),
+        format!("journalctl -u {unit} -e: why it exited"),
         format!("systemctl start {unit}; {}", fate(Component::Kubelet)),
     ])
 }

@@ -9,17 +9,17 @@ pub(super) static RULE: Rule = Rule {
     min_age_ns: 0,
     proof: Proof::Story,
     page: Page {
-        mechanism: "The kubelet works, but its reports do not arrive: a dead connection to the API server that is never \
-            closed, an overloaded control plane, an expired certificate, a network partition. The node becomes \
-            Unknown, and its pods Terminating. Also no matter of the runtime: a node that is cordoned or tainted.",
+        mechanism: "The kubelet works, but its reports do not arrive: a dead connection to the API server that is \
+            never closed, an overloaded control plane, an expired certificate, a network partition. The node becomes \
+            Unknown, and its pods Terminating. A cordoned or tainted node is no runtime problem either.",
         versions: "Kubernetes before 1.19 kept dead HTTP/2 connections for up to 15 min (fixed by Go's HTTP/2 health check)",
         symptoms: &[
             "Kubelet stopped posting node status",
             "use of closed network connection",
             "Error updating node status",
         ],
-        evidence: &["relists and CRI calls end normally, nothing is stuck: then the cause is not here"],
-        excluded_by: &["any finding about kubelet or runtime"],
+        evidence: &["relists and CRI calls end normally and nothing is stuck: the cause is elsewhere"],
+        excluded_by: &["any finding about the kubelet or the runtime"],
         next: &[
             "journalctl -u kubelet | grep -iE 'node status|lease|certificate|connection'",
             "curl -k https://APISERVER:6443/healthz from this node",

@@ -18,19 +18,19 @@ pub(super) static RULE: Rule = Rule {
     min_age_ns: CALL_OPEN_NS,
     proof: Proof::Real,
     page: Page {
-        mechanism: "The kubelet asks the runtime for its Status every 5 s and calls it down after 30 s without an answer. \
-            Status also asks the network configuration, whose lock a hanging plugin (R6), a defect of go-cni (R5), or \
-            a reload that cannot read its files can hold. PLEG is healthy meanwhile.",
+        mechanism: "The kubelet asks the runtime for its Status every 5 s and considers it down after 30 s without \
+            an answer. Status also needs the lock of the network configuration, which a hanging plugin (R6), a bug \
+            in go-cni (R5) or a reload that cannot read its files may hold. PLEG stays healthy.",
         versions: "containerd 2.0.1 and 2.0.2 (R5); go-cni since 1.1.12 (R6)",
         symptoms: &["container runtime is down", "container runtime status check may not have completed yet"],
-        evidence: &["a Status call open for more than 10 s", "relists end with a list"],
+        evidence: &["a Status call open for more than 10 s", "relists still get their lists"],
         excluded_by: &["a relist hangs as well"],
         next: &[
-            "is a CNI plugin alive for long? kill it and look at its agent (N1)",
-            "a reload reads /etc/cni/net.d? a FIFO there, or a file system that hangs: take it away",
-            "neither? read the goroutines: plegtrace goroutines $(pidof containerd), look for go-cni; restart containerd",
+            "has a CNI plugin been running for long? kill it and check its agent (N1)",
+            "is a reload reading /etc/cni/net.d? look for a FIFO or a hung filesystem there, and remove it",
+            "neither? run plegtrace goroutines $(pidof containerd) and look for go-cni; then restart containerd",
         ],
-        trap: "The text sounds like a dead runtime, but containers are listed, started and stopped.",
+        trap: "The condition reads like a dead runtime, but containers are still listed, started and stopped.",
         sources: &["containerd#11186", "containerd#11275", "containerd#4666"],
     },
     examine,
@@ -46,7 +46,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     by_calls(scene).or_else(|| by_goroutines(scene)).into_iter().collect()
 }
 
-/// Calls of which the probes saw the begin.
+/// Calls whose start the probes saw.
 fn by_calls(scene: &Scene<'_>) -> Option<Finding> {
     let late = scene.open(Method::Status).filter(|call| call.age_ns > RULE.min_age_ns);
     let call = late.max_by_key(|call| (call.age_ns, call.span.layer() == Layer::Handler))?;
@@ -67,7 +67,7 @@ fn finding(component: Component, pid: u32, since: Age, seen: Evidence, scene: &S
     let headline = "only Status hangs: the kubelet says \"container runtime is down\", while lists are fine";
     let finding = Finding::new(&RULE, headline)
         .seen(seen)
-        .seen(Evidence::new(Source::Uprobes, "relists end with their lists".to_owned()));
+        .seen(Evidence::new(Source::Uprobes, "relists still get their lists".to_owned()));
     let reload = reload(pid, scene);
     let held = if reload.is_some() { ", behind a reload of the network configuration" } else { "" };
     let mut finding = Finding {
@@ -85,7 +85,7 @@ fn finding(component: Component, pid: u32, since: Age, seen: Evidence, scene: &S
     let general = RULE.page.next.iter().copied();
     let Some(reload) = reload else { return finding.advise(general) };
     finding.evidence.extend(reload);
-    finding.advise(["remove or fix the file that the reload opens, above"]).advise(general)
+    finding.advise(["remove or fix the file that the reload opens (see above)"]).advise(general)
 }
 
 /// A reload that has the lock which Status wants: its goroutine, and the file that it opens.

@@ -21,21 +21,21 @@ pub(super) static RULE: Rule = Rule {
     min_age_ns: RELIST_OPEN_NS,
     proof: Proof::Story,
     page: Page {
-        mechanism: "StopContainer waits for a process that does not die, for a shim that does not answer, or for an exit \
-            that was lost. The kubelet tries again every two minutes; the rest of the node is healthy.",
+        mechanism: "StopContainer waits for a process that does not die, for a shim that does not answer, or for an \
+            exit event that was lost. The kubelet tries again every two minutes; the rest of the node is healthy.",
         versions: "lost exits: containerd 1.7.14 to 1.7.21, 1.6.29 to 1.6.35 (S4)",
-        symptoms: &["pod Terminating for ever", "StopContainer: DeadlineExceeded", "KillContainerError"],
+        symptoms: &["pod stuck in Terminating", "StopContainer: DeadlineExceeded", "KillContainerError"],
         evidence: &[
-            "StopContainer or StopPodSandbox that the kubelet has given up, or a removal open beyond its time",
-            "relists end with a list",
+            "a StopContainer or StopPodSandbox that the kubelet has given up on, or a removal that is overdue",
+            "relists still get their lists",
         ],
         excluded_by: &[
             "a finding that names what the stop waits for (S10, U4, U10, N1)",
-            "the kubelet still waits for the stop: a pod may have a grace period of hours (a notice)",
+            "the kubelet is still waiting for the stop: a grace period may last hours (reported as a notice)",
         ],
         next: &[
-            "is the container's first process alive, and in which state? D: a filesystem or the kernel (X6)",
-            "it is gone, and the runtime still waits: restart the runtime, containers keep running (S4)",
+            "is the container's first process alive, and in which state? D: suspect a filesystem or the kernel (X6)",
+            "if it is gone and the runtime still waits: restart the runtime; containers keep running (S4)",
         ],
         trap: "kubectl delete --force only removes the pod from the API; its processes and volumes stay.",
         sources: &["containerd#10589", "containerd#12678", "containerd#14081"],
@@ -81,11 +81,12 @@ fn finding(call: &OpenCall, severity: Severity) -> Finding {
         format!("relists are fine, but a {operation} hangs: what it removes stays on the node")
     } else if severity == Severity::Stall {
         format!(
-            "relists are fine, but a {operation} that the kubelet gave up still runs: its pod stays Terminating"
+            "relists are fine, but a {operation} that the kubelet gave up on is still running: its pod stays \
+                Terminating"
         )
     } else {
         let age = duration(call.age_ns);
-        format!("relists are fine; a {operation} has been open for {age}: its age is the only sign")
+        format!("relists are fine; a {operation} has been open for {age}: its age is the only symptom")
     };
     let finding = Finding::new(&RULE, headline).seen(evidence::of_call(call));
     let finding = Finding {
@@ -101,7 +102,7 @@ fn finding(call: &OpenCall, severity: Severity) -> Finding {
         ..finding
     };
     let finding = if call.span.method() == Some(Method::StopContainer) && severity == Severity::Notice {
-        finding.doubted("its pod may have such a long grace period, to drain its clients")
+        finding.doubted("its pod may have a grace period this long, to drain its clients")
     } else {
         finding
     };

@@ -1,4 +1,4 @@
-//! Known causes, one file per cause. Ids are never reused; a cause that nobody has any more keeps its file.
+//! Known causes, one file per cause. Ids are never reused; a cause that no longer occurs keeps its file.
 
 mod k1_full_event_channel;
 mod k3_many_changed_pods;

@@ -18,22 +18,23 @@ pub(super) static RULE: Rule = Rule {
         mechanism: "The runtime runs the CNI plugins itself, one process per step, and waits for each. A plugin that waits \
             for its agent, for an API server or for a kernel lock holds up RunPodSandbox or StopPodSandbox; pods stay \
             ContainerCreating or Terminating. With dockershim it also held up PodSandboxStatus, and with it the relist.",
-        versions: "all; with containerd since go-cni 1.1.12 a reload of the configuration in between also holds up Status (R6)",
+        versions: "all; with containerd since go-cni 1.1.12, a configuration reload meanwhile also holds up Status \
+            (R6)",
         symptoms: &[
             "failed to set up sandbox … network",
             "RunPodSandbox: DeadlineExceeded (4 min)",
             "ContainerCreating",
         ],
         evidence: &[
-            "a CNI plugin older than 10 s, child of the runtime, and what it is blocked in",
-            "goroutines of the runtime inside RunPodSandbox or StopPodSandbox that wait for a plugin",
+            "a CNI plugin older than 10 s, a child of the runtime, and what it is blocked on",
+            "runtime goroutines in RunPodSandbox or StopPodSandbox that wait for a plugin",
         ],
-        excluded_by: &["it waits for a file lock: then who holds the lock is to blame (N2)"],
+        excluded_by: &["it waits for a file lock: the holder of the lock is the cause (N2)"],
         next: &[
             "check what it is blocked on: the peer of a socket is its agent; restart that",
             "kill the plugin: the kubelet tries again",
         ],
-        trap: "Restarting the runtime leaves the plugin running, and starts a second one beside it.",
+        trap: "Restarting the runtime leaves the plugin running and starts a second one next to it.",
         sources: &["containernetworking/cni#567", "calico#2098", "kubernetes#98044", "containerd#13326"],
     },
     examine,
@@ -64,7 +65,7 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     };
     Some(finding.advise([
         format!("kill {pid}: the kubelet tries again"),
-        "restart the network's agent on this node".to_owned(),
+        "restart the network agent on this node".to_owned(),
     ]))
 }
 

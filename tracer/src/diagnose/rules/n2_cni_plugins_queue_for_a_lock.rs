@@ -16,21 +16,21 @@ pub(super) static RULE: Rule = Rule {
     min_age_ns: super::n1_cni_plugin_hangs::RULE.min_age_ns,
     proof: Proof::Real,
     page: Page {
-        mechanism: "Address management (host-local and others) takes a file lock for each ADD and DEL. A holder that does \
-            not end lets every later plugin wait: one process per pod, thousands in the end.",
+        mechanism: "IP address management (host-local and others) takes a file lock for each ADD and DEL. If a \
+            holder does not end, every later plugin waits: one process per pod, eventually thousands.",
         versions: "host-local 0.8.6 and others; any plugin with a lock",
         symptoms: &["thousands of host-local processes", "ContainerCreating for every new pod of the node"],
         evidence: &[
             "a CNI plugin older than 10 s that is blocked in flock or fcntl",
-            "who took that lock (/proc/locks), and still has it (/proc/PID/fdinfo)",
+            "which process took that lock (/proc/locks) and still has it (/proc/PID/fdinfo)",
         ],
         excluded_by: &[],
         next: &[
             "check what the holder is doing, then kill it: the others continue at once",
             "if the process that took it has exited: fuser -v on the lock file shows who holds it now",
         ],
-        trap: "Killing those that wait frees nothing: the next ones queue up behind the same holder. And a lock outlives \
-            the process that /proc/locks names, in a child with the same open file.",
+        trap: "Killing the waiters frees nothing: the next ones queue behind the same holder. And a lock can outlive \
+            the process that /proc/locks names, in a child that inherited the open file.",
         sources: &["containernetworking/plugins#561"],
     },
     examine,
@@ -55,7 +55,7 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let whose = match &syscall.lock_holder {
         None => "another process holds".to_owned(),
         Some(holder) if lives(holder) => format!("{} holds", name(holder)),
-        Some(holder) => format!("{} took, and is not seen to have any more", name(holder)),
+        Some(holder) => format!("{} took but no longer seems to hold", name(holder)),
     };
     let headline = format!("{words}{pod} waits for a file lock that {whose}");
     let mut finding = Finding::of_stuck(&RULE, headline, Component::Helper, stuck, scene);
@@ -79,14 +79,15 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
 fn held(finding: Finding, holder: &Holder) -> Finding {
     let seen = Evidence::new(Source::Census, format!("the lock is held by {} (/proc/locks)", name(holder)));
     finding.seen(seen).advise([
-        format!("kill {}: those that wait go on at once", holder.pid),
-        "look at what it did first: plegtrace -v, or its log".to_owned(),
+        format!("kill {}: the waiters continue at once", holder.pid),
+        "check what it is doing first: plegtrace -v, or its log".to_owned(),
     ])
 }
 
 /// A lock lives on in whoever got the open file from the process that took it, whose number may mean another one by now.
 fn left(finding: Finding, holder: &Holder, syscall: &SyscallFact) -> Finding {
-    let seen = format!("the lock was taken by {}, which is not seen to have it (/proc/locks)", name(holder));
+    let seen =
+        format!("the lock was taken by {}, which no longer seems to hold it (/proc/locks)", name(holder));
     let file = match syscall.fd.as_ref().map(|fd| &fd.target) {
         Some(FdTarget::File { path }) => format!(": {}", cut(path, LONG)),
         _ => String::new(),

@@ -22,26 +22,26 @@ pub(super) static RULE: Rule = Rule {
     min_age_ns: WINDOW_NS,
     proof: Proof::Real,
     page: Page {
-        mechanism: "Each exec probe starts runc, runc init and the command in the container: several processes, a cgroup \
-            change, a mount or two, perhaps calls to systemd. A hundred pods with two probes each took a third of the \
-            processors. Each exec is quick by itself; together they delay everything, PID 1 and the cgroup locks \
-            first (D2, X8).",
+        mechanism: "Each exec probe starts runc, runc init and the command in the container: several processes, a \
+            cgroup change, a mount or two, perhaps calls to systemd. A hundred pods with two probes each took a \
+            third of the CPU. Each exec is quick by itself; together they delay everything, PID 1 and the cgroup \
+            locks first (D2, X8).",
         versions: "all; runc 1.1.15 and 1.2 are cheaper for systemd",
         symptoms: &[
-            "probes time out now here, now there",
-            "systemd and containerd use much CPU",
+            "probes time out in one pod, then in another",
+            "systemd and containerd use a lot of CPU",
             "PLEG flaps",
         ],
         evidence: &[
-            "more than 5 runc exec per second and processor, each short",
-            "no call and no process that stays: the oldest changes all the time",
+            "more than 5 runc exec per second and CPU, each short",
+            "no call or process that stays: the oldest one keeps changing",
         ],
         excluded_by: &["any single culprit: one call, lock or process that stays"],
         next: &[
-            "httpGet, tcpSocket or grpc probes instead of exec; longer periods",
+            "use httpGet, tcpSocket or grpc probes instead of exec, or longer periods",
             "reserve CPU for the system (kube-reserved)",
         ],
-        trap: "Overload easily hides one stuck process: it is reported only when none was found.",
+        trap: "Overload easily hides a single stuck process, so this cause is reported only when none was found.",
         sources: &["kubernetes#82440", "moby#45595", "kubernetes/website#41084"],
     },
     examine,
@@ -84,7 +84,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
         component: Component::Kubelet,
         pid: None,
         container: None,
-        words: "no single one: the exec probes of this node together".to_owned(),
+        words: "no single one: all exec probes of this node together".to_owned(),
     });
     finding.since = Some(Age { ns: window, at_least: true });
     let late = |relist: &Relist| relist.root().duration_ns(snapshot.now) > SECOND_NS;

@@ -15,8 +15,8 @@ pub(super) static RULE: Rule = Rule {
     min_age_ns: 0,
     proof: Proof::Real,
     page: Page {
-        mechanism: "The runtime is there and its socket accepts connections, because the kernel does that; but none of \
-            its threads runs. Requests pile up unread, and each call of the kubelet ends at its deadline.",
+        mechanism: "The runtime's process exists and its socket accepts connections, because the kernel does that; \
+            but none of its threads runs. Requests pile up unread, and every kubelet call ends at its deadline.",
         versions: "all",
         symptoms: &[
             "every CRI call: DeadlineExceeded",
@@ -28,13 +28,13 @@ pub(super) static RULE: Rule = Rule {
             "unread bytes in its sockets, or connections that it has not accepted",
         ],
         excluded_by: &[
-            "a CRI handler of it has answered since, or a relist has got its list",
-            "it is not the runtime of this node's kubelet: one in a container, or beside it",
+            "one of its CRI handlers has answered since, or a relist got its list",
+            "it does not serve this node's kubelet: it runs in a container, or next to the runtime that does",
         ],
         next: &[
-            "continue it (kill -CONT PID) or thaw its cgroup",
+            "resume it (kill -CONT PID) or thaw its cgroup",
             "restart its service if it does not recover; containers keep running, except Docker's without live-restore",
-            "find out who stopped it: a debugger, a signal to the wrong process, a full freezer of a batch system",
+            "find out who stopped it: a debugger, a signal to the wrong process, the freezer of a batch system",
         ],
         trap: "Restarting the kubelet does not help: its calls hang in the same way.",
         sources: &["reproduced with containerd 1.4 to 2.1"],
@@ -59,7 +59,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
         let headline = format!("{} is {how}: no CRI call is answered", component.name());
         let finding = Finding::of_stuck(&RULE, headline, component, stuck, scene);
         let (unit, fate) = (unit(component, scene), fate(component));
-        let restart = format!("if it does not go on: systemctl restart {unit}; {fate}");
+        let restart = format!("if it does not recover: systemctl restart {unit}; {fate}");
         Some(finding.advise([next, restart, "then find out who did it".to_owned()]))
     };
     scene.stuck().filter_map(of).collect()

@@ -19,20 +19,23 @@ pub(super) static RULE: Rule = Rule {
     min_age_ns: 0,
     proof: Proof::Real,
     page: Page {
-        mechanism: "The process is gone: it crashed, was killed for its memory, was stopped by an upgrade, or does not \
-            come up. Every call of the kubelet fails at once, so no relist gets its list. Running containers go on, \
-            their shims wait for the next start.",
+        mechanism: "The process is gone: it crashed, was OOM-killed, was stopped by an upgrade, or fails to start. \
+            Every kubelet call fails at once, so no relist gets its list. Running containers keep running; their \
+            shims wait for the runtime's next start.",
         versions: "all",
         symptoms: &[
             "connection refused, or no such file or directory, on the socket of the runtime",
             "container runtime is down, PLEG is not healthy",
         ],
-        evidence: &["no process of the runtime, but its enabled unit or its socket", "or: its end was seen"],
+        evidence: &[
+            "no runtime process, although its unit is enabled or its socket exists",
+            "or: its exit was seen",
+        ],
         excluded_by: &["another runtime runs and serves the kubelet"],
         next: &[
-            "journalctl -u containerd (or crio, docker): why it left; dmesg: the OOM killer",
+            "journalctl -u containerd (or crio, docker): why it exited; dmesg: OOM kills",
             "start it",
-            "when it does not come up: a shim that does not answer can hold it back (R9)",
+            "if it does not come up: a shim that does not answer can block it (R9)",
         ],
         trap: "Deleting its state directory to \"start fresh\" orphans every running container.",
         sources: &["reproduced with containerd 1.4 to 2.1"],
@@ -69,7 +72,7 @@ fn culprit(component: Component, words: String) -> Culprit {
 
 fn is_down(component: Component, left: &str, scene: &Scene<'_>) -> Finding {
     let (name, unit) = (component.name(), unit(component, scene));
-    let finding = Finding::new(&RULE, format!("{name} does not run: every CRI call fails at once"))
+    let finding = Finding::new(&RULE, format!("{name} is not running: every CRI call fails at once"))
         .seen(Evidence::new(Source::Census, format!("{name}: {left}")));
     let finding = match evidence::of_relist(scene) {
         Some(relist) => finding.seen(relist),
@@ -78,12 +81,12 @@ fn is_down(component: Component, left: &str, scene: &Scene<'_>) -> Finding {
     Finding {
         since: gone(scene).map(|(_, age, _)| age),
         culprit: Some(culprit(component, format!("{name}: {left}"))),
-        victims: vec!["every relist, every probe by exec, every start and stop of a container".to_owned()],
+        victims: vec!["every relist, every exec probe, every container start and stop".to_owned()],
         reach: REACH_RELIST,
         ..finding
     }
     .advise([
-        format!("journalctl -u {unit} -e: why it left (OOM kill: dmesg)"),
+        format!("journalctl -u {unit} -e: why it exited (OOM kill: dmesg)"),
         format!("systemctl start {unit}; {}", fate(component)),
     ])
 }
@@ -107,7 +110,7 @@ fn came_back(scene: &Scene<'_>) -> Option<Finding> {
         ..finding
     };
     Some(finding.into_notice().advise([
-        format!("journalctl -u {} -e: why it left (OOM kill: dmesg)", unit(component, scene)),
-        "calls that were in flight then have failed; the next relist sees the node again".to_owned(),
+        format!("journalctl -u {} -e: why it exited (OOM kill: dmesg)", unit(component, scene)),
+        "calls in flight at that time have failed; the next relist works again".to_owned(),
     ]))
 }

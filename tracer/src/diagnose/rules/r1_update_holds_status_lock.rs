@@ -18,10 +18,10 @@ pub(super) static RULE: Rule = Rule {
     min_age_ns: 0,
     proof: Proof::Real,
     page: Page {
-        mechanism: "containerd holds the write lock of a container's status while UpdateContainerResources goes through \
-            the shim and runc. ListContainers takes the read lock of every container in turn, so one update that does \
-            not come back stops every list, and with it every relist. The update itself waits for something else: a \
-            stopped shim, a runc update in the freezer, or systemd that does not answer.",
+        mechanism: "containerd holds the write lock of a container's status while UpdateContainerResources goes \
+            through the shim and runc. ListContainers takes the read lock of every container in turn, so one update \
+            that does not return stops every list, and with it every relist. The update itself waits for something \
+            else: a stopped shim, a runc update in the freezer, or systemd that does not answer.",
         versions: "containerd 1.4 to 2.1 as tested here, and its development branch (PR 11558 is open)",
         symptoms: &[
             "PLEG is not healthy",
@@ -29,18 +29,18 @@ pub(super) static RULE: Rule = Rule {
             "`crictl ps` hangs while `crictl pods` answers",
         ],
         evidence: &[
-            "a goroutine of containerd inside UpdateContainerResources that holds a status lock (UpdateSync, Update)",
-            "goroutines inside ListContainers that wait for a status lock",
+            "a containerd goroutine in UpdateContainerResources that holds a status lock (UpdateSync, Update)",
+            "goroutines in ListContainers that wait for a status lock",
             "what the update waits for: a shim that is stopped or frozen, or a runc that hangs",
         ],
         excluded_by: &[
-            "ListPodSandbox hangs as well: then the runtime as a whole does not answer (R14, R15)",
-            "the holder, or a thread of the runtime, is in fsync: then the disk is slow",
+            "ListPodSandbox hangs as well: the runtime as a whole does not answer (R14, R15)",
+            "the holder, or a thread of the runtime, is in fsync: the disk is slow",
         ],
         next: &[
-            "unblock what the update waits for: continue or kill the shim, kill the runc update",
+            "unblock what the update waits for: resume or kill the shim, kill the runc update",
             "the list answers at once when the update returns, with success or with an error",
-            "the static CPU manager policy updates every container again and again: without it this is rare",
+            "the static CPU manager policy keeps updating every container: without it this is rare",
         ],
         trap: "Restarting the kubelet does not help: its next list waits for the same lock, and its first relist \
             after the start is a long one (K3).",
@@ -117,7 +117,7 @@ fn alone(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
         .seen(Evidence::new(Source::Goroutines, format!("its stack: {stack}")));
     Some(finding.doubted("what the update waits for is unknown").advise([
         "find its runc update: pgrep -af 'runc.* update'",
-        "killing that runc lets the update fail, and the lists answer",
+        "killing that runc makes the update fail, and the lists answer",
     ]))
 }
 

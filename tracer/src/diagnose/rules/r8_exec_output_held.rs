@@ -10,28 +10,28 @@ use crate::{
 
 pub(super) static RULE: Rule = Rule {
     id: "R8",
-    title: "ExecSync waits for the end of an output that a left-behind child holds open",
+    title: "ExecSync waits for output that a left-behind child keeps open",
     area: Area::Runtime,
     min_age_ns: EXEC_OUTPUT_NS,
     proof: Proof::Real,
     page: Page {
-        mechanism: "ExecSync (exec probes) returns when the command has ended and its output is at its end. A command \
-            that leaves a child in the background leaves the writing end of the pipe with it, so the end never comes. \
-            Each probe adds goroutines, FIFOs and memory in the runtime, until it is killed for its memory.",
-        versions: "containerd waits for ever unless drain_exec_sync_io_timeout is set (1.7.0, 1.6 backport); CVE-2026-53495 \
-            mended in 1.7.35, 2.0.12, 2.2.8",
+        mechanism: "ExecSync (exec probes) returns once the command has exited and its output is closed. A command \
+            that leaves a child in the background leaves it the write end of the pipe, so the output is never \
+            closed. Each probe adds goroutines, FIFOs and memory to the runtime, until it is OOM-killed.",
+        versions: "containerd waits forever unless drain_exec_sync_io_timeout is set (1.7.0, 1.6 backport); \
+            CVE-2026-53495 fixed in 1.7.35, 2.0.12, 2.2.8",
         symptoms: &["probe: DeadlineExceeded after 120 s plus its timeout", "containerd grows, then OOM"],
         evidence: &[
             "ExecSync in flight for more than 10 s, waiting for output",
-            "the pipe of the shim is held only by a process whose session leader has ended",
+            "the shim's pipe is held open only by a process whose session leader has exited",
         ],
         excluded_by: &["the command itself still runs"],
         next: &[
-            "let the command of the probe close its output for what it starts (>/dev/null 2>&1 </dev/null)",
+            "redirect the output of whatever the probe's command starts (>/dev/null 2>&1 </dev/null)",
             "set drain_exec_sync_io_timeout in containerd's configuration",
             "kill the left-behind child: the ExecSync returns at once",
         ],
-        trap: "Restarting the runtime frees its memory, and the next probe begins again.",
+        trap: "Restarting the runtime frees its memory, but the next probe starts it over.",
         sources: &["containerd#9568", "containerd#9668", "kubernetes#92057", "GHSA-7jxh-36q5-gcqv"],
     },
     examine,
@@ -49,11 +49,10 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let others: Vec<_> = pipe.writers.iter().filter(|writer| writer.pid != *shim).cloned().collect();
     let first = others.first()?;
     let pod = of_pod(stuck.container.as_ref());
-    let headline =
-        format!("ExecSync waits for the end of an output{pod} that {} holds open", holders(&others));
+    let headline = format!("ExecSync waits for output{pod} that {} holds open", holders(&others));
     let finding = Finding::of_stuck(&RULE, headline, Component::Helper, stuck, scene);
     Some(finding.advise([
         format!("kill {}: the ExecSync returns at once", first.pid),
-        "mend the probe: what it leaves in the background must not keep its output".to_owned(),
+        "fix the probe: what it leaves in the background must not keep its output open".to_owned(),
     ]))
 }

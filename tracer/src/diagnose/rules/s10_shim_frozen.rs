@@ -16,7 +16,7 @@ pub(super) static RULE: Rule = Rule {
     page: Page {
         mechanism: "The shim of a pod answers the runtime's requests about its containers. When all its threads are \
             stopped or frozen, ExecSync (exec probes), StopContainer and UpdateContainerResources of that pod hang, \
-            and exits of its containers are not reported. Lists do not ask the shim, so PLEG stays healthy, unless an \
+            and its containers' exits are not reported. Lists do not ask the shim, so PLEG stays healthy, unless an \
             update holds a lock that lists need (R1).",
         versions: "all",
         symptoms: &[
@@ -30,11 +30,11 @@ pub(super) static RULE: Rule = Rule {
         ],
         excluded_by: &[],
         next: &[
-            "continue it (kill -CONT PID), or thaw its cgroup",
+            "resume it (kill -CONT PID), or thaw its cgroup",
             "kill -9 PID ends its containers; the kubelet starts them again",
-            "find out who stopped it: a debugger, a checkpoint tool, a freezer of a batch system",
+            "find out who stopped it: a debugger, a checkpoint tool, the freezer of a batch system",
         ],
-        trap: "Killing the shim kills the containers of its pod. Continuing it costs nothing.",
+        trap: "Killing the shim kills the containers of its pod. Resuming it costs nothing.",
         sources: &["reproduced with containerd 1.4 to 2.1"],
     },
     examine,

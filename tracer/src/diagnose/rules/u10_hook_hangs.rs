@@ -26,11 +26,11 @@ pub(super) static RULE: Rule = Rule {
         ],
         evidence: &[
             "a process older than 5 s whose parent is a runc",
-            "that runc waits for it, and a shim for the runc",
+            "that runc waits for it, and a shim waits for that runc",
         ],
         excluded_by: &["it is runc's own init"],
         next: &[
-            "look at what the hook is blocked in",
+            "check what the hook is blocked on",
             "kill the hook: runc fails, and the kubelet tries again",
         ],
         trap: "Killing runc instead leaves the hook running.",
@@ -57,7 +57,7 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let headline = format!("hook {hook} (pid {pid}){pod} hangs; {} waits for it", command_words(runc, "?"));
     let finding = Finding::of_stuck(&RULE, headline, Component::Helper, stuck, scene);
     Some(finding.advise([
-        format!("look at what {hook} waits for, above; then kill {pid}: runc fails, and the kubelet tries again"),
+        format!("check what {hook} waits for (see above); then kill {pid}: runc fails, and the kubelet tries again"),
         "find who configured it: hooks of the container's config.json, or of /etc/containers/oci/hooks.d".to_owned(),
     ]))
 }

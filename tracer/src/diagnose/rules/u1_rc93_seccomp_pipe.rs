@@ -1,4 +1,4 @@
-//! U1: runc 1.0.0-rc93 writes its seccomp filter into a pipe that only itself reads.
+//! U1: runc 1.0.0-rc93 writes its seccomp filter into a pipe that only it reads.
 
 use crate::{
     correlate::thresholds::RUNC_NS,
@@ -10,26 +10,27 @@ use crate::{
 
 pub(super) static RULE: Rule = Rule {
     id: "U1",
-    title: "runc init waits for itself: it writes its seccomp filter into a pipe that only itself reads",
+    title: "runc init waits for itself: it writes its seccomp filter into a pipe that only it reads",
     area: Area::Runc,
     min_age_ns: RUNC_NS,
     proof: Proof::Rebuilt,
     page: Page {
         mechanism: "runc 1.0.0-rc93 exports each seccomp filter into a pipe and reads it only after the export has \
-            returned. A filter larger than the pipe never gets there. Pipes have 64 KiB, but new ones only a page or \
-            two once the user is past pipe-user-pages-soft: hence some nodes, some pods, dense nodes first.",
-        versions: "runc 1.0.0-rc93 only; mended in rc94. The packaged containerd.io 1.4.4 carried it",
+            returned. A filter larger than the pipe never gets that far. Pipes hold 64 KiB, but new ones only a page \
+            or two once the user is over pipe-user-pages-soft: that is why it hits some nodes and some pods, dense \
+            nodes first.",
+        versions: "runc 1.0.0-rc93 only; fixed in rc94. The packaged containerd.io 1.4.4 carried it",
         symptoms: &[
             "runc init processes pile up",
-            "loading seccomp filter: invalid argument (once disturbed)",
+            "loading seccomp filter: invalid argument (once interrupted)",
         ],
         evidence: &[
-            "runc init older than 5 s, blocked in write to a pipe whose reading end it holds itself",
-            "no other process holds that reading end",
+            "runc init older than 5 s, blocked in write to a pipe whose read end it holds itself",
+            "no other process holds that read end",
         ],
-        excluded_by: &["another process reads the pipe: then that process is slow (U7)"],
+        excluded_by: &["another process reads the pipe: that process is slow (U7)"],
         next: &["kill the init: the container fails to start, and is tried again", "install any other runc"],
-        trap: "strace or gdb on it makes the write return early: the hang is gone, and so is the proof.",
+        trap: "Attaching strace or gdb makes the write return early: the hang is gone, and so is the evidence.",
         sources: &[
             "runc PR 2871",
             "runc#2865",
@@ -52,8 +53,7 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
         return None;
     }
     let pod = of_pod(stuck.container.as_ref());
-    let headline =
-        format!("runc init {pid}{pod} waits for itself: it writes into a pipe that only itself reads");
+    let headline = format!("runc init {pid}{pod} waits for itself: it writes into a pipe that only it reads");
     let finding = Finding::of_stuck(&RULE, headline, Component::Runc, stuck, scene);
     let finding = if own.all(|pipe| pipe.incomplete) {
         finding.doubted("not all open files could be read: another process may read that pipe")
@@ -61,7 +61,7 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
         finding
     };
     Some(finding.advise([
-        "install another runc than 1.0.0-rc93 (runc --version)".to_owned(),
+        "install a runc other than 1.0.0-rc93 (runc --version)".to_owned(),
         format!("kill -9 {pid}: this container fails to start, and is tried again"),
     ]))
 }

@@ -15,21 +15,21 @@ pub(super) static RULE: Rule = Rule {
     min_age_ns: 10 * SECOND_NS,
     proof: Proof::Real,
     page: Page {
-        mechanism: "Between runc create and runc start the init of a container waits in open() of exec.fifo. That is how \
-            it is meant to be; but when runc, its shim or the runtime died in between, it is never started and \
-            waits for ever.",
-        versions: "all, by design; a race was mended in runc 1.0.0-rc5 (PR 1698)",
+        mechanism: "Between runc create and runc start, a container's init waits in open() of exec.fifo. That is by \
+            design; but if runc, its shim or the runtime dies in between, the init is never started and waits \
+            forever.",
+        versions: "all, by design; a race was fixed in runc 1.0.0-rc5 (PR 1698)",
         symptoms: &["container stays in state created", "runc init processes with parent 1"],
         evidence: &[
             "runc init older than 10 s, blocked in open of an exec.fifo",
-            "no runc works for it any more: its parent is neither a runc nor waited for by a request",
+            "no runc works for it any more: its parent is not a runc, and no request waits for it",
         ],
         excluded_by: &[
             "a runc create or start of the container still runs",
-            "a request of the runtime waits for it",
+            "a runtime request waits for it",
         ],
         next: &["kill the init", "runc delete --force ID, or crictl rm ID"],
-        trap: "The FIFO alone proves nothing: every container passes through it for some milliseconds.",
+        trap: "The FIFO alone proves nothing: every container passes through it for a few milliseconds.",
         sources: &["runc#1432", "runc#2586", "runc#3448", "runc PR 2587, 3590"],
     },
     examine,
@@ -58,8 +58,8 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let id = stuck.container.as_ref().map_or("ID", |container| container.id.as_str());
     Some(finding.advise([
         format!("kill -9 {pid}"),
-        format!("crictl rm {id}, or runc delete --force {id}: what is left of it on disk"),
-        "look for what ended its creator: OOM kills, a killed shim (dmesg, journalctl)".to_owned(),
+        format!("crictl rm {id}, or runc delete --force {id}: removes what is left of it on disk"),
+        "find out what ended its creator: OOM kills, a killed shim (dmesg, journalctl)".to_owned(),
     ]))
 }
 

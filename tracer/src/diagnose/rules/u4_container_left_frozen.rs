@@ -1,4 +1,4 @@
-//! U4: the cgroup of a container is frozen, and nobody thaws it.
+//! U4: the cgroup of a container is frozen and stays frozen.
 
 use crate::{
     correlate::thresholds::SECOND_NS,
@@ -15,19 +15,21 @@ pub(super) static RULE: Rule = Rule {
     min_age_ns: 5 * SECOND_NS,
     proof: Proof::Real,
     page: Page {
-        mechanism: "runc freezes a container for a moment while it changes device rules. A runc that is killed in \
-            between, or one with the defect below, leaves it frozen: no process in it runs, a signal to it is not \
-            delivered, so StopContainer waits for its whole grace period and then for ever.",
-        versions: "runc 1.0.0 and Kubernetes 1.22.0; mended in runc 1.0.2 and 1.1.0. A pause on purpose looks the same",
+        mechanism: "runc freezes a container for a moment while it changes device rules. A runc that is killed \
+            meanwhile, or one with the bug below, leaves it frozen: no process in it runs and no signal reaches it, \
+            so StopContainer waits out its grace period and then forever.",
+        versions: "runc 1.0.0 and Kubernetes 1.22.0; fixed in runc 1.0.2 and 1.1.0. A deliberate pause looks the same",
         symptoms: &["no logs", "FROZEN below kubepods", "pod stays Terminating"],
-        evidence: &["freezer.state FROZEN (cgroup v1) or cgroup.freeze 1 (v2) of a container, at every look"],
-        excluded_by: &["the container was paused on purpose: that looks the same from outside"],
+        evidence: &[
+            "freezer.state FROZEN (cgroup v1) or cgroup.freeze 1 (v2) of a container, each time it was read",
+        ],
+        excluded_by: &["the container was paused on purpose, which looks the same from outside"],
         next: &[
             "thaw it",
             "upgrade runc",
             "look for a runc that was killed while it waited for systemd (D-Bus)",
         ],
-        trap: "Deleting the pod by force leaves the frozen processes on the node.",
+        trap: "Force-deleting the pod leaves the frozen processes on the node.",
         sources: &["kubernetes#104280", "kubernetes#102508", "runc PR 3080, 3082, 3166"],
     },
     examine,

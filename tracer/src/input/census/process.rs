@@ -1,4 +1,4 @@
-//! One process as the census found it: what it was told to do, and where its threads are.
+//! One process as the census found it: its command, and where its threads wait.
 
 use serde::{Deserialize, Serialize};
 

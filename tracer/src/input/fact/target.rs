@@ -42,7 +42,7 @@ impl Presence {
     pub fn words(&self) -> String {
         match self.called {
             true => format!("nothing listens on {}, which the kubelet calls", self.path),
-            false => format!("no process, but {} is there", self.path),
+            false => format!("no process, but {} exists", self.path),
         }
     }
 }

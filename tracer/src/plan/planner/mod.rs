@@ -234,7 +234,7 @@ impl Planner {
             if self.without.contains(&layer(&function.wanted)) {
                 self.refuse(facts.component, &function.symbol, "left out by --without", true);
             } else if self.budget == Budget::Few && !is_essential(&function.wanted) {
-                let why = "left out: on this kernel each probe takes 0.1 s to take off";
+                let why = "left out: on this kernel each probe takes 0.1 s to detach";
                 self.refuse(facts.component, &function.symbol, why, false);
             } else if let Some(why) = self.shared(facts, function) {
                 self.refuse(facts.component, &function.symbol, &why, matters(facts.component));
@@ -252,7 +252,7 @@ impl Planner {
             }
         }
         for calls in endless {
-            let why = "nothing is seen that tells when they end: none of them is probed";
+            let why = "not probed: nothing shows when they end";
             self.refuse(facts.component, calls, why, matters(facts.component));
         }
         follow_parks(&mut binary);
@@ -282,7 +282,7 @@ impl Planner {
         Some(format!("already probed for {other}, which is the same file"))
     }
 
-    /// Are the parks of this executable followed? Both sites or none: a park whose end is not seen would last for ever.
+    /// Are the parks of this executable followed? Both sites or none: a park whose end is not seen would last forever.
     fn parks(&mut self, facts: &BinaryFacts) -> bool {
         let wanted = |row: &&Row| row.components.contains(&facts.component) && is_park_row(row);
         if !self.follow_parks || !CATALOGUE.iter().any(|row| wanted(&row)) {
@@ -347,7 +347,7 @@ fn marks_first(facts: &BinaryFacts) -> impl Iterator<Item = &FoundFunction> {
     marks.chain(facts.functions.iter().filter(|function| is_call(function)))
 }
 
-/// Would its calls stay open for ever, because no mark that ends them is planned?
+/// Would its calls stay open forever, because no mark that ends them is planned?
 fn lacks_an_end(binary: &PlannedBinary, wanted: &Wanted) -> bool {
     let by_marks = matches!(wanted.row.what, HookRole::Calls { end: End::Marks, .. });
     by_marks && !has_mark(binary, wanted.row.class, action::END)
