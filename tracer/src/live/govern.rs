@@ -171,8 +171,8 @@ mod tests {
             let hooks = [counters(3, hits, 0, 0), counters(4, hits, 0, 0), counters(0, 99 * hits, 0, 0)];
             costs.over_budget(second * 1_000_000_000, &hooks)
         };
-        assert!([0, 2500, 5000, 8000].iter().zip(1..).all(|(hits, second)| read(second, *hits).is_empty()));
-        assert_eq!(read(5, 11_000), [OverBudget { program: 5, hits_per_s: 6000 }]);
+        assert!([0, 2500, 5000].iter().zip(1..).all(|(hits, second)| read(second, *hits).is_empty()));
+        assert_eq!(read(8, 20_000), [OverBudget { program: 5, hits_per_s: 6000 }]);
     }
 
     /// An entry that is younger than the call says nothing about it; one of its own age or older does.
