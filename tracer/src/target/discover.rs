@@ -209,6 +209,22 @@ mod tests {
         assert_eq!(discover(root.path(), &given).unwrap().runtime(), None, "nor is the other runtime");
     }
 
+    /// A given endpoint chooses the kubelet that calls it: while that one restarts, another node's is not taken for it.
+    #[test]
+    fn the_given_endpoint_chooses_the_kubelet() {
+        let root = tree(&[
+            (10, 1, "/usr/bin/kubelet", "kubelet --container-runtime-endpoint=unix:///run/b.sock"),
+            (11, 1, "/usr/bin/kubelet", "kubelet --container-runtime-endpoint=unix:///run/a.sock"),
+            (20, 1, "/usr/bin/containerd", "containerd -a /run/a.sock"),
+            (21, 1, "/usr/bin/containerd", "containerd -a /run/b.sock"),
+        ]);
+        let given = Overrides { runtime_endpoint: Some("/run/a.sock".into()), ..Overrides::default() };
+        let node = discover(root.path(), &given).unwrap();
+        assert_eq!([node.kubelet(), node.runtime()].map(|found| found.unwrap().pid), [11, 20]);
+        fs::remove_dir_all(root.path().join("proc/11")).unwrap();
+        assert_eq!(discover(root.path(), &given).unwrap().kubelet(), None);
+    }
+
     /// Docker's own containerd does not answer the kubelet; dockerd does when nothing else can.
     #[test]
     fn docker_and_its_containerd() {

@@ -50,7 +50,8 @@ impl Node {
     pub fn kubelet(&self) -> Option<&Process> {
         let mut kubelets: Vec<_> = self.with_role(Role::Kubelet).collect();
         let runtime = self.processes.iter().find(|process| self.forced_runtime == Some(process.pid));
-        let socket = runtime.and_then(|process| process.facts.serves.as_deref());
+        let served = runtime.and_then(|process| process.facts.serves.as_deref());
+        let socket = served.or(self.runtime_endpoint.as_deref());
         let installed = self.presence.iter().any(|presence| presence.component == Component::Kubelet);
         kubelets.retain(|process| {
             let given = self.forced_kubelet == Some(process.pid);
