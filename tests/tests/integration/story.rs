@@ -116,6 +116,35 @@ fn other_callers_are_told_apart() {
     assert_eq!(reasons(&story.snapshot(12 * S + 100 * MS)), ["calls_open"]);
 }
 
+/// Somebody types `crictl exec` beside the probes of the kubelet: those that succeed have had their answer, and one that
+/// fails with a handler of its own has, too. Only one that fails without leaves an abandoned handler.
+#[test]
+fn an_operator_at_work_is_nobody_s_abandoned_handler() {
+    let mut story = Story::node();
+    let probe = |story: &mut Story, begin: u64, end: u64, result: u32| {
+        story.call(Layer::KubeletClient, "ExecSync", (6, 1000), begin, end, result);
+    };
+    let answered = |story: &mut Story, begin: u64, end: u64, result: u32| {
+        story.call(Layer::Handler, "ExecSync", (76, 700), begin + MS, end - MS, result);
+        probe(story, begin, end, result);
+    };
+    story.relist(0, 0).begin(Layer::Handler, "ExecSync", 77, 700, 3 * S);
+    answered(&mut story, S, 5 * S, CALL_OK);
+    answered(&mut story, 2 * S, 12 * S, CALL_FAILED);
+    story.relist(14 * S, 0).read_open(15 * S);
+    let snapshot = story.snapshot(15 * S);
+    assert_eq!(snapshot.open[0].caller, Caller::Foreign);
+    assert!(healthy(&snapshot), "{:?}", diagnose(&snapshot));
+
+    story.begin(Layer::Handler, "ExecSync", 78, 700, 20 * S + MS);
+    probe(&mut story, 20 * S, 30 * S, CALL_FAILED);
+    story.relist(31 * S, 0).read_open(32 * S);
+    let snapshot = story.snapshot(32 * S);
+    let callers: Vec<Caller> = snapshot.open.iter().map(|call| call.caller).collect();
+    assert_eq!(callers, [Caller::Foreign, Caller::Gone(at(30 * S))]);
+    assert_eq!(reasons(&snapshot), ["abandoned_handlers"]);
+}
+
 /// Operations that take long by nature are no stall.
 #[test]
 fn slow_by_nature() {

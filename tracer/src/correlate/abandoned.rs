@@ -1,45 +1,126 @@
 //! Open handlers → who still waits for them ([`Caller`]).
 //!
 //! The kubelet gives up a call after 2 minutes and tries again; the handler it gave up lives on in the runtime. Such a
-//! handler began inside a client call that has ended, and no client call that is open now was open at its start.
+//! handler began inside a client call that has failed and has no other handler, and no client call that is open now was
+//! open at its start. A call that succeeded has had its answer: an open handler beside it is somebody else's.
 
 use std::collections::HashMap;
 
-use super::{caller::Caller, clients::Clients, inflight::Open, trees::Hooks};
+use super::{
+    caller::Caller,
+    clients::Clients,
+    inflight::Open,
+    thresholds::{ABANDONED_AFTER_NS, SECOND_NS},
+    trees::Hooks,
+};
 use crate::{
-    decode::MonoNs,
+    decode::{Call, CallResult, MonoNs},
     input::Layer,
     span::{Span, SpanId},
 };
 
-/// For each open handler that began inside a finished client call of its operation: when the last such call ended.
-pub(super) fn ended_clients(open: &Open, clients: &Clients, hooks: &Hooks) -> HashMap<SpanId, MonoNs> {
-    let mut handlers: HashMap<&str, Vec<SpanId>> = HashMap::new();
+/// A handler that has ended belongs to a client call that began at most so long before it. One that is open may have
+/// waited for longer.
+const NEAR_NS: u64 = SECOND_NS;
+
+/// A finished client call.
+struct Client {
+    start: MonoNs,
+    end: MonoNs,
+    succeeded: bool,
+    /// It has its handler.
+    answered: bool,
+}
+
+/// What there is of one operation.
+#[derive(Default)]
+struct Operation {
+    open: Vec<SpanId>,
+    ended: Vec<(MonoNs, MonoNs)>,
+    clients: Vec<Client>,
+}
+
+/// For each open handler that a finished client call has given up: when that call ended. `handlers` have ended.
+pub(super) fn ended_clients<'a>(
+    open: &Open,
+    clients: &Clients,
+    handlers: impl IntoIterator<Item = &'a Call>,
+    hooks: &Hooks,
+) -> HashMap<SpanId, MonoNs> {
+    let mut operations: HashMap<&str, Operation> = HashMap::new();
     for entry in open.entries().filter(|entry| entry.is_open()) {
         if let Some(hook) = hooks.get(&entry.fact.hook).filter(|hook| hook.layer == Layer::Handler) {
-            handlers.entry(&hook.operation).or_default().push(entry.id().into());
+            operations.entry(&hook.operation).or_default().open.push(entry.id().into());
         }
     }
-    handlers.values_mut().for_each(|ids| ids.sort_by_key(|id| id.start));
-    let mut ended = HashMap::new();
-    if handlers.is_empty() {
-        return ended;
+    if operations.is_empty() {
+        return HashMap::new();
     }
     for client in clients.innermost() {
-        let Some(hook) = hooks.get(&client.call.hook) else { continue };
-        let Some(ids) = handlers.get(hook.operation.as_str()) else { continue };
-        let first = ids.partition_point(|id| id.start < client.call.start);
-        for id in ids[first..].iter().take_while(|id| id.start <= client.call.end) {
-            let end = ended.entry(*id).or_insert(client.call.end);
-            *end = client.call.end.max(*end);
+        let Some(operation) = named(&mut operations, hooks, &client.call) else { continue };
+        let (start, end) = (client.call.start, client.call.end);
+        let succeeded = CallResult::of_flags(client.call.flags) == CallResult::Ok;
+        operation.clients.push(Client { start, end, succeeded, answered: false });
+    }
+    if operations.values().flat_map(|operation| &operation.clients).all(|client| client.succeeded) {
+        return HashMap::new();
+    }
+    for handler in handlers {
+        if let Some(operation) = named(&mut operations, hooks, handler) {
+            operation.ended.push((handler.start, handler.end));
         }
     }
-    ended
+    operations.into_values().flat_map(Operation::given_up).collect()
+}
+
+fn named<'a>(
+    operations: &'a mut HashMap<&str, Operation>,
+    hooks: &Hooks,
+    call: &Call,
+) -> Option<&'a mut Operation> {
+    operations.get_mut(hooks.get(&call.hook)?.operation.as_str())
+}
+
+impl Operation {
+    /// The open handlers that a client call has given up, and when.
+    fn given_up(mut self) -> Vec<(SpanId, MonoNs)> {
+        self.clients.sort_by_key(|client| client.start);
+        self.ended.sort_unstable();
+        self.open.sort_by_key(|id| id.start);
+        for (start, end) in std::mem::take(&mut self.ended) {
+            let its = |client: &Client| {
+                start.since(client.start) <= NEAR_NS && end <= client.end.plus(ABANDONED_AFTER_NS)
+            };
+            if let Some(client) = self.nearest(start, its) {
+                client.answered = true;
+            }
+        }
+        let mut found = Vec::new();
+        for id in std::mem::take(&mut self.open) {
+            if let Some(client) = self.nearest(id.start, |client| !client.succeeded) {
+                client.answered = true;
+                found.push((id, client.end));
+            }
+        }
+        found
+    }
+
+    /// The last client call to begin before `start`, among those that were open then, have no handler yet and fit.
+    fn nearest(&mut self, start: MonoNs, fits: impl Fn(&Client) -> bool) -> Option<&mut Client> {
+        let began = self.clients.partition_point(|client| client.start <= start);
+        let mut before = self.clients[..began].iter_mut().rev();
+        before.find(|client| !client.answered && start <= client.end && fits(client))
+    }
 }
 
 /// Keeps what [`ended_clients`] finds, because the list of client calls forgets.
-pub(super) fn remember(open: &mut Open, clients: &Clients, hooks: &Hooks) {
-    let ended = ended_clients(open, clients, hooks);
+pub(super) fn remember<'a>(
+    open: &mut Open,
+    clients: &Clients,
+    handlers: impl IntoIterator<Item = &'a Call>,
+    hooks: &Hooks,
+) {
+    let ended = ended_clients(open, clients, handlers, hooks);
     for entry in open.entries_mut() {
         entry.client_ended = entry.client_ended.max(ended.get(&entry.id().into()).copied());
     }

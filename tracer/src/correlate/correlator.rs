@@ -178,7 +178,7 @@ impl Correlator {
         self.parks.reading(&mut reading, &self.limits);
         self.phases.reading(&mut reading, &self.node, &self.limits);
         self.open.snapshot(reading, &self.limits);
-        abandoned::remember(&mut self.open, &self.clients, &self.node.hooks);
+        abandoned::remember(&mut self.open, &self.clients, &self.handlers, &self.node.hooks);
         for goroutine in self.open_relists() {
             self.relists.follow(goroutine);
         }

@@ -147,7 +147,7 @@ impl Correlator {
 
     fn open_calls(&self, now: MonoNs, names: &mut Names) -> Vec<OpenCall> {
         let hooks = &self.node.hooks;
-        let ended = abandoned::ended_clients(&self.open, &self.clients, hooks);
+        let ended = abandoned::ended_clients(&self.open, &self.clients, &self.handlers, hooks);
         let mut waiting: HashMap<&str, Vec<MonoNs>> = HashMap::new();
         for entry in self.open.entries().filter(|entry| entry.is_open()) {
             if let Some(hook) = hooks.get(&entry.fact.hook)
