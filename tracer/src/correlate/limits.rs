@@ -52,7 +52,7 @@ impl Default for Limits {
             reorder_ns: 2_000_000_000,
             // Three minutes of a kubelet that lists once a second: what a report shows, and a flat memory after that.
             relists: 180,
-            relist_calls: 32_768,
+            relist_calls: 65_536,
             loose_calls: 16_384,
             recent_calls: 16_384,
             gone_ns: 300_000_000_000,
