@@ -226,7 +226,7 @@ impl Probes {
         }
         let lease = self.lease(place, binary)?;
         self.check(place, binary)?;
-        let mappers = Mappers::of(binary.pid, &binary.path);
+        let mappers = Mappers::of_file(binary.pid, &binary.path);
         mappers.wait_until_free(PATIENCE_OF_MAPPERS).map_err(|hazard| {
             format!("attaching would stop this node: {hazard}; without probes: --sources census")
         })?;

@@ -118,6 +118,6 @@ mod tests {
     fn ourselves() {
         assert!(!namespaces(0).is_empty());
         assert_eq!(sleeps("voluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n"), Some(12));
-        assert!(Mappers::of(0, Path::new("/proc/self/exe")).is_free().is_ok());
+        assert!(Mappers::of_file(0, Path::new("/proc/self/exe")).is_free().is_ok());
     }
 }

@@ -28,7 +28,10 @@ mod look;
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
-    sync::mpsc::{RecvTimeoutError, channel},
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{RecvTimeoutError, channel},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -63,10 +66,30 @@ pub enum Hazard {
     Failed(String),
 }
 
+/// Looks that are under way: one that is late goes on in its thread, and there may be only so many of them.
+static LOOKS: AtomicUsize = AtomicUsize::new(0);
+const MAX_LOOKS: usize = 4;
+
+/// A look that counts until it ends.
+struct Place(&'static AtomicUsize);
+
+impl Place {
+    fn take(looks: &'static AtomicUsize) -> Option<Self> {
+        let more = |looks: usize| (looks < MAX_LOOKS).then_some(looks + 1);
+        looks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Self(looks))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Mappers {
     /// Those of the file at `path`, which leads to an open file; `pid` runs it, 0: nobody in particular.
     #[must_use]
-    pub fn of(pid: u32, path: &Path) -> Self {
+    pub fn of_file(pid: u32, path: &Path) -> Self {
         let exe = std::fs::read_link(path).unwrap_or_else(|_| path.to_path_buf());
         Self { exe, namespaces: look::namespaces(pid) }
     }
@@ -100,11 +123,15 @@ impl Mappers {
         self.wait_until_free(Duration::ZERO)
     }
 
-    /// Everybody who may hold the lock now.
+    /// Every thread that may hold the lock now.
     fn look(&self) -> Result<Vec<Holder>, Hazard> {
+        let place = Place::take(&LOOKS).ok_or(Hazard::Late)?;
         let (say, heard) = channel();
         let mappers = self.clone();
-        let run = move || drop(say.send(look::holders(Path::new("/proc"), &mappers)));
+        let run = move || {
+            let _place = place;
+            drop(say.send(look::holders(Path::new("/proc"), &mappers)));
+        };
         let failed = |error: std::io::Error| Hazard::Failed(error.to_string());
         thread::Builder::new().name("mappers".to_owned()).spawn(run).map_err(failed)?;
         match heard.recv_timeout(LOOK) {
@@ -112,5 +139,20 @@ impl Mappers {
             Err(RecvTimeoutError::Timeout) => Err(Hazard::Late),
             Err(RecvTimeoutError::Disconnected) => Err(Hazard::Failed("the look failed".to_owned())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks that do not come back are not followed by more and more threads; those that end make room.
+    #[test]
+    fn late_looks_are_bounded() {
+        static OWN: AtomicUsize = AtomicUsize::new(0);
+        let taken: Vec<Place> = std::iter::from_fn(|| Place::take(&OWN)).take(2 * MAX_LOOKS).collect();
+        assert_eq!(taken.len(), MAX_LOOKS);
+        drop(taken);
+        assert!(Place::take(&OWN).is_some());
     }
 }
