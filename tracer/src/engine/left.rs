@@ -24,11 +24,3 @@ pub fn detach_rest(say: impl FnOnce(&str)) {
         drop(left);
     }
 }
-
-/// Whoever does not want to wait for [`detach_rest`] can interrupt: then the kernel takes the probes off at once.
-pub(crate) fn let_interrupts_end_us() {
-    for signal in [libc::SIGINT, libc::SIGTERM] {
-        // SAFETY: back to the default action; the handlers served the observation, which is over.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
-    }
-}

@@ -23,6 +23,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub(crate) use crate::live::let_interrupts_end_us;
 use crate::{
     chain::chain,
     cli::Settings,
@@ -39,7 +40,6 @@ use crate::{
 pub(crate) use confine::confine;
 pub use error::EngineError;
 pub use left::detach_rest;
-pub(crate) use left::let_interrupts_end_us;
 use pictures::Pictures;
 pub(crate) use pipeline::Pipeline;
 pub use pipeline::Tap;

@@ -271,13 +271,27 @@ impl Live {
     }
 }
 
-/// Detaching holds up every fork of the node while somebody who runs a probed file is stuck: it waits.
+/// Gives SIGINT and SIGTERM their default action back, for the time after an observation: who does not want to wait until
+/// probes can be taken off without harm ends us, and the kernel takes them off at once.
+pub(crate) fn let_interrupts_end_us() {
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        // SAFETY: back to the default action; the handlers served the observation, which is over.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+}
+
+/// Detaching while a process that runs a probed file is stuck holds up every fork of the node: it waits.
 impl Drop for Live {
     fn drop(&mut self) {
-        let mut told = false;
+        let mut warned = false;
         while let Err(hazard) = self.wait_until_free(AGAIN) {
-            if !std::mem::replace(&mut told, true) {
-                tracing::warn!("not detached yet: {}", escape::line(&hazard.to_string()));
+            if !std::mem::replace(&mut warned, true) {
+                // Also after an error, when nobody else says so.
+                let_interrupts_end_us();
+                tracing::warn!(
+                    "not detached yet (Ctrl-C detaches at once): {}",
+                    escape::line(&hazard.to_string())
+                );
             }
             thread::sleep(AGAIN);
         }
