@@ -37,7 +37,7 @@ pub fn group(goids: &[u64], wait_reason: &str, frames: &[&str]) -> GoroutineGrou
         goids: goids.to_vec(),
         state: "waiting".into(),
         wait_reason: Some(wait_reason.into()),
-        waiting_since_ns: None,
+        parked_by_ns: None,
         frames: frames.iter().map(|frame| (*frame).to_owned()).collect(),
         broken: None,
         subjects: Vec::new(),
@@ -54,7 +54,7 @@ pub fn about(mut group: GoroutineGroup, function: &str, id: &str) -> GoroutineGr
     let frame =
         group.frames.iter().rposition(|frame| frame.ends_with(function)).expect("a function of the group");
     let ids = vec![IdOnStack { frame: u32::try_from(frame).expect("few"), id: id.to_owned() }];
-    group.subjects.push(Subject { count: group.count, goids: group.goids.clone(), ids });
+    group.subjects.push(Subject { count: group.count, goids: group.goids.clone(), ids, parked_by_ns: None });
     group
 }
 
@@ -141,7 +141,7 @@ impl Story {
     fn goroutines(&mut self, ns: u64, component: Component, pid: u32, groups: &[GoroutineGroup]) {
         let fact = GoroutinesFact {
             at_ns: at(ns).0,
-            took_ns: 1,
+            took_ns: 0,
             pid,
             component,
             go_version: "go1.19.8".into(),

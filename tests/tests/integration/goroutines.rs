@@ -19,31 +19,47 @@ use plegtrace_tests::goroutines::{by_goid, compare};
 use plegtrace_tests::program;
 use serde_json::Value;
 
-const PARKED: &str = include_str!("goroutine_kit/parked.go");
 const PLAIN: &str = include_str!("goroutine_kit/plain.go");
 const GENERIC: &str = include_str!("goroutine_kit/generic.go");
 const CGO: &str = include_str!("goroutine_kit/cgo.go");
-/// Raise it when a source changes: built programs are cached.
-const GENERATION: u32 = 2;
 /// Goroutines that the program parks, at least.
 const AT_LEAST: usize = 32;
 /// No read here takes longer, even on a busy machine.
 const LIMIT_NS: u64 = 30_000_000_000;
 
 /// A way to build the program.
-struct Mode {
+pub(crate) struct Mode {
     name: &'static str,
     cgo: bool,
     args: &'static [&'static str],
 }
 
-const STATIC: Mode = Mode { name: "static", cgo: false, args: &["-ldflags=-s -w"] };
+pub(crate) const STATIC: Mode = Mode { name: "static", cgo: false, args: &["-ldflags=-s -w"] };
 const PIE: Mode = Mode { name: "pie", cgo: false, args: &["-buildmode=pie"] };
 const CGO_PIE: Mode =
     Mode { name: "cgo-pie", cgo: true, args: &["-buildmode=pie", "-ldflags=-s -w -linkmode=external"] };
 
-/// Builds the program once; results live in the cache. `None` when the toolchain has left the archive.
-fn build(suite: Suite, go: &str, mode: &Mode) -> Option<PathBuf> {
+/// What is built.
+pub(crate) struct Sources {
+    name: &'static str,
+    /// Raise it when a source changes: built programs are cached.
+    generation: u32,
+    main: &'static str,
+    /// There is a second file, which depends on release and mode.
+    extra: bool,
+}
+
+const PARKED: Sources =
+    Sources { name: "goroutines", generation: 2, main: include_str!("goroutine_kit/parked.go"), extra: true };
+pub(crate) const AGES: Sources = Sources {
+    name: "goroutine-ages",
+    generation: 1,
+    main: include_str!("goroutine_kit/ages.go"),
+    extra: false,
+};
+
+/// Builds a program once; results live in the cache. `None` when the toolchain has left the archive.
+pub(crate) fn build(suite: Suite, go: &str, mode: &Mode, sources: &Sources) -> Option<PathBuf> {
     let goroot = available(&format!("Go {go} of {suite}"), packages::go(suite, go))?;
     if mode.cgo {
         host::ensure(&["gcc", "libc6-dev"]).expect("a C compiler");
@@ -54,13 +70,15 @@ fn build(suite: Suite, go: &str, mode: &Mode) -> Option<PathBuf> {
         (false, 18..) => (GENERIC, "1.18"),
         (false, _) => (PLAIN, "1.15"),
     };
-    let name = format!("goroutines/{GENERATION}-go{go}-{}", mode.name);
+    let name = format!("{}/{}-go{go}-{}", sources.name, sources.generation, mode.name);
     let dir = cache::entry(&name, |dir| {
         let (source, scratch) = (dir.join("src"), dir.join("scratch"));
         fs::create_dir_all(&source)?;
         fs::write(source.join("go.mod"), format!("module example.test/parked\n\ngo {language}\n"))?;
-        fs::write(source.join("main.go"), PARKED)?;
-        fs::write(source.join("extra.go"), extra)?;
+        fs::write(source.join("main.go"), sources.main)?;
+        if sources.extra {
+            fs::write(source.join("extra.go"), extra)?;
+        }
         fs::create_dir_all(&scratch)?;
         let mut command = Command::new(goroot.join("bin/go"));
         command.current_dir(&source).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
@@ -74,13 +92,13 @@ fn build(suite: Suite, go: &str, mode: &Mode) -> Option<PathBuf> {
 }
 
 /// The running program, ended when dropped.
-struct Parked {
+pub(crate) struct Parked {
     child: Child,
     out: BufReader<ChildStdout>,
 }
 
 impl Parked {
-    fn start(program: &Path, arguments: &[&str]) -> Parked {
+    pub(crate) fn start(program: &Path, arguments: &[&str]) -> Parked {
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
@@ -90,7 +108,7 @@ impl Parked {
         parked
     }
 
-    fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
@@ -107,7 +125,7 @@ impl Parked {
     }
 
     /// What the runtime says.
-    fn dump(&mut self) -> String {
+    pub(crate) fn dump(&mut self) -> String {
         self.child.stdin.as_mut().expect("piped").write_all(b"\n").expect("it listens");
         self.read_until("end of dump")
     }
@@ -121,13 +139,13 @@ impl Drop for Parked {
     }
 }
 
-fn read(reader: &Reader) -> GoroutinesFact {
+pub(crate) fn read(reader: &Reader) -> GoroutinesFact {
     reader.read(&Limits::until(monotonic_ns() + LIMIT_NS), &monotonic_ns).expect("it can be read")
 }
 
 /// Ours, Go's, ours: what stood still is equal.
 fn check(suite: Suite, go: &str, mode: &Mode) {
-    let Some(program) = build(suite, go, mode) else { return };
+    let Some(program) = build(suite, go, mode, &PARKED) else { return };
     let mut parked = Parked::start(&program, &[]);
     let reader = Reader::open(parked.pid(), Component::Helper).expect("a Go program");
     let before = read(&reader);
@@ -192,7 +210,7 @@ fn plegtrace(arguments: &[&str]) -> Said {
 
 /// The program as most tests take it.
 fn parked_program() -> Option<PathBuf> {
-    build(Suite::Trixie, "1.24", &PIE)
+    build(Suite::Trixie, "1.24", &PIE, &PARKED)
 }
 
 /// 20,000 goroutines more: all are there, quickly, in little memory.

@@ -2,10 +2,12 @@
 //!
 //! One program, so that it is linked once; `cargo xtask test` runs it module by module.
 
+mod ages;
 mod census_recorded;
 mod cli;
 mod diagnose;
 mod finished;
+mod goroutine_ages;
 mod goroutine_hostile;
 mod goroutine_kit;
 mod goroutines;

@@ -375,6 +375,15 @@ fn check_goroutine_offsets(path: &Path) {
     let in_sched = |name: &str| of("sched") + sched[name];
     assert_eq!((g.sched_sp, g.sched_pc, g.sched_bp), (in_sched("sp"), in_sched("pc"), in_sched("bp")));
     assert_eq!(g.stack_hi, dwarf_members(path, "runtime.stack")["hi"]);
+    let gc = binary.abi().gc.expect("read of these releases");
+    let memstats = dwarf_members(path, "runtime.mstats");
+    let behind = |name: &str| memstats[name] - memstats["last_gc_unix"];
+    assert_eq!(
+        (gc.pause_ns, gc.pause_end, gc.numgc, gc.last_gc_nanotime),
+        (behind("pause_ns"), behind("pause_end"), behind("numgc"), behind("last_gc_nanotime")),
+        "{}",
+        path.display()
+    );
 }
 
 /// Members of a Go structure with their offsets, from objdump's listing of the debug information.

@@ -13,6 +13,12 @@ pub(super) fn started_ns(start_ticks: u64) -> Option<u64> {
     ticks_to_ns(start_ticks, clock_ticks()).checked_sub(asleep)
 }
 
+/// CLOCK_REALTIME minus CLOCK_MONOTONIC, nanoseconds; less when something came in between, never more.
+pub(super) fn realtime_offset_ns() -> i64 {
+    let real = read(libc::CLOCK_REALTIME).cast_signed();
+    real.saturating_sub(now_ns().cast_signed())
+}
+
 /// CPU time of a process that lives, nanoseconds; 0 of one that does not.
 pub(super) fn cpu_ns(pid: u32) -> u64 {
     let mut clock = 0;

@@ -107,7 +107,7 @@ impl Correlator {
             relist.interval_ns = self.relist_before(&done.call).map(|before| done.call.start.since(before));
             found.push(((done.call.end, relist.root().id), Finished::Relist(relist)));
         }
-        let census = self.census.view(&|tgid, goid| self.call_since(tgid, goid), self.newest);
+        let census = self.census.view(&|tgid, goid| self.call_since(tgid, goid), &|_| None, self.newest);
         let material = Material {
             joined,
             answers: HashSet::new(),

@@ -11,8 +11,8 @@ use super::{
 use crate::{
     decode::{MonoNs, Process, Step},
     input::{
-        Armed, Cost, Fact, HookCounters, HookFact, Layer, LossCount, Presence, RefusedFact, Start, Stop,
-        TargetFact, TargetGone,
+        Armed, Component, Cost, Fact, HookCounters, HookFact, Layer, LossCount, Presence, RefusedFact, Start,
+        Stop, TargetFact, TargetGone,
     },
 };
 
@@ -29,6 +29,9 @@ pub(super) struct NodeState {
     pub(super) armed_at: Option<MonoNs>,
     /// From when on relists are seen.
     pub(super) relists_since: Option<MonoNs>,
+    /// When a hook on relists was announced last, and when they were last known to have counted nothing.
+    relist_hook_at: Option<MonoNs>,
+    no_relist_until: Option<MonoNs>,
     pub(super) counters: BTreeMap<u32, HookCounters>,
     pub(super) losses: BTreeMap<(String, String), LossCount>,
     pub(super) cost: Option<Cost>,
@@ -49,11 +52,19 @@ impl NodeState {
                 }
             }
             Fact::Hook(hook) if hook.index < MAX_HOOKS => {
+                if hook.layer == Layer::Relist {
+                    self.relist_hook_at = Some(at);
+                    self.no_relist_until = None;
+                }
                 self.hooks.insert(hook.index, Arc::new(hook));
                 self.relists_are_seen(at);
             }
             Fact::Hook(_) => self.dropped += 1,
             Fact::Refused(refused) => {
+                if self.armed_at.is_some() && refused.component == Some(Component::Kubelet) {
+                    // It may be that its probes came off.
+                    self.relist_hook_at = None;
+                }
                 if !self.refused.contains(&refused) {
                     self.dropped += push_bounded(&mut self.refused, refused, limits.facts);
                 }
@@ -66,6 +77,7 @@ impl NodeState {
             Fact::Counters { hooks } => {
                 let known = hooks.into_iter().filter(|counters| counters.hook < MAX_HOOKS);
                 self.counters.extend(known.map(|counters| (counters.hook, counters)));
+                self.no_relist_until = self.no_relist_hit().then_some(at);
             }
             Fact::Loss { counts } => counts.into_iter().for_each(|count| self.loss(count, limits)),
             Fact::Cost(cost) => self.cost = Some(cost),
@@ -146,6 +158,21 @@ impl NodeState {
         } else {
             self.dropped += 1;
         }
+    }
+
+    /// Has no hook on relists counted anything, neither a start nor an end?
+    fn no_relist_hit(&self) -> bool {
+        let mut relists = self.hooks.values().filter(|hook| hook.layer == Layer::Relist).peekable();
+        let hits = |hook: &Arc<HookFact>| self.counters.get(&hook.index).map(|counters| counters.hits);
+        relists.peek().is_some() && relists.all(|hook| hits(hook) == Some(0))
+    }
+
+    /// From when to when no relist of this kubelet began or ended, although a probe would have told.
+    pub(super) fn no_relist_began(&self, pid: u32) -> Option<(MonoNs, MonoNs)> {
+        let known = self.targets.get(&pid).filter(|target| target.state == TracedState::Live)?.seen;
+        let from = self.armed_at?.max(self.relist_hook_at?).max(known);
+        let until = self.no_relist_until.filter(|until| from <= *until)?;
+        Some((from, until))
     }
 
     /// They are from the moment on that their hook is there, and hooks are armed.

@@ -35,7 +35,8 @@ impl Correlator {
         let mut names = Names::default();
         relists.iter_mut().for_each(|relist| self.parks.attach(&mut relist.tree.root, &mut names));
         let open = self.open_calls(now, &mut names);
-        let census = self.census.view(&|tgid, goid| self.call_since(tgid, goid), now);
+        let traced = |tgid, goid| self.call_since(tgid, goid);
+        let census = self.census.view(&traced, &|pid| self.node.no_relist_began(pid), now);
         let material =
             Material { joined, answers, open: &open, census: &census.requests, only: None, ended: None };
         let (requests, no_tree) = self.requests_at(material, &mut names);

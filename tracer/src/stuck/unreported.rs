@@ -27,8 +27,13 @@ pub(super) fn find(found: &[Stuck], known: &Known, snapshot: &Snapshot) -> Vec<S
 
 /// From the first round to the last one that found it.
 fn is_old(seen: &Unreported, snapshot: &Snapshot) -> bool {
+    age_ns(seen, snapshot) >= UNREPORTED_NS
+}
+
+/// As far as rounds have seen it.
+fn age_ns(seen: &Unreported, snapshot: &Snapshot) -> u64 {
     let last = snapshot.census.round.as_ref().map_or(0, |round| round.began_ns);
-    last.saturating_sub(seen.since.0) >= UNREPORTED_NS
+    last.saturating_sub(seen.since.0)
 }
 
 fn container(seen: &Unreported, snapshot: &Snapshot) -> Option<Stuck> {
@@ -49,7 +54,7 @@ fn command(seen: &Unreported, found: &[Stuck], known: &Known, snapshot: &Snapsho
     if found.iter().any(held) {
         return None;
     }
-    let age = snapshot.now.since(seen.since);
+    let age = age_ns(seen, snapshot);
     let waits = |request: &&Request| {
         let here = request.target_known && known.are_of(&request.containers, place) == Some(true);
         request.method() == Some(Method::ExecSync)
@@ -82,7 +87,7 @@ fn stuck(
             state,
             runtime,
         },
-        since: Age { ns: snapshot.now.since(seen.since), at_least: true },
+        since: Age { ns: age_ns(seen, snapshot), at_least: true },
         container,
         parks: Vec::new(),
         frames: Vec::new(),

@@ -2,7 +2,8 @@
 //!
 //! Offsets were read from `type g struct` and `type gobuf struct` in Go's runtime/runtime2.go of each release 1.13 to
 //! 1.27; they are the same on amd64 and arm64. What changed: 1.23 added `syscallbp` (everything behind it moved by
-//! 8), 1.25 removed `gobuf.ret` (everything behind it moved back).
+//! 8), 1.25 removed `gobuf.ret` (everything behind it moved back). Those of `runtime.mstats` come from runtime/mstats.go of
+//! the same releases.
 
 use super::buildinfo::BuildInfo;
 use super::elf::Machine;
@@ -46,6 +47,30 @@ pub struct GOffsets {
     pub waitreason: u32,
 }
 
+/// Offsets of what the garbage collector keeps of its cycles in `runtime.memstats`, in bytes from `last_gc_unix`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GcOffsets {
+    /// `pause_ns`: how long each of the last [`GcOffsets::KEPT`] cycles stopped the world, in a ring.
+    pub pause_ns: u32,
+    /// `pause_end`: when each of them ended, CLOCK_REALTIME ns, in the same ring.
+    pub pause_end: u32,
+    /// `numgc` (u32): cycles so far.
+    pub numgc: u32,
+    /// `last_gc_nanotime`: when the last one ended, CLOCK_MONOTONIC ns.
+    pub last_gc_nanotime: u32,
+}
+
+impl GcOffsets {
+    /// Cycles that the rings keep.
+    pub const KEPT: usize = 256;
+
+    /// Bytes from `last_gc_unix` to the end of what is read.
+    #[must_use]
+    pub fn size(self) -> usize {
+        self.numgc.max(self.last_gc_nanotime) as usize + 8
+    }
+}
+
 /// Everything a probe needs to know about the toolchain of a binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abi {
@@ -53,13 +78,19 @@ pub struct Abi {
     pub convention: Convention,
     /// Where things are in `runtime.g`.
     pub g: GOffsets,
+    /// Where things are in `runtime.memstats`; `None` when that is not known of this release.
+    pub gc: Option<GcOffsets>,
 }
 
 impl Abi {
     /// The ABI of a supported release.
     #[must_use]
     pub fn new(version: GoVersion, machine: Machine, info: &BuildInfo) -> Self {
-        Self { convention: convention(version, machine, info), g: g_offsets(version) }
+        Self {
+            convention: convention(version, machine, info),
+            g: g_offsets(version),
+            gc: gc_offsets(version),
+        }
     }
 }
 
@@ -96,6 +127,20 @@ fn g_offsets(version: GoVersion) -> GOffsets {
     }
 }
 
+/// `last_gc_unix`, `pause_total_ns`, `pause_ns`, `pause_end`, `numgc`, `numforcedgc` and `gc_cpu_fraction` never changed
+/// places. `last_gc_nanotime` followed a table of 67 size classes up to 1.15, and follows at once from 1.18 on; in between
+/// it was not looked up.
+fn gc_offsets(version: GoVersion) -> Option<GcOffsets> {
+    let ring = 8 * u32::try_from(GcOffsets::KEPT).unwrap_or(u32::MAX);
+    let numgc = 16 + 2 * ring;
+    let last_gc_nanotime = match version.minor {
+        ..=15 => numgc + 24 + 67 * 24,
+        16 | 17 => return None,
+        18.. => numgc + 16,
+    };
+    Some(GcOffsets { pause_ns: 16, pause_end: 16 + ring, numgc, last_gc_nanotime })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,6 +155,16 @@ mod tests {
         let g = g_offsets(GoVersion::minor(19));
         assert_eq!((g.atomicstatus, g.waitsince, g.waitreason, g.sched_bp), (144, 168, 176, 104));
         assert_eq!(g_offsets(GoVersion::minor(25)).sched_bp, 96);
+    }
+
+    /// Read from the debug information of 1.15 and 1.27; what nobody has read is refused.
+    #[test]
+    fn collections_by_release() {
+        let gc = |minor| gc_offsets(GoVersion::minor(minor));
+        let of = |minor| gc(minor).map(|gc| (gc.pause_ns, gc.pause_end, gc.numgc, gc.last_gc_nanotime));
+        assert_eq!(of(15), Some((16, 2064, 4112, 5744)));
+        assert_eq!(of(27), Some((16, 2064, 4112, 4128)));
+        assert_eq!((gc(16), gc(17)), (None, None));
     }
 
     /// The register ABI came with 1.17 on amd64 and 1.18 on arm64, and could be switched off at first.

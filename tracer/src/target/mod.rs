@@ -33,7 +33,7 @@ mod traces;
 mod unix_sockets;
 mod version;
 
-pub use abi::{Abi, Convention, GOffsets};
+pub use abi::{Abi, Convention, GOffsets, GcOffsets};
 pub use binary::{GoBinary, Match};
 pub use btf::{Btf, BtfError};
 pub use buildinfo::{BuildInfo, Module};

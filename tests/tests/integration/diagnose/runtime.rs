@@ -37,7 +37,7 @@ fn r1_names_the_shim_behind_the_lock() {
     assert_eq!(diagnose(&snapshot).verdict, Verdict::Stall);
     assert_eq!(only(&hostage(update(), lists()), "R1").confidence, Confidence::Medium);
     // The shim was first seen when plegtrace came; its victim knows since when it waits.
-    let of_old = GoroutineGroup { waiting_since_ns: Some(at(S).0), ..update() };
+    let of_old = GoroutineGroup { parked_by_ns: Some(at(S).0), ..update() };
     let since = only(&known(of_old, lists()), "R1").since.unwrap();
     assert_eq!((since.ns, since.at_least), (5 * S, true));
 }

@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 
 use plegtrace::census::goroutines::{
-    Code, Kind, Limits, MAX_FRAMES, Picture, Place, Return, TakeError, take,
+    Code, Cycles, Kind, Limits, MAX_FRAMES, Picture, Place, Places, Return, TakeError, take,
 };
 use plegtrace::census::{Memory, MemoryError, Piece};
 use plegtrace::target::GOffsets;
@@ -49,7 +49,8 @@ pub(crate) fn run(input: &[u8]) -> bool {
     let limits = Limits { goroutines: LIMIT, groups: 10, text_bytes: 2000, until_ns };
     let lists = [vec![BASE, BASE + 8, 8], vec![BASE + 16, BASE + 0x80]];
     let reasons = [BASE + REASONS, BASE + REASONS + 8];
-    match take(&process, &mut Toy { returns }, &g, &lists, &reasons, &limits, &clock) {
+    let places = Places { lists: &lists, reasons: &reasons };
+    match take(&process, &mut Toy { returns }, &g, &places, Cycles::default(), &limits, &clock) {
         Ok(picture) => {
             check(&picture);
             true

@@ -50,7 +50,7 @@ fn unreported(rounds: &[(u64, u32, Option<RuntimeSays>)]) -> Vec<String> {
 #[test]
 fn ends_that_the_runtime_does_not_know_of() {
     let running = || Some(says("running"));
-    assert_eq!(unreported(&[(S, 77, running()), (12 * S, 77, running())]), ["unreported 77 29"]);
+    assert_eq!(unreported(&[(S, 77, running()), (12 * S, 77, running())]), ["unreported 77 11"]);
     assert_eq!(unreported(&[(S, 77, running()), (9 * S, 77, running())]), [""; 0], "it may still be told");
     assert_eq!(unreported(&[(S, 77, running()), (12 * S, 77, Some(says("exited")))]), [""; 0]);
     assert_eq!(unreported(&[(S, 77, running()), (12 * S, 77, None)]), [""; 0], "nobody asked");

@@ -26,7 +26,7 @@ fn an_old_stop_is_no_cause() {
     let stop = |frames: &[&str]| {
         let served = "k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_StopContainer_Handler";
         let stop = group(&[7], "select", &[frames, &[served]].concat());
-        GoroutineGroup { waiting_since_ns: Some(at(0).0), ..stop }
+        GoroutineGroup { parked_by_ns: Some(at(0).0), ..stop }
     };
     let drains = stop(&["github.com/containerd/containerd/pkg/cri/server.(*criService).waitContainerStop"]);
     let update = "github.com/containerd/containerd/pkg/cri/store/container.(*statusStorage).UpdateSync";
@@ -35,7 +35,7 @@ fn an_old_stop_is_no_cause() {
         story.census(600 * S, &[], groups, &[]).census(620 * S, &[], groups, &[]);
         find(&story.snapshot(620 * S))
     };
-    let hook = GoroutineGroup { waiting_since_ns: Some(at(0).0), ..exec() };
+    let hook = GoroutineGroup { parked_by_ns: Some(at(0).0), ..exec() };
     assert_eq!(stuck(&[drains.clone(), hook]), []);
     let [behind] = &stuck(&[stop(&["os.(*File).Write", update]), lists()])[..] else { panic!("one culprit") };
     assert!(matches!(&behind.what, StuckKind::Request(request) if request.operation == "StopContainer"));
@@ -52,7 +52,7 @@ fn a_stream_of_events_is_not_stuck() {
         "github.com/containerd/containerd/pkg/cri/server.(*criService).GetContainerEvents",
         "k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_GetContainerEvents_Handler",
     ];
-    let stream = GoroutineGroup { waiting_since_ns: Some(at(0).0), ..group(&[7], "select", &frames) };
+    let stream = GoroutineGroup { parked_by_ns: Some(at(0).0), ..group(&[7], "select", &frames) };
     let mut story = Story::node();
     story.read_open(S).census(600 * S, &[], std::slice::from_ref(&stream), &[]);
     story.relist(390 * S, 0).census(620 * S, &[], &[stream], &[]).read_open(620 * S);

@@ -2,6 +2,7 @@
 
 use super::about::About;
 use super::code::Code;
+use super::cycles::Cycles;
 use super::group::{Groups, Key, Member};
 use super::header::{Header, state};
 use super::unwind::{Step, Unwinder, broken};
@@ -61,6 +62,7 @@ pub(super) struct Collector<'a> {
     pub(super) groups: Groups,
     pub(super) about: About,
     pub(super) counts: Counts,
+    pub(super) cycles: Cycles,
     pub(super) until_ns: u64,
     pub(super) clock: &'a dyn Fn() -> u64,
 }
@@ -150,10 +152,11 @@ impl Collector<'_> {
 
     fn count(&mut self, key: Key, header: &Header, ids: Vec<IdOnStack>) {
         let waits = matches!(key.state, state::WAITING | state::SYSCALL | state::LEAKED);
-        let sane = waits && header.wait_since <= (self.clock)();
+        let sane = waits && header.wait_since != 0 && header.wait_since <= (self.clock)();
         self.counts.total += 1;
-        let since = if sane { header.wait_since } else { 0 };
-        self.groups.add(key, Member { goid: header.goid, since, ids });
+        let wait_since = sane.then_some(header.wait_since);
+        wait_since.into_iter().for_each(|since| self.cycles.confirm(since));
+        self.groups.add(key, Member { goid: header.goid, wait_since, ids });
     }
 
     /// Reads the first block of each stack in one go, and follows them.

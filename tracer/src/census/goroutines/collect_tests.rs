@@ -105,12 +105,13 @@ fn read(memory: &Moving) -> (u64, u64, Vec<Vec<String>>) {
         groups: Groups::new(10),
         about: About::default(),
         counts: Counts::default(),
+        cycles: Cycles::default(),
         until_ns: u64::MAX,
         clock: &|| 100,
     };
     collector.run(&[BASE]).unwrap();
     let counts = collector.counts;
-    let (groups, _) = collector.groups.finish(&Toy, &Reasons::default(), 1 << 20);
+    let (groups, _) = collector.groups.finish(&Toy, &Reasons::default(), &Cycles::default(), 1 << 20);
     (counts.total, counts.unread, groups.into_iter().map(|group| group.frames).collect())
 }
 

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 
 use super::code::Code;
+use super::cycles::Cycles;
 use super::header::state;
 use super::reasons::Reasons;
 use crate::input::{GoroutineGroup, IdOnStack, Subject};
@@ -31,44 +32,50 @@ pub(super) struct Key {
 struct Members {
     count: u32,
     goids: Vec<u64>,
-    since: u64,
-    subjects: Vec<Subject>,
+    /// The least.
+    wait_since: Option<u64>,
+    /// Each with the least of its own.
+    subjects: Vec<(Subject, Option<u64>)>,
 }
 
 /// One goroutine.
 #[derive(Debug, Default)]
 pub(super) struct Member {
     pub(super) goid: u64,
-    /// 0 when it is not known since when it waits.
-    pub(super) since: u64,
+    /// What the runtime says, when it says anything.
+    pub(super) wait_since: Option<u64>,
     /// Ids on its stack.
     pub(super) ids: Vec<IdOnStack>,
 }
 
 impl Members {
     fn add(&mut self, member: Member) {
-        let Member { goid, since, ids } = member;
+        let Member { goid, wait_since, ids } = member;
         self.count += 1;
-        if since != 0 && (self.since == 0 || since < self.since) {
-            self.since = since;
-        }
+        self.wait_since = least(self.wait_since, wait_since);
         add_id(&mut self.goids, goid);
         if ids.is_empty() {
             return;
         }
-        if let Some(same) = self.subjects.iter_mut().find(|subject| subject.ids == ids) {
+        if let Some((same, since)) = self.subjects.iter_mut().find(|(subject, _)| subject.ids == ids) {
             same.count += 1;
+            *since = least(*since, wait_since);
             add_id(&mut same.goids, goid);
         } else if self.subjects.len() < MAX_SUBJECTS {
-            self.subjects.push(Subject { count: 1, goids: vec![goid], ids });
+            let subject = Subject { count: 1, goids: vec![goid], ids, parked_by_ns: None };
+            self.subjects.push((subject, wait_since));
         }
     }
 
     fn finish(&mut self) {
         lowest(&mut self.goids);
-        self.subjects.iter_mut().for_each(|subject| lowest(&mut subject.goids));
-        self.subjects.sort_by(|a, b| a.goids.cmp(&b.goids));
+        self.subjects.iter_mut().for_each(|(subject, _)| lowest(&mut subject.goids));
+        self.subjects.sort_by(|(a, _), (b, _)| a.goids.cmp(&b.goids));
     }
+}
+
+fn least(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    a.into_iter().chain(b).min()
 }
 
 fn add_id(goids: &mut Vec<u64>, goid: u64) {
@@ -122,6 +129,7 @@ impl Groups {
         self,
         code: &dyn Code,
         reasons: &Reasons,
+        cycles: &Cycles,
         text_bytes: usize,
     ) -> (Vec<GoroutineGroup>, u32) {
         let mut all: Vec<(Key, Members)> = self.known.into_iter().collect();
@@ -131,7 +139,7 @@ impl Groups {
         let mut room = text_bytes;
         let mut groups = Vec::new();
         for (key, members) in all {
-            let group = named(&key, members, code, reasons);
+            let group = named(&key, members, code, reasons, cycles);
             let size = group.frames.iter().map(|frame| frame.len() + size_of::<String>()).sum();
             let Some(left) = room.checked_sub(size) else { break };
             room = left;
@@ -142,21 +150,23 @@ impl Groups {
     }
 }
 
-fn named(key: &Key, members: Members, code: &dyn Code, reasons: &Reasons) -> GoroutineGroup {
+fn named(key: &Key, members: Members, code: &dyn Code, reasons: &Reasons, cycles: &Cycles) -> GoroutineGroup {
     let name = |function: &u32| {
         let name = code.name(*function).unwrap_or("?");
         let end = (0..=name.len().min(MAX_NAME)).rev().find(|at| name.is_char_boundary(*at));
         name[..end.unwrap_or(0)].to_owned()
     };
+    let by = |since: Option<u64>| since.and_then(|since| cycles.parked_by(since));
+    let subject = |(subject, since)| Subject { parked_by_ns: by(since), ..subject };
     GoroutineGroup {
         count: members.count,
         goids: members.goids,
         state: state::name(key.state).to_owned(),
         wait_reason: reasons.words(key.wait_reason),
-        waiting_since_ns: (members.since != 0).then_some(members.since),
+        parked_by_ns: by(members.wait_since),
         frames: key.frames.iter().map(name).collect(),
         broken: key.broken.map(str::to_owned),
-        subjects: members.subjects,
+        subjects: members.subjects.into_iter().map(subject).collect(),
     }
 }
 

@@ -29,11 +29,18 @@ fn key(frames: &[u32]) -> Key {
 }
 
 fn member(goid: u64, since: u64) -> Member {
-    Member { goid, since, ids: Vec::new() }
+    Member { goid, wait_since: Some(since).filter(|since| *since != 0), ids: Vec::new() }
 }
 
 fn names() -> Named {
     Named(["main.f", "main.g"].map(str::to_owned).to_vec())
+}
+
+const S: u64 = 1_000_000_000;
+
+/// Collections that ended after each whole second up to the 120th.
+fn cycles() -> Cycles {
+    Cycles::of_ends((1..=120).map(|second| second * S))
 }
 
 /// The largest first; ids ascending and bounded; the longest wait counts.
@@ -41,15 +48,15 @@ fn names() -> Named {
 fn grouped() {
     let mut groups = Groups::new(10);
     for goid in (1..=100).rev() {
-        groups.add(key(&[0, 1]), member(goid, if goid == 50 { 7 } else { 1000 * goid }));
+        groups.add(key(&[0, 1]), member(goid, if goid == 50 { 7 * S } else { (10 + goid) * S }));
     }
     groups.add(key(&[1]), member(500, 0));
-    let (groups, left_out) = groups.finish(&names(), &Reasons::default(), 1 << 20);
+    let (groups, left_out) = groups.finish(&names(), &Reasons::default(), &cycles(), 1 << 20);
     assert_eq!((groups.len(), left_out), (2, 0));
-    assert_eq!((groups[0].count, groups[0].waiting_since_ns), (100, Some(7)));
+    assert_eq!((groups[0].count, groups[0].parked_by_ns), (100, cycles().parked_by(7 * S)));
     assert_eq!(groups[0].goids, (1..=32).collect::<Vec<u64>>());
     assert_eq!(groups[0].frames, ["main.f", "main.g"]);
-    assert_eq!((groups[1].waiting_since_ns, groups[1].state.as_str()), (None, "waiting"));
+    assert_eq!((groups[1].parked_by_ns, groups[1].state.as_str()), (None, "waiting"));
 }
 
 /// More groups than wanted, or more text: left out and counted, distinct ones once.
@@ -59,18 +66,18 @@ fn bounded() {
     for function in [0, 0, 1, 2, 3, 3, 4, 0] {
         groups.add(key(&[function]), member(1, 0));
     }
-    let (kept, left_out) = groups.finish(&names(), &Reasons::default(), 1 << 20);
+    let (kept, left_out) = groups.finish(&names(), &Reasons::default(), &Cycles::default(), 1 << 20);
     assert_eq!((kept.len(), left_out, kept[0].count), (3, 2, 3));
     let mut groups = Groups::new(3);
     (0..3).for_each(|function| groups.add(key(&[function]), member(1, 0)));
     let room = 2 * (size_of::<String>() + "main.f".len());
-    let (kept, left_out) = groups.finish(&names(), &Reasons::default(), room);
+    let (kept, left_out) = groups.finish(&names(), &Reasons::default(), &Cycles::default(), room);
     assert_eq!((kept.len(), left_out), (2, 1));
     // A name that never ends is cut.
     let long = Named(vec!["ä".repeat(1000)]);
     let mut groups = Groups::new(3);
     groups.add(key(&[0, 77]), member(1, 0));
-    let (kept, _) = groups.finish(&long, &Reasons::default(), 1 << 20);
+    let (kept, _) = groups.finish(&long, &Reasons::default(), &Cycles::default(), 1 << 20);
     assert_eq!((kept[0].frames[0].len(), kept[0].frames[1].as_str()), (MAX_NAME, "?"));
 }
 
@@ -80,13 +87,14 @@ fn subjects() {
     let about = |id: String| vec![IdOnStack { frame: 0, id }];
     let mut groups = Groups::new(3);
     for goid in 1..=100 {
-        groups.add(key(&[0]), Member { goid, since: 0, ids: about((goid % 2).to_string()) });
+        groups
+            .add(key(&[0]), Member { goid, wait_since: Some(goid * S), ids: about((goid % 2).to_string()) });
     }
     groups.add(key(&[0]), member(101, 0));
     for goid in 200..300 {
-        groups.add(key(&[1]), Member { goid, since: 0, ids: about(goid.to_string()) });
+        groups.add(key(&[1]), Member { goid, wait_since: Some(goid * S), ids: about(goid.to_string()) });
     }
-    let (kept, _) = groups.finish(&names(), &Reasons::default(), 1 << 20);
+    let (kept, _) = groups.finish(&names(), &Reasons::default(), &Cycles::default(), 1 << 20);
     let told: Vec<(u32, usize, &str)> = kept[0]
         .subjects
         .iter()

@@ -56,8 +56,8 @@ pub(super) struct Header {
     /// Without the mark of the garbage collector.
     pub(super) state: u32,
     pub(super) goid: u64,
-    /// CLOCK_MONOTONIC ns; 0 until the garbage collector has seen it wait. It is cleared when the goroutine is
-    /// scheduled, so it may reach back into a system call that was followed by this wait without being scheduled.
+    /// CLOCK_MONOTONIC ns; 0 until the garbage collector has seen it wait. Not since when it waits: see
+    /// [`Cycles`](super::Cycles).
     pub(super) wait_since: u64,
     pub(super) wait_reason: u8,
 }

@@ -4,6 +4,7 @@
 //! program   decodes the executable: where runtime.allgs may be, where the words for wait reasons are
 //! loaded    where the process has the executable
 //! allgs     the one candidate that is a list of goroutines
+//! cycles    when collections ended → since when a goroutine is parked at least
 //! header    runtime.g: state, id, stack, where it goes on
 //! unwind    stack memory → functions, by the tables the runtime itself unwinds by
 //! about     the stack of a CRI handler → ids of containers on it
@@ -19,6 +20,7 @@ mod about;
 mod allgs;
 mod code;
 mod collect;
+mod cycles;
 mod error;
 mod group;
 mod header;
@@ -30,7 +32,8 @@ mod unwind;
 
 pub use code::{Code, Kind, Place};
 pub use collect::Limits;
+pub use cycles::Cycles;
 pub use error::GoroutineError;
 pub use program::Program;
-pub use reader::{Picture, Reader, TakeError, take};
+pub use reader::{Picture, Places, Reader, TakeError, take};
 pub use unwind::{MAX_FRAMES, Return};

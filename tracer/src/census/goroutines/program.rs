@@ -1,12 +1,13 @@
 //! [`Program`]: what an executable says about where its goroutines are. One analysis serves all processes that run it.
 
+use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::code::Known;
 use super::error::GoroutineError;
-use crate::target::{FileId, Functions, GoBinary, RefuseReason, exe_link};
+use crate::target::{FileId, Functions, GcOffsets, GoBinary, RefuseReason, exe_link};
 
 /// Who refers to `runtime.allgs`: first the one that appends to it (Go 1.13 to 1.27), then the others, for the case that
 /// it was inlined. Read from Go's runtime/proc.go, mgcmark.go, mgc.go, traceback.go of these releases.
@@ -26,6 +27,11 @@ const LIST_USERS: &[&[&str]] = &[
 /// Who refers to the words for wait reasons.
 const REASON_USERS: &[&str] = &["runtime.waitReason.String", "runtime.goroutineheader"];
 
+/// Who writes down when a collection ended.
+const GC_WRITER: &str = "runtime.gcMarkTermination";
+/// Who switches from one goroutine to another without the scheduler; only in programs that use it.
+const COROUTINES: &str = "runtime.coroswitch_m";
+
 /// An analysed executable.
 #[derive(Debug)]
 pub struct Program {
@@ -38,6 +44,8 @@ pub struct Program {
     pub(super) lists: Vec<Vec<u64>>,
     /// Where the words for wait reasons may be.
     pub(super) reasons: Vec<u64>,
+    /// Address of `memstats.last_gc_unix`, and what is behind it; `None` when that is not certain, or says nothing.
+    pub(super) gc: Option<(u64, GcOffsets)>,
     /// What was looked up of its functions so far.
     known: Mutex<Known>,
 }
@@ -75,6 +83,7 @@ impl Program {
         Self {
             lists: LIST_USERS.iter().map(|names| references(names)).collect(),
             reasons: references(REASON_USERS),
+            gc: gc(binary),
             go_version: binary.build_info().go_version.clone(),
             moduledata: binary.moduledata(),
             table: binary.table(),
@@ -101,4 +110,19 @@ impl Program {
     pub(super) fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Where the ends of collections are: the one place from which all that the writer refers to is where it should be.
+fn gc(binary: &GoBinary) -> Option<(u64, GcOffsets)> {
+    let gc = binary.abi().gc?;
+    let coroutines = binary.functions().any(|function| function.name == COROUTINES);
+    let found: HashSet<u64> = binary.data_references(GC_WRITER).into_iter().collect();
+    let behind = |at: u64, offset: u32| at.checked_add(offset.into()).is_some_and(|at| found.contains(&at));
+    let is_whole = |at: &u64| {
+        let all = [gc.pause_ns, gc.pause_end, gc.last_gc_nanotime];
+        all.into_iter().all(|offset| behind(*at, offset))
+    };
+    let mut places = found.iter().copied().filter(is_whole);
+    let place = places.next().filter(|_| !coroutines && places.next().is_none())?;
+    Some((place, gc))
 }

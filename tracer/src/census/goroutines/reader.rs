@@ -7,11 +7,13 @@ use super::about::About;
 use super::allgs;
 use super::code::{Code, ProgramCode};
 use super::collect::{Collector, Counts, Limits};
+use super::cycles::Cycles;
 use super::error::GoroutineError;
 use super::group::Groups;
 use super::loaded;
 use super::program::Program;
 use super::reasons::Reasons;
+use crate::census::clock;
 use crate::census::memory::{Memory, MemoryError, ProcessMemory};
 use crate::input::{Component, GoroutineGroup, GoroutinesFact};
 use crate::target::{GOffsets, read_stat};
@@ -116,12 +118,22 @@ impl Reader {
         let lists: Vec<Vec<u64>> = self.program.lists.iter().map(|list| biased(list)).collect();
         let mut code = ProgramCode::new(&self.program, bias);
         let g = self.program.functions.abi().g;
-        let picture = take(&memory, &mut code, &g, &lists, &biased(&self.program.reasons), limits, clock);
-        let picture = picture.map_err(|why| match why {
+        let places = Places { lists: &lists, reasons: &biased(&self.program.reasons) };
+        let cycles = self.cycles(&memory, bias);
+        let picture = cycles
+            .map_err(TakeError::Memory)
+            .and_then(|cycles| take(&memory, &mut code, &g, &places, cycles, limits, clock));
+        let mut picture = picture.map_err(|why| match why {
             TakeError::Memory(why) => GoroutineError::memory(self.pid, why),
             TakeError::NoList(places) => GoroutineError::NoList(places),
             TakeError::AmbiguousList(places) => GoroutineError::AmbiguousList(places),
         })?;
+        for group in &mut picture.groups {
+            let subjects = group.subjects.iter_mut().map(|subject| &mut subject.parked_by_ns);
+            for by in subjects.chain([&mut group.parked_by_ns]) {
+                *by = by.filter(|by| *by <= at_ns);
+            }
+        }
         Ok(GoroutinesFact {
             at_ns,
             took_ns: clock().saturating_sub(at_ns),
@@ -133,6 +145,14 @@ impl Reader {
             groups: picture.groups,
             groups_left_out: picture.groups_left_out,
         })
+    }
+}
+
+impl Reader {
+    /// The collections so far. They are read first: one that ends while goroutines are read bounds nothing.
+    fn cycles(&self, memory: &dyn Memory, bias: u64) -> Result<Cycles, MemoryError> {
+        let Some((place, gc)) = self.program.gc else { return Ok(Cycles::default()) };
+        Cycles::read(memory, place.wrapping_add(bias), gc, clock::realtime_offset_ns())
     }
 }
 
@@ -163,8 +183,16 @@ impl From<MemoryError> for TakeError {
     }
 }
 
-/// Reads all goroutines of any memory with any code. The list is at one of the addresses in `lists` (groups, the
-/// likeliest first), the words for wait reasons perhaps at one of `reasons`.
+/// Where things may be in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Places<'a> {
+    /// The list of goroutines: groups, the likeliest first.
+    pub lists: &'a [Vec<u64>],
+    /// The words for wait reasons.
+    pub reasons: &'a [u64],
+}
+
+/// Reads all goroutines of any memory with any code. `cycles`: the collections that have ended.
 ///
 /// # Errors
 ///
@@ -173,17 +201,17 @@ pub fn take(
     memory: &dyn Memory,
     code: &mut dyn Code,
     g: &GOffsets,
-    lists: &[Vec<u64>],
-    reasons: &[u64],
+    places: &Places<'_>,
+    cycles: Cycles,
     limits: &Limits,
     clock: &dyn Fn() -> u64,
 ) -> Result<Picture, TakeError> {
-    let place = match find(memory, g, lists)? {
+    let place = match find(memory, g, places.lists)? {
         Found::At(place) => place,
         Found::None(places) => return Err(TakeError::NoList(places)),
         Found::Several(places) => return Err(TakeError::AmbiguousList(places)),
     };
-    let reasons = Reasons::find(memory, reasons)?;
+    let reasons = Reasons::find(memory, places.reasons)?;
     let Some(list) = allgs::read(memory, place, limits.goroutines)? else {
         return Err(TakeError::NoList(1));
     };
@@ -194,12 +222,13 @@ pub fn take(
         groups: Groups::new(limits.groups),
         about: About::default(),
         counts: Counts { total: list.left_out, unread: list.left_out },
+        cycles,
         until_ns: limits.until_ns,
         clock,
     };
     collector.run(&list.entries)?;
-    let Collector { groups, counts, code, .. } = collector;
-    let (groups, groups_left_out) = groups.finish(code, &reasons, limits.text_bytes);
+    let Collector { groups, counts, cycles, code, .. } = collector;
+    let (groups, groups_left_out) = groups.finish(code, &reasons, &cycles, limits.text_bytes);
     let count = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
     Ok(Picture { total: count(counts.total), unread: count(counts.unread), groups, groups_left_out })
 }

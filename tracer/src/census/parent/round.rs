@@ -325,7 +325,7 @@ mod tests {
             goids: vec![1],
             state: "waiting".into(),
             wait_reason: None,
-            waiting_since_ns: None,
+            parked_by_ns: None,
             frames: frames.iter().map(|frame| (*frame).to_owned()).collect(),
             broken: None,
             subjects: Vec::new(),

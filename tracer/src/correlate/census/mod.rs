@@ -55,8 +55,18 @@ pub struct Unreported {
     pub said: Option<RuntimeState>,
     /// Its first process.
     pub init: EndedInit,
-    /// Since when every round that could tell found it so.
+    /// Since when every round that could tell found it so: the end of the first.
     pub since: MonoNs,
+}
+
+/// A goroutine that the last look found inside a request.
+#[derive(Debug)]
+struct Inside {
+    operation: String,
+    /// When it was first seen in this one.
+    since: MonoNs,
+    /// When the look before the last one began, if that found it in one of this operation, be it the same or not.
+    before: Option<MonoNs>,
 }
 
 /// The census so far.
@@ -73,7 +83,7 @@ pub(super) struct CensusState {
     coming: BTreeMap<u32, ProcessSeen>,
     goroutines: BTreeMap<u32, GoroutinesFact>,
     /// When a goroutine was first seen inside a request, by process.
-    inside: HashMap<u32, HashMap<u64, (String, MonoNs)>>,
+    inside: HashMap<u32, HashMap<u64, Inside>>,
     /// By container and command.
     unreported: BTreeMap<(String, Option<String>), Unreported>,
     pub(super) dropped: u64,
@@ -97,13 +107,15 @@ impl CensusState {
             return;
         }
         let before = self.inside.remove(&fact.pid).unwrap_or_default();
+        let look_before = self.goroutines.get(&fact.pid).map(|fact| MonoNs(fact.at_ns));
         let mut inside = HashMap::new();
-        for (goid, operation) in requests::goroutines(&fact) {
-            let first = before.get(&goid).filter(|(was, _)| *was == operation);
-            // Handlers have a goroutine of their own; the kubelet's relist is always on the same one.
-            let first = first.filter(|_| fact.component != Component::Kubelet);
-            let since = first.map_or(MonoNs(fact.at_ns), |(_, since)| *since);
-            inside.insert(goid, (operation, since));
+        // It was there at some moment of the look, at the latest when that ended.
+        let looked = MonoNs(fact.at_ns.saturating_add(fact.took_ns));
+        for seen in requests::goroutines(&fact) {
+            let alike = before.get(&seen.goid).filter(|before| before.operation == seen.operation);
+            let since = alike.filter(|_| seen.alone).map_or(looked, |before| before.since);
+            let before = alike.and(look_before);
+            inside.insert(seen.goid, Inside { operation: seen.operation, since, before });
         }
         self.inside.insert(fact.pid, inside);
         self.read.insert(fact.pid);
@@ -176,7 +188,7 @@ impl CensusState {
             }
             let key = (init.id.clone(), init.exec.clone());
             let same = before.remove(&key).filter(|before| before.init.pid == init.pid);
-            let since = same.map_or(MonoNs(round.began_ns), |before| before.since);
+            let since = same.map_or(MonoNs(round.ended_ns), |before| before.since);
             self.unreported.insert(key, Unreported { said: said.cloned(), init: init.clone(), since });
         }
         if says.is_none() {
@@ -187,17 +199,32 @@ impl CensusState {
     /// Goroutines of runtimes that were inside a request when they were read last: process, goroutine, and CRI method.
     pub(super) fn inside(&self) -> impl Iterator<Item = ((u32, u64), &str)> {
         self.inside.iter().flat_map(|(pid, all)| {
-            all.iter().map(|(goid, (operation, _))| ((*pid, *goid), operation.as_str()))
+            all.iter().map(|(goid, inside)| ((*pid, *goid), inside.operation.as_str()))
         })
     }
 
-    /// As it is known now. `open` tells the start of a traced call on a goroutine, which is better than a lower bound.
-    pub(super) fn view(&self, open: &dyn Fn(u32, u64) -> Option<MonoNs>, now: MonoNs) -> Census {
+    /// As it is known now. `traced` tells the start of a traced call on a goroutine, which is better than a lower bound;
+    /// `no_relist` from when to when no relist of this process began or ended.
+    pub(super) fn view(
+        &self,
+        traced: &dyn Fn(u32, u64) -> Option<MonoNs>,
+        no_relist: &dyn Fn(u32) -> Option<(MonoNs, MonoNs)>,
+        now: MonoNs,
+    ) -> Census {
         let known = Known::collect(self.round.as_ref(), self.processes.values());
         let mut requests = Vec::new();
         for fact in self.goroutines.values() {
-            let first = |goid| self.inside.get(&fact.pid)?.get(&goid).map(|(_, since)| *since);
-            requests.extend(requests::requests_in(fact, &first, open, &known, now));
+            let inside = |goid| self.inside.get(&fact.pid)?.get(&goid);
+            let seen = |goid| inside(goid).map(|inside| inside.since);
+            let untouched = |goid| {
+                let (from, until) = no_relist(fact.pid).filter(|_| fact.component == Component::Kubelet)?;
+                let looks = [Some(MonoNs(fact.at_ns)), inside(goid)?.before];
+                // A relist that a look found meanwhile is older than that, and did not end.
+                let found = looks.into_iter().flatten().any(|look| from <= look && look <= until);
+                found.then(|| until.min(now).since(from))
+            };
+            let begins = requests::Begins { seen: &seen, traced, untouched: &untouched, now };
+            requests.extend(requests::requests_in(fact, &begins, &known));
         }
         requests
             .sort_by_key(|request| (std::cmp::Reverse(request.since.ns), request.pid, request.goids.clone()));

@@ -1,7 +1,7 @@
 //! Goroutine stacks → [`Request`]s: a goroutine whose stack contains the handler of a CRI method *is* an open call, and
 //! the functions further in say what it waits for and what it holds meanwhile.
 
-use super::subject::{Known, RequestTarget, parts};
+use super::subject::{Known, Part, parts};
 use crate::{
     correlate::age::Age,
     cri::Method,
@@ -109,62 +109,85 @@ pub enum Held {
     Networks,
 }
 
-/// Goroutines inside a request, with its operation.
-pub(super) fn goroutines(fact: &GoroutinesFact) -> Vec<(u64, String)> {
+/// A goroutine inside a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Inside {
+    pub(super) goid: u64,
+    pub(super) operation: String,
+    /// It serves nothing else: seen again, it is the same request.
+    pub(super) alone: bool,
+}
+
+/// Goroutines inside a request.
+pub(super) fn goroutines(fact: &GoroutinesFact) -> Vec<Inside> {
     let of_group = |group: &GoroutineGroup| {
         let operation = operation(fact.component, &group.frames)?;
-        Some(group.goids.iter().map(|goid| (*goid, operation.clone())).collect::<Vec<_>>())
+        // Handlers have a goroutine of their own, unless the server was told to keep workers (`NumStreamWorkers`); the
+        // relists of a kubelet are all on one.
+        let worker = |frame: &String| frame.ends_with("grpc.(*Server).serverWorker");
+        let alone = fact.component != Component::Kubelet && !group.frames.iter().any(worker);
+        let inside = |goid: &u64| Inside { goid: *goid, operation: operation.clone(), alone };
+        Some(group.goids.iter().map(inside).collect::<Vec<_>>())
     };
     fact.groups.iter().filter_map(of_group).flatten().collect()
 }
 
-/// The requests that the stacks of one process show. `first` tells when a goroutine was first seen inside its request,
-/// `open` when a traced call on it began.
-pub(super) fn requests_in(
-    fact: &GoroutinesFact,
-    first: &dyn Fn(u64) -> Option<MonoNs>,
-    open: &dyn Fn(u32, u64) -> Option<MonoNs>,
-    known: &Known,
-    now: MonoNs,
-) -> Vec<Request> {
-    let request =
-        |group: &GoroutineGroup, operation: &str, part: (RequestTarget, u32, Vec<u64>), only: bool| {
-            let (target, count, goids) = part;
-            let age = |goid: u64| match open(fact.pid, goid) {
-                Some(start) => Age { ns: now.since(start), at_least: false },
-                None => Age { ns: now.since(first(goid).unwrap_or(MonoNs(fact.at_ns))), at_least: true },
-            };
-            let oldest = goids.iter().map(|goid| age(*goid)).max_by_key(|age| age.ns);
-            let mut since = oldest.unwrap_or(Age { ns: 0, at_least: true });
-            // The garbage collector's mark can be older than our first look. It is that of the group.
-            let marked = group.waiting_since_ns.filter(|_| only).map_or(0, |since| now.since(MonoNs(since)));
-            if since.at_least && marked > since.ns {
-                since.ns = marked;
+/// What is known of when requests began.
+pub(super) struct Begins<'a> {
+    /// When a goroutine was first seen inside its request.
+    pub(super) seen: &'a dyn Fn(u64) -> Option<MonoNs>,
+    /// When a traced call on it began.
+    pub(super) traced: &'a dyn Fn(u32, u64) -> Option<MonoNs>,
+    /// What probes that saw nothing say of a request on this goroutine: how old it is at least.
+    pub(super) untouched: &'a dyn Fn(u64) -> Option<u64>,
+    pub(super) now: MonoNs,
+}
+
+impl Begins<'_> {
+    /// The age of the oldest of a part. It is that at the look, unless a probe tells that the call is still open: it may
+    /// have ended since.
+    fn age(&self, fact: &GoroutinesFact, part: &Part) -> Age {
+        let look = MonoNs(fact.at_ns).min(self.now);
+        let age = |goid: &u64| {
+            if let Some(start) = (self.traced)(fact.pid, *goid) {
+                return Age { ns: self.now.since(start), at_least: false };
             }
-            let waits_for = waits_for(group);
-            Request {
-                pid: fact.pid,
-                component: fact.component,
-                operation: operation.to_owned(),
-                count,
-                since,
-                stays: goids.iter().any(|goid| first(*goid).is_some_and(|first| first.0 < fact.at_ns)),
-                wait_reason: group.wait_reason.clone(),
-                holds: holds(&group.frames, &waits_for),
-                waits_for,
-                containers: target.ids.iter().filter_map(|id| known.get(id)).cloned().collect(),
-                target_known: target.certain,
-                lock_of: target.lock,
-                frames: group.frames.clone(),
-                goids,
-            }
+            let seen = (self.seen)(*goid).map(|seen| look.since(seen));
+            Age { ns: seen.max((self.untouched)(*goid)).unwrap_or(0), at_least: true }
         };
+        let oldest = part.goids.iter().map(age).max_by_key(|age| age.ns);
+        let parked = part.parked_by.map(|by| Age { ns: look.since(MonoNs(by)), at_least: true });
+        let known = oldest.into_iter().chain(parked.filter(|_| oldest.is_none_or(|age| age.at_least)));
+        known.max_by_key(|age| age.ns).unwrap_or(Age { ns: 0, at_least: true })
+    }
+}
+
+/// The requests that the stacks of one process show.
+pub(super) fn requests_in(fact: &GoroutinesFact, begins: &Begins<'_>, known: &Known) -> Vec<Request> {
+    let request = |group: &GoroutineGroup, operation: &str, part: Part| {
+        let waits_for = waits_for(group);
+        let before = |goid: &u64| (begins.seen)(*goid).is_some_and(|seen| seen.0 < fact.at_ns);
+        Request {
+            pid: fact.pid,
+            component: fact.component,
+            operation: operation.to_owned(),
+            count: part.count,
+            since: begins.age(fact, &part),
+            stays: part.goids.iter().any(before),
+            wait_reason: group.wait_reason.clone(),
+            holds: holds(&group.frames, &waits_for),
+            waits_for,
+            containers: part.target.ids.iter().filter_map(|id| known.get(id)).cloned().collect(),
+            target_known: part.target.certain,
+            lock_of: part.target.lock,
+            frames: group.frames.clone(),
+            goids: part.goids,
+        }
+    };
     let of_group = |group: &GoroutineGroup| {
         let operation = operation(fact.component, &group.frames)?;
-        let parts = parts(group, &operation, known);
-        let only = parts.len() == 1;
-        let requests = parts.into_iter().map(|part| request(group, &operation, part, only));
-        Some(requests.collect::<Vec<_>>())
+        let parts = parts(group, &operation, known).into_iter();
+        Some(parts.map(|part| request(group, &operation, part)).collect::<Vec<_>>())
     };
     fact.groups.iter().filter_map(of_group).flatten().collect()
 }
@@ -269,7 +292,7 @@ mod tests {
             goids: vec![7],
             state: "waiting".into(),
             wait_reason: Some(wait_reason.into()),
-            waiting_since_ns: None,
+            parked_by_ns: None,
             frames: frames.to_vec(),
             broken: None,
             subjects: Vec::new(),
@@ -315,13 +338,13 @@ mod tests {
     }
 
     fn requests(groups: Vec<GoroutineGroup>) -> Vec<Request> {
-        requests_in(
-            &fact(Component::Containerd, groups),
-            &|_| None,
-            &|_, _| None,
-            &Known::default(),
-            MonoNs(5_000),
-        )
+        told(&fact(Component::Containerd, groups), None, None)
+    }
+
+    fn told(fact: &GoroutinesFact, seen: Option<u64>, open: Option<u64>) -> Vec<Request> {
+        let (seen, traced) = (|_| seen.map(MonoNs), |_, _| open.map(MonoNs));
+        let begins = Begins { seen: &seen, traced: &traced, untouched: &|_| None, now: MonoNs(9_000) };
+        requests_in(fact, &begins, &Known::default())
     }
 
     /// The two halves of a lock hostage: one waits for the shim and holds the status, the others wait for the status.
@@ -340,20 +363,23 @@ mod tests {
         );
     }
 
-    /// An age from a look or from the garbage collector is a lower bound, one from a traced call is not.
+    /// An age from looks or from the garbage collector is a lower bound, and ends with the last look; one from a traced
+    /// call is exact. The best of all bounds counts.
     #[test]
     fn ages() {
-        let mut waiting = group("select", &update());
-        let fact_of = |group: &GoroutineGroup| fact(Component::Containerd, vec![group.clone()]);
-        let since = |group: &GoroutineGroup, open: Option<u64>| {
-            let open = |_, _| open.map(MonoNs);
-            requests_in(&fact_of(group), &|_| Some(MonoNs(2_000)), &open, &Known::default(), MonoNs(5_000))[0]
-                .since
+        let of = |parked_by_ns: Option<u64>, seen: Option<u64>, open: Option<u64>| {
+            let group = GoroutineGroup { parked_by_ns, ..group("select", &update()) };
+            let fact = GoroutinesFact { at_ns: 5_000, ..fact(Component::Containerd, vec![group]) };
+            let age = told(&fact, seen, open)[0].since;
+            (age.ns, age.at_least)
         };
-        assert_eq!(since(&waiting, None), Age { ns: 3_000, at_least: true });
-        assert_eq!(since(&waiting, Some(500)), Age { ns: 4_500, at_least: false });
-        waiting.waiting_since_ns = Some(1_000);
-        assert_eq!(since(&waiting, None), Age { ns: 4_000, at_least: true });
+        assert_eq!(of(None, None, None), (0, true), "one look says nothing");
+        assert_eq!(of(None, Some(5_001), None), (0, true), "nor does the end of that look");
+        assert_eq!(of(None, Some(2_000), None), (3_000, true));
+        assert_eq!(of(None, Some(2_000), Some(500)), (8_500, false));
+        assert_eq!(of(Some(1_000), Some(2_000), Some(4_000)), (5_000, false), "a probe knows better");
+        assert_eq!(of(Some(1_000), Some(2_000), None), (4_000, true));
+        assert_eq!(of(Some(3_000), Some(2_000), None), (3_000, true));
     }
 
     /// A relist of the kubelet, and the list it waits for.
@@ -366,7 +392,7 @@ mod tests {
         ];
         let group = group("select", &frames.map(str::to_owned));
         let fact = fact(Component::Kubelet, vec![group]);
-        let found = requests_in(&fact, &|_| None, &|_, _| None, &Known::default(), MonoNs(5_000));
+        let found = told(&fact, None, None);
         assert_eq!(found[0].operation, "relist");
         assert_eq!(found[0].waits_for, WaitsFor::Runtime { operation: Some("ListContainers".into()) });
     }

@@ -117,36 +117,46 @@ impl Known {
     }
 }
 
-/// Goroutines of a group that are about the same, how many, and which; those of which nothing is known last.
-pub(super) fn parts(
-    group: &GoroutineGroup,
-    operation: &str,
-    known: &Known,
-) -> Vec<(RequestTarget, u32, Vec<u64>)> {
-    let mut parts: Vec<(RequestTarget, u32, Vec<u64>)> = Vec::new();
-    let mut add = |target: RequestTarget, count: u32, goids: &[u64]| match parts
-        .iter_mut()
-        .find(|(other, ..)| *other == target)
-    {
-        Some((_, sum, all)) => {
-            *sum = sum.saturating_add(count);
-            all.extend(goids);
+/// Goroutines of a group that are about the same.
+#[derive(Debug, Default)]
+pub(super) struct Part {
+    pub(super) target: RequestTarget,
+    pub(super) count: u32,
+    /// At most 32.
+    pub(super) goids: Vec<u64>,
+    /// A moment at which one of them was parked there already.
+    pub(super) parked_by: Option<u64>,
+}
+
+/// Splits a group by what its goroutines are about; those of which nothing is known come last.
+pub(super) fn parts(group: &GoroutineGroup, operation: &str, known: &Known) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    let mut add = |part: Part| match parts.iter_mut().find(|other| other.target == part.target) {
+        Some(other) => {
+            other.count = other.count.saturating_add(part.count);
+            other.goids.extend(part.goids);
+            other.parked_by = other.parked_by.into_iter().chain(part.parked_by).min();
         }
-        None => parts.push((target, count, goids.to_vec())),
+        None => parts.push(part),
     };
     for subject in &group.subjects {
-        add(known.target(operation, &group.frames, &subject.ids), subject.count, &subject.goids);
+        let target = known.target(operation, &group.frames, &subject.ids);
+        let (count, goids) = (subject.count, subject.goids.clone());
+        add(Part { target, count, goids, parked_by: subject.parked_by_ns });
     }
     let told: u32 = group.subjects.iter().map(|subject| subject.count).fold(0, u32::saturating_add);
     let rest = group.count.saturating_sub(told);
     if rest > 0 {
         let asked = |goid: &&u64| group.subjects.iter().any(|subject| subject.goids.contains(goid));
         let goids: Vec<u64> = group.goids.iter().filter(|goid| !asked(goid)).copied().collect();
-        add(RequestTarget::default(), rest, &goids);
+        add(Part { count: rest, goids, ..Part::default() });
     }
-    for (_, _, goids) in &mut parts {
-        goids.sort_unstable();
-        goids.truncate(MAX_GOIDS);
+    if let [only] = parts.as_mut_slice() {
+        only.parked_by = group.parked_by_ns;
+    }
+    for part in &mut parts {
+        part.goids.sort_unstable();
+        part.goids.truncate(MAX_GOIDS);
     }
     parts
 }

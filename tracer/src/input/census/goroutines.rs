@@ -38,8 +38,10 @@ pub struct GoroutineGroup {
     pub state: String,
     /// Why they wait, in the words of the runtime ("chan receive", "sync.RWMutex.RLock", …).
     pub wait_reason: Option<String>,
-    /// Since when the longest of them waits at least; only the garbage collector sets it, so most have none.
-    pub waiting_since_ns: Option<u64>,
+    /// A moment at which the longest of them was parked there already: the end of a garbage collection that found it so.
+    /// Most have none. Recordings before 2026-11-23 have `waiting_since_ns` instead, which is no bound of anything.
+    #[serde(default)]
+    pub parked_by_ns: Option<u64>,
     /// Full Go names, innermost first; at most 100. Inlined functions do not appear.
     pub frames: Vec<String>,
     /// The stack could not be followed to its end, and why.
@@ -60,6 +62,9 @@ pub struct Subject {
     /// What looks like ids of containers, the outermost function first; at most 32. Slots of a stack that are not in use
     /// keep old values, so an id can be one of an earlier request.
     pub ids: Vec<IdOnStack>,
+    /// As [`GoroutineGroup::parked_by_ns`], of these alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parked_by_ns: Option<u64>,
 }
 
 /// An id of a container, or what looks like one: 64 hexadecimal digits.

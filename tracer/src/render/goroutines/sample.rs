@@ -12,7 +12,7 @@ fn group(count: u32, goids: Vec<u64>, state: &str, frames: &[&str]) -> Goroutine
         goids,
         state: state.to_owned(),
         wait_reason: None,
-        waiting_since_ns: None,
+        parked_by_ns: None,
         frames: frames.iter().map(|&frame| frame.to_owned()).collect(),
         broken: None,
         subjects: Vec::new(),
@@ -32,7 +32,7 @@ pub(super) fn view() -> GoroutinesView {
         group(1, vec![2], "waiting", &["runtime.gopark", "runtime.forcegchelper"]),
     ];
     groups[0].wait_reason = Some("select".to_owned());
-    groups[0].waiting_since_ns = Some(100_000_000_000);
+    groups[0].parked_by_ns = Some(100_000_000_000);
     groups[1].broken = Some("it is deeper than 100 frames".to_owned());
     groups[2].broken = Some("it runs".to_owned());
     groups[3].wait_reason = Some("force gc (idle)".to_owned());

@@ -25,6 +25,6 @@ impl GoroutinesView {
     /// How long the longest of a group waits at least.
     #[must_use]
     pub fn waiting_ns(&self, group: &GoroutineGroup) -> Option<u64> {
-        Some(self.now_ns.saturating_sub(group.waiting_since_ns?))
+        Some(self.now_ns.saturating_sub(group.parked_by_ns?))
     }
 }

@@ -271,7 +271,7 @@ impl<'a> From<&'a GoroutineGroup> for GroupDoc<'a> {
             goids: &group.goids,
             state: &group.state,
             wait_reason: group.wait_reason.as_deref(),
-            waiting_since_ns: group.waiting_since_ns,
+            waiting_since_ns: group.parked_by_ns,
             frames: &group.frames,
             broken: group.broken.as_deref(),
             subjects: all(&group.subjects),
