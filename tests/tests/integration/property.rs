@@ -333,7 +333,7 @@ proptest! {
             reorder_ns: 100 * MS, relists: 3, relist_calls: 20, loose_calls: 5, recent_calls: 7,
             open_calls: 4, rows: 6, facts: 8,
             processes: 5, process_rows: 4, process_list: 3, census: 4,
-            gone_ns: S, ended_processes: 4, requests: 3, open_requests: 2,
+            kept_ns: S, gone_ns: S, ended_processes: 4, requests: 3, open_requests: 2,
             parks: 20, stacks: 3, symbols: 5,
         };
         let snapshot = pushed(limits, events).snapshot(at(7 * S));

@@ -6,6 +6,7 @@ use plegtrace_common::site::MAX_HOOKS;
 
 use super::{
     abandoned,
+    ageing::Ageing,
     census::CensusState,
     clients::Clients,
     finished::Taken,
@@ -54,6 +55,7 @@ pub struct Correlator {
     pub(super) drops: Drops,
     pub(super) growth: Growth,
     pub(super) taken: Taken,
+    pub(super) ageing: Ageing,
 }
 
 impl Default for Correlator {
@@ -87,6 +89,7 @@ impl Correlator {
             drops: Drops::default(),
             growth: Growth::default(),
             taken: Taken::default(),
+            ageing: Ageing::default(),
         }
     }
 
@@ -99,14 +102,14 @@ impl Correlator {
                 self.tally.parks += 1;
                 self.parks.park(&park, &self.limits);
                 self.requests.park();
-                self.keep_slow_requests();
+                self.keep_slow_requests_if_due();
             }
             Event::Process(process) => {
                 self.tally.processes += 1;
                 self.node.process(&process);
                 self.open.process(&process);
                 self.processes.step(&process, &self.limits);
-                self.keep_slow_requests();
+                self.keep_slow_requests_if_due();
             }
             Event::Fact { at, fact } => {
                 self.tally.facts += 1;
@@ -167,13 +170,6 @@ impl Correlator {
         }
     }
 
-    /// Forgets what is of processes that have long been gone.
-    fn expire(&mut self, at: MonoNs) {
-        for pid in self.node.forget_gone(at.minus(self.limits.gone_ns)) {
-            self.tally.forgotten += self.rows.forget_process(pid);
-        }
-    }
-
     fn in_flight(&mut self, mut reading: InFlight) {
         self.parks.reading(&mut reading, &self.limits);
         self.phases.reading(&mut reading, &self.node, &self.limits);
@@ -225,6 +221,9 @@ impl Correlator {
         self.newest = self.newest.max(call.end);
         if matches!(hook.layer, Layer::Relist | Layer::Handler | Layer::KubeletCall | Layer::KubeletClient) {
             self.taken.late(&call);
+            if !hook.long_lived {
+                self.ageing.call(&call);
+            }
         }
         match hook.layer {
             Layer::Relist => self.relist(call),
@@ -245,7 +244,7 @@ impl Correlator {
     fn handler(&mut self, call: Call) {
         self.handlers.push_back(call);
         self.requests.call();
-        self.keep_slow_requests();
+        self.keep_slow_requests_if_due();
         if self.handlers.len() > self.limits.recent_calls
             && let Some(gone) = self.handlers.pop_front()
         {
@@ -256,12 +255,17 @@ impl Correlator {
 
     fn client(&mut self, call: Call, layer: Layer) {
         self.requests.call();
-        self.keep_slow_requests();
-        let mut bare: Vec<Call> = self.clients.insert(call, layer).into_iter().collect();
-        let until = self.newest.minus(self.limits.reorder_ns);
+        self.keep_slow_requests_if_due();
+        let late = self.clients.insert(call, layer);
+        self.settle_clients(self.newest, late);
+    }
+
+    /// Decides the rows of the client calls for which no partner can come any more, and of one that came `late`.
+    pub(super) fn settle_clients(&mut self, now: MonoNs, late: Option<Call>) {
+        let mut bare: Vec<Call> = late.into_iter().collect();
         let taken = &mut self.taken;
         self.clients.settle(
-            until,
+            now.minus(self.limits.reorder_ns),
             self.limits.recent_calls,
             |call| bare.push(*call),
             |gone| taken.gone(gone),

@@ -7,6 +7,7 @@
 
 mod abandoned;
 mod age;
+mod ageing;
 mod caller;
 mod census;
 mod clients;
@@ -19,6 +20,7 @@ mod inflight;
 mod join;
 mod latency;
 mod limits;
+mod needed;
 mod node;
 mod own;
 mod pace;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::{
     inflight::Goroutine,
     limits::{Drops, Limits},
+    needed::Needed,
 };
 use crate::decode::{Call, MonoNs};
 
@@ -123,6 +124,17 @@ impl Relists {
         });
         self.current.values_mut().for_each(|parts| parts.retain(|part| part.hook != hook));
         self.loose.retain(|call| call.hook != hook);
+    }
+
+    /// Gives up calls that wait for a relist and are not needed.
+    pub(super) fn age(&mut self, needed: &Needed) {
+        self.loose.retain(|call| needed.wants_call(call));
+        self.current.values_mut().for_each(|calls| calls.retain(|call| needed.wants_call(call)));
+    }
+
+    /// How many calls wait.
+    pub(super) fn kept(&self) -> usize {
+        self.loose.len() + self.current.values().map(Vec::len).sum::<usize>()
     }
 
     fn shrink(&mut self, limits: &Limits, drops: &mut Drops) {

@@ -29,7 +29,7 @@ impl Correlator {
     pub fn snapshot(&self, now: MonoNs) -> Snapshot {
         let mut relists = self.relists_at(now);
         let mut joined = self.joined(None);
-        let answers = self.requests.answers(&joined);
+        let answers = self.kept_answers(&joined);
         relists.iter_mut().for_each(|relist| relist.tree.graft(&mut joined.answers));
         let joins = joined.counts;
         let mut names = Names::default();
