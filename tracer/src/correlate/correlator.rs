@@ -21,6 +21,7 @@ use super::{
     requests::Requests,
     rows::{Rows, Side},
     snapshot::{ListOutcome, Tally},
+    time::TimeTable,
 };
 use crate::{
     decode::{Call, Event, MonoNs},
@@ -37,6 +38,8 @@ pub struct Correlator {
     pub(super) own: OwnCalls,
     pub(super) clients: Clients,
     pub(super) relists: Relists,
+    /// Where the time of relists went that are complete.
+    pub(super) relist_time: TimeTable,
     pub(super) requests: Requests,
     pub(super) parks: Parks,
     /// Finished handlers, as they came.
@@ -74,6 +77,7 @@ impl Correlator {
             own: OwnCalls::default(),
             clients: Clients::default(),
             relists: Relists::default(),
+            relist_time: TimeTable::default(),
             requests: Requests::default(),
             parks: Parks::default(),
             handlers: VecDeque::new(),
@@ -240,6 +244,7 @@ impl Correlator {
 
     fn relist(&mut self, call: Call) {
         self.relists.relist(call, &self.limits, &mut self.drops);
+        self.spend_relists();
     }
 
     fn handler(&mut self, call: Call) {
@@ -285,7 +290,9 @@ impl Correlator {
 
     /// Keeps of relists that made room when the last list was.
     fn forget_relists(&mut self) {
-        for done in take(&mut self.relists.evicted) {
+        let evicted = take(&mut self.relists.evicted);
+        self.spend(&evicted);
+        for done in evicted {
             self.taken.gone(&done.call);
             let relist = self.finished_relist(&done.call, &done.parts, self.newest);
             if relist.is_some_and(|relist| relist.list == ListOutcome::Ok) {

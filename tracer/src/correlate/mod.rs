@@ -34,6 +34,7 @@ mod requests;
 mod rows;
 mod snapshot;
 pub mod thresholds;
+mod time;
 mod traced;
 mod trees;
 mod view;
@@ -57,4 +58,5 @@ pub use rows::{RowKey, RpcRow, Side};
 pub use snapshot::{
     ClosedUnseen, HookState, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally, Window,
 };
+pub use time::{Doing, Place, RequestTime, TimeRow, TimeTable};
 pub use traced::{TracedProcess, TracedState};

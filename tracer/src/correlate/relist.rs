@@ -16,6 +16,8 @@ const GOROUTINES: usize = 64;
 pub(super) struct Done {
     pub(super) call: Call,
     pub(super) parts: Vec<Call>,
+    /// It is in the table of where time went.
+    pub(super) spent: bool,
 }
 
 /// All relists, and the calls that wait for one.
@@ -52,7 +54,7 @@ impl Relists {
         self.done_calls += parts.len();
         self.count += 1;
         let at = self.done.partition_point(|done| (done.call.end, done.call.id()) <= (call.end, call.id()));
-        self.done.insert(at, Done { call, parts });
+        self.done.insert(at, Done { call, parts, spent: false });
         self.shrink(limits, drops);
     }
 
@@ -152,6 +154,11 @@ impl Relists {
     /// The finished relists, oldest end first.
     pub(super) fn done(&self) -> impl Iterator<Item = &Done> {
         self.done.iter()
+    }
+
+    /// All that ended by then are in the table of where time went.
+    pub(super) fn spent_until(&mut self, until: MonoNs) {
+        self.done.iter_mut().filter(|done| done.call.end <= until).for_each(|done| done.spent = true);
     }
 
     /// Finished calls inside a relist that is still open.

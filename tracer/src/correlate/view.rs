@@ -15,6 +15,7 @@ use super::{
     request_trees::{Material, Scope},
     rows::{RpcRow, Side},
     snapshot::{HookState, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally, Window},
+    time::request_time,
     trees,
 };
 use crate::{
@@ -41,6 +42,8 @@ impl Correlator {
         let (requests, no_tree) = self.requests_at(material, &mut names);
         let node = &self.node;
         let losses = self.losses(no_tree);
+        let relist_time = self.relist_time_at(&relists, now);
+        let request_time = request_time(&requests, now);
         Snapshot {
             now,
             start: node.start.clone(),
@@ -54,6 +57,8 @@ impl Correlator {
             last_list: self.last_list(&relists),
             relists,
             requests,
+            relist_time,
+            request_time,
             open,
             open_read_at: self.open.read_at,
             open_complete: self.open.complete,

@@ -11,6 +11,7 @@ use super::{
     relist::RelistDoc,
     request::RequestDoc,
     stuck::StuckDoc,
+    time::TimeDoc,
     verdict::LastSuccessfulList,
 };
 use crate::{
@@ -52,6 +53,8 @@ pub(super) struct Document<'a> {
     open: Open<'a>,
     relists: Vec<RelistDoc<'a>>,
     requests: Vec<RequestDoc<'a>>,
+    relist_time: TimeDoc<'a>,
+    request_time: Option<TimeDoc<'a>>,
     operations: Vec<Operation<'a>>,
     processes: ProcessesDoc<'a>,
     joins: JoinsDoc,
@@ -83,6 +86,8 @@ impl<'a> Document<'a> {
             open: Open::new(snapshot),
             relists: snapshot.relists.iter().map(|relist| RelistDoc::new(relist, snapshot)).collect(),
             requests: snapshot.requests.iter().map(|request| RequestDoc::new(request, snapshot)).collect(),
+            relist_time: TimeDoc::of_relists(&snapshot.relist_time),
+            request_time: snapshot.request_time.as_ref().map(TimeDoc::of_requests),
             operations: snapshot.rows.iter().map(Operation::new).collect(),
             processes: ProcessesDoc::new(snapshot),
             joins: JoinsDoc::new(snapshot.joins),

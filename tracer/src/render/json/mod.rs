@@ -23,6 +23,8 @@
 //! | `open` | `read_at`, `complete`, `calls`: oldest first, each with `component`, `layer`, `operation`, `pid`, `goroutine`, `start_at`, `age_ns`, `caller` (`not_asked`, `waiting`, `gone`, `foreign`, `own`: our census, `unknown`), `caller_gone_at`, `abandoned`, `replied`, `long_lived`, `goroutine_checked`; `ended_unseen`, `unwound`, `process_exited`: entries that were no open calls |
 //! | `relists` | by start: `pid`, `start_at`, `duration_ns`, `open`, `interval_ns`, `list_phase_ns`, `status_phase_ns`, `status_pods`, `calls`, `failed_calls`, `list` (`ok`, `failed`, `pending`, `unknown`), `misfits`, `time`, `tree` |
 //! | `requests` | requests that are no part of a relist: open ones, oldest first, then the longest of each operation that have ended, longest first; a bounded number: `operation`, `component`, `pid` (of the root), `start_at`, `duration_ns`, `open`, `caller` (of a root that is a handler, as in `open`; `unknown` when several fit; else `not_asked`), `container` (what it is about, `null` unless that is certain), `left_out` (processes that may have run for it and are not in its tree), `misfits`, `time`, `tree` |
+//! | `relist_time` | where the time of all relists of the window goes: `count`, `open` (of these), `wall_ns` (their lengths together), `parts`: the largest first, they add up to `wall_ns`: `component` (`null`: between two, or not known), `doing` (`runs`: not parked, that is on a processor, ready to run or in a system call; `lock`; `waits`; `inside`: in its calls, not broken down; `transport`: between call and handler; `unanswered`: in calls whose handler was not seen; `program`; `unexplained`), `program`, `sum_ns`, `p50_ns`, `p99_ns`, `max_ns` (per relist; 0 of one that never comes there) |
+//! | `request_time` | the same for the longest `requests` of the operation with the longest of all, which is its `operation`; `null`: there is none |
 //! | `requests[].time`, `tree` | as those of a relist |
 //! | `relists[].time` | `null` when parks are not followed; the whole relist by what was measured: `not_parked_ns` (on a processor, ready to run, or in a system call), `parked_ns`, `transport_ns` (parked between client and handler), `short_parks_ns`, `process_ns` (in processes that ran for it), `unexplained_ns`; they add up to `duration_ns` |
 //! | `relists[].tree` | a span: `component`, `layer`, `operation`, `pid`, `goroutine` (0 of a process, whose `layer` is `process`), `start_ns` (monotonic), `duration_ns`, `self_ns`, `open`, `result` (`ok`, `failed`, `unknown`), `leaves`, `children` |
@@ -55,6 +57,7 @@ mod relist;
 mod report;
 mod request;
 mod stuck;
+mod time;
 mod tree;
 mod verdict;
 
