@@ -10,6 +10,7 @@ use super::{
     age::Age,
     caller::Caller,
     census::Census,
+    cpu::Cpu,
     join::Joins,
     thresholds::{ABANDONED_AFTER_NS, LOSS_COUNTS_NS},
     time::{RequestTime, TimeTable},
@@ -75,6 +76,8 @@ pub struct Snapshot {
     pub lost_at: Vec<MonoNs>,
     /// What has been read.
     pub tally: Tally,
+    /// What the daemons of the node got of its processors lately.
+    pub cpu: Cpu,
     /// What plegtrace costs.
     pub cost: Option<Cost>,
     /// Why observing ended; `None` while it goes on.

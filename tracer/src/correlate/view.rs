@@ -70,6 +70,7 @@ impl Correlator {
             lost_at: losses.iter().map(|loss| self.growth.last(loss, now)).collect(),
             losses,
             tally: self.tally_now(),
+            cpu: node.cpu.view(&node.targets),
             cost: node.cost,
             stop: node.stop,
         }

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::{
     calls::{Open, Operation},
     census::CensusDoc,
+    cpu::CpuDoc,
     facts::{CostDoc, LossDoc, RefusedDoc, all, component, layer, stopped},
     finding::DiagnosisDoc,
     processes::ProcessesDoc,
@@ -63,6 +64,7 @@ pub(super) struct Document<'a> {
     refused: Vec<RefusedDoc<'a>>,
     losses: Vec<LossDoc<'a>>,
     tally: TallyDoc,
+    cpu: CpuDoc<'a>,
     cost: Option<CostDoc>,
     stopped: Option<&'static str>,
 }
@@ -96,6 +98,7 @@ impl<'a> Document<'a> {
             refused: all(&snapshot.refused),
             losses: all(&snapshot.losses),
             tally: TallyDoc::new(snapshot.tally),
+            cpu: CpuDoc::new(&snapshot.cpu),
             cost: snapshot.cost.map(CostDoc::from),
             stopped: snapshot.stop.map(|stop| stopped(stop.why)),
         }

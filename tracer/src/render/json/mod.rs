@@ -44,11 +44,13 @@
 //! | `refused` | `source`, `component`, `what`, `why`, `matters` |
 //! | `losses` | `stage`, `reason`, `sentence`, `count`, `is_loss` |
 //! | `tally` | `events`, `calls`, `covered`, `marks`, `unwound`, `forgotten`, `restarted`, `processes`, `facts`, `parks` |
+//! | `cpu` | what kubelet and runtime got of the processors in the last minute: `pressure_ns` of `pressure_over_ns` (some task of the node waited for one; `null`: not known), `daemons`: `component`, `pid`, `over_ns` (the time that the others are of), `ran_ns` and `waited_ns` (ready, but on no processor; both added up over threads, lower bounds), `quotas` over it: `path` of the cgroup, `quota_ns` in each `period_ns`, `periods`, `throttled` (of these), `throttled_ns` (added up over processors) |
 //! | `cost` | `cpu_ns`, `wall_ns`, `rss_bytes`, `rss_peak_bytes`, `child_peak_bytes` (of the largest child of the census), `probes_ns` (CPU time the traced programs spent in probes: an estimate from above, hits times what a hit takes in a VM; null when not counted) |
 //! | `stopped` | why observing ended: `duration`, `interrupt`, `enough`, `targets_gone`, `recording_over` |
 
 mod calls;
 mod census;
+mod cpu;
 mod doc;
 mod facts;
 mod finding;
