@@ -2,6 +2,7 @@
 //!
 //! One program, so that it is linked once; `cargo xtask test` runs it module by module.
 
+mod ageing;
 mod census_recorded;
 mod cli;
 mod diagnose;

@@ -14,6 +14,7 @@ use super::{
     symbols::Symbols,
 };
 use crate::{
+    census::CpuReader,
     cli::Settings,
     clock,
     input::{Fact, RefusedFact, Start},
@@ -51,6 +52,7 @@ impl Observation {
             lost: Vec::new(),
             census: Rounds::default(),
             pictures: Pictures::default(),
+            cpu: CpuReader::default(),
             counted: None,
             recorder,
             symbols: Symbols::default(),

@@ -25,6 +25,7 @@ use std::{
 
 pub(crate) use crate::live::let_interrupts_end_us;
 use crate::{
+    census::CpuReader,
     chain::chain,
     cli::Settings,
     clock,
@@ -145,6 +146,8 @@ struct Observation {
     census: Rounds,
     /// When the whole picture is drawn.
     pictures: Pictures,
+    /// What the daemons get of the processors.
+    cpu: CpuReader,
     /// When the counters were last read.
     counted: Option<Instant>,
     /// Writes what the tap sees.
@@ -255,17 +258,30 @@ impl Observation {
             for tgid in exited.into_iter().filter(|tgid| self.alive.contains_key(tgid)) {
                 warn(live.sweep(tgid));
             }
-            let at_rest = self.pictures.is_at_rest();
-            if !at_rest || self.counted.is_none_or(|last| last.elapsed() >= COUNT_AT_REST) {
-                self.counted = Some(Instant::now());
+        }
+        let at_rest = self.pictures.is_at_rest();
+        if !at_rest || self.counted.is_none_or(|last| last.elapsed() >= COUNT_AT_REST) {
+            self.counted = Some(Instant::now());
+            if let Some(live) = self.live.as_mut() {
+                let pipeline = &mut self.pipeline;
                 live.read_counters(&mut |item| pipeline.read(item, &mut |_| {}))?;
             }
+            self.read_cpu();
         }
         self.tell_shed();
         if std::mem::take(&mut self.rescan) {
             self.follow(settings)?;
         }
         Ok(())
+    }
+
+    /// Reads what kubelet and runtime get of the processors.
+    fn read_cpu(&mut self) {
+        let mut pids: Vec<u32> = self.alive.keys().copied().collect();
+        pids.sort_unstable();
+        let now = clock::monotonic_ns();
+        let fact = self.cpu.read(&pids, now);
+        self.pipeline.fact(now, Fact::Cpu(fact));
     }
 
     /// Takes a last look, takes the probes off, and draws the picture.
@@ -280,6 +296,7 @@ impl Observation {
             if let Err(error) = last {
                 tracing::warn!("{}", chain(&error));
             }
+            self.read_cpu();
             seen_until = Some(clock::monotonic_ns());
             progress.step(&taking_off(self.probes.sites(), live.mode()));
             self.leave(live);
