@@ -16,6 +16,7 @@ use super::{
 use crate::{
     cli::Settings,
     clock,
+    flame::Flame,
     input::{Fact, RefusedFact, Start},
     kernel::{AttachMode, Kernel, LoadOptions},
     live::Live,
@@ -54,6 +55,7 @@ impl Observation {
             counted: None,
             recorder,
             symbols: Symbols::default(),
+            flame: settings.output.is_flame().then(Flame::default),
         };
         observation.pipeline.fact(clock::monotonic_ns(), Fact::Start(start()));
         for presence in observation.survey.presences() {
