@@ -85,7 +85,8 @@ impl Toolchain {
     }
 
     /// A cargo that compiles for eBPF, in the workspace, with the linker on its PATH; the caller adds the
-    /// subcommand and `CARGO_TARGET_DIR`.
+    /// subcommand and `CARGO_TARGET_DIR`. Never incremental, whatever the environment says: that cuts the crate into
+    /// units that the linker puts together as programs which the verifier refuses (`R1 !read_ok` in `proc_exec`).
     pub(crate) fn cargo(&self) -> Command {
         let mut command = match &self.compiler {
             Compiler::Rustup { toolchain, .. } => {
@@ -98,6 +99,7 @@ impl Toolchain {
         for name in INHERITED {
             command.env_remove(name);
         }
+        command.env("CARGO_INCREMENTAL", "0");
         if let Compiler::Distro { rustc, .. } = &self.compiler {
             command.env("RUSTC", rustc);
         }
@@ -178,6 +180,7 @@ mod tests {
         let envs: Vec<_> = command.get_envs().collect();
         let value = |name: &str| envs.iter().find(|(key, _)| *key == name).and_then(|(_, v)| *v);
         assert_eq!(value("RUSTC").unwrap(), "/usr/bin/rustc");
+        assert_eq!(value("CARGO_INCREMENTAL").unwrap(), "0");
         assert!(envs.iter().any(|(key, v)| *key == "RUSTUP_TOOLCHAIN" && v.is_none()));
         assert!(value("PATH").unwrap().to_str().unwrap().starts_with("/c/bin:/usr/bin:"));
         assert!(!again.has_clippy());
