@@ -7,6 +7,7 @@ mod census_recorded;
 mod cli;
 mod diagnose;
 mod finished;
+mod flame;
 mod goroutine_hostile;
 mod goroutine_kit;
 mod goroutines;

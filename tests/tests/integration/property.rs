@@ -82,7 +82,7 @@ fn open_call() -> impl Strategy<Value = OpenCallFact> {
     })
 }
 
-fn event() -> impl Strategy<Value = Event> {
+pub(crate) fn event() -> impl Strategy<Value = Event> {
     let parkers = proptest::collection::vec(parker(), 0..5);
     let reading = (proptest::collection::vec(open_call(), 0..12), 0u64..6000, any::<bool>(), parkers)
         .prop_map(|(calls, ms, complete, parkers)| {
@@ -93,7 +93,7 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 /// Steps of few processes, what they were told, and readings of the map, all without rhyme or reason.
-fn process_event() -> impl Strategy<Value = Event> {
+pub(crate) fn process_event() -> impl Strategy<Value = Event> {
     let moment = || (0u64..6000).prop_map(|ms| at(ms * MS));
     let role = || (0u32..12).prop_map(Role::from_u32);
     let step = prop_oneof![Just(Step::Fork), Just(Step::Exec), (0u32..600).prop_map(Step::Exit)];
@@ -156,7 +156,7 @@ fn process_event() -> impl Strategy<Value = Event> {
 }
 
 /// A node as it is told, then events from nowhere.
-fn pushed(limits: Limits, events: Vec<Event>) -> Correlator {
+pub(crate) fn pushed(limits: Limits, events: Vec<Event>) -> Correlator {
     let mut correlator = Correlator::new(limits);
     let mut story = Story::node();
     story.follows_parks().names(0, &["sync.(*Mutex).Lock", "main.\u{1b}[31m", "runtime.x"]);

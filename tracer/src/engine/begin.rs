@@ -17,6 +17,7 @@ use crate::{
     census::CpuReader,
     cli::Settings,
     clock,
+    flame::Flame,
     input::{Fact, RefusedFact, Start},
     kernel::{AttachMode, Kernel, LoadOptions},
     live::Live,
@@ -56,6 +57,7 @@ impl Observation {
             counted: None,
             recorder,
             symbols: Symbols::default(),
+            flame: settings.output.is_flame().then(Flame::default),
         };
         observation.pipeline.fact(clock::monotonic_ns(), Fact::Start(start()));
         for presence in observation.survey.presences() {

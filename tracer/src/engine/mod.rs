@@ -31,6 +31,7 @@ use crate::{
     clock,
     correlate::{Pulse, Snapshot},
     diagnose::{Diagnosis, diagnose},
+    flame::Flame,
     input::{Component, Fact, RefusedFact, Stop, StopWhy},
     kernel::AttachMode,
     live::Live,
@@ -72,7 +73,15 @@ const ENOUGH: Duration = Duration::from_secs(4);
 ///
 /// plegtrace cannot run here, or there is nothing to trace.
 pub fn observe(settings: &Settings, tap: Option<Tap>) -> Result<Snapshot, EngineError> {
-    observe_in(settings, ready(settings)?, tap, None)
+    Ok(observe_in(settings, ready(settings)?, tap, None)?.snapshot)
+}
+
+/// What came of an observation.
+pub(crate) struct Observed {
+    /// The node at its end.
+    pub(crate) snapshot: Snapshot,
+    /// Where the time of relists and requests went, when that is what the settings ask for.
+    pub(crate) flame: Option<Flame>,
 }
 
 /// How probes will be attached here.
@@ -95,7 +104,7 @@ pub(crate) fn observe_in(
     mode: AttachMode,
     tap: Option<Tap>,
     recorder: Option<Arc<Recorder>>,
-) -> Result<Snapshot, EngineError> {
+) -> Result<Observed, EngineError> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(EngineError::EventLoop)?;
     runtime.block_on(observe_here(settings, mode, tap, recorder))
@@ -106,7 +115,7 @@ async fn observe_here(
     mode: AttachMode,
     tap: Option<Tap>,
     recorder: Option<Arc<Recorder>>,
-) -> Result<Snapshot, EngineError> {
+) -> Result<Observed, EngineError> {
     // First of all: a Ctrl-C while arming ends the observation at once, with a report.
     let mut interrupts = Interrupts::new().map_err(EngineError::Signals)?;
     let mut progress = Progress::new(settings.quiet);
@@ -153,6 +162,8 @@ struct Observation {
     /// Writes what the tap sees.
     recorder: Option<Arc<Recorder>>,
     symbols: Symbols,
+    /// Where the time of relists and requests goes; `None` when nobody asks.
+    flame: Option<Flame>,
 }
 
 impl Observation {
@@ -183,6 +194,7 @@ impl Observation {
                 _ = look.tick() => {
                     self.look(settings)?;
                     self.name_stacks(false);
+                    self.collect(false);
                     let pulse = self.pipeline.pulse(clock::monotonic_ns());
                     if self.pictures.is_due(&pulse) && self.judge(settings, began.elapsed()) {
                         return Ok(StopWhy::Enough);
@@ -221,6 +233,13 @@ impl Observation {
             pulse.open,
             recorded.map_or_else(String::new, |size| format!(", {size} recorded")),
         )
+    }
+
+    /// Takes what has ended, before it is forgotten.
+    fn collect(&mut self, last: bool) {
+        if let Some(flame) = self.flame.as_mut() {
+            self.pipeline.collect(flame, last);
+        }
     }
 
     fn drain(&mut self) {
@@ -285,7 +304,7 @@ impl Observation {
     }
 
     /// Takes a last look, takes the probes off, and draws the picture.
-    fn end(mut self, settings: &Settings, why: StopWhy, progress: &mut Progress) -> Snapshot {
+    fn end(mut self, settings: &Settings, why: StopWhy, progress: &mut Progress) -> Observed {
         // What is seen ends here: taking perf events off can take longer than the observation.
         let mut seen_until = None;
         if let Some(mut live) = self.live.take() {
@@ -307,7 +326,13 @@ impl Observation {
         let now = seen_until.unwrap_or_else(clock::monotonic_ns);
         self.pipeline.fact(now, Fact::Stop(Stop { why }));
         progress.clear();
-        self.pipeline.snapshot(now)
+        self.collect(true);
+        let snapshot = self.pipeline.snapshot(now);
+        let flame = self.flame.map(|mut flame| {
+            flame.add_open(&snapshot);
+            flame
+        });
+        Observed { snapshot, flame }
     }
 }
 
