@@ -1,6 +1,7 @@
 //! The table of faults in the README: written from the results of the fault matrix, never by hand.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -19,6 +20,12 @@ pub struct Row {
     pub proof: &'static str,
     /// From the moment at which it could be named to the report.
     pub after: Duration,
+}
+
+/// A line for the log of a run, also of one that passes: what was drawn, what was named when.
+pub fn log(line: &str) {
+    // Not by a macro, whose output the test harness keeps to itself. Without a stderr nobody reads it.
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
 fn readme() -> PathBuf {

@@ -25,6 +25,7 @@ pub mod correlate;
 pub mod stuck;
 // Facts in words, for the two after it.
 pub mod diagnose;
+pub mod flame;
 pub mod render;
 pub mod words;
 

@@ -157,6 +157,8 @@ impl Drop for Observation {
 /// A one-shot of everything that the kernel side tells, until it is ended.
 pub(crate) fn settings(attach: Attach) -> Settings {
     Settings {
+        per_relist: false,
+        against: None,
         duration: ENDLESS,
         to_the_end: true,
         output: Output::Text,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use crate::cri::Api;
 use crate::kubelet::KubeletBuild;
@@ -105,6 +106,9 @@ pub enum Network {
     Bridge,
 }
 
+/// The kubelet's own default for [`Knobs::request_timeout`].
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
+
 /// How the node is set up. `Knobs::default()` is containerd 1.6 with one idle pod in the host's network.
 #[derive(Clone, Debug)]
 pub struct Knobs {
@@ -122,6 +126,8 @@ pub struct Knobs {
     pub exec_probes: bool,
     /// Only the first so many pods have that probe.
     pub probed_pods: usize,
+    /// How long the kubelet waits for an answer of the runtime, in whole seconds (`runtimeRequestTimeout`).
+    pub request_timeout: Duration,
     /// Who makes the cgroups of pods.
     pub cgroup_driver: CgroupDriver,
     /// What network pods get.
@@ -146,6 +152,7 @@ impl Default for Knobs {
             containers: 1,
             exec_probes: false,
             probed_pods: usize::MAX,
+            request_timeout: REQUEST_TIMEOUT,
             cgroup_driver: CgroupDriver::default(),
             network: Network::default(),
             rc93: false,

@@ -53,7 +53,7 @@ pub struct Curve {
 pub struct Gauge {
     /// Its name.
     pub name: &'static str,
-    /// What the noise estimate cannot know of: the difference between two thirds that is nothing to worry about.
+    /// What the noise estimate cannot know of: the difference between two halves that is nothing to worry about.
     pub floor: f64,
     /// Its value in the period that ends with the second of two samples.
     pub value: fn(&Sample, &Sample) -> f64,
@@ -62,7 +62,7 @@ pub struct Gauge {
 impl Gauge {
     /// All of them.
     ///
-    /// The floors are for what moves in steps that last longer than a period, so that neighbours differ by less than thirds
+    /// The floors are for what moves in steps that last longer than a period, so that neighbours differ by less than halves
     /// do. Measured over two minutes with eight upgrades: RSS moves by up to 1 MiB when a new program is analysed, processor
     /// time by 0.5 % of a core, open files by 3 when the files of an ended program are closed at last, entries by the
     /// processes that run at that moment, slots by those of one program until it is given up (about 65).
@@ -108,11 +108,12 @@ impl Curve {
         self.samples.windows(2).map(|pair| (gauge.value)(&pair[0], &pair[1])).collect()
     }
 
-    /// What has grown: each with its figures.
+    /// What has grown after this time: each with its figures.
     #[must_use]
-    pub fn growing(&self) -> Vec<String> {
+    pub fn growing(&self, settled: Duration) -> Vec<String> {
+        let before = self.samples.iter().filter(|sample| sample.at < settled).count();
         let grown = |gauge: &Gauge| {
-            let growth = Growth::between_thirds(&self.values(gauge))?;
+            let growth = Growth::between_halves(&self.values(gauge)[before.saturating_sub(1)..])?;
             growth.is_beyond(gauge.floor).then(|| format!("{}: {growth}", gauge.name))
         };
         Gauge::ALL.iter().filter_map(grown).collect()
@@ -142,41 +143,41 @@ impl Curve {
     }
 }
 
-/// The middle third of a curve beside its last one; the first is for the start to pass.
+/// The halves of a curve from which the start has been cut off.
 #[derive(Clone, Copy, Debug)]
 struct Growth {
-    middle: f64,
+    first: f64,
     last: f64,
     /// Standard error of the difference of the two.
     error: f64,
 }
 
 impl Growth {
-    /// `None` when there are fewer than two values in a third.
+    /// `None` when there are fewer than two values in each.
     ///
     /// The noise is taken from the differences of neighbours, half of whose mean square is the variance of a single value
     /// also where the curve rises: a curve that rises steadily is not excused by its own rise (J. von Neumann, 1941).
-    fn between_thirds(values: &[f64]) -> Option<Growth> {
-        let third = values.len() / 3;
-        if third < 2 {
+    fn between_halves(values: &[f64]) -> Option<Growth> {
+        let half = values.len() / 2;
+        if half < 2 {
             return None;
         }
-        let (middle, last) = values[values.len() - 2 * third..].split_at(third);
-        let both = &values[values.len() - 2 * third..];
+        let both = &values[values.len() - 2 * half..];
+        let (first, last) = both.split_at(half);
         let squares: f64 = both.windows(2).map(|pair| (pair[1] - pair[0]).powi(2)).sum();
         let variance = squares / (2.0 * (both.len() - 1) as f64);
-        Some(Growth { middle: mean(middle), last: mean(last), error: (2.0 * variance / third as f64).sqrt() })
+        Some(Growth { first: mean(first), last: mean(last), error: (2.0 * variance / half as f64).sqrt() })
     }
 
     /// Larger than chance and steps explain: four standard errors are passed by chance once in some ten thousand.
     fn is_beyond(&self, floor: f64) -> bool {
-        self.last - self.middle > floor + 4.0 * self.error
+        self.last - self.first > floor + 4.0 * self.error
     }
 }
 
 impl fmt::Display for Growth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "from {:.2} to {:.2} (± {:.2})", self.middle, self.last, self.error)
+        write!(f, "from {:.2} to {:.2} (± {:.2})", self.first, self.last, self.error)
     }
 }
 
@@ -193,9 +194,10 @@ mod tests {
         ((n * 7919 + 13) % 101) as f64 / 50.0 - 1.0
     }
 
+    /// 30 values, of which the first 10 are the start.
     fn is_flat(value: impl Fn(usize) -> f64) -> bool {
-        let values: Vec<f64> = (0..30).map(value).collect();
-        !Growth::between_thirds(&values).unwrap().is_beyond(0.5)
+        let values: Vec<f64> = (10..30).map(value).collect();
+        !Growth::between_halves(&values).unwrap().is_beyond(0.5)
     }
 
     /// What rises at the beginning and then only varies is flat, also where it varies much; what rises all the time is not,
@@ -228,6 +230,22 @@ mod tests {
         assert!(lines[0].starts_with("| minute | RSS, MiB |"), "{table}");
         assert_eq!(lines[2], "| 1.0 | 1.50 | 0.00 | 1.00 | 7.00 | 3.00 | 1.50 |");
         assert_eq!(lines[3], "| 2.0 | 3.50 | 0.00 | 1.00 | 7.00 | 3.00 | 3.50 |");
-        assert!(curve.growing().is_empty(), "too few to judge");
+        assert!(curve.growing(Duration::from_secs(60)).is_empty(), "too few to judge");
+    }
+
+    /// What grew before the curve has settled is no matter; what still grows then is.
+    #[test]
+    fn after_it_has_settled() {
+        let sample = |n: u64| Sample {
+            at: Duration::from_secs(n * 30),
+            rss: n.min(6) << 24,
+            children_rss: 0,
+            cpu: Duration::from_millis(300 * n),
+            files: 7,
+            maps: BTreeMap::new(),
+        };
+        let curve = Curve { samples: (0..=18).map(sample).collect() };
+        let growing = |minutes: u64| curve.growing(Duration::from_secs(60 * minutes)).len();
+        assert_eq!((growing(0), growing(3)), (1, 0));
     }
 }

@@ -27,6 +27,8 @@ const CHURN: Duration = Duration::from_secs(2);
 pub struct Course {
     /// From the first measurement to the last.
     pub duration: Duration,
+    /// From then on nothing may grow.
+    pub settled: Duration,
     /// So often a daemon is replaced, kubelet and containerd in turns.
     pub restarts: u32,
     /// From one measurement to the next.

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use plegtrace::{
-    correlate::{Correlator, Finished, Limits, Relist, RequestTree, Snapshot},
+    correlate::{Correlator, Doing, Finished, Limits, Relist, RequestTree, Snapshot, TimeRow},
     decode::{Call, Event, decode},
-    input::Layer,
+    input::{Component, Layer},
     span::SpanId,
 };
 use plegtrace_common::rec::CALL_OK;
@@ -158,6 +158,24 @@ fn little_is_kept() {
     }
     assert!(take(&mut correlator, true, &mut taken));
     assert_eq!(taken.roots.len(), 50);
+}
+
+/// Where the time of relists went does not depend on how many of them are kept.
+#[test]
+fn time_of_relists_that_are_forgotten() {
+    let parts = |kept| {
+        let (mut correlator, events) = relists(100, Limits { relists: kept, ..Limits::default() });
+        events.into_iter().for_each(|event| correlator.push(event));
+        let table = correlator.snapshot(at(100 * S)).relist_time;
+        let part = |row: &TimeRow| (row.place.component, row.place.doing, row.sum_ns);
+        (table.count, table.wall_ns, table.rows.iter().map(part).collect::<Vec<_>>())
+    };
+    let (count, wall_ns, all) = parts(180);
+    assert_eq!((count, wall_ns), (100, 100 * 3_050_000));
+    assert_eq!(all[0], (Some(Component::Containerd), Doing::Inside, 100 * 2_384_000));
+    for kept in [1, 8, 40] {
+        assert_eq!(parts(kept), (count, wall_ns, all.clone()), "{kept} kept");
+    }
 }
 
 /// Whoever asks too seldom is told so, once; and so is who has missed what came too late.

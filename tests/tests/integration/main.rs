@@ -2,11 +2,13 @@
 //!
 //! One program, so that it is linked once; `cargo xtask test` runs it module by module.
 
+mod ageing;
 mod ages;
 mod census_recorded;
 mod cli;
 mod diagnose;
 mod finished;
+mod flame;
 mod goroutine_ages;
 mod goroutine_hostile;
 mod goroutine_kit;

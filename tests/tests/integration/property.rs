@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use plegtrace::{
-    correlate::{Caller, Correlator, LastList, Limits, RequestTree, Side, Snapshot},
+    correlate::{Caller, Correlator, LastList, Limits, RequestTree, Side, Snapshot, TimeTable},
     decode::{Call, Event, Meta, MonoNs, ParkEvent, Parked, Process, Step, decode},
     diagnose::{Verdict, diagnose},
     input::{
@@ -82,7 +82,7 @@ fn open_call() -> impl Strategy<Value = OpenCallFact> {
     })
 }
 
-fn event() -> impl Strategy<Value = Event> {
+pub(crate) fn event() -> impl Strategy<Value = Event> {
     let parkers = proptest::collection::vec(parker(), 0..5);
     let reading = (proptest::collection::vec(open_call(), 0..12), 0u64..6000, any::<bool>(), parkers)
         .prop_map(|(calls, ms, complete, parkers)| {
@@ -93,7 +93,7 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 /// Steps of few processes, what they were told, and readings of the map, all without rhyme or reason.
-fn process_event() -> impl Strategy<Value = Event> {
+pub(crate) fn process_event() -> impl Strategy<Value = Event> {
     let moment = || (0u64..6000).prop_map(|ms| at(ms * MS));
     let role = || (0u32..12).prop_map(Role::from_u32);
     let step = prop_oneof![Just(Step::Fork), Just(Step::Exec), (0u32..600).prop_map(Step::Exit)];
@@ -156,7 +156,7 @@ fn process_event() -> impl Strategy<Value = Event> {
 }
 
 /// A node as it is told, then events from nowhere.
-fn pushed(limits: Limits, events: Vec<Event>) -> Correlator {
+pub(crate) fn pushed(limits: Limits, events: Vec<Event>) -> Correlator {
     let mut correlator = Correlator::new(limits);
     let mut story = Story::node();
     story.follows_parks().names(0, &["sync.(*Mutex).Lock", "main.\u{1b}[31m", "runtime.x"]);
@@ -193,6 +193,7 @@ fn sums_add_up(snapshot: &Snapshot) {
 }
 
 fn sound(snapshot: &Snapshot) {
+    time_adds_up(snapshot);
     snapshot.relists.iter().for_each(|relist| sound_tree(relist.root(), snapshot));
     snapshot.requests.iter().for_each(|request| sound_tree(request.root(), snapshot));
     assert!(snapshot.open.is_sorted_by_key(|call| call.span.start()));
@@ -206,6 +207,28 @@ fn sound(snapshot: &Snapshot) {
     assert_eq!(roots.len(), snapshot.requests.len(), "each has one tree");
     let inside = snapshot.relists.iter().flat_map(|relist| relist.root().walk());
     assert!(inside.into_iter().all(|span| !roots.contains(&span.id)), "what is in a relist is no request");
+}
+
+/// The parts of a table are the whole.
+fn table_adds_up(table: &TimeTable) {
+    assert_eq!(table.rows.iter().map(|row| row.sum_ns).sum::<u64>(), table.wall_ns, "{table:#?}");
+    for row in &table.rows {
+        let quantiles = [0.5, 0.99, 1.0].map(|q| table.quantile_ns(row, q));
+        assert!(quantiles.is_sorted() && quantiles[2] <= row.sum_ns, "{row:#?}");
+    }
+}
+
+/// Every nanosecond of every relist is in one row.
+fn time_adds_up(snapshot: &Snapshot) {
+    table_adds_up(&snapshot.relist_time);
+    snapshot.request_time.iter().for_each(|time| table_adds_up(&time.table));
+    let kept = snapshot.relists.iter().map(|relist| relist.root().duration_ns(snapshot.now));
+    let (count, wall) = (kept.len() as u64, kept.sum::<u64>());
+    let table = &snapshot.relist_time;
+    assert!(table.count >= count && table.wall_ns >= wall, "{table:#?}");
+    if !snapshot.losses.iter().any(|loss| loss.reason == "relists_evicted") {
+        assert_eq!((table.count, table.wall_ns), (count, wall));
+    }
 }
 
 fn sound_tree(root: &Span, snapshot: &Snapshot) {
@@ -333,7 +356,7 @@ proptest! {
             reorder_ns: 100 * MS, relists: 3, relist_calls: 20, loose_calls: 5, recent_calls: 7,
             open_calls: 4, rows: 6, facts: 8,
             processes: 5, process_rows: 4, process_list: 3, census: 4,
-            gone_ns: S, ended_processes: 4, requests: 3, open_requests: 2,
+            kept_ns: S, gone_ns: S, ended_processes: 4, requests: 3, open_requests: 2,
             parks: 20, stacks: 3, symbols: 5,
         };
         let snapshot = pushed(limits, events).snapshot(at(7 * S));

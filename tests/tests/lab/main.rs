@@ -22,6 +22,5 @@ mod recording;
 mod request_trees;
 mod requests;
 mod safety;
-mod stuck;
 mod targets;
 mod truth;

@@ -76,7 +76,7 @@ fn slow_requests_of_a_real_node() {
         Ok((node.kubelet().running_pods().is_ok_and(|pods| pods.len() == 2)).then_some(()))
     })
     .unwrap();
-    let mut slow = fault::slow_cni(&node).unwrap();
+    let mut slow = fault::slow_cni(&node, 3).unwrap();
     process::wait_for("the end of the slow plugin", LIMIT, || Ok(slow.hanging().is_empty().then_some(())))
         .unwrap();
     process::wait_for("the end of its sandbox", LIMIT, || {

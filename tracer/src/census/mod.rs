@@ -10,6 +10,7 @@
 
 mod child;
 mod clock;
+mod cpu;
 pub mod goroutines;
 mod mappers;
 mod memory;
@@ -19,6 +20,7 @@ mod protocol;
 pub mod text;
 
 pub use child::serve;
+pub use cpu::CpuReader;
 pub use mappers::{Hazard, Holder, Inside, Mappers};
 pub use memory::{Memory, MemoryError, Piece, ProcessMemory};
 pub use own::{exists, own_memory};

@@ -193,6 +193,8 @@ pub(super) enum Answer {
     Command { pid: u32, command: Command },
     /// Its cgroup is frozen.
     Freezer { pid: u32, freezer: Freezer },
+    /// Directory of its cgroup with the controller of processors.
+    CpuGroup { pid: u32, dir: String },
     /// Whose it is.
     Container { pid: u32, container: ContainerFact },
     /// It has ended, and its number may belong to somebody else: all that was told of it is void.

@@ -12,6 +12,7 @@ Examples:
   sudo plegtrace -d 60                watch for a minute, then report
   sudo plegtrace -d 3600 --until-found   wait for the next stall, then report
   sudo plegtrace -o json              the same for machines
+  sudo plegtrace -o svg > flame.svg   where the wall time of relists and requests goes, as a picture
   sudo plegtrace --sources census     what is stuck already, without eBPF
   sudo plegtrace --dry-run            which probes would be attached; attaches nothing
   plegtrace explain R1                the page of a cause: mechanism, evidence, what to do
@@ -54,6 +55,9 @@ const REPORT: &str = "\
 Examples:
   plegtrace report node.plegtrace
   plegtrace report node.plegtrace -o json -v
+  plegtrace report node.plegtrace -o svg > flame.svg              open it in a browser
+  plegtrace report healthy.plegtrace -o folded > healthy.folded   keep it, and later compare:
+  plegtrace report node.plegtrace -o svg --per-relist --against healthy.folded > change.svg
 
 Exit codes:
   0 healthy   1 stall found   2 no recording   3 cannot be opened   5 cannot tell, or cannot be read";
@@ -149,6 +153,12 @@ pub struct Common {
     /// Format of the report on stdout.
     #[arg(short, long, value_enum, default_value_t = Output::Text, global = true)]
     pub output: Output,
+    /// With -o svg or folded: the mean relist, instead of everything that was seen.
+    #[arg(long, global = true)]
+    pub per_relist: bool,
+    /// With -o svg or folded: what has changed since FILE, which -o folded made.
+    #[arg(long, value_name = "FILE", global = true)]
+    pub against: Option<PathBuf>,
     /// Sources of facts; all by default.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", global = true)]
     pub sources: Vec<Source>,
@@ -197,6 +207,18 @@ pub enum Output {
     Text,
     /// One JSON document.
     Json,
+    /// Wall time of relists and requests by stack, one line each, in microseconds: for tools that draw flame graphs.
+    Folded,
+    /// The same as an interactive flame graph.
+    Svg,
+}
+
+impl Output {
+    /// Is it a flame graph, in one of its forms?
+    #[must_use]
+    pub fn is_flame(self) -> bool {
+        matches!(self, Self::Folded | Self::Svg)
+    }
 }
 
 /// Where facts come from.

@@ -17,6 +17,10 @@ pub struct Settings {
     pub to_the_end: bool,
     /// Form of the report.
     pub output: Output,
+    /// Flame graphs: of the mean relist.
+    pub per_relist: bool,
+    /// Flame graphs: an earlier one, to compare with.
+    pub against: Option<PathBuf>,
     /// Use uprobes.
     pub uprobes: bool,
     /// Follow where goroutines wait, with uprobes on Go's scheduler.
@@ -66,6 +70,12 @@ pub enum SettingsError {
     /// One process for two roles.
     #[error("--kubelet-pid and --runtime-pid both name process {0}; they are two processes on every node")]
     SamePid(u32),
+    /// An option of flame graphs without one.
+    #[error("{0} is about flame graphs: add -o svg or -o folded")]
+    NoFlame(&'static str),
+    /// There is nothing to draw.
+    #[error("-o svg and -o folded draw what was observed: {0} takes text or json")]
+    NothingToDraw(&'static str),
 }
 
 impl Settings {
@@ -99,11 +109,17 @@ impl TryFrom<&Common> for Settings {
         if let Some(pid) = args.kubelet_pid.filter(|_| args.kubelet_pid == args.runtime_pid) {
             return Err(SettingsError::SamePid(pid));
         }
+        let flame_options = [(args.per_relist, "--per-relist"), (args.against.is_some(), "--against")];
+        if let Some((_, name)) = flame_options.iter().find(|(given, _)| *given && !args.output.is_flame()) {
+            return Err(SettingsError::NoFlame(name));
+        }
         let wanted = |source| args.sources.is_empty() || args.sources.contains(&source);
         Ok(Self {
             duration,
             to_the_end: args.duration.is_some() && !args.until_found,
             output: args.output,
+            per_relist: args.per_relist,
+            against: args.against.clone(),
             // Parks are followed inside calls only.
             uprobes: wanted(Source::Uprobes) || wanted(Source::Parks),
             parks: wanted(Source::Parks),
@@ -176,6 +192,10 @@ mod tests {
         let same = settings(&["--kubelet-pid", "7", "--runtime-pid", "7"]);
         assert!(matches!(same, Err(SettingsError::SamePid(7))));
         assert!(settings(&["--kubelet-pid", "7", "--runtime-pid", "8"]).is_ok());
+        assert_eq!(settings(&["--per-relist"]).unwrap_err(), SettingsError::NoFlame("--per-relist"));
+        let json = settings(&["-o", "json", "--against", "x"]);
+        assert_eq!(json.unwrap_err(), SettingsError::NoFlame("--against"));
+        assert!(settings(&["-o", "svg", "--per-relist", "--against", "x"]).is_ok());
     }
 
     /// Naming one source leaves the others out.

@@ -67,8 +67,8 @@ fn write(view: &DoctorView, settings: &Settings) -> io::Result<()> {
     let colour = output::colour(settings.color, stdout.is_terminal());
     let mut out = io::BufWriter::new(stdout.lock());
     match settings.output {
-        Output::Text => doctor::text(view, colour, &mut out)?,
         Output::Json => doctor::json(view, &mut out)?,
+        Output::Text | Output::Folded | Output::Svg => doctor::text(view, colour, &mut out)?,
     }
     out.flush()
 }

@@ -8,6 +8,7 @@ use crate::{
     engine::EngineError,
     exit::Exit,
     recording::{RecordError, RecordingError},
+    render::flame::SavedError,
 };
 
 /// Why there is no report.
@@ -59,6 +60,15 @@ pub enum CommandError {
         #[source]
         source: RecordingError,
     },
+    /// An earlier flame graph cannot be compared with.
+    #[error("cannot compare with {file}")]
+    Against {
+        /// Its folded text.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: SavedError,
+    },
     /// The report could not be written.
     #[error("cannot write the report")]
     Write(#[source] io::Error),
@@ -84,6 +94,8 @@ impl CommandError {
                     Exit::CannotRun
                 }
             }
+            Self::Against { source: SavedError::Read(error), .. } if !is_wrong_path(error) => Exit::CannotRun,
+            Self::Against { .. } => Exit::Usage,
             Self::Recording { source: RecordingError::Foreign, .. } => Exit::Usage,
             Self::Recording { source: RecordingError::Read(error), .. } if is_wrong_path(error) => {
                 Exit::Usage

@@ -27,8 +27,8 @@ pub(crate) fn run(id: Option<&str>, settings: &Settings) -> Result<Exit, Command
     let mut out = BufWriter::new(stdout.lock());
     let written = match (settings.output, id) {
         (Output::Json, _) => explain::json(&chosen, &mut out),
-        (Output::Text, Some(_)) => explain::page(chosen[0], &options, &mut out),
-        (Output::Text, None) => explain::list(&chosen, &options, &mut out),
+        (_, Some(_)) => explain::page(chosen[0], &options, &mut out),
+        (_, None) => explain::list(&chosen, &options, &mut out),
     };
     written.and_then(|()| out.flush()).map_err(CommandError::Write)?;
     Ok(Exit::Healthy)

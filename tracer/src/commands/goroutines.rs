@@ -69,8 +69,8 @@ fn write(view: &GoroutinesView, settings: &Settings) -> io::Result<()> {
     let colour = output::colour(settings.color, stdout.is_terminal());
     let mut out = io::BufWriter::new(stdout.lock());
     match settings.output {
-        Output::Text => goroutines::text(view, colour, &mut out)?,
         Output::Json => goroutines::json(view, &mut out)?,
+        Output::Text | Output::Folded | Output::Svg => goroutines::text(view, colour, &mut out)?,
     }
     out.flush()
 }

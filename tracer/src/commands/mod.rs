@@ -10,4 +10,4 @@ pub(crate) mod record;
 pub(crate) mod replay;
 
 pub use error::CommandError;
-pub use replay::{Replayed, replay};
+pub use replay::{Replayed, replay, replay_and_fold};

@@ -1,7 +1,15 @@
 //! `plegtrace` without a command: observes the node and reports.
 
-use super::{CommandError, output};
-use crate::{cli::Settings, diagnose::diagnose, engine, exit::Exit};
+use super::{
+    CommandError,
+    output::{self, Drawing},
+};
+use crate::{
+    cli::Settings,
+    diagnose::diagnose,
+    engine::{self, Observed},
+    exit::Exit,
+};
 
 /// Observes, reports.
 ///
@@ -9,8 +17,10 @@ use crate::{cli::Settings, diagnose::diagnose, engine, exit::Exit};
 ///
 /// plegtrace cannot run here, there is nothing to trace, or the report cannot be written.
 pub(crate) fn run(settings: &Settings) -> Result<Exit, CommandError> {
-    let snapshot = engine::observe(settings, None)?;
+    let drawing = Drawing::prepare(settings)?;
+    let Observed { snapshot, flame } = engine::observe_in(settings, engine::ready(settings)?, None, None)?;
     let diagnosis = diagnose(&snapshot);
-    output::write(&snapshot, &diagnosis, settings).map_err(CommandError::Write)?;
+    output::write(&snapshot, &diagnosis, drawing.as_ref().zip(flame.as_ref()), settings)
+        .map_err(CommandError::Write)?;
     Ok(output::exit_code(&diagnosis))
 }

@@ -1,13 +1,22 @@
 //! Writes the report to stdout in the form and colours asked for.
 
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::{
+    fs::File,
+    io::{self, BufWriter, IsTerminal, Write},
+    path::PathBuf,
+};
 
+use super::CommandError;
 use crate::{
     cli::{Color, Output, Settings},
     correlate::Snapshot,
     diagnose::{Diagnosis, Verdict},
     exit::Exit,
-    render::{json, text},
+    flame::Flame,
+    render::{
+        flame::{self, Caption, Per, Saved, SavedError},
+        human, json, text,
+    },
 };
 
 /// The exit code that goes with a report.
@@ -19,22 +28,69 @@ pub(super) fn exit_code(diagnosis: &Diagnosis) -> Exit {
     }
 }
 
+/// A flame graph that is wanted.
+pub(super) struct Drawing {
+    per: Per,
+    before: Option<Saved>,
+}
+
+impl Drawing {
+    /// What the settings ask for, with the earlier one to compare with; `None` when it is something else.
+    ///
+    /// # Errors
+    ///
+    /// The earlier one cannot be read.
+    pub(super) fn prepare(settings: &Settings) -> Result<Option<Self>, CommandError> {
+        if !settings.output.is_flame() {
+            return Ok(None);
+        }
+        let read = |file: &PathBuf| {
+            let failed = |source| CommandError::Against { file: file.clone(), source };
+            let saved = File::open(file).map_err(SavedError::Read).and_then(Saved::read).map_err(failed)?;
+            let per_whole =
+                if saved.is_mean() && !settings.per_relist { Err(SavedError::Mean) } else { Ok(()) };
+            per_whole.map_err(failed).map(|()| saved)
+        };
+        let before = settings.against.as_ref().map(read).transpose()?;
+        Ok(Some(Self { per: if settings.per_relist { Per::Relist } else { Per::Whole }, before }))
+    }
+}
+
 /// Writes the whole report.
 ///
 /// # Errors
 ///
 /// stdout cannot be written, for example because the reader went away.
-pub(super) fn write(snapshot: &Snapshot, diagnosis: &Diagnosis, settings: &Settings) -> io::Result<()> {
+pub(super) fn write(
+    snapshot: &Snapshot,
+    diagnosis: &Diagnosis,
+    flame: Option<(&Drawing, &Flame)>,
+    settings: &Settings,
+) -> io::Result<()> {
     let stdout = io::stdout();
     let terminal = stdout.is_terminal();
     let mut out = BufWriter::new(stdout.lock());
-    match settings.output {
-        Output::Json => json::report(snapshot, diagnosis, &mut out)?,
-        Output::Text => {
+    match (settings.output, flame) {
+        (Output::Json, _) => json::report(snapshot, diagnosis, &mut out)?,
+        (Output::Folded, Some((drawing, flame))) => {
+            flame::folded(flame, drawing.per, drawing.before.as_ref(), &mut out)?;
+        }
+        (Output::Svg, Some((drawing, flame))) => {
+            flame::svg(flame, drawing.per, drawing.before.as_ref(), &caption(snapshot), &mut out)?;
+        }
+        (Output::Text | Output::Folded | Output::Svg, _) => {
             text::report(snapshot, diagnosis, &options(settings, terminal), &mut out)?;
         }
     }
     out.flush()
+}
+
+/// What stands above a flame graph.
+pub(super) fn caption(snapshot: &Snapshot) -> Caption {
+    let (node, window) = (&snapshot.start.node, human::duration(snapshot.window.ns()));
+    let until = human::rfc3339(snapshot.wall_ns(snapshot.now));
+    let until = until.split('.').next().unwrap_or_default();
+    Caption { about: format!("node {node}, {window} until {until}Z") }
 }
 
 /// How a text is to look.

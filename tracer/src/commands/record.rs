@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{CommandError, output};
+use super::{
+    CommandError,
+    output::{self, Drawing},
+};
 use crate::{
     cli::{RecordOptions, Settings},
     diagnose::diagnose,
-    engine::{Tap, observe_in, ready},
+    engine::{Observed, Tap, observe_in, ready},
     exit::Exit,
     recording::{Destination, Recorded, Recorder},
     words::human,
@@ -18,16 +21,18 @@ use crate::{
 ///
 /// plegtrace cannot run here, or the recording cannot be written; then the report is printed all the same.
 pub(crate) fn run(options: &RecordOptions, settings: &Settings) -> Result<(Exit, Vec<String>), CommandError> {
+    let drawing = Drawing::prepare(settings)?;
     let mode = ready(settings)?;
     let destination = Destination::create(&options.file, options.force)?;
     let (name, reports) = (destination.name(), !destination.is_stdout());
     let recorder = Arc::new(Recorder::start(destination, options.max_size)?);
     let observed = observe_in(settings, mode, Some(tap(&recorder)), Some(Arc::clone(&recorder)));
-    let snapshot = observed.inspect_err(|_| recorder.abandon())?;
+    let Observed { snapshot, flame } = observed.inspect_err(|_| recorder.abandon())?;
     let recorded = recorder.finish();
     let diagnosis = diagnose(&snapshot);
     if reports {
-        output::write(&snapshot, &diagnosis, settings).map_err(CommandError::Write)?;
+        output::write(&snapshot, &diagnosis, drawing.as_ref().zip(flame.as_ref()), settings)
+            .map_err(CommandError::Write)?;
     }
     Ok((output::exit_code(&diagnosis), remarks(&name, recorded?, options.max_size, settings.quiet)))
 }

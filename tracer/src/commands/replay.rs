@@ -6,13 +6,17 @@ use std::{
     path::Path,
 };
 
-use super::{CommandError, output};
+use super::{
+    CommandError,
+    output::{self, Drawing},
+};
 use crate::{
     cli::Settings,
     correlate::Snapshot,
     diagnose::diagnose,
     engine::Pipeline,
     exit::Exit,
+    flame::Flame,
     input::Fact,
     recording::{Damage, Recording, RecordingError},
 };
@@ -24,6 +28,8 @@ pub struct Replayed {
     pub snapshot: Snapshot,
     /// What could not be read.
     pub damage: Damage,
+    /// Where the time of relists and requests went; `None` unless asked for.
+    pub flame: Option<Flame>,
 }
 
 /// Reads a recording to its end, or as far as it can be read.
@@ -32,13 +38,30 @@ pub struct Replayed {
 ///
 /// There is nothing to report: it is no recording, or one of a later format, or it cannot be read at all.
 pub fn replay(source: impl Read) -> Result<Replayed, RecordingError> {
+    replay_with(source, None)
+}
+
+/// Like [`replay`], and adds up where the time of relists and requests went.
+///
+/// # Errors
+///
+/// As those of [`replay`].
+pub fn replay_and_fold(source: impl Read) -> Result<Replayed, RecordingError> {
+    replay_with(source, Some(Flame::default()))
+}
+
+fn replay_with(source: impl Read, mut flame: Option<Flame>) -> Result<Replayed, RecordingError> {
     let mut recording = Recording::open(source)?;
     let mut pipeline = Pipeline::new(None);
     let mut latest = 0;
     while recording.next_block(&mut |frame| {
         latest = latest.max(frame.header.ts_ns);
         pipeline.push(&frame);
-    }) {}
+    }) {
+        if let Some(flame) = flame.as_mut() {
+            pipeline.collect(flame, false);
+        }
+    }
     let damage = recording.damage().clone();
     // A report is of the moment when observing ended; the last look of the census is younger.
     let now = pipeline.stopped_ns().unwrap_or(latest);
@@ -46,7 +69,12 @@ pub fn replay(source: impl Read) -> Result<Replayed, RecordingError> {
     if !counts.is_empty() {
         pipeline.fact(now, Fact::Loss { counts });
     }
-    Ok(Replayed { snapshot: pipeline.snapshot(now), damage })
+    let snapshot = pipeline.snapshot(now);
+    if let Some(flame) = flame.as_mut() {
+        pipeline.collect(flame, true);
+        flame.add_open(&snapshot);
+    }
+    Ok(Replayed { snapshot, damage, flame })
 }
 
 /// Reports a recording; says what is wrong with it.
@@ -55,21 +83,25 @@ pub fn replay(source: impl Read) -> Result<Replayed, RecordingError> {
 ///
 /// It is none, or the report cannot be written.
 pub(crate) fn run(file: &Path, settings: &Settings) -> Result<(Exit, Vec<String>), CommandError> {
+    let drawing = Drawing::prepare(settings)?;
+    let replay_it =
+        |source: Box<dyn Read>| if drawing.is_some() { replay_and_fold(source) } else { replay(source) };
     let failed = |source| CommandError::Recording { file: file.to_owned(), source };
     let replayed = if file == Path::new("-") {
         let stdin = io::stdin();
         if stdin.is_terminal() {
             return Err(failed(RecordingError::Foreign));
         }
-        replay(stdin.lock())
+        replay_it(Box::new(stdin.lock()))
     } else {
         let source = File::open(file)
             .map_err(|source| CommandError::OpenRecording { file: file.to_owned(), source })?;
-        replay(source)
+        replay_it(Box::new(source))
     };
-    let Replayed { snapshot, damage } = replayed.map_err(failed)?;
+    let Replayed { snapshot, damage, flame } = replayed.map_err(failed)?;
     let diagnosis = diagnose(&snapshot);
-    output::write(&snapshot, &diagnosis, settings).map_err(CommandError::Write)?;
+    let flame = drawing.as_ref().zip(flame.as_ref());
+    output::write(&snapshot, &diagnosis, flame, settings).map_err(CommandError::Write)?;
     let remarks = damage.sentences();
     let remark = (!remarks.is_empty()).then(|| format!("{}: {}", file.display(), remarks.join("; ")));
     Ok((output::exit_code(&diagnosis), remark.into_iter().collect()))

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::requests::Forgotten;
+use super::{needed::Needed, requests::Forgotten};
 use crate::{
     decode::{Call, MonoNs},
     input::Layer,
@@ -134,6 +134,22 @@ impl Clients {
             }
             self.settled -= 1;
         }
+    }
+
+    /// Gives up what is not needed, among the calls whose row is decided.
+    pub(super) fn age(&mut self, needed: &Needed, mut gone: impl FnMut(&Call)) {
+        let (mut place, mut left) = (0, 0);
+        self.calls.retain(|client| {
+            let wanted = place >= self.settled || needed.wants_call(&client.call);
+            place += 1;
+            if !wanted {
+                left += 1;
+                self.forgotten.add(&client.call);
+                gone(&client.call);
+            }
+            wanted
+        });
+        self.settled -= left;
     }
 
     /// A hook stands for something else from now on: forgets the calls of what it stood for.

@@ -6,6 +6,7 @@ use plegtrace_common::site::MAX_HOOKS;
 
 use super::{
     abandoned,
+    ageing::Ageing,
     census::CensusState,
     clients::Clients,
     finished::Taken,
@@ -21,6 +22,7 @@ use super::{
     requests::Requests,
     rows::{Rows, Side},
     snapshot::{ListOutcome, Tally},
+    time::TimeTable,
 };
 use crate::{
     decode::{Call, Event, MonoNs},
@@ -37,6 +39,8 @@ pub struct Correlator {
     pub(super) own: OwnCalls,
     pub(super) clients: Clients,
     pub(super) relists: Relists,
+    /// Where the time of relists went that are complete.
+    pub(super) relist_time: TimeTable,
     pub(super) requests: Requests,
     pub(super) parks: Parks,
     /// Finished handlers, as they came.
@@ -54,6 +58,7 @@ pub struct Correlator {
     pub(super) drops: Drops,
     pub(super) growth: Growth,
     pub(super) taken: Taken,
+    pub(super) ageing: Ageing,
 }
 
 impl Default for Correlator {
@@ -74,6 +79,7 @@ impl Correlator {
             own: OwnCalls::default(),
             clients: Clients::default(),
             relists: Relists::default(),
+            relist_time: TimeTable::default(),
             requests: Requests::default(),
             parks: Parks::default(),
             handlers: VecDeque::new(),
@@ -87,6 +93,7 @@ impl Correlator {
             drops: Drops::default(),
             growth: Growth::default(),
             taken: Taken::default(),
+            ageing: Ageing::default(),
         }
     }
 
@@ -99,14 +106,14 @@ impl Correlator {
                 self.tally.parks += 1;
                 self.parks.park(&park, &self.limits);
                 self.requests.park();
-                self.keep_slow_requests();
+                self.keep_slow_requests_if_due();
             }
             Event::Process(process) => {
                 self.tally.processes += 1;
                 self.node.process(&process);
                 self.open.process(&process);
                 self.processes.step(&process, &self.limits);
-                self.keep_slow_requests();
+                self.keep_slow_requests_if_due();
             }
             Event::Fact { at, fact } => {
                 self.tally.facts += 1;
@@ -167,13 +174,6 @@ impl Correlator {
         }
     }
 
-    /// Forgets what is of processes that have long been gone.
-    fn expire(&mut self, at: MonoNs) {
-        for pid in self.node.forget_gone(at.minus(self.limits.gone_ns)) {
-            self.tally.forgotten += self.rows.forget_process(pid);
-        }
-    }
-
     fn in_flight(&mut self, mut reading: InFlight) {
         self.parks.reading(&mut reading, &self.limits);
         self.phases.reading(&mut reading, &self.node, &self.limits);
@@ -225,6 +225,9 @@ impl Correlator {
         self.newest = self.newest.max(call.end);
         if matches!(hook.layer, Layer::Relist | Layer::Handler | Layer::KubeletCall | Layer::KubeletClient) {
             self.taken.late(&call);
+            if !hook.long_lived {
+                self.ageing.call(&call);
+            }
         }
         match hook.layer {
             Layer::Relist => self.relist(call),
@@ -240,12 +243,13 @@ impl Correlator {
 
     fn relist(&mut self, call: Call) {
         self.relists.relist(call, &self.limits, &mut self.drops);
+        self.spend_relists();
     }
 
     fn handler(&mut self, call: Call) {
         self.handlers.push_back(call);
         self.requests.call();
-        self.keep_slow_requests();
+        self.keep_slow_requests_if_due();
         if self.handlers.len() > self.limits.recent_calls
             && let Some(gone) = self.handlers.pop_front()
         {
@@ -256,12 +260,17 @@ impl Correlator {
 
     fn client(&mut self, call: Call, layer: Layer) {
         self.requests.call();
-        self.keep_slow_requests();
-        let mut bare: Vec<Call> = self.clients.insert(call, layer).into_iter().collect();
-        let until = self.newest.minus(self.limits.reorder_ns);
+        self.keep_slow_requests_if_due();
+        let late = self.clients.insert(call, layer);
+        self.settle_clients(self.newest, late);
+    }
+
+    /// Decides the rows of the client calls for which no partner can come any more, and of one that came `late`.
+    pub(super) fn settle_clients(&mut self, now: MonoNs, late: Option<Call>) {
+        let mut bare: Vec<Call> = late.into_iter().collect();
         let taken = &mut self.taken;
         self.clients.settle(
-            until,
+            now.minus(self.limits.reorder_ns),
             self.limits.recent_calls,
             |call| bare.push(*call),
             |gone| taken.gone(gone),
@@ -285,7 +294,9 @@ impl Correlator {
 
     /// Keeps of relists that made room when the last list was.
     fn forget_relists(&mut self) {
-        for done in take(&mut self.relists.evicted) {
+        let evicted = take(&mut self.relists.evicted);
+        self.spend(&evicted);
+        for done in evicted {
             self.taken.gone(&done.call);
             let relist = self.finished_relist(&done.call, &done.parts, self.newest);
             if relist.is_some_and(|relist| relist.list == ListOutcome::Ok) {

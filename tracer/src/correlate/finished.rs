@@ -129,7 +129,7 @@ impl Correlator {
     }
 
     /// What is looked at for these relists and requests; `None` when there are none.
-    fn scope(&self, relists: &[&Done], requests: &[&Call]) -> Option<Scope> {
+    pub(super) fn scope(&self, relists: &[&Done], requests: &[&Call]) -> Option<Scope> {
         let inside = relists.iter().flat_map(|done| done.parts.iter().chain([&done.call]));
         let calls = inside.chain(requests.iter().copied());
         let since = calls.clone().map(|call| call.start).min()?;

@@ -26,12 +26,25 @@ impl<K: Hash + Eq + Copy, V: Default> Generations<K, V> {
         if !self.young.contains_key(&key) {
             let value = self.old.remove(&key).unwrap_or_default();
             if self.young.len() >= self.capacity {
-                let fresh = HashMap::with_capacity(self.capacity);
-                drop(replace(&mut self.old, replace(&mut self.young, fresh)));
+                self.turn();
             }
             self.young.insert(key, value);
         }
         self.young.get_mut(&key).expect("it was just put there")
+    }
+
+    /// What is remembered of `key`, which is young now.
+    pub(super) fn touch(&mut self, key: &K) -> Option<&V> {
+        if self.old.contains_key(key) {
+            self.entry(*key);
+        }
+        self.young.get(key)
+    }
+
+    /// Forgets what has not been touched since the last time, and remembers all else at least until the next time.
+    pub(super) fn turn(&mut self) {
+        let fresh = HashMap::with_capacity(self.young.len());
+        self.old = replace(&mut self.young, fresh);
     }
 
     /// Number of keys remembered.
@@ -67,5 +80,19 @@ mod tests {
             map.entry(0);
         }
         assert!(map.get(&0).is_some());
+    }
+
+    /// What is touched between two turns stays, however many there are; all else goes with the second.
+    #[test]
+    fn turns() {
+        let mut map: Generations<u32, u32> = Generations::new(10);
+        *map.entry(1) = 11;
+        *map.entry(2) = 22;
+        for _ in 0..5 {
+            map.turn();
+            assert_eq!(map.touch(&1), Some(&11));
+        }
+        assert_eq!(map.touch(&2), None);
+        assert_eq!(map.len(), 1);
     }
 }

@@ -134,14 +134,14 @@ impl Open {
     fn add(&mut self, fact: OpenCallFact, known: &HashMap<CallId, MonoNs>) {
         let mut entry = OpenEntry { fact, unwound: false, client_ended: None };
         let (id, start) = (entry.id(), entry.start());
-        if self.ended.get(&id).is_some() {
+        if self.ended.touch(&id).is_some() {
             return;
         }
-        if self.exited.get(&id.tgid).is_some_and(|at| start <= *at) {
+        if self.exited.touch(&id.tgid).is_some_and(|at| start <= *at) {
             return;
         }
         let goroutine = (id.tgid, id.goid);
-        let frontier = self.frontiers.get(&goroutine).copied().unwrap_or_default();
+        let frontier = self.frontiers.touch(&goroutine).copied().unwrap_or_default();
         entry.unwound = frontier.proves_over(entry.fact.depth, start);
         entry.client_ended = known.get(&id).copied();
         let siblings = self.calls.entry(goroutine).or_default();
@@ -153,6 +153,13 @@ impl Open {
         if siblings.iter().all(|other| other.id() != id) {
             siblings.push(entry);
         }
+    }
+
+    /// Forgets ends that are of no use: no reading has shown their calls, goroutines and processes for long.
+    pub(super) fn forget_old(&mut self) {
+        self.ended.turn();
+        self.frontiers.turn();
+        self.exited.turn();
     }
 
     /// Every entry, also those that are over.
@@ -245,6 +252,29 @@ mod tests {
         calls.call(&ended(2, 5, 90, 50));
         assert_eq!(calls.on((1, 1)).count(), 0);
         assert_eq!(calls.closed().unwound, 1);
+    }
+
+    /// What proves that an entry of the kernel's map is over is remembered for as long as the map shows it.
+    #[test]
+    fn what_a_reading_shows_is_not_forgotten() {
+        let mut calls = Open::new();
+        let read = |calls: &mut Open, at_ns| {
+            let mut of_gone = open(4, 10, 200);
+            (of_gone.tgid, of_gone.goid) = (2, 2);
+            let all = vec![open(3, 10, 100), of_gone, open(5, 7, 10)];
+            calls.snapshot(reading(at_ns, all), &Limits::default());
+        };
+        read(&mut calls, 80);
+        calls.call(&ended(2, 8, 90, 50));
+        calls.call(&ended(5, 7, 91, 10));
+        calls.exit(2, MonoNs(90));
+        for n in 0..4 {
+            calls.forget_old();
+            read(&mut calls, 100 + n);
+            let left: Vec<(u32, bool)> =
+                calls.entries().map(|entry| (entry.fact.hook, entry.unwound)).collect();
+            assert_eq!(left, [(3, true)]);
+        }
     }
 
     /// A goroutine that begins something further out has left what was deeper.

@@ -1,6 +1,10 @@
 //! [`Limits`]: how much state may wait, and [`Drops`]: what did not fit.
 
+use super::thresholds::SECOND_NS;
 use crate::input::LossCount;
+
+/// How much of the past a report shows. After that time memory is flat.
+const KEPT_NS: u64 = 180 * SECOND_NS;
 
 /// Bounds of all waiting state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +19,8 @@ pub struct Limits {
     pub loose_calls: usize,
     /// Client calls, and handlers, kept to find out who waits for whom.
     pub recent_calls: usize,
+    /// So long after its end a call, a park or a program is kept, and for as long as something needs it.
+    pub kept_ns: u64,
     /// So long after its end a process has rows, and is among the targets.
     pub gone_ns: u64,
     /// Open calls kept.
@@ -50,12 +56,13 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             reorder_ns: 2_000_000_000,
-            // Three minutes of a kubelet that lists once a second: what a report shows, and a flat memory after that.
-            relists: 180,
+            // As many as a kubelet makes that lists once a second.
+            relists: (KEPT_NS / SECOND_NS) as usize,
             relist_calls: 65_536,
             loose_calls: 16_384,
             recent_calls: 16_384,
-            gone_ns: 300_000_000_000,
+            kept_ns: KEPT_NS,
+            gone_ns: KEPT_NS,
             open_calls: 32_768,
             rows: 1024,
             processes: 16_384,

@@ -7,10 +7,12 @@
 
 mod abandoned;
 mod age;
+mod ageing;
 mod caller;
 mod census;
 mod clients;
 mod correlator;
+mod cpu;
 mod finished;
 mod frontier;
 mod generations;
@@ -19,6 +21,7 @@ mod inflight;
 mod join;
 mod latency;
 mod limits;
+mod needed;
 mod node;
 mod own;
 mod pace;
@@ -34,6 +37,7 @@ mod requests;
 mod rows;
 mod snapshot;
 pub mod thresholds;
+mod time;
 mod traced;
 mod trees;
 mod view;
@@ -42,6 +46,7 @@ pub use age::Age;
 pub use caller::Caller;
 pub use census::{Census, Held, Known, ProcessSeen, Request, Unreported, WaitsFor};
 pub use correlator::Correlator;
+pub use cpu::{Cpu, CpuShare};
 pub use finished::Finished;
 pub use join::Joins;
 pub use latency::Latency;
@@ -57,4 +62,5 @@ pub use rows::{RowKey, RpcRow, Side};
 pub use snapshot::{
     ClosedUnseen, HookState, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally, Window,
 };
+pub use time::{Doing, Place, RequestTime, TimeRow, TimeTable};
 pub use traced::{TracedProcess, TracedState};

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use plegtrace_common::site::MAX_HOOKS;
 
 use super::{
+    cpu::CpuState,
     limits::Limits,
     traced::{TracedProcess, TracedState},
 };
@@ -35,6 +36,7 @@ pub(super) struct NodeState {
     pub(super) counters: BTreeMap<u32, HookCounters>,
     pub(super) losses: BTreeMap<(String, String), LossCount>,
     pub(super) cost: Option<Cost>,
+    pub(super) cpu: CpuState,
     pub(super) stop: Option<Stop>,
     pub(super) dropped: u64,
 }
@@ -81,6 +83,7 @@ impl NodeState {
             }
             Fact::Loss { counts } => counts.into_iter().for_each(|count| self.loss(count, limits)),
             Fact::Cost(cost) => self.cost = Some(cost),
+            Fact::Cpu(fact) => self.cpu.push(fact),
             Fact::TargetGone(TargetGone { pid, how, .. }) => self.gone(at, pid, how),
             Fact::Stop(stop) => self.stop = Some(stop),
             Fact::InFlight(_)

@@ -7,7 +7,7 @@ use std::{
 
 use plegtrace_common::rec::{CALL_PARKS, CALL_REPLIED, PARK_FRAMES};
 
-use super::{inflight::Goroutine, limits::Limits};
+use super::{inflight::Goroutine, limits::Limits, needed::Needed};
 use crate::{
     decode::{MonoNs, ParkEvent, Parked},
     input::{InFlight, OpenCallFact, ParkerFact, SymbolsFact},
@@ -74,6 +74,28 @@ impl Parks {
                 self.kept.remove(&goroutine);
             }
         }
+    }
+
+    /// Gives up parks that are not needed.
+    pub(super) fn age(&mut self, needed: &Needed) {
+        let mut left: HashMap<Goroutine, usize> = HashMap::new();
+        self.kept.retain(|goroutine, kept| {
+            let before = kept.len();
+            kept.retain(|park| needed.wants(park.start, park.end));
+            if kept.len() < before {
+                left.insert(*goroutine, before - kept.len());
+            }
+            !kept.is_empty()
+        });
+        self.order.retain(|goroutine| {
+            let left = left.get_mut(goroutine).filter(|left| **left > 0);
+            left.map(|left| *left -= 1).is_none()
+        });
+    }
+
+    /// How many parks are kept.
+    pub(super) fn kept(&self) -> usize {
+        self.order.len()
     }
 
     /// The kernel's maps were read; an older reading is ignored.

@@ -49,7 +49,7 @@ impl Phases {
         let phases: Vec<OpenCallFact> = phases;
         self.dropped += phases.len().saturating_sub(limits.open_calls) as u64;
         for call in phases.into_iter().take(limits.open_calls) {
-            if self.ended.get(&id(&call)).is_none() && call.liveness != Liveness::Over {
+            if self.ended.touch(&id(&call)).is_none() && call.liveness != Liveness::Over {
                 self.open.entry(call.tgid).or_default().push(call);
             }
         }
@@ -64,6 +64,11 @@ impl Phases {
         if let Some(side) = super::rows::Side::of_layer(hook.layer) {
             rows.add(&Call { tgid: 0, ..*call }, hook, side, limits.rows);
         }
+    }
+
+    /// Forgets ends that no reading has shown for long.
+    pub(super) fn forget_old(&mut self) {
+        self.ended.turn();
     }
 
     /// All that are open.

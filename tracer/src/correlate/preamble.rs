@@ -72,6 +72,7 @@ impl Correlator {
             told.push((now, Fact::Counters { hooks: node.counters.values().cloned().collect() }));
         }
         told.extend(node.cost.map(|cost| (now, Fact::Cost(cost))));
+        told.extend(node.cpu.readings().map(|fact| (MonoNs(fact.at_ns), Fact::Cpu(fact.clone()))));
     }
 
     /// The last reading of what is open, without what has ended since.

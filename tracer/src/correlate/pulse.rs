@@ -53,7 +53,7 @@ impl Correlator {
     }
 
     /// Is this call made to last, like a stream of events? `None` for a call of a hook that nobody announced.
-    fn is_to_last(&self, entry: &OpenEntry) -> Option<bool> {
+    pub(super) fn is_to_last(&self, entry: &OpenEntry) -> Option<bool> {
         let hook = self.node.hooks.get(&entry.fact.hook)?;
         Some(hook.long_lived || hook.layer == Layer::Mark)
     }

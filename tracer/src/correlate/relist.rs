@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::{
     inflight::Goroutine,
     limits::{Drops, Limits},
+    needed::Needed,
 };
 use crate::decode::{Call, MonoNs};
 
@@ -16,6 +17,8 @@ const GOROUTINES: usize = 64;
 pub(super) struct Done {
     pub(super) call: Call,
     pub(super) parts: Vec<Call>,
+    /// It is in the table of where time went.
+    pub(super) spent: bool,
 }
 
 /// All relists, and the calls that wait for one.
@@ -52,7 +55,7 @@ impl Relists {
         self.done_calls += parts.len();
         self.count += 1;
         let at = self.done.partition_point(|done| (done.call.end, done.call.id()) <= (call.end, call.id()));
-        self.done.insert(at, Done { call, parts });
+        self.done.insert(at, Done { call, parts, spent: false });
         self.shrink(limits, drops);
     }
 
@@ -125,6 +128,17 @@ impl Relists {
         self.loose.retain(|call| call.hook != hook);
     }
 
+    /// Gives up calls that wait for a relist and are not needed.
+    pub(super) fn age(&mut self, needed: &Needed) {
+        self.loose.retain(|call| needed.wants_call(call));
+        self.current.values_mut().for_each(|calls| calls.retain(|call| needed.wants_call(call)));
+    }
+
+    /// How many calls wait.
+    pub(super) fn kept(&self) -> usize {
+        self.loose.len() + self.current.values().map(Vec::len).sum::<usize>()
+    }
+
     fn shrink(&mut self, limits: &Limits, drops: &mut Drops) {
         while self.done.len() > limits.relists
             || (self.done_calls > limits.relist_calls && self.done.len() > 1)
@@ -152,6 +166,11 @@ impl Relists {
     /// The finished relists, oldest end first.
     pub(super) fn done(&self) -> impl Iterator<Item = &Done> {
         self.done.iter()
+    }
+
+    /// All that ended by then are in the table of where time went.
+    pub(super) fn spent_until(&mut self, until: MonoNs) {
+        self.done.iter_mut().filter(|done| done.call.end <= until).for_each(|done| done.spent = true);
     }
 
     /// Finished calls inside a relist that is still open.

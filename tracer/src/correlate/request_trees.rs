@@ -74,14 +74,18 @@ impl Correlator {
         (found, left_out as u64)
     }
 
-    /// Before recent calls, parks and processes are forgotten: keeps the trees of slow requests.
-    pub(super) fn keep_slow_requests(&mut self) {
-        if !self.requests.is_due(self.processes.ended_runs(), &self.limits) {
-            return;
+    /// Keeps the trees of slow requests when so much has come that something may soon be forgotten.
+    pub(super) fn keep_slow_requests_if_due(&mut self) {
+        if self.requests.is_due(self.processes.ended_runs(), &self.limits) {
+            self.keep_slow_requests(self.newest);
         }
+    }
+
+    /// Before recent calls, parks and processes are forgotten: keeps the trees of slow requests.
+    pub(super) fn keep_slow_requests(&mut self, now: MonoNs) {
         let Some(slow) = self.slow() else { return };
         let joined = self.joined(Some(&slow));
-        let answers = self.requests.answers(&joined);
+        let answers = self.kept_answers(&joined);
         let material = Material {
             joined,
             answers: HashSet::new(),
@@ -92,8 +96,10 @@ impl Correlator {
         };
         let mut found = self.trees_of(material, &self.relisting(), &mut Names::default());
         // The call that a handler answers can come a little later than its end.
-        let settled = self.newest.minus(self.limits.reorder_ns);
-        found.retain(|found| found.root().end.is_some_and(|end| end <= settled));
+        let settled = now.minus(self.limits.reorder_ns);
+        // Of those that began before, not all was looked at.
+        let whole = |root: &Span| root.start() >= slow.since && root.end.is_some_and(|end| end <= settled);
+        found.retain(|found| whole(found.root()));
         self.requests.keep(found, &answers, self.limits.requests);
     }
 
@@ -192,8 +198,7 @@ impl Correlator {
     fn handler_roots(&self, material: &mut Material<'_>) -> Vec<Root> {
         let callers: HashMap<SpanId, &OpenCall> =
             material.open.iter().map(|call| (call.span.id, call)).collect();
-        let clients = |layer| matches!(layer, Layer::KubeletCall | Layer::KubeletClient);
-        let forgotten = self.forgotten(&self.clients.forgotten, clients);
+        let forgotten = self.forgotten_clients();
         let mut longest = Picked::new(material.ended);
         let mut roots = Vec::new();
         for (span, ambiguous) in std::mem::take(&mut material.joined.loose) {
@@ -232,14 +237,32 @@ impl Correlator {
         forgotten
     }
 
-    /// An answer is not certain when another handler that could have been it is no longer known.
+    fn forgotten_clients(&self) -> HashMap<&str, MonoNs> {
+        let clients = |layer| matches!(layer, Layer::KubeletCall | Layer::KubeletClient);
+        self.forgotten(&self.clients.forgotten, clients)
+    }
+
+    /// An answer is not certain when another handler that could have been it, or another call that it could have answered,
+    /// is no longer known.
     fn forget_lost_answers(&self, joined: &mut Joined) {
-        let forgotten = self.forgotten(&self.requests.forgotten, |layer| layer == Layer::Handler);
-        if !forgotten.is_empty() {
+        let handlers = self.forgotten(&self.requests.forgotten, |layer| layer == Layer::Handler);
+        let clients = self.forgotten_clients();
+        if !handlers.is_empty() || !clients.is_empty() {
             joined.answers.retain(|client, handler| {
-                forgotten.get(handler.operation()).is_none_or(|until| *until < client.start)
+                let before = |forgotten: &HashMap<&str, MonoNs>, start: MonoNs| {
+                    forgotten.get(handler.operation()).is_none_or(|until| *until < start)
+                };
+                before(&handlers, client.start) && before(&clients, handler.start())
             });
         }
+    }
+
+    /// Kept handlers that turn out to answer a client call for certain: they have no tree of their own.
+    pub(super) fn kept_answers(&self, joined: &Joined) -> HashSet<SpanId> {
+        let clients = self.forgotten_clients();
+        let certain =
+            |handler: &&Span| clients.get(handler.operation()).is_none_or(|until| *until < handler.start());
+        self.requests.answers(joined.answers.values().filter(certain))
     }
 
     /// The client calls inside each root that is one.

@@ -10,8 +10,10 @@ use super::{
     age::Age,
     caller::Caller,
     census::Census,
+    cpu::Cpu,
     join::Joins,
     thresholds::{ABANDONED_AFTER_NS, LOSS_COUNTS_NS},
+    time::{RequestTime, TimeTable},
     traced::TracedProcess,
 };
 use crate::{
@@ -46,6 +48,10 @@ pub struct Snapshot {
     /// CRI requests that are no part of a relist: open ones, oldest first, then the longest of those that have ended,
     /// longest first; a bounded number.
     pub requests: Vec<RequestTree>,
+    /// Where the time of all relists of the window went, forgotten ones too.
+    pub relist_time: TimeTable,
+    /// Where the time of the slowest of [`Self::requests`] went; `None` when there is none.
+    pub request_time: Option<RequestTime>,
     /// When the kubelet last got a whole list.
     pub last_list: LastList,
     /// Open calls, oldest first.
@@ -70,6 +76,8 @@ pub struct Snapshot {
     pub lost_at: Vec<MonoNs>,
     /// What has been read.
     pub tally: Tally,
+    /// What the daemons of the node got of its processors lately.
+    pub cpu: Cpu,
     /// What plegtrace costs.
     pub cost: Option<Cost>,
     /// Why observing ended; `None` while it goes on.

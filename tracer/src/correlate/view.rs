@@ -15,6 +15,7 @@ use super::{
     request_trees::{Material, Scope},
     rows::{RpcRow, Side},
     snapshot::{HookState, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally, Window},
+    time::request_time,
     trees,
 };
 use crate::{
@@ -29,7 +30,7 @@ impl Correlator {
     pub fn snapshot(&self, now: MonoNs) -> Snapshot {
         let mut relists = self.relists_at(now);
         let mut joined = self.joined(None);
-        let answers = self.requests.answers(&joined);
+        let answers = self.kept_answers(&joined);
         relists.iter_mut().for_each(|relist| relist.tree.graft(&mut joined.answers));
         let joins = joined.counts;
         let mut names = Names::default();
@@ -42,6 +43,8 @@ impl Correlator {
         let (requests, no_tree) = self.requests_at(material, &mut names);
         let node = &self.node;
         let losses = self.losses(no_tree);
+        let relist_time = self.relist_time_at(&relists, now);
+        let request_time = request_time(&requests, now);
         Snapshot {
             now,
             start: node.start.clone(),
@@ -55,6 +58,8 @@ impl Correlator {
             last_list: self.last_list(&relists),
             relists,
             requests,
+            relist_time,
+            request_time,
             open,
             open_read_at: self.open.read_at,
             open_complete: self.open.complete,
@@ -66,6 +71,7 @@ impl Correlator {
             lost_at: losses.iter().map(|loss| self.growth.last(loss, now)).collect(),
             losses,
             tally: self.tally_now(),
+            cpu: node.cpu.view(&node.targets),
             cost: node.cost,
             stop: node.stop,
         }

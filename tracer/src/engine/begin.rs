@@ -14,8 +14,10 @@ use super::{
     symbols::Symbols,
 };
 use crate::{
+    census::CpuReader,
     cli::Settings,
     clock,
+    flame::Flame,
     input::{Fact, RefusedFact, Start},
     kernel::{AttachMode, Kernel, LoadOptions},
     live::Live,
@@ -51,9 +53,11 @@ impl Observation {
             lost: Vec::new(),
             census: Rounds::default(),
             pictures: Pictures::default(),
+            cpu: CpuReader::default(),
             counted: None,
             recorder,
             symbols: Symbols::default(),
+            flame: settings.output.is_flame().then(Flame::default),
         };
         observation.pipeline.fact(clock::monotonic_ns(), Fact::Start(start()));
         for presence in observation.survey.presences() {

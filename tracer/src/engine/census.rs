@@ -10,6 +10,7 @@ use crate::{
     clock,
     correlate::Snapshot,
     diagnose::{Diagnosis, diagnose},
+    input::Fact,
 };
 
 impl Observation {
@@ -56,6 +57,11 @@ impl Observation {
     pub(super) fn take_census(&mut self, wait: bool) {
         for fact in self.census.take(wait) {
             self.pictures.something_new();
+            if let Fact::Process(process) = &fact
+                && let Some(group) = &process.cpu_group
+            {
+                self.cpu.belongs(process.pid, group);
+            }
             self.pipeline.fact(clock::monotonic_ns(), fact);
         }
     }

@@ -25,11 +25,13 @@ use std::{
 
 pub(crate) use crate::live::let_interrupts_end_us;
 use crate::{
+    census::CpuReader,
     chain::chain,
     cli::Settings,
     clock,
     correlate::{Pulse, Snapshot},
     diagnose::{Diagnosis, diagnose},
+    flame::Flame,
     input::{Component, Fact, RefusedFact, Stop, StopWhy},
     kernel::AttachMode,
     live::Live,
@@ -71,7 +73,15 @@ const ENOUGH: Duration = Duration::from_secs(4);
 ///
 /// plegtrace cannot run here, or there is nothing to trace.
 pub fn observe(settings: &Settings, tap: Option<Tap>) -> Result<Snapshot, EngineError> {
-    observe_in(settings, ready(settings)?, tap, None)
+    Ok(observe_in(settings, ready(settings)?, tap, None)?.snapshot)
+}
+
+/// What came of an observation.
+pub(crate) struct Observed {
+    /// The node at its end.
+    pub(crate) snapshot: Snapshot,
+    /// Where the time of relists and requests went, when that is what the settings ask for.
+    pub(crate) flame: Option<Flame>,
 }
 
 /// How probes will be attached here.
@@ -94,7 +104,7 @@ pub(crate) fn observe_in(
     mode: AttachMode,
     tap: Option<Tap>,
     recorder: Option<Arc<Recorder>>,
-) -> Result<Snapshot, EngineError> {
+) -> Result<Observed, EngineError> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(EngineError::EventLoop)?;
     runtime.block_on(observe_here(settings, mode, tap, recorder))
@@ -105,7 +115,7 @@ async fn observe_here(
     mode: AttachMode,
     tap: Option<Tap>,
     recorder: Option<Arc<Recorder>>,
-) -> Result<Snapshot, EngineError> {
+) -> Result<Observed, EngineError> {
     // First of all: a Ctrl-C while arming ends the observation at once, with a report.
     let mut interrupts = Interrupts::new().map_err(EngineError::Signals)?;
     let mut progress = Progress::new(settings.quiet);
@@ -145,11 +155,15 @@ struct Observation {
     census: Rounds,
     /// When the whole picture is drawn.
     pictures: Pictures,
+    /// What the daemons get of the processors.
+    cpu: CpuReader,
     /// When the counters were last read.
     counted: Option<Instant>,
     /// Writes what the tap sees.
     recorder: Option<Arc<Recorder>>,
     symbols: Symbols,
+    /// Where the time of relists and requests goes; `None` when nobody asks.
+    flame: Option<Flame>,
 }
 
 impl Observation {
@@ -180,6 +194,7 @@ impl Observation {
                 _ = look.tick() => {
                     self.look(settings)?;
                     self.name_stacks(false);
+                    self.collect(false);
                     let pulse = self.pipeline.pulse(clock::monotonic_ns());
                     if self.pictures.is_due(&pulse) && self.judge(settings, began.elapsed()) {
                         return Ok(StopWhy::Enough);
@@ -220,6 +235,13 @@ impl Observation {
         )
     }
 
+    /// Takes what has ended, before it is forgotten.
+    fn collect(&mut self, last: bool) {
+        if let Some(flame) = self.flame.as_mut() {
+            self.pipeline.collect(flame, last);
+        }
+    }
+
     fn drain(&mut self) {
         let Some(live) = self.live.as_mut() else { return };
         let pipeline = &mut self.pipeline;
@@ -255,11 +277,15 @@ impl Observation {
             for tgid in exited.into_iter().filter(|tgid| self.alive.contains_key(tgid)) {
                 warn(live.sweep(tgid));
             }
-            let at_rest = self.pictures.is_at_rest();
-            if !at_rest || self.counted.is_none_or(|last| last.elapsed() >= COUNT_AT_REST) {
-                self.counted = Some(Instant::now());
+        }
+        let at_rest = self.pictures.is_at_rest();
+        if !at_rest || self.counted.is_none_or(|last| last.elapsed() >= COUNT_AT_REST) {
+            self.counted = Some(Instant::now());
+            if let Some(live) = self.live.as_mut() {
+                let pipeline = &mut self.pipeline;
                 live.read_counters(&mut |item| pipeline.read(item, &mut |_| {}))?;
             }
+            self.read_cpu();
         }
         self.tell_shed();
         if std::mem::take(&mut self.rescan) {
@@ -268,8 +294,17 @@ impl Observation {
         Ok(())
     }
 
+    /// Reads what kubelet and runtime get of the processors.
+    fn read_cpu(&mut self) {
+        let mut pids: Vec<u32> = self.alive.keys().copied().collect();
+        pids.sort_unstable();
+        let now = clock::monotonic_ns();
+        let fact = self.cpu.read(&pids, now);
+        self.pipeline.fact(now, Fact::Cpu(fact));
+    }
+
     /// Takes a last look, takes the probes off, and draws the picture.
-    fn end(mut self, settings: &Settings, why: StopWhy, progress: &mut Progress) -> Snapshot {
+    fn end(mut self, settings: &Settings, why: StopWhy, progress: &mut Progress) -> Observed {
         // What is seen ends here: taking perf events off can take longer than the observation.
         let mut seen_until = None;
         if let Some(mut live) = self.live.take() {
@@ -280,6 +315,7 @@ impl Observation {
             if let Err(error) = last {
                 tracing::warn!("{}", chain(&error));
             }
+            self.read_cpu();
             seen_until = Some(clock::monotonic_ns());
             progress.step(&taking_off(self.probes.sites(), live.mode()));
             self.leave(live);
@@ -290,7 +326,13 @@ impl Observation {
         let now = seen_until.unwrap_or_else(clock::monotonic_ns);
         self.pipeline.fact(now, Fact::Stop(Stop { why }));
         progress.clear();
-        self.pipeline.snapshot(now)
+        self.collect(true);
+        let snapshot = self.pipeline.snapshot(now);
+        let flame = self.flame.map(|mut flame| {
+            flame.add_open(&snapshot);
+            flame
+        });
+        Observed { snapshot, flame }
     }
 }
 

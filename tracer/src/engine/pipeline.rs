@@ -3,6 +3,7 @@
 use crate::{
     correlate::{Correlator, Limits, Pulse, Snapshot},
     decode::{Event, MonoNs, decode},
+    flame::Flame,
     input::{Arrival, Fact, Frame, frame_fact},
 };
 
@@ -84,6 +85,11 @@ impl Pipeline {
     /// The node in a few figures: cheap enough for each second.
     pub(crate) fn pulse(&self, now_ns: u64) -> Pulse {
         self.correlator.pulse(MonoNs(now_ns))
+    }
+
+    /// Adds what has ended since the last time.
+    pub(crate) fn collect(&mut self, flame: &mut Flame, last: bool) {
+        flame.collect(&mut self.correlator, last);
     }
 
     /// The node as it is known at `now_ns`.

@@ -17,7 +17,7 @@ pub(crate) use envelope::MAX_FRAME;
 pub use envelope::{Arrival, Frame, FrameError, frame_fact, next_frame};
 pub use exec::admit;
 pub use fact::{
-    Armed, CommandFact, Component, Cost, Fact, HookCounters, HookFact, InFlight, KnownFact, Layer, Liveness,
-    LossCount, OpenCallFact, ParkerFact, Presence, ProcessesFact, RefusedFact, Start, Stop, StopWhy,
-    SymbolFact, SymbolsFact, TargetFact, TargetGone, WatchedFact,
+    Armed, CommandFact, Component, Cost, CpuFact, DaemonCpu, Fact, HookCounters, HookFact, InFlight,
+    KnownFact, Layer, Liveness, LossCount, OpenCallFact, ParkerFact, Presence, ProcessesFact, QuotaFact,
+    RefusedFact, Start, Stop, StopWhy, SymbolFact, SymbolsFact, TargetFact, TargetGone, WatchedFact,
 };

@@ -1,5 +1,6 @@
 //! A [`Snapshot`](crate::correlate::Snapshot) → text for people ([`text`]) or one JSON document ([`json`]);
-//! a [`DoctorView`](doctor::DoctorView) → the same two forms.
+//! a [`DoctorView`](doctor::DoctorView) → the same two forms; a [`Flame`](crate::flame::Flame) → folded text or a picture
+//! ([`flame`]).
 //!
 //! Pure: writes to a `Write`, decides nothing about colour or terminals, computes no findings of its own. This is the
 //! border where texts of the node, which are hostile, are made harmless ([`escape`]).
@@ -7,6 +8,7 @@
 pub mod doctor;
 pub mod escape;
 pub mod explain;
+pub mod flame;
 pub mod goroutines;
 pub mod json;
 mod judgement;

@@ -10,7 +10,7 @@ use clap::Parser;
 use crate::{
     census,
     chain::chain,
-    cli::{Args, Command, Settings},
+    cli::{Args, Command, Settings, SettingsError},
     commands::{CommandError, doctor, explain, goroutines, observe, record, replay},
     engine::{confine, detach_rest, let_interrupts_end_us},
     exit::Exit,
@@ -64,6 +64,9 @@ fn log_to_stderr(verbose: u8) {
 fn run(args: &Args) -> Result<Exit, CommandError> {
     let mut settings = Settings::try_from(&args.common)?;
     settings.census_program = Some(census::this_program());
+    if let Some(name) = args.command.as_ref().and_then(draws_nothing).filter(|_| settings.output.is_flame()) {
+        return Err(SettingsError::NothingToDraw(name).into());
+    }
     if let Some(Command::Goroutines { pid }) = args.command {
         return goroutines::run(pid, &settings);
     }
@@ -73,6 +76,9 @@ fn run(args: &Args) -> Result<Exit, CommandError> {
     if let Some(Command::Report { file }) = &args.command {
         return replay::run(file, &settings).map(told);
     }
+    if settings.dry_run && settings.output.is_flame() {
+        return Err(SettingsError::NothingToDraw("--dry-run").into());
+    }
     if settings.dry_run || matches!(args.command, Some(Command::Doctor)) {
         return doctor::run(&settings);
     }
@@ -80,6 +86,16 @@ fn run(args: &Args) -> Result<Exit, CommandError> {
         return record::run(options, &settings).map(told);
     }
     observe::run(&settings)
+}
+
+/// The name of a command that observes nothing, and so has no flame graph.
+fn draws_nothing(command: &Command) -> Option<&'static str> {
+    match command {
+        Command::Doctor => Some("doctor"),
+        Command::Goroutines { .. } => Some("goroutines"),
+        Command::Explain { .. } => Some("explain"),
+        Command::Record(_) | Command::Report { .. } | Command::CensusChild => None,
+    }
 }
 
 /// Prints what there is to say beside the report.

@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 
-use super::{Stuck, StuckKind, Waiter, halted};
+use super::{Stuck, StuckKind, Waiter, halted, work::waits_to_be_started};
 use crate::{
     correlate::{
         Age, Held, Known, Request, Snapshot, WaitsFor,
         thresholds::{CALL_OPEN_NS, stuck_after_ns},
     },
-    cri::Method,
+    cri::{Method, Program},
     input::{Command, Component, Layer},
 };
 
@@ -87,7 +87,8 @@ fn nearest(stuck: &Stuck, known: &Known, snapshot: &Snapshot) -> Vec<Request> {
             // A hook is waited for by whoever waits for its runc.
             StuckKind::Process { command, .. } => {
                 let command = runc_of(stuck).unwrap_or(command);
-                waits_for_command(&request.waits_for, command, snapshot)
+                let may = request.method().is_none_or(|method| may_run(method, command, stuck));
+                may && waits_for_command(&request.waits_for, command, snapshot)
             }
             StuckKind::OutputHeld { .. } => request.method() == Some(Method::ExecSync),
             _ => false,
@@ -103,6 +104,27 @@ fn runc_of(stuck: &Stuck) -> Option<&Command> {
         Waiter::Process { command: Some(command @ Command::Runc { .. }), .. } => Some(command),
         _ => None,
     })
+}
+
+/// Does the runtime start such a command for a method? A command that is not known may be started for any.
+fn may_run(method: Method, command: &Command, stuck: &Stuck) -> bool {
+    let Command::Runc { sub, .. } = command else { return true };
+    let programs: &[Program] = match sub.as_str() {
+        "create" => &[Program::RuncCreate],
+        // The init of a container waits at its FIFO; that of a command in it has none.
+        "init" if stuck.parks.iter().any(|park| waits_to_be_started(park).is_some()) => {
+            &[Program::RuncCreate]
+        }
+        "init" => &[Program::RuncCreate, Program::RuncExec],
+        "start" => &[Program::RuncStart],
+        "exec" => &[Program::RuncExec],
+        "update" => &[Program::RuncUpdate],
+        "kill" => &[Program::RuncKill],
+        "delete" => &[Program::RuncDelete],
+        _ => return true,
+    };
+    let facts = method.facts();
+    facts.starts.iter().chain(facts.cleans_up_with).any(|program| programs.contains(program))
 }
 
 /// A shim runs runc for the methods of its task service; the runtime itself runs CNI plugins.

@@ -109,7 +109,7 @@ fn container(seen: &ProcessSeen, ancestors: &[&ProcessSeen]) -> Option<Container
 }
 
 /// `runc init` waits at the exec.fifo in the state directory of its container, whose name is the id.
-fn waits_to_be_started(park: &ParkedThreads) -> Option<String> {
+pub(super) fn waits_to_be_started(park: &ParkedThreads) -> Option<String> {
     let FdTarget::Pipe(PipeFact { path: Some(path), .. }) = &park.syscall.as_ref()?.fd.as_ref()?.target
     else {
         return None;

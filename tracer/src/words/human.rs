@@ -82,6 +82,17 @@ pub fn percent(part: u64, whole: u64) -> String {
     format!("{}.{} %", hundredths / 100, hundredths % 100 / 10)
 }
 
+/// A part of a whole in whole percent: `58 %`, `< 1 %`.
+#[must_use]
+pub fn share(part: u64, whole: u64) -> String {
+    let percent = (u128::from(part) * 100 + u128::from(whole) / 2).checked_div(u128::from(whole));
+    match percent {
+        None => "–".into(),
+        Some(0) if part > 0 => "< 1 %".into(),
+        Some(percent) => format!("{percent} %"),
+    }
+}
+
 /// RFC 3339 in UTC with nanoseconds.
 #[must_use]
 pub fn rfc3339(unix_ns: i64) -> String {
@@ -149,5 +160,7 @@ mod tests {
     #[test]
     fn percents() {
         assert_eq!((percent(3, 1000), percent(1, 0)), ("0.3 %".into(), "–".into()));
+        let shares = [(0, 9), (1, 1000), (995, 1000), (1, 0)].map(|(part, whole)| share(part, whole));
+        assert_eq!(shares, ["0 %", "< 1 %", "100 %", "–"]);
     }
 }

@@ -24,6 +24,7 @@ const ORDER: &[&[&str]] = &[
     &["correlate"],
     &["stuck"],
     &["words"],
+    &["flame"],
     &["diagnose"],
     &["render"],
     &["live"],

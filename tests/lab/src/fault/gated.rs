@@ -15,8 +15,6 @@ use crate::process::{self, Process};
 
 /// Longer than any test or demo.
 const LONG: u32 = 100_000;
-/// What a slow but healthy plugin takes.
-const DECOY_SECONDS: u32 = 3;
 
 fn gates(node: &Node) -> Result<&Path> {
     let containerd = node.containerd();
@@ -152,13 +150,13 @@ pub fn sleeping_cni(node: &Node) -> Result<Fault> {
     Ok(fault.healed_by_killing(vec![plugin]))
 }
 
-/// No fault: a pod whose CNI plugin takes three seconds, then works. A report must not blame it.
+/// No fault: a pod whose CNI plugin takes so many seconds, then works. A report must not blame it.
 ///
 /// # Errors
 ///
 /// When the node has no gates, or the plugin is not seen.
-pub fn slow_cni(node: &Node) -> Result<Fault> {
-    let order = Order::Sleep(DECOY_SECONDS);
+pub fn slow_cni(node: &Node, seconds: u32) -> Result<Fault> {
+    let order = Order::Sleep(seconds);
     Ok(sandbox(node, &fresh_name("slowcni"), &order, libc::SYS_clock_nanosleep)?.0)
 }
 

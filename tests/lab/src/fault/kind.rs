@@ -15,6 +15,9 @@ use super::{
 use crate::knobs::Knobs;
 use crate::node::Node;
 
+/// What the slow network plugin takes.
+const SLOW_SECONDS: u32 = 3;
+
 /// A fault's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum)]
 pub enum Kind {
@@ -143,7 +146,7 @@ impl Kind {
             Kind::ExecPipe => exec_pipe_held(node, &pod()?),
             Kind::ContainerFrozen => frozen_container(node, &pod()?),
             Kind::Cni => sleeping_cni(node),
-            Kind::CniSlow => slow_cni(node),
+            Kind::CniSlow => slow_cni(node, SLOW_SECONDS),
             Kind::CniFlock => cni_flock(node),
             Kind::ContainerdRestarted => restart_containerd(node),
             Kind::StatusHangs => status_hangs(node),

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -14,6 +15,8 @@ pub(super) struct Settings<'a> {
     pub(super) cgroup_driver: CgroupDriver,
     /// Parent of the cgroups of all pods.
     pub(super) cgroup: &'a str,
+    /// How long it waits for an answer of the runtime.
+    pub(super) request_timeout: Duration,
     /// API (never used), metrics and health.
     pub(super) ports: Ports,
 }
@@ -36,13 +39,14 @@ pub(super) fn manifests(dir: &Path) -> std::path::PathBuf {
 
 /// `KubeletConfiguration` of 1.20 for a node without an API server that shares its machine with other work.
 pub(super) fn file(settings: &Settings<'_>) -> Value {
-    let Settings { dir, cgroup_driver, cgroup, ports } = settings;
+    let Settings { dir, cgroup_driver, cgroup, request_timeout, ports } = settings;
     json!({
         "kind": "KubeletConfiguration",
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "staticPodPath": manifests(dir),
         // New manifests are seen by inotify; this is only the fallback.
         "fileCheckFrequency": "5s",
+        "runtimeRequestTimeout": format!("{}s", request_timeout.as_secs()),
         "address": "127.0.0.1",
         "port": ports.api,
         "readOnlyPort": ports.read_only,
@@ -94,6 +98,7 @@ mod tests {
             dir: Path::new("/tmp/lab"),
             cgroup_driver: CgroupDriver::Systemd,
             cgroup: "/x.slice",
+            request_timeout: Duration::from_secs(45),
             ports,
         }
     }
@@ -105,6 +110,7 @@ mod tests {
         assert_eq!(file["makeIPTablesUtilChains"], false);
         assert_eq!(file["readOnlyPort"], 20_002);
         assert_eq!(file["cgroupDriver"], "systemd");
+        assert_eq!(file["runtimeRequestTimeout"], "45s");
         assert_eq!(file["staticPodPath"], "/tmp/lab/manifests");
     }
 

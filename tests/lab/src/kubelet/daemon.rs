@@ -56,7 +56,8 @@ impl Kubelet {
         let ports =
             Ports { api: http::free_port()?, read_only: http::free_port()?, healthz: http::free_port()? };
         let cgroup = containerd.scratch().cgroup(knobs.cgroup_driver);
-        let settings = Settings { dir: &dir, cgroup_driver: knobs.cgroup_driver, cgroup: &cgroup, ports };
+        let Knobs { cgroup_driver, request_timeout, .. } = *knobs;
+        let settings = Settings { dir: &dir, cgroup_driver, cgroup: &cgroup, request_timeout, ports };
         fs::create_dir_all(manifests(&dir)).context("cannot make the manifest directory")?;
         fs::write(dir.join("kubelet.json"), file(&settings).to_string())
             .context("cannot write kubelet.json")?;

@@ -213,7 +213,7 @@ fn hooks_and_plugins_hang_and_heal() {
         assert!(waits_in(facts.victims[0], libc::SYS_flock));
         assert_lists_answer(&node);
     });
-    let mut slow = fault::slow_cni(&node).unwrap();
+    let mut slow = fault::slow_cni(&node, 3).unwrap();
     assert_eq!(slow.hanging(), ["RunPodSandbox"]);
     process::wait_for("the end of the decoy", CALL, || Ok(slow.hanging().is_empty().then_some(()))).unwrap();
     slow.heal().unwrap();

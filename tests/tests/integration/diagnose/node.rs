@@ -130,6 +130,22 @@ fn n2_blames_a_holder_that_is_late_itself_once() {
     );
 }
 
+/// Once the holder hangs, the lock is what to look at, also while those behind it have not waited for long.
+#[test]
+fn n2_is_said_before_the_waiters_are_late() {
+    let lock = SyscallFact { lock_holder: Some(holder(CHILD)), ..syscall("flock", None) };
+    let waiter = |pid: u32| {
+        let young = process(Component::Helper, pid, CONTAINERD, 9 * S);
+        ProcessFact { started_ns: young.started_ns, ..cni(pid, park(lock.clone())) }
+    };
+    let hangs = cni(CHILD, park(syscall("nanosleep", None)));
+    let diagnosis = diagnose(&seen_twice(12 * S, &[hangs.clone(), waiter(CHILD + 1)], &[], &[]));
+    assert_eq!((ids(&diagnosis), culprit(&diagnosis.findings[0])), (vec!["N2"], Some(CHILD)));
+    let more = diagnose(&seen_twice(12 * S, &[hangs, waiter(CHILD + 1), waiter(CHILD + 2)], &[], &[]));
+    let headline = &more.findings[0].headline;
+    assert!(headline.contains("and 1 more wait for a file lock that"), "{headline}");
+}
+
 /// A storm is said when nothing stays, and not while one thing does.
 #[test]
 fn o2_only_when_nothing_else_is() {

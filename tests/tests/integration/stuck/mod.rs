@@ -30,6 +30,17 @@ fn exec() -> GoroutineGroup {
     group(&[90_100], "select", &frames)
 }
 
+/// An ExecSync that waits for the shim of a container.
+fn exec_at_shim(goid: u64) -> GoroutineGroup {
+    let frames = [
+        "github.com/containerd/ttrpc.(*Client).dispatch",
+        "github.com/containerd/containerd/runtime/v2/task.(*taskClient).Start",
+        "github.com/containerd/containerd/pkg/cri/server.(*instrumentedService).ExecSync",
+        "k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_ExecSync_Handler",
+    ];
+    group(&[goid], "select", &frames)
+}
+
 fn runc(sub: &str, pid: u32, parent: u32, started: u64) -> ProcessFact {
     let command = Command::Runc { sub: sub.into(), container: Some("c1".into()), bundle: None };
     ProcessFact { command: Some(command), ..process(Component::Runc, pid, parent, started) }
@@ -226,10 +237,13 @@ fn an_orphan_tells_its_container_by_its_fifo() {
     };
     let init = ProcessFact { parked: vec![park], ..runc("init", RUNC, 1, 0) };
     let mut story = Story::node();
-    story.census(10 * S, &[init], &[], &[]);
+    story.census(10 * S, std::slice::from_ref(&init), &[], &[]);
     let snapshot = story.snapshot(10 * S);
     let container = only(&snapshot).container.unwrap();
     assert_eq!((container.id.as_str(), container.source.as_str()), ("c7", "exec.fifo"));
+    // A command that just starts elsewhere does not wait for it: it needs no `runc create`.
+    story.census(11 * S, &[init], &[exec_at_shim(90_100)], &[]);
+    assert_eq!(waiters(&only(&story.snapshot(11 * S))), [""; 0]);
 }
 
 /// What is young is not accused: a runc of 4 s, a plugin of 3 s, an exec that runs, a child that has just ended.

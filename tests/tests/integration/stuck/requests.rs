@@ -6,7 +6,7 @@ use plegtrace::stuck::{StuckKind, Waiter, find};
 use plegtrace_tests::found::{about, group, lists, process, stopped, update};
 use plegtrace_tests::story::{CONTAINERD, S, Story, at};
 
-use super::{SHIM, exec, only, stalled, waiters};
+use super::{SHIM, exec, exec_at_shim, only, stalled, waiters};
 
 /// A handler that hangs for a reason we do not see is told as such, with its stack; what is behind it is not told twice.
 #[test]
@@ -86,17 +86,6 @@ fn shim_of(number: u32) -> ProcessFact {
     ProcessFact { container: Some(container), ..stopped(process(Component::Shim, SHIM + number, 1, 0)) }
 }
 
-/// An ExecSync that waits for the shim of a container.
-fn exec_at(goid: u64) -> GoroutineGroup {
-    let frames = [
-        "github.com/containerd/ttrpc.(*Client).dispatch",
-        "github.com/containerd/containerd/runtime/v2/task.(*taskClient).Start",
-        "github.com/containerd/containerd/pkg/cri/server.(*instrumentedService).ExecSync",
-        "k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_ExecSync_Handler",
-    ];
-    group(&[goid], "select", &frames)
-}
-
 /// What two stopped shims are told to hold up, and whether that is certain.
 fn behind_two(groups: &[GoroutineGroup]) -> [Vec<(String, bool)>; 2] {
     let container = |number: u32| ContainerFact {
@@ -126,20 +115,20 @@ fn behind_two(groups: &[GoroutineGroup]) -> [Vec<(String, bool)>; 2] {
 #[test]
 fn each_waiter_at_its_own_shim() {
     const SERVES: &str = ").ExecSync";
-    let one = about(exec_at(1), SERVES, "c1");
-    let mut both = about(exec_at(2), SERVES, "c2");
-    let third = about(exec_at(3), SERVES, "c3");
+    let one = about(exec_at_shim(1), SERVES, "c1");
+    let mut both = about(exec_at_shim(2), SERVES, "c2");
+    let third = about(exec_at_shim(3), SERVES, "c3");
     both.subjects.extend(third.subjects);
     (both.count, both.goids) = (2, vec![2, 3]);
     let exec = |certain| vec![("1 ExecSync".to_owned(), certain)];
     assert_eq!(behind_two(&[one.clone(), both]), [exec(true), exec(true)]);
     // What nobody knows may wait for either; what is about two containers is not believed, nor what no container is.
-    assert_eq!(behind_two(&[exec_at(4)]), [exec(false), exec(false)]);
+    assert_eq!(behind_two(&[exec_at_shim(4)]), [exec(false), exec(false)]);
     let mut doubtful = one;
     let other = IdOnStack { id: "c2".into(), ..doubtful.subjects[0].ids[0].clone() };
     doubtful.subjects[0].ids.push(other);
     assert_eq!(behind_two(&[doubtful]), [exec(false), exec(false)]);
-    assert_eq!(behind_two(&[about(exec_at(5), SERVES, "c9")]), [exec(false), exec(false)]);
+    assert_eq!(behind_two(&[about(exec_at_shim(5), SERVES, "c9")]), [exec(false), exec(false)]);
 }
 
 /// Two containers are locked: the lists wait for the lock that they are at.

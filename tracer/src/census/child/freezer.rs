@@ -20,6 +20,8 @@ const MAX_DEPTH: usize = 64;
 pub(super) struct Hierarchies {
     v1: Option<Place>,
     v2: Option<Place>,
+    /// The controller of processors, of version 1.
+    cpu: Option<Place>,
 }
 
 #[derive(Clone, Debug)]
@@ -39,7 +41,11 @@ impl Hierarchies {
         let mut found = Self::default();
         for mount in mounts(&read::mountinfo(&tell.path("/proc/self/mountinfo"))?) {
             let place = || Some(Place { point: tell.path(&mount.point), root: mount.root.clone() });
-            let freezes = mount.options.split(',').any(|option| option == "freezer");
+            let has = |wanted| mount.options.split(',').any(|option| option == wanted);
+            let freezes = has("freezer");
+            if mount.kind == "cgroup" && has("cpu") && found.cpu.is_none() {
+                found.cpu = place();
+            }
             match mount.kind.as_str() {
                 "cgroup2" if found.v2.is_none() => found.v2 = place(),
                 "cgroup" if freezes && found.v1.is_none() => found.v1 = place(),
@@ -57,6 +63,18 @@ impl Hierarchies {
         old.or_else(|| {
             self.v2.as_ref().zip(v2).and_then(|(place, membership)| version_2(place, membership.path))
         })
+    }
+}
+
+impl Hierarchies {
+    /// Where the controller of processors keeps the cgroup of a process with these memberships: version 1 where it is there,
+    /// because a controller is in one hierarchy only.
+    pub(super) fn cpu(&self, memberships: &[Membership<'_>]) -> Option<String> {
+        let v1 = memberships.iter().find(|membership| membership.has("cpu"));
+        let v2 = memberships.iter().find(|membership| membership.is_v2());
+        let old = self.cpu.as_ref().zip(v1);
+        let (place, membership) = old.or_else(|| self.v2.as_ref().zip(v2))?;
+        Some(place.dir(membership.path)?.display().to_string())
     }
 }
 
@@ -124,7 +142,7 @@ mod tests {
             fs::write(path, text).unwrap();
         }
         let place = |dir: &str| Some(Place { point: root.path().join(dir), root: "/".into() });
-        let hierarchies = Hierarchies { v1: place("v1"), v2: place("v2") };
+        let hierarchies = Hierarchies { v1: place("v1"), v2: place("v2"), cpu: place("cpu") };
         (root, hierarchies)
     }
 
@@ -150,6 +168,18 @@ mod tests {
         assert_eq!(frozen(&cgroups, "5:freezer:/other\n"), None);
         assert_eq!(frozen(&cgroups, "5:freezer:/gone\n4:name=systemd:/pod\n"), None);
         assert_eq!(frozen(&cgroups, "5:freezer:/../v1/pod\n"), None);
+    }
+
+    /// The controller of processors is in version 1, or in version 2; what is outside of the mount is not told.
+    #[test]
+    fn cpu_groups() {
+        let (root, mut cgroups) = tree(&[]);
+        let dir = |path: &str| Some(root.path().join(path).display().to_string());
+        let lines = memberships("3:cpu,cpuacct:/a/b\n0::/c\n");
+        assert_eq!(cgroups.cpu(&lines), dir("cpu/a/b"));
+        assert_eq!(cgroups.cpu(&memberships("3:cpu:/../x\n")), None);
+        cgroups.cpu = None;
+        assert_eq!(cgroups.cpu(&lines), dir("v2/c"));
     }
 
     /// Frozen is what the kernel says; told and not there yet is freezing.

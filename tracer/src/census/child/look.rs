@@ -7,7 +7,7 @@ use super::{
     containers::is_id,
     locks,
     names::{Names, is_go},
-    node::{Node, cgroup},
+    node::{Groups, Node, cgroup},
     read,
     syscall::{descriptor_of, path_address, read_path, reopened},
     tell::Tell,
@@ -49,7 +49,10 @@ impl Looker {
         if !is_same(tell, interest) {
             return tell.say(&Answer::Gone { pid: interest.pid });
         }
-        let (freezer, by_cgroup) = by_cgroup.unwrap_or_default();
+        let Groups { freezer, container: by_cgroup, cpu } = by_cgroup.unwrap_or_default();
+        if let Some(dir) = cpu.filter(|_| is_daemon(interest)) {
+            tell.say(&Answer::CpuGroup { pid: interest.pid, dir })?;
+        }
         if let Some(freezer) = freezer {
             tell.say(&Answer::Freezer { pid: interest.pid, freezer })?;
         }
@@ -225,6 +228,11 @@ fn conmon(arguments: &[String]) -> Told {
         arguments.get(at + 1).cloned()
     };
     Told { container: value(["-c", "--cid"]).filter(|id| is_id(id)), bundle: value(["-b", "--bundle"]) }
+}
+
+/// Does it answer the node's calls, or make them?
+fn is_daemon(interest: &Interest) -> bool {
+    interest.component == Component::Kubelet || interest.component.role().is_runtime()
 }
 
 /// Whose a process is: by its bundle, by its command line, by whoever started it, by its cgroup.

@@ -155,6 +155,7 @@ fn fact(interest: &Interest, node: &Node, at_ns: u64) -> ProcessFact {
         sockets: sockets(pid, node),
         pipes,
         container: None,
+        cpu_group: None,
     }
 }
 
@@ -171,7 +172,7 @@ fn sockets(pid: u32, node: &Node) -> Vec<SocketFact> {
 fn frozen_workloads(tell: &mut Tell, interests: &Interests, node: &Node) -> io::Result<()> {
     let mut seen: BTreeMap<String, ()> = BTreeMap::new();
     for workload in interests.workloads.iter().take(MAX_WORKLOADS) {
-        let Some((freezer, container)) = cgroup(tell, workload, node)? else { continue };
+        let Some(Groups { freezer, container, .. }) = cgroup(tell, workload, node)? else { continue };
         let Some(freezer) = freezer else { continue };
         let id = container.as_ref().map_or_else(|| freezer.path.clone(), |container| container.id.clone());
         if seen.insert(id, ()).is_some() {
@@ -184,12 +185,19 @@ fn frozen_workloads(tell: &mut Tell, interests: &Interests, node: &Node) -> io::
     Ok(())
 }
 
-/// Freezer and container of a process, by its cgroup; `None` when it could not be asked.
-pub(super) fn cgroup(
-    tell: &mut Tell,
-    interest: &Interest,
-    node: &Node,
-) -> io::Result<Option<(Option<Freezer>, Option<ContainerFact>)>> {
+/// What the cgroups of a process tell.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    /// The freezer, when it is not thawed.
+    pub(super) freezer: Option<Freezer>,
+    /// The container.
+    pub(super) container: Option<ContainerFact>,
+    /// Where the controller of processors is.
+    pub(super) cpu: Option<String>,
+}
+
+/// The cgroups of a process; `None` when it could not be asked.
+pub(super) fn cgroup(tell: &mut Tell, interest: &Interest, node: &Node) -> io::Result<Option<Groups>> {
     let (pid, comm) = (interest.pid, &interest.seen.stat.comm);
     if !tell.ask(pid, comm, Step::Cgroup)? {
         return Ok(None);
@@ -199,7 +207,11 @@ pub(super) fn cgroup(
     let lines = memberships(&text);
     let id = lines.iter().find_map(|line| container_id(line.path));
     let container = id.map(|id| node.containers.container(id, "cgroup"));
-    Ok(Some((node.hierarchies.frozen(&lines), container)))
+    Ok(Some(Groups {
+        freezer: node.hierarchies.frozen(&lines),
+        container,
+        cpu: node.hierarchies.cpu(&lines),
+    }))
 }
 
 #[cfg(test)]

@@ -66,6 +66,9 @@ impl Merged {
             Answer::Freezer { pid, freezer } => {
                 self.processes.entry(pid).and_modify(|fact| fact.freezer = Some(freezer));
             }
+            Answer::CpuGroup { pid, dir } => {
+                self.processes.entry(pid).and_modify(|fact| fact.cpu_group = Some(dir));
+            }
             Answer::Container { pid, container } => {
                 self.processes.entry(pid).and_modify(|fact| fact.container = Some(container));
             }
@@ -128,6 +131,7 @@ impl Merged {
             fact.command = fact.command.or(old.command);
             fact.freezer = fact.freezer.or(old.freezer);
             fact.container = fact.container.or(old.container);
+            fact.cpu_group = fact.cpu_group.or(old.cpu_group);
         }
         self.processes.insert(fact.pid, fact);
     }
@@ -211,6 +215,7 @@ mod tests {
             sockets: Vec::new(),
             pipes: Vec::new(),
             container: None,
+            cpu_group: None,
         }
     }
 

@@ -270,6 +270,7 @@ mod tests {
             sockets: Vec::new(),
             pipes: Vec::new(),
             container: None,
+            cpu_group: None,
         }
     }
 

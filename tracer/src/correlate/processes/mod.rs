@@ -11,7 +11,10 @@ mod run;
 mod snapshot;
 mod span;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use plegtrace_common::{rec::PROCESS_AGAIN, role::Role};
 
@@ -20,7 +23,7 @@ pub use snapshot::{EndedProcess, OpenProcess, ProcessEnd, ProcessRow, Processes,
 
 pub(super) use self::run::Run;
 use self::{finished::Finished, run::Runs, span::Span};
-use super::{generations::Generations, limits::Limits};
+use super::{generations::Generations, limits::Limits, needed::Needed};
 use crate::{
     decode::{MonoNs, Process, Step},
     input::{CommandFact, ProcessesFact, WatchedFact},
@@ -140,7 +143,7 @@ impl Follower {
             fact.processes.iter().map(|entry| (entry.pid, entry)).collect();
         self.check(&listed, at);
         for entry in &fact.processes {
-            let over = self.ended.get(&entry.pid).is_some_and(|end| entry.since_ns <= end.0);
+            let over = self.ended.touch(&entry.pid).is_some_and(|end| entry.since_ns <= end.0);
             if !over && !self.spans.contains_key(&entry.pid) {
                 self.insert(Span::found(entry, at), limits);
             }
@@ -244,6 +247,22 @@ impl Follower {
     /// When the processes were read last.
     pub(super) fn read_at(&self) -> Option<MonoNs> {
         self.read_at
+    }
+
+    /// Forgets ends that no reading has shown for long.
+    pub(super) fn forget_old(&mut self) {
+        self.ended.turn();
+    }
+
+    /// Gives up programs that are not needed: none that started one which still runs.
+    pub(super) fn age(&mut self, needed: &Needed) {
+        let parents: HashSet<u32> = self.spans.values().filter_map(|span| span.parent).collect();
+        self.runs.age(|run, end| parents.contains(&run.pid) || needed.wants(run.start, end));
+    }
+
+    /// How many ended programs are kept.
+    pub(super) fn kept_runs(&self) -> usize {
+        self.runs.kept().count()
     }
 
     /// Programs that have ended so far.

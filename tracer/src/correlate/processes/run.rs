@@ -61,6 +61,8 @@ pub(super) struct Runs {
     ended: VecDeque<Arc<Run>>,
     /// How many there were.
     pub(super) count: u64,
+    /// How many were given up by age.
+    aged: u64,
 }
 
 impl Runs {
@@ -73,6 +75,13 @@ impl Runs {
         }
     }
 
+    /// Gives up those that are not wanted: it is given each with its end.
+    pub(super) fn age(&mut self, wanted: impl Fn(&Run, MonoNs) -> bool) {
+        let before = self.ended.len();
+        self.ended.retain(|run| run.end.is_none_or(|(end, _)| wanted(run, end)));
+        self.aged += (before - self.ended.len()) as u64;
+    }
+
     /// Those that are kept, in the order of their ends.
     pub(super) fn kept(&self) -> impl Iterator<Item = &Arc<Run>> {
         self.ended.iter()
@@ -80,6 +89,6 @@ impl Runs {
 
     /// Those that made room for younger ones.
     pub(super) fn evicted(&self) -> u64 {
-        self.count - self.ended.len() as u64
+        self.count - self.aged - self.ended.len() as u64
     }
 }

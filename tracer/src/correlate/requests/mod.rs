@@ -12,7 +12,7 @@ use std::{
     collections::{BTreeMap, HashSet},
 };
 
-use super::{caller::Caller, join::Joined, limits::Limits};
+use super::{caller::Caller, limits::Limits};
 use crate::{
     decode::{Call, MonoNs},
     input::Layer,
@@ -117,12 +117,14 @@ impl Requests {
             && !mine().any(|kept| kept.root().walk().any(|span| span.id == id))
     }
 
-    /// Kept handlers that turn out to answer a client call: they have no tree of their own.
-    pub(super) fn answers(&self, joined: &Joined) -> HashSet<SpanId> {
+    /// Those of these handlers of which a tree of their own is kept.
+    pub(super) fn answers<'a>(&self, found: impl Iterator<Item = &'a Span>) -> HashSet<SpanId> {
         let handlers = self.kept.iter().map(RequestTree::root).filter(|root| root.layer() == Layer::Handler);
         let handlers: HashSet<SpanId> = handlers.map(|root| root.id).collect();
-        let answers = joined.answers.values().map(|answer| answer.id);
-        if handlers.is_empty() { handlers } else { answers.filter(|id| handlers.contains(id)).collect() }
+        if handlers.is_empty() {
+            return handlers;
+        }
+        found.map(|answer| answer.id).filter(|id| handlers.contains(id)).collect()
     }
 
     /// Keeps what is slow; `answers` are not what they seemed to be.

@@ -1,10 +1,11 @@
 //! N2: network plugins queue for a file lock.
 
 use crate::{
+    correlate::ProcessSeen,
     diagnose::{Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source, evidence::in_syscall},
-    input::{Component, FdTarget, Holder, SyscallFact},
+    input::{Command, Component, FdTarget, Holder, SyscallFact},
     stuck::Stuck,
-    words::{LONG, cut, of_pod},
+    words::{LONG, command_words, cut, of_pod},
 };
 
 use super::n1_cni_plugin_hangs::{LOCKS, plugin};
@@ -42,7 +43,47 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     found.sort_by_key(|finding| std::cmp::Reverse(finding.since.map(|since| since.ns)));
     found
         .dedup_by_key(|finding| finding.culprit.as_ref().map(|culprit| (culprit.pid, culprit.words.clone())));
+    let pid = |finding: &Finding| finding.culprit.as_ref().and_then(|culprit| culprit.pid);
+    let known: Vec<u32> = found.iter().filter_map(pid).collect();
+    let holders = scene.stuck().filter_map(|stuck| by_holder(stuck, scene));
+    found.extend(holders.filter(|finding| !pid(finding).is_some_and(|pid| known.contains(&pid))));
     found
+}
+
+/// A plugin that hangs with a lock in its hand for which others wait, however short yet.
+fn by_holder(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
+    let (_, pid) = plugin(stuck)?;
+    if stuck.since.ns < RULE.min_age_ns {
+        return None;
+    }
+    let waits = |seen: &ProcessSeen| {
+        let lock = in_syscall(&seen.fact.parked, &LOCKS)?.syscall.as_ref()?.lock_holder.clone()?;
+        let is_plugin = matches!(seen.fact.command, Some(Command::Cni { .. }));
+        (is_plugin && seen.fact.pid != pid && lock.pid == pid && lives(&lock)).then_some(lock)
+    };
+    let mut waiters = scene.snapshot.census.processes.iter().filter_map(|seen| Some((seen, waits(seen)?)));
+    let (waiter, holder) = waiters.next()?;
+    let command = waiter.fact.command.as_ref()?;
+    let (words, more) = (command_words(command, &waiter.fact.comm), waiters.count());
+    let all = if more == 0 { words } else { format!("{words} and {more} more") };
+    let headline = format!("{all} wait{} for a file lock that {} holds", s_if(more == 0), name(&holder));
+    let mut finding = Finding::of_stuck(&RULE, headline, Component::Helper, stuck, scene);
+    finding.victims.insert(0, format!("{all} (pid {})", waiter.fact.pid));
+    finding.culprit = Some(culprit(&holder, stuck));
+    Some(held(finding, &holder))
+}
+
+fn s_if(singular: bool) -> &'static str {
+    if singular { "s" } else { "" }
+}
+
+fn culprit(holder: &Holder, stuck: &Stuck) -> Culprit {
+    Culprit {
+        component: Component::Helper,
+        pid: lives(holder).then_some(holder.pid),
+        container: stuck.container.clone(),
+        words: format!("{}: it {} the lock", name(holder), if lives(holder) { "holds" } else { "took" }),
+    }
 }
 
 fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
@@ -66,12 +107,7 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
         )]));
     };
     finding.victims.insert(0, format!("{words} (pid {waiting}){pod}"));
-    finding.culprit = Some(Culprit {
-        component: Component::Helper,
-        pid: lives(holder).then_some(holder.pid),
-        container: stuck.container.clone(),
-        words: format!("{}: it {} the lock", name(holder), if lives(holder) { "holds" } else { "took" }),
-    });
+    finding.culprit = Some(culprit(holder, stuck));
     Some(if lives(holder) { held(finding, holder) } else { left(finding, holder, syscall) })
 }
 

@@ -41,6 +41,9 @@ pub struct ProcessFact {
     pub pipes: Vec<PipeFact>,
     /// Container and pod it belongs to, or works for.
     pub container: Option<ContainerFact>,
+    /// Directory of its cgroup with the controller of processors; of daemons of the node alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_group: Option<String>,
 }
 
 impl ProcessFact {
@@ -164,6 +167,7 @@ mod tests {
             sockets: Vec::new(),
             pipes: Vec::new(),
             container: None,
+            cpu_group: None,
         }
     }
 

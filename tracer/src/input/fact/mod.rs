@@ -3,6 +3,7 @@
 //! All times are nanoseconds of CLOCK_MONOTONIC unless the name says otherwise. Texts come from the node and are
 //! hostile: they are escaped where they are rendered.
 
+mod cpu;
 mod hook;
 mod in_flight;
 mod process;
@@ -11,6 +12,7 @@ mod target;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
+    cpu::{CpuFact, DaemonCpu, QuotaFact},
     hook::{Armed, HookCounters, HookFact, Layer},
     in_flight::{InFlight, Liveness, OpenCallFact, ParkerFact, SymbolFact, SymbolsFact},
     process::{CommandFact, KnownFact, ProcessesFact, WatchedFact},
@@ -53,6 +55,8 @@ pub enum Fact {
         /// One entry per reason.
         counts: Vec<LossCount>,
     },
+    /// What the daemons of the node got of its processors.
+    Cpu(CpuFact),
     /// What plegtrace itself costs so far.
     Cost(Cost),
     /// A watched target ended or was replaced.

@@ -5,12 +5,14 @@ use serde::Serialize;
 use super::{
     calls::{Open, Operation},
     census::CensusDoc,
+    cpu::CpuDoc,
     facts::{CostDoc, LossDoc, RefusedDoc, all, component, layer, stopped},
     finding::DiagnosisDoc,
     processes::ProcessesDoc,
     relist::RelistDoc,
     request::RequestDoc,
     stuck::StuckDoc,
+    time::TimeDoc,
     verdict::LastSuccessfulList,
 };
 use crate::{
@@ -52,6 +54,8 @@ pub(super) struct Document<'a> {
     open: Open<'a>,
     relists: Vec<RelistDoc<'a>>,
     requests: Vec<RequestDoc<'a>>,
+    relist_time: TimeDoc<'a>,
+    request_time: Option<TimeDoc<'a>>,
     operations: Vec<Operation<'a>>,
     processes: ProcessesDoc<'a>,
     joins: JoinsDoc,
@@ -60,6 +64,7 @@ pub(super) struct Document<'a> {
     refused: Vec<RefusedDoc<'a>>,
     losses: Vec<LossDoc<'a>>,
     tally: TallyDoc,
+    cpu: CpuDoc<'a>,
     cost: Option<CostDoc>,
     stopped: Option<&'static str>,
 }
@@ -83,6 +88,8 @@ impl<'a> Document<'a> {
             open: Open::new(snapshot),
             relists: snapshot.relists.iter().map(|relist| RelistDoc::new(relist, snapshot)).collect(),
             requests: snapshot.requests.iter().map(|request| RequestDoc::new(request, snapshot)).collect(),
+            relist_time: TimeDoc::of_relists(&snapshot.relist_time),
+            request_time: snapshot.request_time.as_ref().map(TimeDoc::of_requests),
             operations: snapshot.rows.iter().map(Operation::new).collect(),
             processes: ProcessesDoc::new(snapshot),
             joins: JoinsDoc::new(snapshot.joins),
@@ -91,6 +98,7 @@ impl<'a> Document<'a> {
             refused: all(&snapshot.refused),
             losses: all(&snapshot.losses),
             tally: TallyDoc::new(snapshot.tally),
+            cpu: CpuDoc::new(&snapshot.cpu),
             cost: snapshot.cost.map(CostDoc::from),
             stopped: snapshot.stop.map(|stop| stopped(stop.why)),
         }

@@ -23,6 +23,8 @@
 //! | `open` | `read_at`, `complete`, `calls`: oldest first, each with `component`, `layer`, `operation`, `pid`, `goroutine`, `start_at`, `age_ns`, `caller` (`not_asked`, `waiting`, `gone`, `foreign`, `own`: our census, `unknown`), `caller_gone_at`, `abandoned`, `replied`, `long_lived`, `goroutine_checked`; `ended_unseen`, `unwound`, `process_exited`: entries that were no open calls |
 //! | `relists` | by start: `pid`, `start_at`, `duration_ns`, `open`, `interval_ns`, `list_phase_ns`, `status_phase_ns`, `status_pods`, `calls`, `failed_calls`, `list` (`ok`, `failed`, `pending`, `unknown`), `misfits`, `time`, `tree` |
 //! | `requests` | requests that are no part of a relist: open ones, oldest first, then the longest of each operation that have ended, longest first; a bounded number: `operation`, `component`, `pid` (of the root), `start_at`, `duration_ns`, `open`, `caller` (of a root that is a handler, as in `open`; `unknown` when several fit; else `not_asked`), `container` (what it is about, `null` unless that is certain), `left_out` (processes that may have run for it and are not in its tree), `misfits`, `time`, `tree` |
+//! | `relist_time` | where the time of all relists of the window goes: `count`, `open` (of these), `wall_ns` (their lengths together), `parts`: the largest first, they add up to `wall_ns`: `component` (`null`: between two, or not known), `doing` (`runs`: not parked, that is on a processor, ready to run or in a system call; `lock`; `waits`; `inside`: in its calls, not broken down; `transport`: between call and handler; `unanswered`: in calls whose handler was not seen; `program`; `unexplained`), `program`, `sum_ns`, `p50_ns`, `p99_ns`, `max_ns` (per relist; 0 of one that never comes there) |
+//! | `request_time` | the same for the longest `requests` of the operation with the longest of all, which is its `operation`; `null`: there is none |
 //! | `requests[].time`, `tree` | as those of a relist |
 //! | `relists[].time` | `null` when parks are not followed; the whole relist by what was measured: `not_parked_ns` (on a processor, ready to run, or in a system call), `parked_ns`, `transport_ns` (parked between client and handler), `short_parks_ns`, `process_ns` (in processes that ran for it), `unexplained_ns`; they add up to `duration_ns` |
 //! | `relists[].tree` | a span: `component`, `layer`, `operation`, `pid`, `goroutine` (0 of a process, whose `layer` is `process`), `start_ns` (monotonic), `duration_ns`, `self_ns`, `open`, `result` (`ok`, `failed`, `unknown`), `leaves`, `children` |
@@ -42,11 +44,13 @@
 //! | `refused` | `source`, `component`, `what`, `why`, `matters` |
 //! | `losses` | `stage`, `reason`, `sentence`, `count`, `is_loss` |
 //! | `tally` | `events`, `calls`, `covered`, `marks`, `unwound`, `forgotten`, `restarted`, `processes`, `facts`, `parks` |
+//! | `cpu` | what kubelet and runtime got of the processors in the last minute: `pressure_ns` of `pressure_over_ns` (some task of the node waited for one; `null`: not known), `daemons`: `component`, `pid`, `over_ns` (the time that the others are of), `ran_ns` and `waited_ns` (ready, but on no processor; both added up over threads, lower bounds), `quotas` over it: `path` of the cgroup, `quota_ns` in each `period_ns`, `periods`, `throttled` (of these), `throttled_ns` (added up over processors) |
 //! | `cost` | `cpu_ns`, `wall_ns`, `rss_bytes`, `rss_peak_bytes`, `child_peak_bytes` (of the largest child of the census), `probes_ns` (CPU time the traced programs spent in probes: an estimate from above, hits times what a hit takes in a VM; null when not counted) |
 //! | `stopped` | why observing ended: `duration`, `interrupt`, `enough`, `targets_gone`, `recording_over` |
 
 mod calls;
 mod census;
+mod cpu;
 mod doc;
 mod facts;
 mod finding;
@@ -55,6 +59,7 @@ mod relist;
 mod report;
 mod request;
 mod stuck;
+mod time;
 mod tree;
 mod verdict;
 

@@ -12,6 +12,7 @@ mod relists;
 mod requests;
 mod rpc;
 mod stuck;
+mod time;
 mod tree;
 mod unseen;
 mod verdict;

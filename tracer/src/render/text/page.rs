@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{finding, frame, open, processes, relists, requests, rpc, stuck, tree, unseen, verdict};
+use super::{finding, frame, open, processes, relists, requests, rpc, stuck, time, tree, unseen, verdict};
 use crate::{
     correlate::Snapshot,
     diagnose::{Diagnosis, Verdict},
@@ -49,6 +49,7 @@ pub fn report(
     frame::header(&mut page)?;
     verdict::write(&mut page)?;
     finding::write(&mut page)?;
+    time::write(&mut page)?;
     if page.is_whole() {
         stuck::write(&mut page)?;
         open::write(&mut page)?;

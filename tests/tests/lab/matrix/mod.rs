@@ -1,0 +1,298 @@
+//! The fault matrix: every fault of the lab is diagnosed by the program as its users run it, by one that was there before and
+//! by one that came later, as text and as JSON. Order and pod are drawn at random; a slow but healthy CNI plugin and exec
+//! probes run beside it and must not be blamed.
+
+mod said;
+
+use std::time::{Duration, Instant};
+
+use plegtrace::diagnose::rules;
+use plegtrace_lab::fault::{self, Facts, Kind};
+use plegtrace_lab::{Knobs, Node, host, process};
+use plegtrace_tests::draw::Draw;
+use plegtrace_tests::matrix::{self, Row};
+use plegtrace_tests::program::{Ended, Running};
+use serde_json::Value;
+
+const LIMIT: Duration = Duration::from_secs(90);
+/// A cause is named so long after it could be, at most.
+const NAMED_WITHIN: Duration = Duration::from_secs(10);
+const PODS: usize = 3;
+/// Observes until a cause is certain.
+const UNTIL_FOUND: &[&str] = &["-d", "60", "--until-found"];
+/// So long the network plugin takes that must not be blamed, in seconds: one that takes ten is.
+const DECOY: u32 = 8;
+/// Names of faults, separated by commas: only those are tried, and the README is left alone.
+const ONLY: &str = "PLEGTRACE_FAULTS";
+
+/// When plegtrace is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Observer {
+    /// Before the fault: it sees it begin.
+    Early,
+    /// When the fault is there.
+    Late,
+}
+
+/// How long plegtrace has to see a fault, in seconds; `None`: what is certain ends the observation. A notice does not, and
+/// a full channel comes with the lock that fills it: their report is due within the limit.
+fn needed_s(kind: Kind) -> Option<u64> {
+    match kind {
+        // These have to last five seconds first.
+        Kind::ContainerFrozen | Kind::ExecStorm => Some(12),
+        Kind::ContainerdRestarted | Kind::FullChannel => Some(8),
+        // The kubelet takes its time to start.
+        Kind::ManyChangedPods => Some(11),
+        _ => None,
+    }
+}
+
+fn trace(node: &Node, output: &[&str], duration: &[&str]) -> Running {
+    let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
+    let about = ["--kubelet-pid", &kubelet, "--runtime-pid", &runtime];
+    Running::start(&[output, duration, &about].concat()).unwrap()
+}
+
+/// One that comes when the fault is there.
+fn trace_late(node: &Node, kind: Kind, output: &[&str]) -> Running {
+    match needed_s(kind) {
+        Some(seconds) => trace(node, output, &["-d", &seconds.to_string()]),
+        None => trace(node, output, UNTIL_FOUND),
+    }
+}
+
+/// The end of one that was there before, when it has seen the fault for as long as it needs.
+fn finish_early(early: Running, kind: Kind, injected: Instant) -> Ended {
+    if let Some(seconds) = needed_s(kind) {
+        let needed = Duration::from_secs(seconds);
+        let seen = || Ok((injected.elapsed() >= needed).then_some(()));
+        process::wait_for("a fault that is seen long enough", needed + LIMIT, seen).unwrap();
+        early.signal(libc::SIGINT).unwrap();
+    }
+    early.finish(LIMIT).unwrap()
+}
+
+/// What is told of relists, without their trees.
+fn relists(report: &Value) -> Value {
+    let mut relists = report["relists"].clone();
+    for relist in relists.as_array_mut().unwrap() {
+        relist.as_object_mut().unwrap().remove("tree");
+    }
+    relists
+}
+
+/// The moment of the report, and of the probes.
+fn moments(report: &Value) -> (u64, u64) {
+    let at = |moment: &Value| moment["mono_ns"].as_u64().unwrap();
+    (at(&report["taken_at"]), at(&report["observed"]["from_at"]))
+}
+
+fn monotonic_ns() -> u64 {
+    plegtrace::clock::monotonic_ns()
+}
+
+/// Is the culprit the one that the fault made, and the container its? `midway`: it was named before the fault was all
+/// there, which for a restart means: before the new process answered.
+fn check_culprit(kind: Kind, finding: &Value, facts: &Facts, midway: bool) {
+    let culprit = &finding["culprit"];
+    let pid = culprit["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
+    match kind {
+        // There is no process any more, or no single one.
+        Kind::ContainerdKilled | Kind::KubeletKilled | Kind::ExecStorm => {
+            assert_eq!(pid, None, "{kind:?}: {culprit}");
+        }
+        Kind::ContainerdRestarted if midway && pid.is_none() => {
+            assert!(culprit["sentence"].as_str().unwrap().contains("killed by signal 9"), "{finding}");
+        }
+        // What hangs, waits or is frozen is the victim itself.
+        Kind::Rc93 | Kind::Rc93Standalone | Kind::OrphanedInit | Kind::ContainerFrozen => {
+            assert!(facts.victims.contains(&pid.unwrap()), "{kind:?}: {facts:?}\n{finding}");
+        }
+        _ => {
+            let pid = pid.unwrap_or_else(|| panic!("{kind:?} has no culprit: {finding}"));
+            assert!(facts.culprits.contains(&pid), "{kind:?}: {facts:?}\n{finding}");
+        }
+    }
+    let container = &culprit["container"];
+    let known = |id: &Value| id.as_str().is_some_and(|id| facts.ids.iter().any(|known| known == id));
+    if !facts.ids.is_empty() {
+        let named = known(&container["id"]) || known(&container["sandbox"]);
+        assert!(named, "{kind:?}: not {:?} in\n{finding}", facts.ids);
+    }
+}
+
+/// Between the moments at which the injection began and at which it was seen to work.
+struct Injected {
+    from_ns: u64,
+    to_ns: u64,
+}
+
+/// The report of one observer: the cause first, with its culprit, severity and exit code, in time. How long after it
+/// could be named it was.
+fn check(kind: Kind, observer: Observer, ended: &Ended, facts: &Facts, injected: &Injected) -> Duration {
+    let report: Value = serde_json::from_str(&ended.stdout)
+        .unwrap_or_else(|error| panic!("{kind:?}: {error}: {}\n{}", ended.stdout, ended.stderr));
+    let findings = report["diagnosis"]["findings"].as_array().unwrap();
+    let id = kind.root_cause().expect("a fault has a cause");
+    let text = serde_json::to_string_pretty(&report["diagnosis"]).unwrap();
+    let stuck = serde_json::to_string_pretty(&report["stuck"]).unwrap();
+    let first = findings.first().unwrap_or_else(|| {
+        panic!("{kind:?} {observer:?}: nothing is named\n{text}\n{stuck}\n{}", relists(&report))
+    });
+    assert_eq!(first["id"], id, "{kind:?} {observer:?}\n{text}\n{stuck}");
+    let (taken, armed) = moments(&report);
+    check_culprit(kind, first, facts, taken < injected.to_ns);
+    let others: Vec<&Value> = findings[1..].iter().map(|other| &other["headline"]).collect();
+    assert!(others.is_empty(), "{kind:?} {observer:?} also blames {others:#?}");
+    said::check_stuck(kind, &report, facts);
+    assert_eq!(first["severity"], said::severity(kind), "{kind:?} {observer:?}: {text}");
+    let code = i32::from(said::severity(kind) == "stall");
+    assert_eq!(ended.status.code(), Some(code), "{kind:?} {observer:?}: {text}");
+
+    // When it was there, and as old as it has to be, at the latest.
+    let rule = rules::by_id(id).unwrap();
+    let possible = armed.max(injected.to_ns).max(injected.from_ns + rule.min_age_ns);
+    let after = Duration::from_nanos(taken.saturating_sub(possible));
+    assert!(after <= NAMED_WITHIN, "{kind:?} {observer:?}: {after:?} later\n{text}");
+    let headline = &first["headline"];
+    matrix::log(&format!(
+        "{kind:?} {observer:?}: {id} {:.1} s after it could be named: {headline}",
+        after.as_secs_f64()
+    ));
+    after
+}
+
+/// Which processes of the fault there are. The hang of runc 1.0.0-rc93 would be ended by any signal.
+fn alive(facts: &Facts) -> Vec<u32> {
+    let all = facts.victims.iter().chain(&facts.culprits).copied();
+    all.filter(|pid| std::path::Path::new(&format!("/proc/{pid}")).exists()).collect()
+}
+
+/// One injection, three observers: one that was there before, and two that came when it had happened, of which one writes
+/// for a person.
+fn inject_and_name(node: &Node, kind: Kind, pod: &str) -> Row {
+    let until: &[&str] = if needed_s(kind).is_some() { &["-d", "600"] } else { UNTIL_FOUND };
+    let mut early = trace(node, &["-v", "-o", "json"], until);
+    early.wait_until_armed(LIMIT).unwrap();
+    // A decoy: a network plugin that is slow, and nearly as slow as one that hangs.
+    let decoy = node.containerd().knobs().gates.then(|| fault::slow_cni(node, DECOY).unwrap());
+    let from_ns = monotonic_ns();
+    let fault = kind.inject(node, pod).unwrap_or_else(|error| panic!("{kind:?}: {error:#}"));
+    let (injected, done) = (Injected { from_ns, to_ns: monotonic_ns() }, Instant::now());
+    let facts = fault.facts().clone();
+    let outputs: [&[&str]; 2] = [&["-q", "-o", "json"], &["-q"]];
+    let late = (!only_early(kind)).then(|| outputs.map(|output| trace_late(node, kind, output)));
+    let there = alive(&facts);
+    let early = finish_early(early, kind, done);
+    let late = late.map(|late| late.map(|run| run.finish(LIMIT).unwrap()));
+    assert_eq!(alive(&facts), there, "{kind:?}: to be observed changes nothing");
+    fault.heal().unwrap_or_else(|error| panic!("{kind:?}: {error:#}"));
+    drop(decoy);
+
+    let mut after = check(kind, Observer::Early, &early, &facts, &injected);
+    if let Some([json, text]) = late {
+        after = after.max(check(kind, Observer::Late, &json, &facts, &injected));
+        said::check_text(kind, &text.stdout, &facts);
+    }
+    let id = kind.root_cause().expect("a fault has a cause");
+    Row { fault: kind.name(), id, proof: rules::by_id(id).unwrap().proof.name(), after }
+}
+
+/// After a fault the node is what it was.
+fn wait_until_well(node: &Node) {
+    node.wait_for_relists(3, LIMIT).unwrap();
+    let began = Instant::now();
+    let gone = || Ok((process::marked(node.containerd().scratch().path()).len() < 200).then_some(()));
+    process::wait_for("a quiet node", LIMIT, gone).unwrap();
+    assert!(began.elapsed() < LIMIT);
+}
+
+/// Faults that hit everything, of a node with gates.
+fn of_gates(kind: &Kind) -> bool {
+    !matches!(kind, Kind::Rc93 | Kind::CniSlow | Kind::FullChannel | Kind::ManyChangedPods)
+}
+
+/// Those that the environment names, else all.
+fn is_wanted(kind: Kind) -> bool {
+    let only = std::env::var(ONLY).unwrap_or_default();
+    only.is_empty() || only.split(',').any(|name| name == kind.name())
+}
+
+/// Of a daemon that was not there when we came nothing but its files could tell; and what is over, is over.
+fn only_early(kind: Kind) -> bool {
+    let restarted = matches!(kind, Kind::ContainerdRestarted | Kind::ManyChangedPods);
+    restarted || matches!(kind, Kind::ContainerdKilled | Kind::KubeletKilled)
+}
+
+/// A fault that needs a node of its own, which is gone afterwards; the decoys are there as well.
+fn on_its_own_node(kind: Kind, rows: &mut Vec<Row>) {
+    if is_wanted(kind) {
+        let needed = kind.knobs();
+        let pods = needed.pods.max(2);
+        let node = Node::start(&Knobs { pods, gates: true, exec_probes: true, ..needed }).unwrap();
+        if kind == Kind::ManyChangedPods {
+            fault::fill_pods(&node).unwrap();
+        }
+        rows.push(inject_and_name(&node, kind, "p1"));
+    }
+}
+
+/// When all is healed, nothing is stuck any more.
+fn is_healed(node: &Node) {
+    let ended = trace(node, &["-q", "-o", "json"], &["-d", "5"]).finish(LIMIT).unwrap();
+    let report: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(report["stuck"].as_array().unwrap().as_slice(), [] as [Value; 0], "{}", report["stuck"]);
+    assert_eq!(ended.status.code(), Some(0), "{}", report["diagnosis"]);
+}
+
+/// Every fault, named first, with the right culprit, within its time, whatever runs beside it, whether plegtrace was there
+/// before or came later.
+#[test]
+fn every_fault_is_named() {
+    host::require_root().unwrap();
+    let mut draw = Draw::from_environment();
+    matrix::log(&draw.to_string());
+    let mut kinds: Vec<Kind> = Kind::all().iter().copied().filter(of_gates).collect();
+    kinds.retain(|kind| is_wanted(*kind));
+    draw.shuffle(&mut kinds);
+    let knobs = Knobs { gates: true, exec_probes: true, pods: PODS, ..Knobs::default() };
+    let node = Node::start(&knobs).unwrap();
+    let mut rows = Vec::new();
+    for kind in kinds {
+        let pod = format!("p{}", 1 + draw.below(PODS));
+        rows.push(inject_and_name(&node, kind, &pod));
+        wait_until_well(&node);
+    }
+    is_healed(&node);
+    drop(node);
+    on_its_own_node(Kind::Rc93, &mut rows);
+    on_its_own_node(Kind::FullChannel, &mut rows);
+    on_its_own_node(Kind::ManyChangedPods, &mut rows);
+    if Kind::all().iter().all(|kind| is_wanted(*kind)) {
+        matrix::publish(&mut rows);
+    }
+}
+
+/// The freezer of cgroups version 2, whatever version the node's containers are in.
+#[test]
+fn a_shim_that_version_2_froze_is_named() {
+    host::require_root().unwrap();
+    let kind = Kind::ShimFrozen;
+    let node = Node::start(&kind.knobs()).unwrap();
+    let from_ns = monotonic_ns();
+    let Some(frozen) = fault::frozen_shim_unified(&node, &node.pod("p1").unwrap()).unwrap() else {
+        let why = anyhow::anyhow!("no cgroup2 is mounted");
+        return host::declare_skip("a shim frozen by version 2", &why);
+    };
+    let injected = Injected { from_ns, to_ns: monotonic_ns() };
+    let late = [trace_late(&node, kind, &["-q", "-o", "json"]), trace_late(&node, kind, &["-q"])];
+    let [json, text] = late.map(|run| run.finish(LIMIT).unwrap());
+    let facts = frozen.facts().clone();
+    frozen.heal().unwrap();
+    check(kind, Observer::Late, &json, &facts, &injected);
+    said::check_text(kind, &text.stdout, &facts);
+    let report: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(said::check_stuck(kind, &report, &facts).unwrap()["freezer"]["version"], 2, "{report}");
+    node.wait_for_relists(3, LIMIT).unwrap();
+    is_healed(&node);
+}

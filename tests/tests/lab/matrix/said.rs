@@ -1,0 +1,107 @@
+//! What a report has to say of a fault, beside its cause: what is stuck, who waits for it, and how bad it is.
+
+use plegtrace_lab::fault::{Facts, Kind};
+use serde_json::Value;
+
+/// What must be found in the list of what is stuck.
+struct Said {
+    /// `kind` of what is stuck.
+    kind: &'static str,
+    /// Who waits, in order, as far as it matters: requests by their operation, others by their kind.
+    waiters: &'static [&'static str],
+    /// What must be found somewhere in it.
+    words: &'static [&'static str],
+}
+
+fn said(kind: Kind) -> Option<Said> {
+    let of = |kind, waiters, words| Some(Said { kind, waiters, words });
+    match kind {
+        Kind::ShimStopped => of("stopped", &["ExecSync"], &["\"component\":\"shim\""]),
+        Kind::ShimFrozen => of("frozen", &["ExecSync"], &["FROZEN"]),
+        Kind::LockHostage => of(
+            "stopped",
+            &["UpdateContainerResources", "ListContainers", "relist"],
+            &["container_status_lock"],
+        ),
+        Kind::ContainerdStopped => of("stopped", &[], &["\"component\":\"containerd\"", "\"sockets\":[{"]),
+        Kind::KubeletStopped => of("stopped", &[], &["\"component\":\"kubelet\""]),
+        // The genuine one: it writes into a pipe whose other end is its own.
+        Kind::Rc93 => {
+            of("process", &["process", "process"], &["\"write\"", "\"sub\":\"init\"", "pipe_write"])
+        }
+        Kind::Rc93Standalone => of("process", &["process"], &["\"write\"", "\"sub\":\"init\"", "pipe_write"]),
+        Kind::OrphanedInit => of("process", &[], &["exec.fifo", "\"sub\":\"init\"", "\"open"]),
+        Kind::Hook => of("process", &["process", "process"], &["nanosleep"]),
+        Kind::ExecPipe => of("output_held", &["ExecSync"], &["\"orphan\":true"]),
+        Kind::ContainerFrozen => of("frozen", &["StopContainer"], &["FROZEN"]),
+        Kind::Cni => of("process", &["process", "RunPodSandbox"], &["\"action\":\"ADD\""]),
+        Kind::CniFlock => of("process", &["process", "RunPodSandbox"], &["\"flock\""]),
+        // What is gone, answers slowly or merely does too much is not stuck.
+        Kind::ContainerdKilled
+        | Kind::KubeletKilled
+        | Kind::Poststop
+        | Kind::CniSlow
+        | Kind::ContainerdRestarted
+        | Kind::StatusHangs
+        | Kind::ExecStorm
+        | Kind::FullChannel
+        | Kind::ManyChangedPods => None,
+    }
+}
+
+/// How bad it is, as an operator must be told: does it hold up the node or a request, or is it merely worth a look?
+pub(crate) fn severity(kind: Kind) -> &'static str {
+    match kind {
+        Kind::ExecStorm | Kind::ManyChangedPods | Kind::ContainerdRestarted => "notice",
+        _ => "stall",
+    }
+}
+
+fn is_of(pid: &Value, facts: &Facts) -> bool {
+    let pid = pid.as_u64().and_then(|pid| u32::try_from(pid).ok());
+    pid.is_some_and(|pid| facts.victims.contains(&pid) || facts.culprits.contains(&pid))
+}
+
+fn waiter(waiter: &Value) -> String {
+    let operation = waiter["request"]["operation"].as_str();
+    operation.unwrap_or_else(|| waiter["kind"].as_str().unwrap()).to_owned()
+}
+
+/// What is stuck in a report because of the fault, if the fault makes something stuck; nothing else is late.
+pub(crate) fn check_stuck<'a>(kind: Kind, report: &'a Value, facts: &Facts) -> Option<&'a Value> {
+    let said = said(kind)?;
+    let all = serde_json::to_string_pretty(&report["stuck"]).unwrap();
+    let mut stuck = report["stuck"].as_array().unwrap().iter();
+    let about = |stuck: &&Value| {
+        let text = stuck.to_string();
+        stuck["kind"] == said.kind
+            && is_of(&stuck["pid"], facts)
+            && said.words.iter().all(|word| text.contains(word))
+    };
+    let found = stuck.find(about).unwrap_or_else(|| panic!("{kind:?} is not stuck: {facts:?}\n{all}"));
+    let waiters: Vec<String> = found["waiters"].as_array().unwrap().iter().map(waiter).collect();
+    let mut rest = waiters.iter();
+    let in_order = said.waiters.iter().all(|wanted| rest.any(|waiter| waiter == wanted));
+    assert!(in_order, "{kind:?}: {waiters:?} wait, not {:?}\n{all}", said.waiters);
+    let container = &found["container"];
+    let known = |id: &Value| id.as_str().is_some_and(|id| facts.ids.iter().any(|known| known == id));
+    if !facts.ids.is_empty() {
+        assert!(known(&container["id"]) || known(&container["sandbox"]), "{kind:?}: {:?}\n{all}", facts.ids);
+    }
+    let processes = report["stuck"].as_array().unwrap().iter().filter(|stuck| stuck["kind"] == "process");
+    for other in processes {
+        assert!(is_of(&other["pid"], facts), "{kind:?} accuses {other:#}");
+    }
+    Some(found)
+}
+
+/// The report as a person reads it: its verdict is the cause, and a process of the fault is named.
+pub(crate) fn check_text(kind: Kind, text: &str, facts: &Facts) {
+    let mut known = facts.victims.iter().chain(&facts.culprits).peekable();
+    let is_named = known.peek().is_none() || known.any(|pid| text.contains(&pid.to_string()));
+    assert!(is_named, "{kind:?}: {facts:?} not in {text}");
+    let id = kind.root_cause().expect("a fault has a cause");
+    let verdict =
+        if severity(kind) == "stall" { format!("\nSTALL {id}  ") } else { format!("notice    {id}  ") };
+    assert!(text.contains(&verdict), "{kind:?}: no {verdict:?} in {text}");
+}

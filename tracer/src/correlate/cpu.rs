@@ -1,0 +1,107 @@
+//! [`CpuState`]: readings of processor time → what each daemon got of the last minute ([`CpuShare`]).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::traced::TracedProcess;
+use crate::{
+    decode::MonoNs,
+    input::{Component, CpuFact, DaemonCpu, QuotaFact},
+};
+
+/// Readings of so long ago are forgotten, …
+const RECENT_NS: u64 = 60_000_000_000;
+/// … and those beyond this number.
+const READINGS: usize = 128;
+/// Processes and cgroups of a reading that are kept.
+const DAEMONS: usize = 64;
+
+/// What the daemons of the node got of its processors lately.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cpu {
+    /// One entry per daemon that was looked at twice.
+    pub daemons: Vec<CpuShare>,
+    /// For how long some task of the node waited for a processor, and of how long that was; `None`: not known.
+    pub pressure: Option<(u64, u64)>,
+}
+
+/// What one daemon got.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuShare {
+    /// Process.
+    pub pid: u32,
+    /// What it is.
+    pub component: Component,
+    /// Between two looks that lie so far apart, nanoseconds …
+    pub over_ns: u64,
+    /// … its threads ran for so long, added up; a lower bound.
+    pub ran_ns: u64,
+    /// They were ready and waited for a processor for so long, added up; a lower bound.
+    pub waited_ns: u64,
+    /// The quotas over it, with what happened between the looks.
+    pub quotas: Vec<QuotaFact>,
+}
+
+/// The readings that are kept, oldest first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CpuState(VecDeque<CpuFact>);
+
+impl CpuState {
+    /// Takes a reading; one that is older than the last is ignored.
+    pub(super) fn push(&mut self, mut fact: CpuFact) {
+        if self.0.back().is_some_and(|last| last.at_ns >= fact.at_ns) {
+            return;
+        }
+        fact.daemons.truncate(DAEMONS);
+        fact.daemons.iter_mut().for_each(|daemon| daemon.quotas.truncate(DAEMONS));
+        let since = fact.at_ns.saturating_sub(RECENT_NS);
+        self.0.push_back(fact);
+        while self.0.len() > READINGS || self.0.front().is_some_and(|first| first.at_ns < since) {
+            self.0.pop_front();
+        }
+    }
+
+    /// All of them, to be told again.
+    pub(super) fn readings(&self) -> impl Iterator<Item = &CpuFact> {
+        self.0.iter()
+    }
+
+    /// What came of it.
+    pub(super) fn view(&self, targets: &BTreeMap<u32, TracedProcess>) -> Cpu {
+        let (Some(first), Some(last)) = (self.0.front(), self.0.back()) else { return Cpu::default() };
+        let share = |now: &DaemonCpu| {
+            let component = targets.get(&now.pid)?.fact.component;
+            let since = |fact: &CpuFact| fact.daemons.iter().find(|it| it.pid == now.pid).cloned();
+            let (at, before) = self.0.iter().find_map(|fact| Some((MonoNs(fact.at_ns), since(fact)?)))?;
+            let over_ns = MonoNs(last.at_ns).since(at);
+            (over_ns > 0).then(|| CpuShare {
+                pid: now.pid,
+                component,
+                over_ns,
+                ran_ns: now.ran_ns.saturating_sub(before.ran_ns),
+                waited_ns: now.waited_ns.saturating_sub(before.waited_ns),
+                quotas: now.quotas.iter().filter_map(|quota| self.since(now.pid, quota)).collect(),
+            })
+        };
+        let over_ns = last.at_ns.saturating_sub(first.at_ns);
+        let waited = last.pressure_ns.zip(first.pressure_ns).map(|(now, then)| now.saturating_sub(then));
+        Cpu {
+            daemons: last.daemons.iter().filter_map(share).collect(),
+            pressure: waited.filter(|_| over_ns > 0).map(|waited| (waited, over_ns)),
+        }
+    }
+
+    /// A quota with what its counters grew by since the first reading that has it.
+    fn since(&self, pid: u32, now: &QuotaFact) -> Option<QuotaFact> {
+        let of = |fact: &CpuFact| {
+            let daemon = fact.daemons.iter().find(|daemon| daemon.pid == pid)?;
+            daemon.quotas.iter().find(|quota| quota.path == now.path).cloned()
+        };
+        let before = self.0.iter().find_map(of)?;
+        Some(QuotaFact {
+            periods: now.periods.saturating_sub(before.periods),
+            throttled: now.throttled.saturating_sub(before.throttled),
+            throttled_ns: now.throttled_ns.saturating_sub(before.throttled_ns),
+            ..now.clone()
+        })
+    }
+}

@@ -1,0 +1,105 @@
+//! Where the time of relists goes, and that of the slowest requests.
+
+use std::io;
+
+use super::page::Page;
+use crate::{
+    correlate::{Doing, Place, TimeTable, thresholds::SECOND_NS},
+    render::{
+        escape, human,
+        table::{Align, Cell, Table},
+    },
+};
+
+/// Rows that are shown when the report is not verbose.
+const SHORT: usize = 6;
+/// The same where the cause of a stall is named, and stands first.
+const SHORTER: usize = 3;
+/// Requests that are shorter have no table, unless the report is verbose.
+const WORTH_SHOWING_NS: u64 = SECOND_NS;
+
+/// Writes both tables.
+pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
+    let snapshot = page.snapshot;
+    let relists = &snapshot.relist_time;
+    if relists.count > 0 {
+        let wall = human::duration(relists.wall_ns);
+        let about = format!("{}{}, {wall} in all", human::plural(relists.count, "relist"), open(relists));
+        page.section("Where relist time goes", &about)?;
+        table(page, relists)?;
+    }
+    let Some(request) = snapshot.request_time.as_ref().filter(|_| page.is_whole()) else { return Ok(()) };
+    if page.verbose || request.table.wall_ns >= WORTH_SHOWING_NS {
+        let title = format!("Where {} time goes", escape::text_to(&request.operation, 24));
+        let longest = match request.table.count {
+            1 => "the longest".to_owned(),
+            count => format!("the {} longest", human::count(count)),
+        };
+        let wall = human::duration(request.table.wall_ns);
+        page.section(&title, &format!("{longest}{}, {wall}", open(&request.table)))?;
+        table(page, &request.table)?;
+    }
+    Ok(())
+}
+
+/// `, 1 open`.
+fn open(table: &TimeTable) -> String {
+    if table.open > 0 { format!(", {} open", human::count(table.open)) } else { String::new() }
+}
+
+fn table(page: &mut Page<'_>, times: &TimeTable) -> io::Result<()> {
+    let right = Align::Right;
+    let mut table = Table::new(&[
+        ("part", Align::Left),
+        ("time", right),
+        ("share", right),
+        ("p50", right),
+        ("p99", right),
+    ]);
+    let most = if page.is_whole() { SHORT } else { SHORTER };
+    let shown = page.short(times.rows.len(), most);
+    for row in &times.rows[..shown] {
+        let quantile = |q| match times.quantile_ns(row, q) {
+            0 => "–".to_owned(),
+            ns => human::duration(ns),
+        };
+        table.row(vec![
+            part(&row.place).into(),
+            human::duration(row.sum_ns).into(),
+            human::share(row.sum_ns, times.wall_ns).into(),
+            quantile(0.5).into(),
+            quantile(0.99).into(),
+        ]);
+    }
+    let rest = &times.rows[shown..];
+    if !rest.is_empty() {
+        let sum = rest.iter().map(|row| row.sum_ns).sum();
+        let empty = || Cell::from("");
+        table.row(vec![
+            format!("{} more, -v", human::plural(rest.len() as u64, "part")).into(),
+            human::duration(sum).into(),
+            human::share(sum, times.wall_ns).into(),
+            empty(),
+            empty(),
+        ]);
+    }
+    table.write(page.out, page.paint, page.width)
+}
+
+/// A part in harmless words.
+pub(in crate::render) fn part(place: &Place) -> String {
+    let component = place.component.map_or("a component", crate::input::Component::name);
+    match place.doing {
+        Doing::Runs => format!("{component}: running, ready to run or in a system call"),
+        Doing::Lock => format!("{component}: waiting for a lock"),
+        Doing::Waits => format!("{component}: waiting"),
+        Doing::Inside => format!("{component}: at work"),
+        Doing::Transport => "between the kubelet and the runtime".to_owned(),
+        Doing::Unanswered => "in calls whose handler was not seen".to_owned(),
+        Doing::Program => match &place.program {
+            Some(program) => escape::text_to(program, 48),
+            None => format!("other programs of {component}"),
+        },
+        Doing::Unexplained => "unexplained".to_owned(),
+    }
+}
