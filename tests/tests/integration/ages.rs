@@ -1,11 +1,14 @@
 //! Ages of requests that only the census has seen: lower bounds, whatever happens in whatever order.
 
-use plegtrace::correlate::{Age, Request};
+use plegtrace::correlate::{Age, Request, Snapshot};
+use plegtrace::diagnose::diagnose;
 use plegtrace::input::{
     Armed, CensusFact, Component, Fact, GoroutineGroup, GoroutinesFact, HookCounters, Layer, ProcessFact,
     RefusedFact,
 };
-use plegtrace_tests::found::{group, process};
+use plegtrace::render::json;
+use plegtrace::render::text::{self, TextOptions};
+use plegtrace_tests::found::{group, lists, process};
 use plegtrace_tests::story::{CONTAINERD, KUBELET, MS, PLEG, S, Story, at};
 use proptest::prelude::*;
 
@@ -94,6 +97,42 @@ fn a_relist_from_before_the_probes() {
         hits(story, 5 * S, 0);
     };
     assert_eq!(relist_age(&[S, 5 * S], 5 * S, off), at_least(0), "without probes nothing is hit");
+}
+
+/// What was in flight before the probes is open, and is told with the open calls: with a lower bound, and only once.
+#[test]
+fn older_calls_are_open_calls() {
+    let text = |snapshot: &Snapshot| {
+        let mut out = Vec::new();
+        text::report(snapshot, &diagnose(snapshot), &TextOptions::default(), &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        text.split("\n\n").find(|part| part.starts_with("Open calls")).unwrap().to_owned()
+    };
+    let untraced = |snapshot: &Snapshot| {
+        let mut out = Vec::new();
+        json::report(snapshot, &diagnose(snapshot), &mut out).unwrap();
+        let document: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        document["open"]["untraced"].clone()
+    };
+    let mut story = Story::node();
+    story.census(S, &[], &[lists()], &[]).census(5 * S, &[], &[lists()], &[]).read_open(6 * S);
+    let snapshot = story.snapshot(6 * S);
+    let told = text(&snapshot);
+    assert!(told.starts_with("Open calls   3 open, oldest first"), "{told}");
+    assert!(told.contains(&format!("≥ 4.0 s  containerd {CONTAINERD}  3 × ListContainers")), "{told}");
+    let untraced_now = untraced(&snapshot);
+    assert_eq!((&untraced_now[0]["count"], &untraced_now[0]["age_ns"]), (&3.into(), &(4 * S).into()));
+    assert_eq!((&untraced_now[0]["operation"], &untraced_now[0]["at_least"]), (&"ListContainers".into(), &true.into()));
+    // One of them is traced: it has an exact age of its own.
+    let traced = lists().goids[0];
+    story.begin(Layer::Handler, "ListContainers", traced, 10, 0).read_open(6 * S);
+    let snapshot = story.snapshot(6 * S);
+    assert!(text(&snapshot).contains("2 × ListContainers"), "{}", text(&snapshot));
+    assert_eq!((&untraced(&snapshot)[0]["count"], &untraced(&snapshot)[0]["age_ns"]), (&2.into(), &0.into()));
+    // All have ended.
+    story.end(Layer::Handler, "ListContainers", traced, 7 * S, 0).census(8 * S, &[], &[], &[]).read_open(9 * S);
+    let told = text(&story.snapshot(9 * S));
+    assert_eq!(told, "Open calls   none older than 1 s (0 in progress)");
 }
 
 /// A request on a goroutine.

@@ -3,6 +3,7 @@
 
 mod requests;
 mod subject;
+mod untraced;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -7,7 +7,7 @@ use super::{
     facts::{component, layer},
 };
 use crate::{
-    correlate::{Caller, OpenCall, RpcRow, Side, Snapshot},
+    correlate::{Caller, OpenCall, Request, RpcRow, Side, Snapshot},
     input::{HookCounters, Liveness},
 };
 
@@ -16,9 +16,36 @@ pub(super) struct Open<'a> {
     read_at: Option<At>,
     complete: bool,
     calls: Vec<OpenDoc<'a>>,
+    untraced: Vec<UntracedDoc>,
     ended_unseen: u64,
     unwound: u64,
     process_exited: u64,
+}
+
+/// Calls that began before the probes.
+#[derive(Debug, Serialize)]
+struct UntracedDoc {
+    component: &'static str,
+    operation: String,
+    pid: u32,
+    count: u32,
+    goroutines: Vec<u64>,
+    age_ns: u64,
+    at_least: bool,
+}
+
+impl From<Request> for UntracedDoc {
+    fn from(request: Request) -> Self {
+        Self {
+            component: component(request.component),
+            operation: request.operation,
+            pid: request.pid,
+            count: request.count,
+            goroutines: request.goids,
+            age_ns: request.since.ns,
+            at_least: request.since.at_least,
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -45,6 +72,7 @@ impl<'a> Open<'a> {
             read_at: snapshot.open_read_at.map(|at| At::new(snapshot, at)),
             complete: snapshot.open_complete,
             calls: snapshot.open.iter().map(|call| OpenDoc::new(call, snapshot)).collect(),
+            untraced: snapshot.untraced().into_iter().map(UntracedDoc::from).collect(),
             ended_unseen: closed.ended_unseen,
             unwound: closed.unwound,
             process_exited: closed.process_exited,

@@ -1,10 +1,11 @@
-//! What is in flight: open calls with their ages, oldest first, and who still waits for them.
+//! What is in flight: open calls with their ages, oldest first, and who still waits for them; those that began before the
+//! probes too.
 
 use std::io;
 
 use super::page::Page;
 use crate::{
-    correlate::{Caller, OpenCall, Snapshot, thresholds::SECOND_NS},
+    correlate::{Caller, OpenCall, Request, Snapshot, thresholds::SECOND_NS},
     cri::Method,
     input::{Layer, Liveness},
     render::{
@@ -12,6 +13,7 @@ use crate::{
         leaves::place,
         table::{Align, Cell, Table, Tone},
     },
+    words,
 };
 
 /// Younger calls are the node's daily work.
@@ -24,31 +26,48 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
         return Ok(());
     }
     let (verbose, all) = (page.verbose, &snapshot.open);
-    let shown: Vec<&OpenCall> =
-        all.iter().filter(|call| verbose || call.age_ns >= WORTH_SHOWING_NS).collect();
-    let young = all.len() - shown.len();
+    let shown = all.iter().filter(|call| verbose || call.age_ns >= WORTH_SHOWING_NS);
+    let untraced = snapshot.untraced();
+    // How old they are is not known, so none is too young.
+    let mut rows: Vec<(u64, Row<'_>)> =
+        shown.map(|call| (call.age_ns, Row::Call(call))).chain(untraced.iter().map(untraced_row)).collect();
+    rows.sort_by_key(|(age_ns, _)| std::cmp::Reverse(*age_ns));
+    let count = untraced.iter().map(|request| u64::from(request.count)).sum::<u64>() + all.len() as u64;
     let abandoned = all.iter().filter(|call| call.is_abandoned(snapshot.now)).count();
-    let mut rest = format!("{} open, oldest first", human::count(all.len() as u64));
-    if shown.is_empty() {
-        rest = format!("none older than 1 s ({} in progress)", human::count(young as u64));
+    let mut rest = format!("{} open, oldest first", human::count(count));
+    if rows.is_empty() {
+        rest = format!("none older than 1 s ({} in progress)", human::count(count));
     } else if abandoned > 0 {
         rest = format!("{rest}, {} abandoned by the kubelet", human::count(abandoned as u64));
     }
     page.section("Open calls", &rest)?;
-    if shown.is_empty() {
+    if rows.is_empty() {
         return Ok(());
     }
     let columns = [("age", Align::Right), ("where", Align::Left), ("call", Align::Left), ("", Align::Left)];
     let mut table = Table::new(&columns);
-    let rows = page.rows(shown.len());
-    for call in &shown[..rows] {
-        table.row(row(call, snapshot));
+    let fit = page.rows(rows.len());
+    for (_, row) in &rows[..fit] {
+        table.row(match row {
+            Row::Call(call) => cells(call, snapshot),
+            Row::Untraced(request) => untraced_cells(request),
+        });
     }
     table.write(page.out, page.paint, page.width)?;
-    page.more(shown.len() - rows)
+    page.more(rows.len() - fit)
 }
 
-fn row(call: &OpenCall, snapshot: &Snapshot) -> Vec<Cell> {
+/// One line.
+enum Row<'a> {
+    Call(&'a OpenCall),
+    Untraced(&'a Request),
+}
+
+fn untraced_row(request: &Request) -> (u64, Row<'_>) {
+    (request.since.ns, Row::Untraced(request))
+}
+
+fn cells(call: &OpenCall, snapshot: &Snapshot) -> Vec<Cell> {
     let span = &call.span;
     vec![
         human::duration(call.age_ns).into(),
@@ -58,6 +77,26 @@ fn row(call: &OpenCall, snapshot: &Snapshot) -> Vec<Cell> {
             note(call, snapshot),
             if call.is_abandoned(snapshot.now) { Tone::Bad } else { Tone::Faint },
         ),
+    ]
+}
+
+/// A call that began before the probes: its goroutine was found in it.
+fn untraced_cells(request: &Request) -> Vec<Cell> {
+    let age = match request.since.ns {
+        0 => "≥ 0 s".to_owned(),
+        ns => format!("≥ {}", human::duration(ns)),
+    };
+    let times = if request.count == 1 {
+        String::new()
+    } else {
+        format!("{} × ", human::count(request.count.into()))
+    };
+    let note = format!("found by its stack, {}", words::waits_for(request));
+    vec![
+        age.into(),
+        format!("{} {}", request.component.name(), request.pid).into(),
+        escape::text_to(&format!("{times}{}", request.operation), 40).into(),
+        Cell::new(escape::text(&note), Tone::Faint),
     ]
 }
 
