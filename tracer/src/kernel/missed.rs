@@ -18,16 +18,20 @@ impl Kernel {
         let loaded = self.ebpf.programs().filter_map(|(_, program)| program.fd().ok()).map(AsFd::as_fd);
         let multi = self.multi.iter().flat_map(MultiPrograms::fds);
         let missed: Vec<u64> = loaded.chain(multi).map(missed_by).collect::<Result<_, _>>()?;
-        let count = missed.into_iter().fold(0, u64::saturating_add);
-        Ok((count > 0).then(|| LossCount {
-            stage: "kernel".to_owned(),
-            reason: "recursion".to_owned(),
-            sentence: "probes fired while another probe ran: what they would have recorded is missing"
-                .to_owned(),
-            count,
-            is_loss: true,
-        }))
+        Ok(loss(&missed))
     }
+}
+
+/// All that each program missed, as one loss.
+fn loss(missed: &[u64]) -> Option<LossCount> {
+    let count = missed.iter().copied().fold(0, u64::saturating_add);
+    (count > 0).then(|| LossCount {
+        stage: "kernel".to_owned(),
+        reason: "recursion".to_owned(),
+        sentence: "probes fired while another probe ran: what they would have recorded is missing".to_owned(),
+        count,
+        is_loss: true,
+    })
 }
 
 fn missed_by(program: BorrowedFd<'_>) -> Result<u64, KernelError> {
@@ -46,6 +50,27 @@ fn recursion_misses(info: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        correlate::Correlator,
+        decode::{Event, MonoNs},
+        diagnose::{Doubt, diagnose},
+        input::Fact,
+    };
+
+    /// What one program missed is a loss, is in the report, and forbids to call the node healthy.
+    #[test]
+    fn what_is_missed_is_a_loss() {
+        assert_eq!(loss(&[0, 0]), None);
+        assert_eq!(loss(&[u64::MAX, 1]).map(|loss| loss.count), Some(u64::MAX));
+        let missed = loss(&[0, 3, 4]).unwrap();
+        assert_eq!((missed.count, missed.is_loss), (7, true));
+        let mut correlator = Correlator::default();
+        let fact = Box::new(Fact::Loss { counts: vec![missed.clone()] });
+        correlator.push(Event::Fact { at: MonoNs(5), fact });
+        let snapshot = correlator.snapshot(MonoNs(6));
+        assert_eq!(snapshot.real_losses().collect::<Vec<_>>(), [&missed]);
+        assert!(diagnose(&snapshot).doubts.iter().any(|doubt| matches!(doubt, Doubt::Lost { .. })));
+    }
 
     /// The field lies where the kernel has it, behind `run_cnt`; what an older kernel does not fill in is 0.
     #[test]

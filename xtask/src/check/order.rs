@@ -3,12 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Context as _, Result};
-
 use super::modules::{Edge, Modules};
-
-/// Imports of before the rule; the file says what may become of it.
-const KNOWN: &str = include_str!("known.txt");
 
 /// The stages in the order in which data flows: each may know those before it. Those of one row do not know each other.
 /// What is not listed here (`input`, which is the seam that all write or read, and plain data and helpers such as `cri`,
@@ -36,54 +31,28 @@ const ORDER: &[&[&str]] = &[
 ];
 
 /// What is wrong with who knows whom.
-///
-/// # Errors
-/// When the list of known imports has a line that is none.
-pub(crate) fn violations(modules: &Modules) -> Result<Vec<String>> {
-    judge(&modules.edges(), &parse(KNOWN)?)
+pub(crate) fn violations(modules: &Modules) -> Vec<String> {
+    judge(&modules.edges())
 }
 
-fn judge(edges: &BTreeMap<Edge, usize>, known: &BTreeSet<Edge>) -> Result<Vec<String>> {
-    let all: BTreeSet<&Edge> = edges.keys().collect();
-    let allowed: BTreeSet<&Edge> = all.iter().copied().filter(|edge| !known.contains(edge)).collect();
+fn judge(edges: &BTreeMap<Edge, usize>) -> Vec<String> {
     let mut found = Vec::new();
-    for edge in allowed.iter().filter(|edge| is_against_the_order(edge)) {
-        let line = edges.get(edge).copied().unwrap_or(0);
+    for (edge, line) in edges.iter().filter(|(edge, _)| is_against_the_order(edge)) {
         found.push(format!(
             "tracer/src/{}:{line}: imports {}: against the order of stages",
             edge.from, edge.to
         ));
     }
-    for circle in circles(&allowed) {
+    for circle in circles(&edges.keys().collect()) {
         let files = circle.iter().copied().collect::<Vec<_>>().join(", ");
         found.push(format!("a circle between files of different folders: {files}"));
-        let inside = allowed.iter().filter(|edge| circle.contains(&*edge.from) && circle.contains(&*edge.to));
+        let inside = |edge: &Edge| circle.contains(&*edge.from) && circle.contains(&*edge.to);
+        let inside = edges.iter().filter(|(edge, _)| inside(edge));
         found.extend(
-            inside.map(|edge| format!("  tracer/src/{}:{}: imports {}", edge.from, edges[*edge], edge.to)),
+            inside.map(|(edge, line)| format!("  tracer/src/{}:{line}: imports {}", edge.from, edge.to)),
         );
     }
-    for edge in known {
-        let mut with = allowed.clone();
-        with.insert(edge);
-        let closes = |circle: &BTreeSet<&str>| circle.contains(&*edge.from) && circle.contains(&*edge.to);
-        let is_needed =
-            all.contains(edge) && (is_against_the_order(edge) || circles(&with).iter().any(closes));
-        if !is_needed {
-            let Edge { from, to } = edge;
-            found.push(format!("xtask/src/check/known.txt: `{from} -> {to}` is no longer needed: remove it"));
-        }
-    }
-    Ok(found)
-}
-
-fn parse(text: &str) -> Result<BTreeSet<Edge>> {
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let edge = |line: &str| {
-        let (from, to) =
-            line.split_once(" -> ").with_context(|| format!("known.txt: no `file -> file` in {line:?}"))?;
-        Ok(Edge { from: from.to_owned(), to: to.to_owned() })
-    };
-    lines.map(edge).collect()
+    found
 }
 
 /// Files that know nothing that came later are fine, and so is a stage with itself.
@@ -134,10 +103,9 @@ fn folder(file: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn judged(edges: &[(&str, &str)], known: &str) -> Vec<String> {
+    fn judged(edges: &[(&str, &str)]) -> Vec<String> {
         let edge = |(from, to): &(&str, &str)| Edge { from: (*from).to_owned(), to: (*to).to_owned() };
-        let edges = edges.iter().map(|pair| (edge(pair), 7)).collect();
-        judge(&edges, &parse(known).unwrap()).unwrap()
+        judge(&edges.iter().map(|pair| (edge(pair), 7)).collect())
     }
 
     /// Later stages know earlier ones and everybody knows the seam, not the other way round; equals do not know each other.
@@ -145,39 +113,26 @@ mod tests {
     fn stages_have_an_order() {
         let fine =
             [("render/a.rs", "correlate/b.rs"), ("target/a.rs", "input/b.rs"), ("plan/a.rs", "plan/b/c.rs")];
-        assert_eq!(judged(&fine, ""), [""; 0]);
+        assert_eq!(judged(&fine), [""; 0]);
         for (from, to) in [
             ("correlate/a.rs", "diagnose/b.rs"),
             ("kernel/a.rs", "census/b.rs"),
             ("input/a.rs", "target/b.rs"),
             ("span/a.rs", "correlate/mod.rs"),
         ] {
-            let found = judged(&[(from, to)], "");
+            let found = judged(&[(from, to)]);
             assert_eq!(found, [format!("tracer/src/{from}:7: imports {to}: against the order of stages")]);
-            assert_eq!(judged(&[(from, to)], &format!("# why\n{from} -> {to}\n")), [""; 0]);
         }
     }
 
     /// A circle through two folders is found, one inside of a folder is nobody's business.
     #[test]
     fn circles_between_folders() {
-        assert_eq!(judged(&[("span/a.rs", "span/b.rs"), ("span/b.rs", "span/a.rs")], ""), [""; 0]);
+        assert_eq!(judged(&[("span/a.rs", "span/b.rs"), ("span/b.rs", "span/a.rs")]), [""; 0]);
         let circle = [("span/a.rs", "span/b/c.rs"), ("span/b/c.rs", "span/d.rs"), ("span/d.rs", "span/a.rs")];
-        let found = judged(&circle, "");
+        let found = judged(&circle);
         assert_eq!(found.len(), 4, "{found:?}");
         assert!(found[0].ends_with("span/a.rs, span/b/c.rs, span/d.rs"), "{found:?}");
-        assert_eq!(judged(&circle, "span/d.rs -> span/a.rs"), [""; 0]);
-    }
-
-    /// The list may only shrink: a line that is not needed fails, because the import went away or does no harm.
-    #[test]
-    fn known_imports_go_away() {
-        let edges = [("render/a.rs", "correlate/b.rs")];
-        for known in ["render/a.rs -> correlate/b.rs", "input/a.rs -> target/b.rs"] {
-            let found = judged(&edges, known);
-            assert_eq!(found.len(), 1);
-            assert!(found[0].ends_with("is no longer needed: remove it"), "{found:?}");
-        }
-        assert!(parse("nothing").is_err());
+        assert_eq!(judged(&circle[..2]), [""; 0], "the last import closes it");
     }
 }
