@@ -26,6 +26,7 @@ pub fn process(component: Component, pid: u32, parent: u32, started: u64) -> Pro
         sockets: Vec::new(),
         pipes: Vec::new(),
         container: None,
+        by_hand: None,
         cpu_group: None,
     }
 }

@@ -122,7 +122,10 @@ fn older_calls_are_open_calls() {
     assert!(told.contains(&format!("≥ 4.0 s  containerd {CONTAINERD}  3 × ListContainers")), "{told}");
     let untraced_now = untraced(&snapshot);
     assert_eq!((&untraced_now[0]["count"], &untraced_now[0]["age_ns"]), (&3.into(), &(4 * S).into()));
-    assert_eq!((&untraced_now[0]["operation"], &untraced_now[0]["at_least"]), (&"ListContainers".into(), &true.into()));
+    assert_eq!(
+        (&untraced_now[0]["operation"], &untraced_now[0]["at_least"]),
+        (&"ListContainers".into(), &true.into())
+    );
     // One of them is traced: it has an exact age of its own.
     let traced = lists().goids[0];
     story.begin(Layer::Handler, "ListContainers", traced, 10, 0).read_open(6 * S);
@@ -130,7 +133,10 @@ fn older_calls_are_open_calls() {
     assert!(text(&snapshot).contains("2 × ListContainers"), "{}", text(&snapshot));
     assert_eq!((&untraced(&snapshot)[0]["count"], &untraced(&snapshot)[0]["age_ns"]), (&2.into(), &0.into()));
     // All have ended.
-    story.end(Layer::Handler, "ListContainers", traced, 7 * S, 0).census(8 * S, &[], &[], &[]).read_open(9 * S);
+    story
+        .end(Layer::Handler, "ListContainers", traced, 7 * S, 0)
+        .census(8 * S, &[], &[], &[])
+        .read_open(9 * S);
     let told = text(&story.snapshot(9 * S));
     assert_eq!(told, "Open calls   none older than 1 s (0 in progress)");
 }

@@ -4,7 +4,10 @@ use plegtrace::{
     correlate::{Caller, Joins, LastList, ListOutcome, Side, Snapshot},
     decode::MonoNs,
     diagnose::{Doubt, Reason as Why, Verdict, diagnose},
-    input::{Armed, CensusFact, Component, Fact, InFlight, Layer, Liveness, RefusedFact, Unanswered},
+    input::{
+        Armed, CensusFact, Command, Component, Fact, GoroutineGroup, GoroutinesFact, InFlight, Layer,
+        Liveness, ProcessFact, RefusedFact, Unanswered,
+    },
     render::text,
     span::{Account, account, violation},
 };
@@ -12,6 +15,7 @@ use plegtrace_common::{
     reason::Reason,
     rec::{CALL_FAILED, CALL_OK, CALL_PARKS, CALL_REPLIED, CALL_RESTARTED, CALL_UNWOUND},
 };
+use plegtrace_tests::found::{group, process, stopped};
 use plegtrace_tests::story::{CONTAINERD, KUBELET, MS, PLEG, S, Story, at};
 
 fn reasons(snapshot: &Snapshot) -> Vec<&'static str> {
@@ -186,6 +190,9 @@ fn a_kubelet_that_follows_events() {
     let mut story = Story::node();
     story.hook(Layer::Handler, "GetContainerEvents").hook(Layer::KubeletClient, "GetContainerEvents");
     story.begin(Layer::Handler, "GetContainerEvents", 70, 700, 0).read_open(8 * S);
+    // Anybody can ask for events, as `crictl events` does: without a relist nothing is known of the kubelet.
+    assert_eq!(doubts(&story.snapshot(8 * S)), ["no_relist"]);
+    story.begin(Layer::KubeletClient, "GetContainerEvents", 9, 900, 0).read_open(8 * S);
     let waiting = story.snapshot(8 * S);
     assert!(healthy(&waiting), "{:?}", diagnose(&waiting));
     let page = headline(&waiting);
@@ -482,5 +489,79 @@ fn nobody_looked_at_what_was_stuck_before() {
         why: "no answer within 900 ms".into(),
     };
     assert_eq!(doubts(&told(&[census(false, &[late(CONTAINERD)])])), ["goroutines_unread"]);
+    assert_eq!(doubts(&told(&[census(false, &[late(KUBELET)])])), ["goroutines_unread"]);
     assert!(healthy(&told(&[census(false, &[late(CONTAINERD + 1)])])), "another program");
+    let looked = |pid, total, unread, groups_left_out| {
+        let component = if pid == KUBELET { Component::Kubelet } else { Component::Containerd };
+        let version = "go1.19.8".to_owned();
+        Fact::Goroutines(GoroutinesFact {
+            at_ns: at(2 * S).0,
+            took_ns: 0,
+            pid,
+            component,
+            go_version: version,
+            total,
+            unread,
+            groups: Vec::new(),
+            groups_left_out,
+        })
+    };
+    let read = |total, unread, left| {
+        let looks = [looked(KUBELET, total, unread, left), looked(CONTAINERD, 90, 0, 0), census(false, &[])];
+        diagnose(&told(&looks)).doubts.iter().map(Doubt::name).collect::<Vec<_>>()
+    };
+    assert_eq!(read(300_000, 150_000, 0), ["goroutines_unread"], "half of them is not read");
+    assert_eq!(read(5_000, 0, 1), ["goroutines_unread"], "whatever is in that group");
+    assert_eq!((read(20, 5, 0), read(5_000, 40, 0)), (vec![], vec![]), "some always run");
+}
+
+/// A stream of events that is older than the probes is the kubelet's when its own goroutine says so. It stays known when
+/// goroutines are no longer looked at, and a relist that hangs is told all the same.
+#[test]
+fn an_old_stream_of_events() {
+    let client = ["k8s.io/cri-client/pkg.(*remoteRuntimeService).GetContainerEvents"];
+    let stream = group(&[9], "IO wait", &client);
+    let handler = group(
+        &[70],
+        "select",
+        &["k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_GetContainerEvents_Handler"],
+    );
+    let told = |kubelet: &[GoroutineGroup]| {
+        let mut story = Story::node();
+        story.census(S, &[], std::slice::from_ref(&handler), kubelet).read_open(20 * S);
+        story
+    };
+    assert_eq!(doubts(&told(&[]).snapshot(20 * S)), ["no_relist"], "somebody else's");
+    let mut own = told(std::slice::from_ref(&stream));
+    assert!(healthy(&own.snapshot(20 * S)));
+    own.fact(15 * S, &Fact::Census(CensusFact { began_ns: at(15 * S).0, ..CensusFact::default() }));
+    assert!(healthy(&own.snapshot(20 * S)));
+    let relist = group(&[PLEG], "select", &["k8s.io/kubernetes/pkg/kubelet/pleg.(*GenericPLEG).Relist"]);
+    assert_eq!(doubts(&told(&[stream, relist]).snapshot(20 * S)), ["no_relist"]);
+}
+
+/// What a person typed is shown, and is nothing that holds up the node, however long it lasts and whoever stopped it.
+#[test]
+fn typed_by_hand() {
+    let exec = Command::Runc { sub: "exec".into(), container: Some("c1".into()), bundle: None };
+    let typed = |by_hand: Option<&str>| {
+        let runc = ProcessFact { command: Some(exec.clone()), ..process(Component::Runc, 77, 4_000, 0) };
+        let runc = ProcessFact { by_hand: by_hand.map(str::to_owned), ..runc };
+        let init = ProcessFact { pid: 78, parent: 77, command: None, ..stopped(runc.clone()) };
+        let mut story = Story::node();
+        for second in 0..30 {
+            story.relist(second * S, 0);
+        }
+        story.census(S, &[runc.clone(), init.clone()], &[], &[]).census(29 * S, &[runc, init], &[], &[]);
+        story.read_open(30 * S);
+        story.snapshot(30 * S)
+    };
+    assert!(!reasons(&typed(None)).is_empty(), "the node's own is late");
+    let by_hand = typed(Some("bash"));
+    assert!(healthy(&by_hand), "{:?}", diagnose(&by_hand));
+    let mut page = Vec::new();
+    text::report(&by_hand, &diagnose(&by_hand), &text::TextOptions::default(), &mut page).unwrap();
+    let page = String::from_utf8(page).unwrap();
+    assert!(page.contains("\nTyped by hand   2 running, not the node's own\n"), "{page}");
+    assert!(page.contains("  77  runc exec of c1  bash"), "{page}");
 }

@@ -15,6 +15,7 @@ mod healthy;
 mod hostage;
 mod matrix;
 mod modes;
+mod operator;
 mod parks;
 mod phases;
 mod processes;

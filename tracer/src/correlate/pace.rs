@@ -2,12 +2,13 @@
 
 use super::{
     census::Request,
-    snapshot::Snapshot,
+    snapshot::{OpenCall, Snapshot},
     thresholds::{
         EVENTED_PERIOD_NS, EVENTED_THRESHOLD_NS, LAST_LIST_NS, PLEG_THRESHOLD_NS, RELIST_PERIOD_NS,
     },
+    traced::TracedState,
 };
-use crate::cri::Method;
+use crate::{cri::Method, input::Component};
 
 /// The method by which a kubelet with EventedPLEG learns of changes between its relists.
 const EVENTS: Method = Method::GetContainerEvents;
@@ -34,12 +35,16 @@ impl Pace {
 }
 
 impl Snapshot {
-    /// How often its kubelet lists: seldom when a stream of events is open, unless relists follow each other all the
-    /// same. Then the stream is somebody else's, or the kubelet has gone back to lists.
+    /// How often its kubelet lists: seldom when it has a stream of events open, unless relists follow each other all the
+    /// same: then it has gone back to lists. Anybody can have a stream open, so that of the runtime says nothing.
     #[must_use]
     pub fn pace(&self) -> Pace {
-        let traced = self.open.iter().any(|call| call.span.method() == Some(EVENTS));
-        let streams = traced || self.census.requests.iter().any(|request| request.method() == Some(EVENTS));
+        let own = |call: &OpenCall| call.span.component() == Component::Kubelet;
+        let traced = self.open.iter().any(|call| own(call) && call.span.method() == Some(EVENTS));
+        let live = |pid: &u32| {
+            self.targets.iter().any(|target| target.fact.pid == *pid && target.state == TracedState::Live)
+        };
+        let streams = traced || self.census.streams.iter().any(live);
         let last = self.relists.iter().rev().find_map(|relist| relist.interval_ns);
         let often = last.is_some_and(|interval| interval <= LAST_LIST_NS);
         if streams && !often { Pace::EVENTED } else { Pace::STEADY }

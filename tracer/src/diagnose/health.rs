@@ -13,6 +13,7 @@ use crate::{
     input::{Component, Layer, Presence},
     span::critical_path,
     stuck::{self, Stuck},
+    words::human::count,
 };
 
 /// Components that answer CRI calls, or stand behind one that does.
@@ -206,14 +207,20 @@ fn census_doubts(snapshot: &Snapshot) -> Vec<Doubt> {
         why.push(Doubt::CensusCut);
     }
     let unread = |target: &&TracedProcess| {
-        let runtime = target.state == TracedState::Live && target.fact.component.role().is_runtime();
-        runtime && !census.read.contains(&target.fact.pid)
+        let component = target.fact.component;
+        let daemon = component == Component::Kubelet || component.role().is_runtime();
+        daemon && target.state == TracedState::Live && !census.read.contains(&target.fact.pid)
     };
     let unanswered = census.round.iter().flat_map(|round| &round.unanswered);
     let asked: Vec<_> = unanswered.filter(|one| one.what == GOROUTINES).collect();
     why.extend(snapshot.targets.iter().filter(unread).filter_map(|target| {
-        let one = asked.iter().find(|one| one.pid == target.fact.pid)?;
-        Some(Doubt::GoroutinesUnread { component: target.fact.component, why: one.why.clone() })
+        let (pid, component) = (target.fact.pid, target.fact.component);
+        let partly = census.partly.get(&pid).map(|(unread, total)| match unread {
+            0 => "not all of them were kept: they wait in too many different ways".to_owned(),
+            unread => format!("{} of {} were not read", count((*unread).into()), count((*total).into())),
+        });
+        let why = asked.iter().find(|one| one.pid == pid).map(|one| one.why.clone()).or(partly)?;
+        Some(Doubt::GoroutinesUnread { component, why })
     }));
     why
 }

@@ -129,9 +129,9 @@ pub enum Doubt {
     NoCensus,
     /// No look at the processes was finished.
     CensusCut,
-    /// The goroutines of a runtime were asked for, and never read.
+    /// The goroutines of a runtime or kubelet were asked for, and never read, or not all of them.
     GoroutinesUnread {
-        /// Which runtime.
+        /// Whose.
         component: Component,
         /// Why.
         why: String,

@@ -74,6 +74,15 @@ impl Bundle {
         command
     }
 
+    /// The same, left behind by whoever started it: the command ends at once and runc goes on.
+    pub(super) fn orphan(&self, verb: &str) -> Command {
+        let runc = self.command(verb);
+        let mut command = Command::new("bash");
+        command.arg("-c").arg("exec -a runc \"$0\" \"$@\" </dev/null >/dev/null 2>&1 &");
+        command.arg(&self.runc).args(runc.get_args()).env("PLEGTRACE_LAB", &self.mark).current_dir("/");
+        command
+    }
+
     /// Removes the container, whatever state it is in, and the bundle.
     pub(super) fn remove(&self) -> Result<()> {
         if self.root.join(&self.id).exists() {

@@ -1,7 +1,6 @@
 //! A `runc init` that never becomes its container: the genuine rc93 blocked on its own pipe (U1), or one that waits at
 //! exec.fifo for a `runc start` that never comes (U2).
 
-use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -67,7 +66,8 @@ pub fn rc93_hang(node: &Node, pod: &Pod) -> Result<Fault> {
     Ok(guard.with(facts).healed_by_killing(vec![init]))
 }
 
-/// The same without containerd: `runc create` of a bundle by rc93. The node may have any runc.
+/// The same without containerd: `runc create` of a bundle by rc93, whose parent has ended: it may be the node's. The node
+/// may have any runc.
 ///
 /// # Errors
 ///
@@ -78,13 +78,14 @@ pub fn rc93_standalone(node: &Node) -> Result<Fault> {
         spec["process"]["noNewPrivileges"] = Value::Bool(false);
         spec["linux"]["seccomp"] = rc93::profile();
     })?;
-    let mut create = bundle.command("create");
-    let mut child = create.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-    let parent = Process::running(child.id()).context("runc create has ended")?;
+    host::run(&mut bundle.orphan("create"))?;
     let id = bundle.id().to_owned();
+    let of = id.clone();
     let guard = Fault::new(Facts::default()).cleaned_by(move || {
-        parent.kill(EFFECT_LIMIT)?;
-        process::wait(&mut child, EFFECT_LIMIT)?;
+        let create = init_of(&of).and_then(process::parent).filter(|parent| process::name(*parent) == "runc");
+        if let Some(create) = create.and_then(Process::running) {
+            create.kill(EFFECT_LIMIT)?;
+        }
         bundle.remove()
     });
     let (init, pipe) = wait_for_own_pipe(&id)?;

@@ -53,9 +53,12 @@ fn a_stream_of_events_is_not_stuck() {
         "k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_GetContainerEvents_Handler",
     ];
     let stream = GoroutineGroup { parked_by_ns: Some(at(0).0), ..group(&[7], "select", &frames) };
+    let client =
+        group(&[9], "IO wait", &["k8s.io/cri-client/pkg.(*remoteRuntimeService).GetContainerEvents"]);
+    let (stream, client) = ([stream], [client]);
     let mut story = Story::node();
-    story.read_open(S).census(600 * S, &[], std::slice::from_ref(&stream), &[]);
-    story.relist(390 * S, 0).census(620 * S, &[], &[stream], &[]).read_open(620 * S);
+    story.read_open(S).census(600 * S, &[], &stream, &client);
+    story.relist(390 * S, 0).census(620 * S, &[], &stream, &client).read_open(620 * S);
     let snapshot = story.snapshot(620 * S);
     assert_eq!(find(&snapshot), []);
     assert!(!stalled(&snapshot), "{:?}", find(&snapshot));

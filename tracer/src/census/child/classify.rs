@@ -14,6 +14,8 @@ use crate::input::Component;
 const MAX_INTERESTS: usize = 1024;
 /// Zombies that are told of.
 const MAX_ZOMBIES: usize = 256;
+/// With what people look after containers.
+const TOOLS: [&str; 5] = ["crictl", "ctr", "nerdctl", "docker", "podman"];
 
 /// A process that is looked at.
 #[derive(Clone, Debug)]
@@ -22,6 +24,8 @@ pub(super) struct Interest {
     pub(super) component: Component,
     pub(super) seen: Seen,
     pub(super) kind: Kind,
+    /// A person started it, in a program of this name: it is no part of the node.
+    pub(super) by_hand: Option<String>,
 }
 
 /// Why a process is looked at.
@@ -55,7 +59,11 @@ pub(super) fn classify(tree: &Tree, proc: &Path, mut elsewhere: impl FnMut(u32) 
     let mut zombies = 0;
     for (pid, seen) in tree {
         let Some((component, kind)) = interest(tree, proc, *pid, seen) else { continue };
-        let interest = Interest { pid: *pid, component, seen: seen.clone(), kind };
+        let by_hand = by_hand(tree, *pid, seen);
+        if by_hand.is_some() && kind == Kind::Zombie {
+            continue;
+        }
+        let interest = Interest { pid: *pid, component, seen: seen.clone(), kind, by_hand };
         match kind {
             Kind::Workload { .. } => found.workloads.push(interest),
             Kind::Zombie if zombies == MAX_ZOMBIES => found.left_out += 1,
@@ -65,7 +73,9 @@ pub(super) fn classify(tree: &Tree, proc: &Path, mut elsewhere: impl FnMut(u32) 
             }
         }
     }
-    found.told.sort_by_cached_key(|one| (elsewhere(one.pid), one.kind, rank(one.component), one.pid));
+    found.told.sort_by_cached_key(|one| {
+        (elsewhere(one.pid), one.by_hand.is_some(), one.kind, rank(one.component), one.pid)
+    });
     found.workloads.sort_by_cached_key(|one| (elsewhere(one.pid), one.pid));
     let too_many = found.told.len().saturating_sub(MAX_INTERESTS);
     found.told.truncate(MAX_INTERESTS);
@@ -92,9 +102,20 @@ fn interest(tree: &Tree, proc: &Path, pid: u32, seen: &Seen) -> Option<(Componen
         return parent.role.map(|_| (component, Kind::Zombie));
     }
     if let Some(component) = seen.role.and_then(Component::of_role) {
-        return Some((component, Kind::Worker));
+        let within = nearest(tree, pid).filter(|_| component == Component::Runc && !seen.init);
+        return Some(match within {
+            // Somebody works with runc inside of a container.
+            Some((shim, Role::Shim | Role::Conmon, _))
+                if shim != seen.stat.parent && elsewhere(proc, pid, shim) =>
+            {
+                (Component::Helper, Kind::Workload { shim })
+            }
+            _ => (component, Kind::Worker),
+        });
     }
-    let (ancestor, role, init) = nearest(tree, pid)?;
+    let Some((ancestor, role, init)) = nearest(tree, pid) else {
+        return TOOLS.contains(&seen.name()).then_some((Component::Helper, Kind::Worker));
+    };
     match role {
         Role::Shim | Role::Conmon => Some((Component::Helper, Kind::Workload { shim: ancestor })),
         // `runc run` and `runc exec` without `--detach` stay the parent of what they started in the container; hooks
@@ -117,6 +138,25 @@ fn nearest(tree: &Tree, pid: u32) -> Option<(u32, Role, bool)> {
         at = seen.stat.parent;
     }
     None
+}
+
+/// In which program a person started it. runc is the node's only by its chain of parents: its runtime, its shim, the
+/// kubelet. One without parents has lost them, and may be the node's.
+fn by_hand(tree: &Tree, pid: u32, seen: &Seen) -> Option<String> {
+    let is_server = seen.role.is_some_and(|role| role != Role::Runc);
+    let (mut at, mut found) = (seen.stat.parent, None);
+    for _ in (0..MAX_DEPTH).take_while(|_| !is_server) {
+        let Some(parent) = tree.get(&at).filter(|_| at > 1) else { break };
+        match parent.role {
+            Some(Role::Runc) => {}
+            Some(_) => return None,
+            None => found = found.or(Some(parent)),
+        }
+        at = parent.stat.parent;
+    }
+    let tool =
+        || (TOOLS.contains(&seen.name()) && seen.role.is_none()).then(|| tree.get(&seen.stat.parent))?;
+    found.or_else(tool).map(|parent| parent.stat.comm.clone()).filter(|_| pid != 1)
 }
 
 /// Does it live in another mount namespace? `false` when that cannot be told.
@@ -200,6 +240,38 @@ mod tests {
         ];
         assert_eq!(told, want);
         assert_eq!(workloads, [31, 32]);
+    }
+
+    /// runc is the node's by its parents, however deep below a runtime, a shim or the kubelet; one that a person typed is told
+    /// as such, with whatever it started, after the node's own. One that has lost its parents may be the node's.
+    #[test]
+    fn typed_by_a_person() {
+        let rows = [
+            (1, 0, "systemd", 'S'),
+            (20, 1, "containerd", 'S'),
+            (21, 20, "sh", 'S'),
+            (22, 21, "runc", 'S'),
+            (30, 1, "containerd-shim-runc-v2", 'S'),
+            (31, 30, "runc", 'S'),
+            (32, 31, "runc:[2:INIT]", 'S'),
+            (40, 1, "sshd", 'S'),
+            (41, 40, "bash", 'S'),
+            (42, 41, "sudo", 'S'),
+            (43, 42, "runc", 'S'),
+            (44, 43, "runc:[2:INIT]", 'S'),
+            (45, 43, "hook", 'S'),
+            (46, 43, "ended", 'Z'),
+            (47, 41, "crictl", 'S'),
+            (48, 41, "vim", 'S'),
+            (50, 1, "runc", 'S'),
+            (51, 1, "runc:[2:INIT]", 'S'),
+        ];
+        let found = classify(&tree(&rows), Path::new("/nonexistent"), |_| false);
+        let told: Vec<(u32, Option<&str>)> =
+            found.told.iter().map(|one| (one.pid, one.by_hand.as_deref())).collect();
+        let own = [20, 22, 31, 32, 50, 51, 21, 30].map(|pid| (pid, None));
+        let typed = [(43, "sudo"), (44, "sudo"), (45, "sudo"), (47, "bash")].map(|(pid, by)| (pid, Some(by)));
+        assert_eq!(told, [&own[..], &typed[..]].concat());
     }
 
     /// Zombies of components are told of, those of anybody else are not.

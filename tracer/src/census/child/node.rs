@@ -155,6 +155,7 @@ fn fact(interest: &Interest, node: &Node, at_ns: u64) -> ProcessFact {
         sockets: sockets(pid, node),
         pipes,
         container: None,
+        by_hand: interest.by_hand.clone(),
         cpu_group: None,
     }
 }

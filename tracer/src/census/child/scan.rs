@@ -29,6 +29,13 @@ pub(super) struct Seen {
     pub(super) program: Option<String>,
 }
 
+impl Seen {
+    /// What it is called: by its program, or by itself.
+    pub(super) fn name(&self) -> &str {
+        self.program.as_deref().unwrap_or(&self.stat.comm)
+    }
+}
+
 /// All processes by pid.
 pub(super) type Tree = BTreeMap<u32, Seen>;
 

@@ -215,6 +215,7 @@ mod tests {
             sockets: Vec::new(),
             pipes: Vec::new(),
             container: None,
+            by_hand: None,
             cpu_group: None,
         }
     }

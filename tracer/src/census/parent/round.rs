@@ -319,6 +319,7 @@ mod tests {
             sockets: Vec::new(),
             pipes: Vec::new(),
             container: None,
+            by_hand: None,
             cpu_group: None,
         };
         let group = |frames: &[&str]| GoroutineGroup {

@@ -15,6 +15,10 @@ use crate::{
 pub use requests::{Held, Request, WaitsFor};
 pub use subject::Known;
 
+/// Goroutines that may be unread in a process that counts as read: those that run all the time, and one in so many.
+const RESTLESS: u32 = 8;
+const ONE_IN: u32 = 100;
+
 /// A process as it was found last.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessSeen {
@@ -37,10 +41,16 @@ pub struct Census {
     pub versions: Vec<VersionFact>,
     /// Processes of the last round, by pid.
     pub processes: Vec<ProcessSeen>,
+    /// Those that a person started: runc, and tools for containers.
+    pub by_hand: Vec<ProcessSeen>,
     /// Goroutines of Go programs as they were read last, by pid.
     pub goroutines: Vec<GoroutinesFact>,
-    /// Processes whose goroutines were read at least once.
+    /// Processes whose goroutines were read at least once, as good as all of them.
     pub read: BTreeSet<u32>,
+    /// Processes of whose goroutines only a part was ever read: how many were not at the last look, and how many there were.
+    pub partly: BTreeMap<u32, (u32, u32)>,
+    /// Kubelets that had a stream of events open when their goroutines were read last.
+    pub streams: BTreeSet<u32>,
     /// Requests that their stacks show to be in flight, the longest first.
     pub requests: Vec<Request>,
     /// Containers that have ended and run nevertheless, if one asks the runtime, and commands that have ended and are not
@@ -78,6 +88,8 @@ pub(super) struct CensusState {
     whole_rounds: u64,
     /// Goroutines of these were read.
     read: BTreeSet<u32>,
+    partly: BTreeMap<u32, (u32, u32)>,
+    streams: BTreeSet<u32>,
     versions: BTreeMap<String, VersionFact>,
     processes: BTreeMap<u32, ProcessSeen>,
     /// Of the round that is not complete yet.
@@ -119,7 +131,17 @@ impl CensusState {
             inside.insert(seen.goid, Inside { operation: seen.operation, since, before });
         }
         self.inside.insert(fact.pid, inside);
-        self.read.insert(fact.pid);
+        if is_read(&fact) {
+            self.read.insert(fact.pid);
+            self.partly.remove(&fact.pid);
+        } else if !self.read.contains(&fact.pid) {
+            self.partly.insert(fact.pid, (fact.unread, fact.total));
+        }
+        if requests::streams_events(&fact) {
+            self.streams.insert(fact.pid);
+        } else if is_read(&fact) {
+            self.streams.remove(&fact.pid);
+        }
         self.goroutines.insert(fact.pid, fact);
     }
 
@@ -229,18 +251,30 @@ impl CensusState {
         }
         requests
             .sort_by_key(|request| (std::cmp::Reverse(request.since.ns), request.pid, request.goids.clone()));
+        let (by_hand, processes) =
+            self.processes.values().cloned().partition(|seen| seen.fact.by_hand.is_some());
         Census {
             round: self.round.clone(),
             rounds: self.rounds,
             whole_rounds: self.whole_rounds,
             read: self.read.clone(),
+            partly: self.partly.clone(),
+            streams: self.streams.clone(),
             versions: self.versions.values().cloned().collect(),
-            processes: self.processes.values().cloned().collect(),
+            processes,
+            by_hand,
             goroutines: self.goroutines.values().cloned().collect(),
             requests,
             unreported: self.unreported.values().cloned().collect(),
         }
     }
+}
+
+/// Were its goroutines read, but for some that ran all the time? A request can be among those that were not, or in a group
+/// that was left out.
+fn is_read(fact: &GoroutinesFact) -> bool {
+    let few = (fact.total / ONE_IN).max(RESTLESS);
+    fact.unread <= few && fact.groups_left_out == 0
 }
 
 /// Nothing in it can move: stopped, frozen, or dead and not reaped.
@@ -271,6 +305,7 @@ mod tests {
             sockets: Vec::new(),
             pipes: Vec::new(),
             container: None,
+            by_hand: None,
             cpu_group: None,
         }
     }

@@ -132,6 +132,12 @@ pub(super) fn goroutines(fact: &GoroutinesFact) -> Vec<Inside> {
     fact.groups.iter().filter_map(of_group).flatten().collect()
 }
 
+/// Has this kubelet a stream of events open? The client of `GetContainerEvents` returns when its stream ends.
+pub(super) fn streams_events(fact: &GoroutinesFact) -> bool {
+    let client = |frame: &String| frame.ends_with("moteRuntimeService).GetContainerEvents");
+    fact.component == Component::Kubelet && fact.groups.iter().any(|group| group.frames.iter().any(client))
+}
+
 /// What is known of when requests began.
 pub(super) struct Begins<'a> {
     /// When a goroutine was first seen inside its request.

@@ -41,6 +41,9 @@ pub struct ProcessFact {
     pub pipes: Vec<PipeFact>,
     /// Container and pod it belongs to, or works for.
     pub container: Option<ContainerFact>,
+    /// A person started it, in a program of this name: it is no part of the node. Hostile text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_hand: Option<String>,
     /// Directory of its cgroup with the controller of processors; of daemons of the node alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_group: Option<String>,
@@ -167,6 +170,7 @@ mod tests {
             sockets: Vec::new(),
             pipes: Vec::new(),
             container: None,
+            by_hand: None,
             cpu_group: None,
         }
     }

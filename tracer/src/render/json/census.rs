@@ -21,6 +21,7 @@ pub(super) struct CensusDoc<'a> {
     round: Option<RoundDoc<'a>>,
     requests: Vec<RequestDoc<'a>>,
     processes: Vec<ProcessDoc<'a>>,
+    by_hand: Vec<ByHandDoc<'a>>,
     goroutines: Vec<GoroutinesDoc<'a>>,
 }
 
@@ -33,6 +34,7 @@ impl<'a> CensusDoc<'a> {
             round: census.round.as_ref().map(RoundDoc::from),
             requests: census.requests.iter().map(RequestDoc::new).collect(),
             processes: all(&census.processes),
+            by_hand: all(&census.by_hand),
             goroutines: all(&census.goroutines),
         }
     }
@@ -198,6 +200,19 @@ struct ProcessDoc<'a> {
     sockets: Vec<SocketDoc<'a>>,
     pipes: Vec<PipeDoc<'a>>,
     container: Option<ContainerDoc<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct ByHandDoc<'a> {
+    typed_in: Option<&'a str>,
+    #[serde(flatten)]
+    process: ProcessDoc<'a>,
+}
+
+impl<'a> From<&'a ProcessSeen> for ByHandDoc<'a> {
+    fn from(seen: &'a ProcessSeen) -> Self {
+        Self { typed_in: seen.fact.by_hand.as_deref(), process: seen.into() }
+    }
 }
 
 impl<'a> From<&'a ProcessSeen> for ProcessDoc<'a> {

@@ -39,7 +39,7 @@
 //! | `processes.slowest[]`, `failed[]` | a process: `pid`, `container`, `start_at`, `duration_ns`, `how` (`exited`, `killed`, `became_workload`, `replaced`), `exit_code`, `signal` |
 //! | `processes.workloads[]` | `pid`, `container`, `started_for`, `start_at`, `ended_at`; `how`, `exit_code`, `signal` when it has ended |
 //! | `joins` | handlers `joined` to a client call, `ambiguous`, `foreign`, `own`: that answered our census |
-//! | `census` | `rounds`, `versions` (what programs of the node say of themselves: `program`, `version`), `round` (the last: `began_ns`, `ended_ns`, `processes`, `unanswered`, `left_out`, `containers`, `says`: what the runtime says of them over the CRI, with our `calls`, `ended`: those whose first process has ended), `requests`, `processes`, `goroutines` as they were found |
+//! | `census` | `rounds`, `versions` (what programs of the node say of themselves: `program`, `version`), `round` (the last: `began_ns`, `ended_ns`, `processes`, `unanswered`, `left_out`, `containers`, `says`: what the runtime says of them over the CRI, with our `calls`, `ended`: those whose first process has ended), `requests`, `processes`, `by_hand` (processes that a person started, each also with `typed_in`: runc, and tools for containers; never taken for the node's), `goroutines` as they were found |
 //! | `probes` | `mode`, `sites`, `took_ns`, and `hooks`: `index`, `component`, `layer`, `operation`, `symbol`, `sites`, `records`, `hits` |
 //! | `refused` | `source`, `component`, `what`, `why`, `matters` |
 //! | `losses` | `stage`, `reason`, `sentence`, `count`, `is_loss` |

@@ -2,7 +2,9 @@
 
 use std::io::{self, Write};
 
-use super::{finding, frame, open, processes, relists, requests, rpc, stuck, time, tree, unseen, verdict};
+use super::{
+    by_hand, finding, frame, open, processes, relists, requests, rpc, stuck, time, tree, unseen, verdict,
+};
 use crate::{
     correlate::Snapshot,
     diagnose::{Diagnosis, Verdict},
@@ -59,6 +61,7 @@ pub fn report(
         tree::write(&mut page)?;
         requests::write(&mut page)?;
     }
+    by_hand::write(&mut page)?;
     unseen::write(&mut page)?;
     frame::footer(&mut page)
 }
