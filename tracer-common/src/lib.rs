@@ -9,6 +9,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod environment;
 pub mod follow;
 pub mod header;
 pub mod hist;

@@ -15,7 +15,7 @@ use plegtrace_common::{
     },
 };
 
-use crate::{count, emit, settings::setting, task};
+use crate::{count, emit, environment, settings::setting, task};
 
 /// A block of strings in user memory.
 #[derive(Clone, Copy)]
@@ -32,7 +32,7 @@ impl Block {
     }
 
     #[inline(always)]
-    fn environment() -> Self {
+    pub(crate) fn environment() -> Self {
         Self::bounds(setting!(mm_env_start), setting!(mm_env_end))
     }
 
@@ -41,6 +41,18 @@ impl Block {
         let mm = task::kernel::<u64>(task::current(), setting!(task_mm)).unwrap_or(0);
         let (start, end) = (task::kernel(mm, start).unwrap_or(0), task::kernel(mm, end).unwrap_or(0));
         Self { start, end }
+    }
+
+    /// How many bytes.
+    #[inline(always)]
+    pub(crate) fn len(self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+
+    /// Where the first one is.
+    #[inline(always)]
+    pub(crate) fn start(self) -> u64 {
+        self.start
     }
 
     /// Is `init` its second and last word?
@@ -66,7 +78,7 @@ impl Block {
         head: *mut u8,
         tail: *mut u8,
     ) -> Option<Copied> {
-        let len = self.end.saturating_sub(self.start);
+        let len = self.len();
         let first = masked(len, HEAD as u64 - 1);
         let last = masked(len - u64::from(first), TAIL as u64 - 1);
         let tail_at = self.end.wrapping_sub(u64::from(last));
@@ -83,28 +95,46 @@ impl Block {
 /// The smaller of both. The mask is a bound that the verifier of every kernel sees; it must be applied to a value the
 /// compiler knows nothing about, or it is optimised away.
 #[inline(always)]
-fn masked(n: u64, mask: u64) -> u32 {
+pub(crate) fn masked(n: u64, mask: u64) -> u32 {
     (black_box(if n > mask { mask } else { n }) & mask) as u32
 }
 
-/// Sends an exec with its command line; `environment` too when it may be a CNI plugin.
+/// Sends an exec with its command line; with its environment when that makes it a CNI plugin, and only then.
 #[inline(always)]
-pub(crate) fn send(step: &ProcessRec, arguments: Block, environment: bool) {
-    let sent = if environment {
-        emit::fill::<ExecEnvRec>(|rec| {
-            // SAFETY: `rec` is a whole record, reserved for us.
-            unsafe {
-                let rec = rec.as_mut_ptr();
-                write(&raw mut (*rec).exec, step, arguments, RecKind::ExecArgsEnv, size_of::<ExecEnvRec>());
-                write_environment(rec);
-            }
-        })
+pub(crate) fn send(step: &ProcessRec, may_be_cni: bool) {
+    if may_be_cni && let Some(searched) = environment::search(step) {
+        // SAFETY: the entry of a map.
+        let step = unsafe { &*searched.step };
+        if searched.is_cni { send_with_environment(step) } else { send_arguments(step) }
     } else {
-        emit::fill::<ExecRec>(|rec: &mut MaybeUninit<ExecRec>| {
-            // SAFETY: as above.
-            unsafe { write(rec.as_mut_ptr(), step, arguments, RecKind::ExecArgs, size_of::<ExecRec>()) }
-        })
-    };
+        send_arguments(step);
+    }
+}
+
+#[inline(always)]
+fn send_arguments(step: &ProcessRec) {
+    let sent = emit::fill::<ExecRec>(|rec: &mut MaybeUninit<ExecRec>| {
+        // SAFETY: `rec` is a whole record, reserved for us.
+        unsafe { write(rec.as_mut_ptr(), step, RecKind::ExecArgs, size_of::<ExecRec>()) }
+    });
+    or_alone(sent, step);
+}
+
+#[inline(always)]
+fn send_with_environment(step: &ProcessRec) {
+    let sent = emit::fill::<ExecEnvRec>(|rec| {
+        // SAFETY: as above.
+        unsafe {
+            let rec = rec.as_mut_ptr();
+            write(&raw mut (*rec).exec, step, RecKind::ExecArgsEnv, size_of::<ExecEnvRec>());
+            write_environment(rec);
+        }
+    });
+    or_alone(sent, step);
+}
+
+#[inline(always)]
+fn or_alone(sent: bool, step: &ProcessRec) {
     if !sent {
         // A small record finds room where a large one does not.
         count::reason(Reason::ArgumentsUnreadable);
@@ -116,14 +146,14 @@ pub(crate) fn send(step: &ProcessRec, arguments: Block, environment: bool) {
 ///
 /// `rec` is valid for writes.
 #[inline(always)]
-unsafe fn write(rec: *mut ExecRec, step: &ProcessRec, arguments: Block, kind: RecKind, len: usize) {
+unsafe fn write(rec: *mut ExecRec, step: &ProcessRec, kind: RecKind, len: usize) {
     // SAFETY: as the caller promises.
     unsafe {
         (&raw mut (*rec).process).write(*step);
         (*rec).process.header.kind = kind as u16;
         (*rec).process.header.len = len as u32;
         let (head, tail) = ((&raw mut (*rec).argv_head).cast(), (&raw mut (*rec).argv_tail).cast());
-        let copied = arguments.copy::<ARGV_HEAD, ARGV_TAIL>(head, tail);
+        let copied = Block::arguments().copy::<ARGV_HEAD, ARGV_TAIL>(head, tail);
         (*rec).flags = if copied.is_none() { EXEC_ARGV_UNREADABLE } else { 0 };
         (&raw mut (*rec).argv).write(counted(copied, Reason::ArgumentsUnreadable, Reason::ArgumentsCut));
     }

@@ -17,6 +17,8 @@ mod count;
 #[cfg(target_arch = "bpf")]
 mod emit;
 #[cfg(target_arch = "bpf")]
+mod environment;
+#[cfg(target_arch = "bpf")]
 mod go;
 #[cfg(target_arch = "bpf")]
 mod inflight;

@@ -12,6 +12,8 @@ use plegtrace_common::{
     site::{MAX_HOOKS, MAX_SITES, SiteConf, SiteKey},
 };
 
+use crate::environment::Scratch;
+
 /// Finished spans and process steps, kernel → user space, drained on a timer (never a wake-up: one costs more than
 /// the probe itself). Full: the record is dropped and counted as [`Reason::RingFull`].
 #[map]
@@ -51,3 +53,7 @@ pub(crate) static WATCHED: HashMap<u32, Watched> = HashMap::with_max_entries(MAX
 /// [`Reason`] → how often.
 #[map]
 pub(crate) static REASONS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Reason::COUNT, 0);
+
+/// Where environments are searched. Not read by user space.
+#[map]
+pub(crate) static SEARCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(1, 0);

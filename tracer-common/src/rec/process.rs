@@ -84,7 +84,7 @@ pub struct ExecRec {
     pub argv_tail: [u8; ARGV_TAIL],
 }
 
-/// An [`ExecRec`] with the environment, for programs that may be CNI plugins.
+/// An [`ExecRec`] with the environment, for CNI plugins: no other one leaves the kernel.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct ExecEnvRec {

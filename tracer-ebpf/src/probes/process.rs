@@ -123,7 +123,7 @@ fn exec() {
         // What a container runs is nobody's business.
         emit::emit(record);
     } else {
-        arguments::send(&record, arguments, may_be_cni(&watched));
+        arguments::send(&record, may_be_cni(&watched));
     }
 }
 

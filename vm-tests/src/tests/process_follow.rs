@@ -1,5 +1,6 @@
 //! Birth, change of program and end of a watched process's children are recorded with role, command line and wait
-//! status; the stream gets only what is on the allow-list; the map of watched processes is as small as before.
+//! status; no environment but that of a CNI plugin leaves the kernel; the stream gets only what is on the allow-list; the
+//! map of watched processes is as small as before.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -19,6 +20,9 @@ use crate::machine;
 
 /// Longer than what is kept of an environment.
 const PADDING: usize = 6000;
+/// In the environments of a CNI plugin, and of another program.
+const OF_PLUGIN: &str = "0e5d1c9a-of-a-plugin";
+const OF_ANOTHER: &str = "6b1f77c2-of-another";
 
 /// Plays a containerd that starts a CNI plugin, which fails, a runc, which is killed, and a runc whose init becomes a
 /// workload.
@@ -31,8 +35,12 @@ pub fn run() -> Result<String> {
     kernel.watch(id(), Watched::found(Role::Containerd))?;
     let mut plugin = Command::new("/bin/sh");
     plugin.args(["-c", "exit 7"]).env("PADDING", "x".repeat(PADDING)).env("CNI_COMMAND", "ADD");
-    let mut plugin = plugin.env("CNI_CONTAINERID", "c1").spawn().context("cannot start sh")?;
+    let mut plugin =
+        plugin.env("ZZ", OF_PLUGIN).env("CNI_CONTAINERID", "c1").spawn().context("cannot start sh")?;
     plugin.wait()?;
+    let mut another = Command::new("/bin/sh");
+    another.args(["-c", "exit 0"]).env("CNI_CONTAINERID", OF_ANOTHER).env("XCNI_COMMAND", "ADD");
+    another.env("PADDING", format!("{}CNI_COMMAND=ADD", "x".repeat(PADDING))).status()?;
     let mut killed = Command::new(&runc);
     let mut killed = killed.args(["-c", "read never", "kill", "c2"]).stdin(Stdio::piped()).spawn()?;
     killed.kill()?;
@@ -50,6 +58,8 @@ pub fn run() -> Result<String> {
     let left: Vec<u32> = kernel.processes()?.entries.iter().map(|(pid, _)| *pid).collect();
     ensure!(left == [id()], "processes {left:?} are still watched, not only {}", id());
     let seen = Seen::take(&mut kernel)?;
+    ensure!(seen.contains(OF_PLUGIN), "the environment of the plugin did not arrive");
+    ensure!(!seen.contains(OF_ANOTHER), "an environment left the kernel that is not of a CNI plugin");
     check_plugin(&seen, &plugin)?;
     check_killed(&seen, &killed)?;
     check_workload(&seen, &create)?;
@@ -69,13 +79,15 @@ pub(crate) fn copy_as_runc() -> Result<PathBuf> {
 pub(crate) struct Seen {
     pub(crate) steps: Vec<Process>,
     commands: Vec<(u32, input::Command)>,
+    /// What came out of the ring buffer.
+    raw: Vec<Bytes>,
 }
 
 impl Seen {
     pub(crate) fn take(kernel: &mut Kernel) -> Result<Self> {
         let mut frames = Vec::new();
         kernel.drain(&mut |bytes: Bytes| frames.push(bytes));
-        let mut seen = Self { steps: Vec::new(), commands: Vec::new() };
+        let mut seen = Self { steps: Vec::new(), commands: Vec::new(), raw: frames.clone() };
         for mut bytes in frames {
             let (frame, fact) = admit(next_frame(&mut bytes)?)?;
             for frame in [Some(frame), fact].into_iter().flatten() {
@@ -99,6 +111,11 @@ impl Seen {
             Event::Park(park) => bail!("an unexpected park {park:?}"),
         }
         Ok(())
+    }
+
+    /// Is this text anywhere in what came out of the ring buffer?
+    fn contains(&self, text: &str) -> bool {
+        self.raw.iter().any(|bytes| bytes.windows(text.len()).any(|window| window == text.as_bytes()))
     }
 
     fn steps_of(&self, pid: u32) -> Vec<(Step, Role, Role)> {
