@@ -8,7 +8,7 @@ use std::process::ExitCode;
 pub enum Exit {
     /// The node was seen and is healthy.
     Healthy = 0,
-    /// A stall was found.
+    /// A stall was found, or the node is slow.
     Stall = 1,
     /// The command line is wrong.
     Usage = 2,

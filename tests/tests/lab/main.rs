@@ -23,5 +23,6 @@ mod recording;
 mod request_trees;
 mod requests;
 mod safety;
+mod slow;
 mod targets;
 mod truth;

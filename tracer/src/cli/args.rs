@@ -22,7 +22,7 @@ Examples:
   plegtrace doctor                    what this kernel, these programs and these privileges allow
 
 Exit codes:
-  0 healthy   1 stall found   2 usage   3 cannot run here   4 nothing to trace
+  0 healthy   1 stall found, or slow   2 usage   3 cannot run here   4 nothing to trace
   5 cannot tell   70 bug";
 
 const EXPLAIN: &str = "\
@@ -60,7 +60,7 @@ Examples:
   plegtrace report node.plegtrace -o svg --per-relist --against healthy.folded > change.svg
 
 Exit codes:
-  0 healthy   1 stall found   2 no recording   3 cannot be opened   5 cannot tell, or cannot be read";
+  0 healthy   1 stall found, or slow   2 no recording   3 cannot be opened   5 cannot tell, or cannot be read";
 
 /// Names the component that makes a Kubernetes node report `PLEG is not healthy`.
 ///

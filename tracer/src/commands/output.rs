@@ -23,7 +23,7 @@ use crate::{
 pub(super) fn exit_code(diagnosis: &Diagnosis) -> Exit {
     match diagnosis.verdict {
         Verdict::Healthy => Exit::Healthy,
-        Verdict::Stall => Exit::Stall,
+        Verdict::Stall | Verdict::Slow => Exit::Stall,
         Verdict::CannotTell => Exit::CannotTell,
     }
 }

@@ -105,3 +105,64 @@ impl CpuState {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{correlate::traced::TracedState, input::TargetFact};
+
+    const S: u64 = 1_000_000_000;
+
+    fn reading(second: u64, throttled: u64) -> CpuFact {
+        let quota = QuotaFact { path: "/g".into(), throttled, periods: 10 * second, ..QuotaFact::default() };
+        let sums = (second * 1000, second * 10);
+        let daemon =
+            DaemonCpu { pid: 7, ran_ns: sums.0, waited_ns: sums.1, quotas: vec![quota], ..<_>::default() };
+        CpuFact { at_ns: second * S, daemons: vec![daemon], pressure_ns: Some(second * 5) }
+    }
+
+    fn targets() -> BTreeMap<u32, TracedProcess> {
+        let fact = TargetFact {
+            component: Component::Containerd,
+            pid: 7,
+            started_ns: None,
+            exe: String::new(),
+            version: None,
+            go_version: None,
+            socket: None,
+            unproved: false,
+        };
+        BTreeMap::from([(7, TracedProcess { fact, seen: MonoNs(0), state: TracedState::Live })])
+    }
+
+    /// Shares are of the time between two looks; a quota that shows later counts from then on.
+    #[test]
+    fn differences() {
+        let mut state = CpuState::default();
+        assert_eq!(state.view(&targets()), Cpu::default());
+        let mut first = reading(3, 0);
+        first.daemons[0].quotas.clear();
+        state.push(first);
+        assert!(state.view(&targets()).daemons.is_empty(), "one look is none");
+        state.push(reading(5, 20));
+        state.push(reading(9, 25));
+        state.push(reading(8, 99));
+        let cpu = state.view(&targets());
+        let share = &cpu.daemons[0];
+        assert_eq!((share.over_ns, share.ran_ns, share.waited_ns), (6 * S, 6000, 60));
+        assert_eq!((share.quotas[0].throttled, share.quotas[0].periods), (5, 40));
+        assert_eq!(cpu.pressure, Some((30, 6 * S)));
+        assert!(state.view(&BTreeMap::new()).daemons.is_empty(), "what is no target is left out");
+    }
+
+    /// Only the last minute counts, and readings are bounded.
+    #[test]
+    fn old_readings_go() {
+        let mut state = CpuState::default();
+        (0..500).for_each(|second| state.push(reading(second, second)));
+        assert_eq!(state.0.len(), 61);
+        assert_eq!(state.view(&targets()).daemons[0].over_ns, 60 * S);
+        (0..1000).for_each(|n| state.push(CpuFact { at_ns: 500 * S + n, ..CpuFact::default() }));
+        assert_eq!(state.0.len(), READINGS);
+    }
+}

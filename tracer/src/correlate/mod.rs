@@ -30,6 +30,7 @@ mod phases;
 mod preamble;
 mod processes;
 mod pulse;
+mod recent;
 mod relist;
 mod request_programs;
 mod request_trees;
@@ -57,6 +58,7 @@ pub use processes::{
     EndedProcess, OpenProcess, ProcessEnd, ProcessKind, ProcessRow, Processes, WorkloadProcess,
 };
 pub use pulse::Pulse;
+pub use recent::{Recent, RecentKind};
 pub use requests::RequestTree;
 pub use rows::{RowKey, RpcRow, Side};
 pub use snapshot::{

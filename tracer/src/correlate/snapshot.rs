@@ -12,6 +12,7 @@ use super::{
     census::Census,
     cpu::Cpu,
     join::Joins,
+    recent::Recent,
     thresholds::{ABANDONED_AFTER_NS, LOSS_COUNTS_NS},
     time::{RequestTime, TimeTable},
     traced::TracedProcess,
@@ -76,6 +77,8 @@ pub struct Snapshot {
     pub lost_at: Vec<MonoNs>,
     /// What has been read.
     pub tally: Tally,
+    /// What calls and programs took lately.
+    pub recent: Vec<Recent>,
     /// What the daemons of the node got of its processors lately.
     pub cpu: Cpu,
     /// What plegtrace costs.

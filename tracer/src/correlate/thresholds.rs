@@ -62,6 +62,15 @@ pub fn late_after_ns(command: &Command, parent: Option<Component>) -> Option<u64
     }
 }
 
+/// What is slow is what was slow in this time.
+pub const RECENT_NS: u64 = 60 * SECOND_NS;
+/// A relist makes at least so many calls: one for sandboxes, one for containers.
+pub const RELIST_CALLS: u64 = 2;
+/// Half of the commands of runc take longer on no sound node: 30 to 100 ms are usual, with hooks and systemd 500 ms.
+pub const RUNC_SLOW_NS: u64 = SECOND_NS;
+/// The same for network plugins: 50 ms to 1 s are usual, 3 s not rare where an agent answers over the network.
+pub const CNI_SLOW_NS: u64 = 5 * SECOND_NS;
+
 /// For so long after a loss a verdict is in doubt: what was lost could have been about what is open now. After that, reading
 /// the open calls again and again has made up for it.
 pub const LOSS_COUNTS_NS: u64 = 60 * SECOND_NS;

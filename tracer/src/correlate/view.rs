@@ -71,6 +71,7 @@ impl Correlator {
             lost_at: losses.iter().map(|loss| self.growth.last(loss, now)).collect(),
             losses,
             tally: self.tally_now(),
+            recent: self.recent(now),
             cpu: node.cpu.view(&node.targets),
             cost: node.cost,
             stop: node.stop,

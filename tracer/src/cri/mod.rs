@@ -46,6 +46,39 @@ pub enum Lasts {
     Forever,
 }
 
+/// What an answer takes on a sound node, by what the runtime does for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// It answers from memory: a millisecond or two.
+    Memory,
+    /// It writes, or walks directories: tens of milliseconds.
+    Disk,
+    /// One program, or one shim: some 50 ms.
+    Fork,
+    /// Several of them: some 200 ms.
+    Forks,
+    /// A network plugin too: as long as its agent takes.
+    Network,
+    /// As long as what was asked for takes.
+    Asked,
+}
+
+impl Takes {
+    /// Half of such calls take longer on no sound node, busy or not; `None`: nothing can be said. Each figure is far above
+    /// what is usual, because a verdict rests on it.
+    #[must_use]
+    pub fn normal_ns(self) -> Option<u64> {
+        let milliseconds = match self {
+            Self::Memory => 50,
+            Self::Fork => 1_000,
+            Self::Disk | Self::Forks => 3_000,
+            Self::Network => 10_000,
+            Self::Asked => return None,
+        };
+        Some(milliseconds * 1_000_000)
+    }
+}
+
 /// What a method lists, whether in one reply or as a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listed {
@@ -125,6 +158,8 @@ pub struct MethodFacts {
     pub deadline: Deadline,
     /// How long it takes on a healthy node.
     pub lasts: Lasts,
+    /// What it takes there.
+    pub takes: Takes,
     /// What it lists.
     pub lists: Option<Listed>,
     /// It answers with a stream of messages.
@@ -297,6 +332,21 @@ mod tests {
                 !facts.starts.iter().any(|program| facts.cleans_up_with.contains(program)),
                 "{method:?}: a program has one proof"
             );
+        }
+    }
+
+    /// What a method takes agrees with what is known of it otherwise.
+    #[test]
+    fn what_is_normal() {
+        for method in Method::ALL {
+            let facts = method.facts();
+            let asked = matches!(facts.lasts, Lasts::AsAsked | Lasts::Forever);
+            assert!(!asked || facts.takes == Takes::Asked, "{method:?}");
+            assert_eq!(facts.lasts == Lasts::Network, facts.takes == Takes::Network, "{method:?}");
+            assert!(!facts.needed_by_relist || facts.takes == Takes::Memory, "{method:?}");
+            // The stream of Exec begins after the answer.
+            let starts = !facts.starts.is_empty() && facts.starts_later_ns == 0;
+            assert!(!starts || facts.takes != Takes::Memory, "{method:?}");
         }
     }
 

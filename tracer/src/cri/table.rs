@@ -9,7 +9,7 @@ use super::{
         self, CniAdd, CniDel, RuncCreate, RuncDelete, RuncExec, RuncKill, RuncStart, RuncUpdate, ShimDelete,
         ShimStart,
     },
-    Service, Subject,
+    Service, Subject, Takes,
 };
 use crate::cri::{Deadline, Lasts};
 
@@ -55,6 +55,7 @@ const NODE: MethodFacts = MethodFacts {
     service: Service::Runtime,
     deadline: Deadline::Default,
     lasts: Lasts::Briefly,
+    takes: Takes::Memory,
     lists: None,
     streams: false,
     needed_by_relist: false,
@@ -90,28 +91,35 @@ const fn of_relist(facts: MethodFacts) -> MethodFacts {
 
 const LIST_CONTAINERS: MethodFacts = of_relist(list(Listed::Containers));
 const LIST_SANDBOXES: MethodFacts = of_relist(list(Listed::Sandboxes));
-const LIST_IMAGES: MethodFacts = MethodFacts { lists: Some(Listed::Images), ..IMAGE };
+const LIST_IMAGES: MethodFacts = MethodFacts { lists: Some(Listed::Images), takes: Takes::Disk, ..IMAGE };
 /// "Do not set timeout, because writable layer stats collection takes time."
-const LIST_CONTAINER_STATS: MethodFacts = MethodFacts { deadline: Endless, ..list(Listed::ContainerStats) };
-const LIST_SANDBOX_STATS: MethodFacts = list(Listed::SandboxStats);
-const LIST_SANDBOX_METRICS: MethodFacts = list(Listed::SandboxMetrics);
+const LIST_CONTAINER_STATS: MethodFacts =
+    MethodFacts { deadline: Endless, takes: Takes::Forks, ..list(Listed::ContainerStats) };
+const LIST_SANDBOX_STATS: MethodFacts = MethodFacts { takes: Takes::Forks, ..list(Listed::SandboxStats) };
+const LIST_SANDBOX_METRICS: MethodFacts = MethodFacts { takes: Takes::Forks, ..list(Listed::SandboxMetrics) };
 /// It ends what runs in a pod, and what is left of it.
 const END_OF_POD: MethodFacts =
-    MethodFacts { starts: &[CniDel, RuncKill], cleans_up_with: AFTER_THE_END, ..POD };
+    MethodFacts { takes: Takes::Disk, starts: &[CniDel, RuncKill], cleans_up_with: AFTER_THE_END, ..POD };
 /// The same for one container.
-const END_OF_CONTAINER: MethodFacts =
-    MethodFacts { starts: &[RuncKill], cleans_up_with: AFTER_THE_END, essential: true, ..CONTAINER };
+const END_OF_CONTAINER: MethodFacts = MethodFacts {
+    takes: Takes::Disk,
+    starts: &[RuncKill],
+    cleans_up_with: AFTER_THE_END,
+    essential: true,
+    ..CONTAINER
+};
 
 methods! {
     // The three answer with an address; the stream itself is no call of the CRI.
     Attach = CONTAINER;
     Exec = MethodFacts { starts: &[RuncExec], starts_later_ns: STREAM_BEGINS_NS, ..CONTAINER };
     PortForward = POD;
-    CheckpointContainer = CONTAINER;
-    ContainerStats = CONTAINER;
+    CheckpointContainer = MethodFacts { takes: Takes::Asked, ..CONTAINER };
+    ContainerStats = MethodFacts { takes: Takes::Fork, ..CONTAINER };
     ContainerStatus = of_relist(CONTAINER);
     // containerd creates a container in the runtime when it is started, CRI-O here.
     CreateContainer = MethodFacts {
+        takes: Takes::Disk,
         subject: Subject::NewContainer,
         starts: &[RuncCreate],
         essential: true,
@@ -120,13 +128,14 @@ methods! {
     ExecSync = MethodFacts {
         deadline: Granted,
         lasts: AsAsked,
+        takes: Takes::Asked,
         starts: &[RuncExec],
         needs_processes: true,
         essential: true,
         ..CONTAINER
     };
-    GetContainerEvents = MethodFacts { deadline: Endless, lasts: Forever, streams: true, ..NODE };
-    ImageFsInfo = MethodFacts { deadline: Endless, ..IMAGE };
+    GetContainerEvents = MethodFacts { deadline: Endless, lasts: Forever, takes: Takes::Asked, streams: true, ..NODE };
+    ImageFsInfo = MethodFacts { deadline: Endless, takes: Takes::Disk, ..IMAGE };
     ImageStatus = IMAGE;
     ListContainerStats = LIST_CONTAINER_STATS;
     ListContainers = LIST_CONTAINERS;
@@ -135,16 +144,17 @@ methods! {
     ListPodSandbox = LIST_SANDBOXES;
     ListPodSandboxMetrics = LIST_SANDBOX_METRICS;
     ListPodSandboxStats = LIST_SANDBOX_STATS;
-    PodSandboxStats = POD;
+    PodSandboxStats = MethodFacts { takes: Takes::Fork, ..POD };
     PodSandboxStatus = of_relist(POD);
-    PullImage = MethodFacts { deadline: Endless, lasts: AsAsked, ..IMAGE };
+    PullImage = MethodFacts { deadline: Endless, lasts: AsAsked, takes: Takes::Asked, ..IMAGE };
     RemoveContainer = END_OF_CONTAINER;
-    RemoveImage = IMAGE;
+    RemoveImage = MethodFacts { takes: Takes::Disk, ..IMAGE };
     RemovePodSandbox = END_OF_POD;
-    ReopenContainerLog = CONTAINER;
+    ReopenContainerLog = MethodFacts { takes: Takes::Disk, ..CONTAINER };
     RunPodSandbox = MethodFacts {
         deadline: Double,
         lasts: Network,
+        takes: Takes::Network,
         subject: Subject::NewPod,
         starts: &[CniAdd, CniDel, RuncCreate, RuncStart, ShimStart],
         cleans_up_with: AFTER_A_FAILURE,
@@ -153,6 +163,7 @@ methods! {
     };
     RuntimeConfig = NODE;
     StartContainer = MethodFacts {
+        takes: Takes::Forks,
         subject: Subject::NewContainer,
         starts: &[RuncCreate, RuncStart, ShimStart],
         cleans_up_with: AFTER_A_FAILURE,
@@ -163,19 +174,20 @@ methods! {
     StopContainer = MethodFacts {
         deadline: Granted,
         lasts: AsAsked,
+        takes: Takes::Asked,
         needs_processes: true,
         ..END_OF_CONTAINER
     };
     // No grace period is part of it: the kubelet has stopped the containers before, what is left is killed.
-    StopPodSandbox = MethodFacts { lasts: Network, needs_processes: true, ..END_OF_POD };
+    StopPodSandbox = MethodFacts { lasts: Network, takes: Takes::Network, needs_processes: true, ..END_OF_POD };
     StreamContainerStats = stream(LIST_CONTAINER_STATS);
     StreamContainers = stream(LIST_CONTAINERS);
     StreamImages = stream(LIST_IMAGES);
     StreamPodSandboxMetrics = stream(LIST_SANDBOX_METRICS);
     StreamPodSandboxStats = stream(LIST_SANDBOX_STATS);
     StreamPodSandboxes = stream(LIST_SANDBOXES);
-    UpdateContainerResources = MethodFacts { starts: &[RuncUpdate], essential: true, ..CONTAINER };
-    UpdatePodSandboxResources = POD;
+    UpdateContainerResources = MethodFacts { takes: Takes::Fork, starts: &[RuncUpdate], essential: true, ..CONTAINER };
+    UpdatePodSandboxResources = MethodFacts { takes: Takes::Fork, ..POD };
     UpdateRuntimeConfig = NODE;
     Version = NODE;
     // Of dockershim and old clients.

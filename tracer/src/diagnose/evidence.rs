@@ -29,6 +29,8 @@ pub enum Source {
     Census,
     /// Stacks of goroutines.
     Goroutines,
+    /// Counters of the scheduler: of threads, of cgroups, of the node.
+    Scheduler,
 }
 
 impl Source {
@@ -40,6 +42,7 @@ impl Source {
             Self::Processes => "processes",
             Self::Census => "census",
             Self::Goroutines => "goroutines",
+            Self::Scheduler => "scheduler",
         }
     }
 }

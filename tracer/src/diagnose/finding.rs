@@ -57,6 +57,8 @@ pub struct Culprit {
 pub enum Severity {
     /// Yes.
     Stall,
+    /// No, but it slows the node down.
+    Slow,
     /// Not yet, not any more, or nobody that is known.
     Notice,
 }

@@ -16,6 +16,7 @@ mod reason;
 mod rule;
 pub mod rules;
 mod scene;
+mod slow;
 mod unit;
 mod verdict;
 
@@ -30,6 +31,7 @@ pub use finding::{Confidence, Culprit, Finding, Severity};
 pub use reason::{Doubt, Reason};
 pub use rule::{Area, Page, Proof, Rule};
 pub use scene::Scene;
+pub use slow::{Slow, SlowKind};
 pub use verdict::{Since, UnknownCause, Verdict};
 
 /// What the snapshot means.
@@ -42,6 +44,8 @@ pub struct Diagnosis {
     /// What is held up, the weightiest first. Not empty only when there is a stall; a stall that only a finding tells has
     /// none.
     pub reasons: Vec<Reason>,
+    /// What takes too long, relists first; not empty exactly when the verdict is [`Verdict::Slow`].
+    pub slow: Vec<Slow>,
     /// Why there is no answer; not empty exactly when there is none.
     pub doubts: Vec<Doubt>,
     /// What does not move, what holds others up first.
@@ -63,22 +67,22 @@ impl Diagnosis {
         self.findings.first()
     }
 
-    /// Findings that hold something up, and those that do not.
+    /// Findings that hold something up or slow it down, and those that do not.
     #[must_use]
     pub fn split(&self) -> (&[Finding], &[Finding]) {
-        // Stalls sort first.
-        let stalls = self.findings.partition_point(|finding| finding.severity == Severity::Stall);
-        self.findings.split_at(stalls)
+        // Notices sort last.
+        let accused = self.findings.partition_point(|finding| finding.severity != Severity::Notice);
+        self.findings.split_at(accused)
     }
 
-    /// The finding a report is about: the cause of the stall, or the first notice where nothing is held up.
+    /// The finding a report is about: the cause of the stall or of the slowness, or the first notice where there is neither.
     #[must_use]
     pub fn main(&self) -> Option<&Finding> {
-        let (stalls, notices) = self.split();
-        if self.verdict == Verdict::Stall { stalls.first() } else { notices.first() }
+        let (accused, notices) = self.split();
+        if matches!(self.verdict, Verdict::Stall | Verdict::Slow) { accused.first() } else { notices.first() }
     }
 
-    /// Findings that explain a stall: none when there is no stall.
+    /// Findings that explain why the node is held up or slow: none when it is neither.
     #[must_use]
     pub fn accused(&self) -> &[Finding] {
         self.split().0
@@ -123,7 +127,8 @@ fn has_shown(snapshot: &Snapshot, since: Age) -> bool {
 pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
     let stuck = stuck::find(snapshot);
     let reasons = health::reasons(snapshot, &stuck);
-    let scene = Scene { snapshot, stuck: &stuck, reasons: &reasons };
+    let mut slow = slow::find(snapshot);
+    let scene = Scene { snapshot, stuck: &stuck, reasons: &reasons, slow: &slow };
     let single = rules::ALL.iter().filter(|rule| rule.area != Area::Overload);
     let mut findings: Vec<Finding> = single.flat_map(|rule| (rule.examine)(&scene)).collect();
     // Overload is the excuse that hides one stuck process.
@@ -136,17 +141,22 @@ pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
     let excluded = excluded::find(&scene, &findings);
     let accused = findings.first().filter(|finding| finding.severity == Severity::Stall);
     let stall = accused.is_some() || !reasons.is_empty();
-    let doubts = if stall { Vec::new() } else { health::doubts(snapshot) };
+    if stall {
+        slow.clear();
+    }
+    let doubts = if stall || !slow.is_empty() { Vec::new() } else { health::doubts(snapshot) };
     Diagnosis {
-        verdict: match (stall, doubts.is_empty()) {
-            (true, _) => Verdict::Stall,
-            (false, true) => Verdict::Healthy,
-            (false, false) => Verdict::CannotTell,
+        verdict: match (stall, slow.is_empty(), doubts.is_empty()) {
+            (true, ..) => Verdict::Stall,
+            (false, false, _) => Verdict::Slow,
+            (false, true, true) => Verdict::Healthy,
+            (false, true, false) => Verdict::CannotTell,
         },
         since: if stall { verdict::since(snapshot, &reasons, accused) } else { None },
         unknown_cause: (stall && accused.is_none()).then(|| UnknownCause::of_snapshot(snapshot)),
         excluded,
         predictions: prediction::find(snapshot),
+        slow,
         doubts,
         reasons,
         stuck,

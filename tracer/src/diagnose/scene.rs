@@ -6,7 +6,7 @@ use crate::{
         thresholds::{RELIST_OPEN_NS, stuck_after_ns},
     },
     cri::Method,
-    diagnose::Reason,
+    diagnose::{Reason, Slow},
     input::{Component, Layer},
     stuck::{Stuck, Waiter},
 };
@@ -20,6 +20,8 @@ pub struct Scene<'a> {
     pub(super) stuck: &'a [Stuck],
     /// What is held up.
     pub(super) reasons: &'a [Reason],
+    /// What takes too long.
+    pub(super) slow: &'a [Slow],
 }
 
 impl<'a> Scene<'a> {
@@ -44,6 +46,11 @@ impl<'a> Scene<'a> {
     /// Why the node is held up.
     pub fn reasons(self) -> impl Iterator<Item = &'a Reason> {
         self.reasons.iter()
+    }
+
+    /// What takes too long.
+    pub fn slow(self) -> impl Iterator<Item = &'a Slow> {
+        self.slow.iter()
     }
 
     /// Relists come to their end, with a list.

@@ -12,6 +12,8 @@ use crate::{
 pub enum Verdict {
     /// Yes.
     Stall,
+    /// No: everything ends, but much of it takes too long.
+    Slow,
     /// No.
     Healthy,
     /// The evidence does not allow an answer.
@@ -24,6 +26,7 @@ impl Verdict {
     pub fn name(self) -> &'static str {
         match self {
             Self::Stall => "stall",
+            Self::Slow => "slow",
             Self::Healthy => "healthy",
             Self::CannotTell => "cannot_tell",
         }

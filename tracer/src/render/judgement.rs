@@ -1,9 +1,10 @@
 //! [`sentence`] and [`doubt`]: what is held up, and why nothing can be said, in words that are safe to print.
 
 use crate::{
-    correlate::{Age, thresholds::RELIST_PERIOD_NS},
+    correlate::{Age, Doing, Place, RecentKind, thresholds::RELIST_PERIOD_NS},
     cri::Method,
-    diagnose::{Doubt, Reason},
+    diagnose::{Doubt, Reason, Slow, SlowKind},
+    input::Component,
     render::{
         escape,
         human::{self, duration},
@@ -64,6 +65,44 @@ pub(super) fn sentence(reason: &Reason) -> String {
                 container.unwrap_or_default()
             )
         }
+    }
+}
+
+/// What is slow, in words.
+#[must_use]
+pub(super) fn slowness(slow: &Slow) -> String {
+    let (what, verb) = match &slow.what {
+        SlowKind::Relists => ("relists".to_owned(), "take"),
+        SlowKind::Recent(RecentKind::Calls(method)) => (method.name().to_owned(), "takes"),
+        SlowKind::Recent(RecentKind::Runc(sub)) => (format!("runc {}", escape::text(sub)), "takes"),
+        SlowKind::Recent(RecentKind::Cni(plugin)) => {
+            (format!("CNI plugin {}", escape::text(plugin)), "takes")
+        }
+    };
+    let (p50, normal) = (duration(slow.p50_ns), duration(slow.normal_ns));
+    let count = human::count(slow.count);
+    let part = slow.part.as_ref().map(|(place, share)| format!("; {share} % of it: {}", part(place)));
+    format!(
+        "{what} {verb} {p50} (median of {count}), more than the {normal} that are normal{}",
+        part.unwrap_or_default()
+    )
+}
+
+/// A part in harmless words.
+pub(super) fn part(place: &Place) -> String {
+    let component = place.component.map_or("a component", Component::name);
+    match place.doing {
+        Doing::Runs => format!("{component}: running, ready to run or in a system call"),
+        Doing::Lock => format!("{component}: waiting for a lock"),
+        Doing::Waits => format!("{component}: waiting"),
+        Doing::Inside => format!("{component}: at work"),
+        Doing::Transport => "between the kubelet and the runtime".to_owned(),
+        Doing::Unanswered => "in calls whose handler was not seen".to_owned(),
+        Doing::Program => match &place.program {
+            Some(program) => escape::text_to(program, 48),
+            None => format!("other programs of {component}"),
+        },
+        Doing::Unexplained => "unexplained".to_owned(),
     }
 }
 

@@ -14,6 +14,7 @@ mod kubelet;
 mod node;
 mod runc;
 mod runtime;
+mod slow;
 
 const SHIM: u32 = 24_141;
 const RUNC: u32 = 24_200;

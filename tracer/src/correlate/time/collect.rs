@@ -66,8 +66,6 @@ pub(in crate::correlate) fn request_time(requests: &[RequestTree], now: MonoNs) 
     let all = || requests.iter().filter(of_node).map(RequestTree::root);
     let slowest = all().max_by_key(|root| (root.duration_ns(now), Reverse(root.id)))?;
     let operation = slowest.operation().to_owned();
-    let mut table = TimeTable::default();
-    all().filter(|root| root.operation() == operation).for_each(|root| table.add(root, now));
-    table.sort();
+    let table = TimeTable::of(all().filter(|root| root.operation() == operation), now);
     Some(RequestTime { operation, table })
 }

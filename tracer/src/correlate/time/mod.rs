@@ -52,6 +52,14 @@ pub struct RequestTime {
 }
 
 impl TimeTable {
+    /// Of these trees.
+    pub fn of<'a>(roots: impl Iterator<Item = &'a Span>, now: MonoNs) -> Self {
+        let mut table = Self::default();
+        roots.for_each(|root| table.add(root, now));
+        table.sort();
+        table
+    }
+
     /// Adds a tree.
     pub(super) fn add(&mut self, root: &Span, now: MonoNs) {
         let mut parts: Vec<(Place, u64)> = Vec::new();

@@ -8,6 +8,7 @@ mod l2_status_only;
 mod l3_pod_stays_terminating;
 mod n1_cni_plugin_hangs;
 mod n2_cni_plugins_queue_for_a_lock;
+mod o1_held_off_the_cpu;
 mod o2_exec_storm;
 mod r14_runtime_frozen;
 mod r15_runtime_down;
@@ -31,6 +32,7 @@ pub static ALL: &[&Rule] = &[
     &l3_pod_stays_terminating::RULE,
     &n1_cni_plugin_hangs::RULE,
     &n2_cni_plugins_queue_for_a_lock::RULE,
+    &o1_held_off_the_cpu::RULE,
     &o2_exec_storm::RULE,
     &r1_update_holds_status_lock::RULE,
     &r8_exec_output_held::RULE,

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::{
     doc::At,
     facts::{ContainerDoc, component},
+    slow::SlowDoc,
     verdict::{DoubtDoc, ReasonDoc},
 };
 use crate::{
@@ -20,6 +21,7 @@ pub(super) struct DiagnosisDoc<'a> {
     since_at: Option<At>,
     or_before: bool,
     reasons: Vec<ReasonDoc<'a>>,
+    slow: Vec<SlowDoc<'a>>,
     doubts: Vec<DoubtDoc>,
     unknown_cause: Option<&'static str>,
     findings: Vec<FindingDoc<'a>>,
@@ -76,6 +78,7 @@ impl<'a> DiagnosisDoc<'a> {
             since_at: diagnosis.since.map(|since| At::new(snapshot, since.at)),
             or_before: diagnosis.since.is_some_and(|since| since.or_before),
             reasons: ReasonDoc::list(diagnosis),
+            slow: SlowDoc::list(diagnosis),
             doubts: DoubtDoc::list(diagnosis),
             unknown_cause: diagnosis.unknown_cause.map(UnknownCause::name),
             findings: diagnosis.findings.iter().map(finding).collect(),
@@ -98,6 +101,7 @@ fn finding(finding: &Finding) -> FindingDoc<'_> {
         proof: rule.proof.name(),
         severity: match finding.severity {
             Severity::Stall => "stall",
+            Severity::Slow => "slow",
             Severity::Notice => "notice",
         },
         confidence: finding.confidence.name(),

@@ -4,9 +4,10 @@ use std::io;
 
 use super::page::Page;
 use crate::{
-    correlate::{Doing, Place, TimeTable, thresholds::SECOND_NS},
+    correlate::{TimeTable, thresholds::SECOND_NS},
     render::{
         escape, human,
+        judgement::part,
         table::{Align, Cell, Table},
     },
 };
@@ -84,22 +85,4 @@ fn table(page: &mut Page<'_>, times: &TimeTable) -> io::Result<()> {
         ]);
     }
     table.write(page.out, page.paint, page.width)
-}
-
-/// A part in harmless words.
-pub(in crate::render) fn part(place: &Place) -> String {
-    let component = place.component.map_or("a component", crate::input::Component::name);
-    match place.doing {
-        Doing::Runs => format!("{component}: running, ready to run or in a system call"),
-        Doing::Lock => format!("{component}: waiting for a lock"),
-        Doing::Waits => format!("{component}: waiting"),
-        Doing::Inside => format!("{component}: at work"),
-        Doing::Transport => "between the kubelet and the runtime".to_owned(),
-        Doing::Unanswered => "in calls whose handler was not seen".to_owned(),
-        Doing::Program => match &place.program {
-            Some(program) => escape::text_to(program, 48),
-            None => format!("other programs of {component}"),
-        },
-        Doing::Unexplained => "unexplained".to_owned(),
-    }
 }

@@ -13,7 +13,7 @@ use crate::{
     render::{
         escape,
         human::{self, duration},
-        judgement::{doubt, sentence},
+        judgement::{doubt, sentence, slowness},
     },
 };
 
@@ -39,6 +39,10 @@ fn verdict(snapshot: &Snapshot, diagnosis: &Diagnosis) -> (String, String) {
             (Some(finding), _) => (format!("STALL {}", finding.rule.id), escape::line(&finding.headline)),
             (None, reason) => ("STALL".into(), reason.map_or_else(String::new, sentence)),
         },
+        Verdict::Slow => match (diagnosis.accused().first(), diagnosis.slow.first()) {
+            (Some(finding), _) => (format!("SLOW {}", finding.rule.id), escape::line(&finding.headline)),
+            (None, slow) => ("SLOW".into(), slow.map_or_else(String::new, slowness)),
+        },
         Verdict::CannotTell => {
             ("CANNOT TELL".into(), diagnosis.doubts.first().map_or_else(String::new, doubt))
         }
@@ -51,7 +55,7 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
     let (word, text) = verdict(snapshot, diagnosis);
     let word = match diagnosis.verdict {
         Verdict::Healthy => page.paint.good(&word),
-        Verdict::Stall => page.paint.bad(&word),
+        Verdict::Stall | Verdict::Slow => page.paint.bad(&word),
         Verdict::CannotTell => page.paint.doubt(&word),
     };
     for (line, text) in fold(&text, page.width - 13).iter().enumerate() {
@@ -66,6 +70,7 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
         finding::summary(page, first)?;
         finding::others(page, "besides", rest)?;
     }
+    slow(page)?;
     finding::others(page, "notice", diagnosis.split().1)?;
     others(page)?;
     if let Some(why) = diagnosis.unknown_cause {
@@ -96,6 +101,24 @@ fn others(page: &mut Page<'_>) -> io::Result<()> {
     }
     if texts.len() > shown {
         page.labelled("", &format!("… {} more, -v", human::count((texts.len() - shown) as u64)))?;
+    }
+    Ok(())
+}
+
+/// What is slow, as far as the first line has not said it.
+fn slow(page: &mut Page<'_>) -> io::Result<()> {
+    let diagnosis = page.diagnosis;
+    let said = usize::from(diagnosis.accused().is_empty());
+    let texts: Vec<String> = diagnosis.slow.iter().skip(said).map(slowness).collect();
+    let shown = page.short(texts.len(), OTHERS);
+    for (place, text) in texts.iter().take(shown).enumerate() {
+        page.labelled(if place == 0 { "slow" } else { "" }, text)?;
+    }
+    if texts.len() > shown {
+        page.labelled("", &format!("… {} more, -v", human::count((texts.len() - shown) as u64)))?;
+    }
+    if diagnosis.verdict == Verdict::Slow && diagnosis.accused().is_empty() {
+        page.labelled("cause", "unknown: no known cause fits; the tables below show where the time goes")?;
     }
     Ok(())
 }

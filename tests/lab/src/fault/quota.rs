@@ -1,0 +1,79 @@
+//! A daemon in a cgroup with a quota of processor time (O1). Version 1 of cgroups, or version 2 where its controller is
+//! there.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use super::guard::{EFFECT_LIMIT, Facts, Fault};
+use crate::node::Node;
+use crate::process;
+
+/// The controller in version 1.
+const V1: &str = "/sys/fs/cgroup/cpu";
+/// The root of version 2.
+const V2: &str = "/sys/fs/cgroup";
+/// What a quota is of.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// Lets a daemon of the node run for `quota` of each 100 ms, with all its threads.
+///
+/// # Errors
+///
+/// The cgroup cannot be made, or the process cannot be moved.
+pub fn throttled(node: &Node, pid: u32, quota: Duration) -> Result<Fault> {
+    let is_v1 = PathBuf::from(V1).join("cgroup.procs").exists();
+    let root = PathBuf::from(if is_v1 { V1 } else { V2 });
+    let home = root.join(own_group(pid, is_v1)?);
+    let parent = root.join(node.containerd().scratch().network());
+    let group = parent.join("throttled");
+    if !is_v1 {
+        fs::write(root.join("cgroup.subtree_control"), "+cpu")
+            .context("there is no controller of processors")?;
+    }
+    fs::create_dir_all(&group).context("cannot make a cgroup")?;
+    if !is_v1 {
+        fs::write(parent.join("cgroup.subtree_control"), "+cpu")
+            .context("cannot hand the controller down")?;
+    }
+    let (quota, period) = (quota.as_micros(), PERIOD.as_micros());
+    if is_v1 {
+        fs::write(group.join("cpu.cfs_period_us"), period.to_string()).context("cannot set a period")?;
+        fs::write(group.join("cpu.cfs_quota_us"), quota.to_string()).context("cannot set a quota")?;
+    } else {
+        fs::write(group.join("cpu.max"), format!("{quota} {period}")).context("cannot set a quota")?;
+    }
+    let facts = Facts { culprits: vec![pid], path: Some(group.clone()), ..Facts::default() };
+    let (gone, identity) = (group.clone(), process::identity(pid));
+    let fault = Fault::new(facts).healed_by(move || {
+        if process::identity(pid) == identity {
+            fs::write(home.join("cgroup.procs"), pid.to_string()).context("cannot move a process back")?;
+        }
+        process::wait_for("the end of the cgroup", EFFECT_LIMIT, || {
+            Ok((fs::remove_dir(&gone).is_ok() || !gone.exists()).then_some(()))
+        })?;
+        // Others may be below it.
+        let _ = fs::remove_dir(&parent);
+        Ok(())
+    });
+    fs::write(group.join("cgroup.procs"), pid.to_string()).context("cannot move a process")?;
+    Ok(fault)
+}
+
+/// Where a process is now, below the root.
+fn own_group(pid: u32, is_v1: bool) -> Result<String> {
+    let text =
+        fs::read_to_string(format!("/proc/{pid}/cgroup")).context("cannot read a process's cgroups")?;
+    let path = text.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next()?, fields.next()?);
+        let wanted = if is_v1 { "cpu" } else { "" };
+        controllers.split(',').any(|controller| controller == wanted).then_some(path)
+    });
+    Ok(path
+        .with_context(|| format!("process {pid} is in no such cgroup"))?
+        .trim_start_matches('/')
+        .to_owned())
+}

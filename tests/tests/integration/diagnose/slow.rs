@@ -1,0 +1,200 @@
+//! A node on which everything ends, but late, is slow; one that is merely busy, or was asked for something long, is not.
+
+use plegtrace::correlate::Doing;
+use plegtrace::decode::MonoNs;
+use plegtrace::diagnose::{Diagnosis, Severity, SlowKind, Verdict, diagnose};
+use plegtrace::input::{Component, CpuFact, DaemonCpu, Fact, Layer, QuotaFact};
+use plegtrace_common::rec::CALL_OK;
+use plegtrace_tests::story::{CONTAINERD, KUBELET, MS, PLEG, S, Story, at};
+
+use super::{culprit, ids};
+
+/// A relist of two lists that takes so long, nearly all of it in containerd.
+fn relist(story: &mut Story, from: u64, length: u64) {
+    story.begin(Layer::Relist, "Relist", PLEG, 100, from).begin(
+        Layer::ListPhase,
+        "GetPods",
+        PLEG,
+        300,
+        from + 10_000,
+    );
+    let half = from + length / 2;
+    story.rpc("ListPodSandbox", PLEG, from + 20_000, half).rpc(
+        "ListContainers",
+        PLEG,
+        half,
+        from + length - 20_000,
+    );
+    story.end(Layer::ListPhase, "GetPods", PLEG, from + length - 10_000, CALL_OK);
+    story.end(Layer::Relist, "Relist", PLEG, from + length, 0);
+}
+
+/// Relists of these lengths, one a second.
+fn relists(lengths: &[u64]) -> Story {
+    let mut story = Story::node();
+    for (second, length) in (0..).zip(lengths) {
+        relist(&mut story, second * S, *length);
+    }
+    story.read_open(lengths.len() as u64 * S);
+    story
+}
+
+/// containerd gets nothing of the CPU for a share of the time, in percent: by a quota, or because others run.
+fn held_off(story: &mut Story, seconds: u64, percent: u64, by_quota: bool) {
+    for second in 0..=seconds {
+        let held = second * S / 100 * percent;
+        let quota = QuotaFact {
+            path: "/sys/fs/cgroup/cpu/system.slice/containerd.service".into(),
+            quota_ns: 1_500_000,
+            period_ns: 100_000_000,
+            periods: second * 10,
+            throttled: second * 10 * percent / 100,
+            throttled_ns: held,
+        };
+        let daemon = DaemonCpu {
+            pid: CONTAINERD,
+            ran_ns: second * 15 * MS,
+            waited_ns: held,
+            threads: 9,
+            left_out: 0,
+            quotas: if by_quota { vec![quota] } else { Vec::new() },
+        };
+        let kubelet = DaemonCpu {
+            pid: KUBELET,
+            ran_ns: second * 50 * MS,
+            waited_ns: second * MS,
+            ..DaemonCpu::default()
+        };
+        let MonoNs(at_ns) = at(second * S);
+        story.fact(
+            second * S,
+            &Fact::Cpu(CpuFact { at_ns, daemons: vec![daemon, kubelet], pressure_ns: Some(second * S / 2) }),
+        );
+    }
+}
+
+fn told(story: &Story, seconds: u64) -> Diagnosis {
+    diagnose(&story.snapshot(seconds * S))
+}
+
+/// The case of the field: a list from memory takes 200 ms because the cgroup of containerd may use 1.5 % of a CPU.
+#[test]
+fn o1_names_the_quota() {
+    let mut story = relists(&[410 * MS; 10]);
+    held_off(&mut story, 10, 92, true);
+    let diagnosis = told(&story, 10);
+    assert_eq!((diagnosis.verdict, ids(&diagnosis)), (Verdict::Slow, vec!["O1"]));
+    let finding = &diagnosis.findings[0];
+    assert_eq!((finding.severity, culprit(finding), finding.reach), (Severity::Slow, Some(CONTAINERD), 3));
+    assert!(finding.headline.contains("containerd is throttled 92 %"), "{}", finding.headline);
+    assert!(finding.headline.contains("1.5 % of one CPU"), "{}", finding.headline);
+    assert_eq!((diagnosis.slow[0].what.clone(), diagnosis.slow[0].p50_ns), (SlowKind::Relists, 410 * MS));
+}
+
+/// Without a quota it waits for its turn.
+#[test]
+fn o1_names_who_waits() {
+    let mut story = relists(&[410 * MS; 10]);
+    held_off(&mut story, 10, 60, false);
+    let diagnosis = told(&story, 10);
+    assert_eq!((diagnosis.verdict, ids(&diagnosis)), (Verdict::Slow, vec!["O1"]));
+    assert!(diagnosis.findings[0].headline.contains("containerd waits for a CPU 60 %"));
+}
+
+/// What nobody suffers from is no finding, and what nobody is held off from has another cause.
+#[test]
+fn o1_needs_both() {
+    for by_quota in [false, true] {
+        let mut quick = relists(&[3 * MS; 10]);
+        held_off(&mut quick, 10, 92, by_quota);
+        let diagnosis = told(&quick, 10);
+        assert_eq!((diagnosis.verdict, ids(&diagnosis)), (Verdict::Healthy, vec![]));
+        let mut other = relists(&[410 * MS; 10]);
+        held_off(&mut other, 10, 10, by_quota);
+        let diagnosis = told(&other, 10);
+        assert_eq!((diagnosis.verdict, ids(&diagnosis)), (Verdict::Slow, vec![]));
+    }
+}
+
+/// The verdict names the part that takes the time.
+#[test]
+fn slow_names_the_part() {
+    let diagnosis = told(&relists(&[410 * MS; 10]), 10);
+    assert_eq!(diagnosis.verdict, Verdict::Slow);
+    let slow = &diagnosis.slow[0];
+    let (place, share) = slow.part.clone().unwrap();
+    assert_eq!((slow.component(), place.doing), (Some(Component::Containerd), Doing::Inside));
+    assert!(share >= 75, "{share}");
+    assert_eq!((slow.count, slow.normal_ns), (10, 100 * MS));
+    assert!(diagnosis.doubts.is_empty() && diagnosis.since.is_none());
+}
+
+/// Too few, the smaller part of them, or not slow enough.
+#[test]
+fn one_slow_relist_is_none() {
+    let verdict = |lengths: &[u64]| told(&relists(lengths), lengths.len() as u64).verdict;
+    assert_eq!(verdict(&[3 * MS, 3 * MS, 3 * MS, 3 * MS, 900 * MS, 3 * MS, 3 * MS]), Verdict::Healthy);
+    assert_eq!(verdict(&[900 * MS; 4]), Verdict::Healthy);
+    assert_eq!(verdict(&[900 * MS; 5]), Verdict::Slow);
+    assert_eq!(verdict(&[[3 * MS; 5], [900 * MS; 5]].concat()), Verdict::Healthy, "half of them");
+    assert_eq!(verdict(&[[3 * MS; 5].to_vec(), vec![900 * MS; 6]].concat()), Verdict::Slow);
+    assert_eq!(verdict(&[95 * MS; 12]), Verdict::Healthy, "busy");
+}
+
+/// A relist that asks for many pods may take longer.
+#[test]
+fn many_calls_take_longer() {
+    let verdict = |call| {
+        let mut story = Story::node();
+        for second in 0..6 {
+            story.relist_of(2 * second * S, 3, call);
+        }
+        let told = told(story.read_open(12 * S), 12);
+        (told.verdict, told.slow)
+    };
+    assert_eq!(verdict(30 * MS), (Verdict::Healthy, vec![]));
+    assert_eq!(verdict(60 * MS).0, Verdict::Slow);
+}
+
+/// A command, an image and a grace period take as long as they take.
+#[test]
+fn what_was_asked_for_is_not_slow() {
+    let mut story = relists(&[3 * MS; 20]);
+    for n in 0..6 {
+        story.rpc("ExecSync", 900 + n, n * S, (n + 9) * S);
+        story.rpc("PullImage", 950 + n, n * S, (n + 12) * S);
+    }
+    let diagnosis = told(&story, 20);
+    assert_eq!((diagnosis.verdict, diagnosis.slow.len()), (Verdict::Healthy, 0), "{:?}", diagnosis.slow);
+}
+
+/// Pods that start slowly, each time, are: but not a single one, and not those of an hour ago.
+#[test]
+fn slow_sandboxes() {
+    let slow = |count: u64, seconds: u64| {
+        let mut story = Story::node();
+        for n in 0..count {
+            story.rpc("RunPodSandbox", 900 + n, n * S, (n + 11) * S);
+        }
+        for second in 0..seconds {
+            relist(&mut story, second * S, 3 * MS);
+        }
+        told(&story, seconds).slow
+    };
+    assert_eq!(slow(2, 20).len(), 0);
+    assert_eq!(slow(3, 20).len(), 1);
+    assert_eq!(slow(3, 120).len(), 0);
+}
+
+/// A stall outranks what is slow, and O1 is its cause only where the relist itself is held off.
+#[test]
+fn a_stall_outranks() {
+    let mut story = relists(&[410 * MS; 10]);
+    story.relist_hangs(10 * S).read_open(15 * S);
+    let diagnosis = told(&story, 15);
+    assert_eq!((diagnosis.verdict, diagnosis.findings.len()), (Verdict::Stall, 0));
+    held_off(&mut story, 15, 92, true);
+    let diagnosis = told(&story, 15);
+    assert_eq!((diagnosis.verdict, ids(&diagnosis)), (Verdict::Stall, vec!["O1"]));
+    assert_eq!(diagnosis.findings[0].severity, Severity::Stall);
+}

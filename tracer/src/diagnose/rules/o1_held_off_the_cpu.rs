@@ -1,0 +1,127 @@
+//! O1: kubelet or runtime do not get the processor time they need.
+
+use crate::{
+    correlate::{Age, CpuShare, thresholds::SECOND_NS},
+    diagnose::{
+        Area, Culprit, Evidence, Finding, Page, Proof, Reason, Rule, Scene, Severity, SlowKind, Source,
+    },
+    input::QuotaFact,
+    stuck::REACH_RELIST,
+    words::{self, human},
+};
+
+/// Held off for this share of the time or more, in percent.
+const SHARE: u64 = 20;
+/// Held off for this share, it can be the cause of a stall.
+const STALLS: u64 = 50;
+/// What was watched for less tells no share.
+const WINDOW_NS: u64 = 2 * SECOND_NS;
+
+pub(super) static RULE: Rule = Rule {
+    id: "O1",
+    title: "kubelet or runtime are held off the processors, by a quota or by others",
+    area: Area::Overload,
+    min_age_ns: WINDOW_NS,
+    proof: Proof::Real,
+    page: Page {
+        mechanism: "Every answer needs processor time. A cgroup whose quota is used up does not run until the next \
+            period of 100 ms: each step of a call, which takes microseconds, may wait that long, and a list from \
+            memory takes hundreds of milliseconds. Without a quota the same comes from too many runnable tasks: the \
+            daemon is ready, and waits for its turn. Nothing hangs, everything is late.",
+        versions: "all",
+        symptoms: &[
+            "relists and all CRI calls are slow together, ListContainers as well as Version",
+            "PLEG flaps, probes time out, \"context deadline exceeded\" in many places",
+            "nr_throttled grows in cpu.stat of the daemon's cgroup",
+        ],
+        evidence: &[
+            "relists or calls are slow",
+            "its cgroup, or one above it, was throttled for a fifth of the time or more",
+            "or its threads waited longer for a CPU than they ran, for a fifth of the time or more",
+        ],
+        excluded_by: &["the node answers in time: a quota that hurts nobody is none of our business"],
+        next: &[
+            "systemctl show -p CPUQuotaPerSecUSec containerd kubelet: look for a quota, also of system.slice",
+            "raise or remove it: systemctl set-property --runtime UNIT CPUQuota=",
+            "without a quota: find who runs (top, PSI of the cgroups), and reserve CPU for the system \
+             (kube-reserved, system-reserved)",
+        ],
+        trap: "Restarting the daemon makes it worse: its start needs more processor time than its calls.",
+        sources: &["eks-ami#195", "kubernetes#129811", "kubernetes#45419"],
+    },
+    examine,
+};
+
+/// What holds a daemon off, and for which share of the time, in percent.
+enum HeldOff<'a> {
+    Quota(&'a QuotaFact, u64),
+    Others(u64),
+}
+
+impl HeldOff<'_> {
+    fn share(&self) -> u64 {
+        match self {
+            Self::Quota(_, share) | Self::Others(share) => *share,
+        }
+    }
+}
+
+fn examine(scene: &Scene<'_>) -> Vec<Finding> {
+    let late = scene.slow().next().is_some() || scene.reasons().next().is_some();
+    let daemons = scene.snapshot.cpu.daemons.iter().filter(|_| late);
+    let mut held: Vec<(HeldOff<'_>, &CpuShare)> =
+        daemons.filter_map(|daemon| Some((held_off(daemon)?, daemon))).collect();
+    // A quota is certain; the others may suffer from what it does.
+    held.sort_by_key(|(held, daemon)| (matches!(held, HeldOff::Others(_)), 100 - held.share(), daemon.pid));
+    held.iter().map(|(held, daemon)| finding(held, daemon, scene)).collect()
+}
+
+fn held_off(daemon: &CpuShare) -> Option<HeldOff<'_>> {
+    let percent = |ns: u64| (u128::from(ns) * 100 / u128::from(daemon.over_ns.max(1))).min(100) as u64;
+    if daemon.over_ns < WINDOW_NS {
+        return None;
+    }
+    let tight = |quota: &&QuotaFact| {
+        percent(quota.throttled_ns) >= SHARE && quota.throttled * 100 >= quota.periods * SHARE
+    };
+    if let Some(quota) = daemon.quotas.iter().filter(tight).max_by_key(|quota| quota.throttled_ns) {
+        return Some(HeldOff::Quota(quota, percent(quota.throttled_ns)));
+    }
+    let waited = percent(daemon.waited_ns);
+    (waited >= SHARE && daemon.waited_ns > daemon.ran_ns).then_some(HeldOff::Others(waited))
+}
+
+fn finding(held: &HeldOff<'_>, daemon: &CpuShare, scene: &Scene<'_>) -> Finding {
+    let name = daemon.component.name();
+    let (headline, culprit) = match held {
+        HeldOff::Quota(quota, share) => (
+            format!("{name} is throttled {share} % of the time: its cgroup may use {}", words::quota(quota)),
+            format!("{name} {} is {}", daemon.pid, words::throttled(quota, daemon.over_ns)),
+        ),
+        HeldOff::Others(share) => {
+            (format!("{name} waits for a CPU {share} % of the time: others run"), words::cpu_share(daemon))
+        }
+    };
+    let mut finding = Finding::new(&RULE, headline).seen(Evidence::new(Source::Scheduler, culprit.clone()));
+    if let HeldOff::Quota(..) = held {
+        finding = finding.seen(Evidence::new(Source::Scheduler, words::cpu_share(daemon)));
+    }
+    if let Some((waited, over)) = scene.snapshot.cpu.pressure {
+        let text =
+            format!("some task of the node waited for a CPU {} of the time", human::share(waited, over));
+        finding = finding.seen(Evidence::new(Source::Scheduler, text));
+    }
+    finding.culprit =
+        Some(Culprit { component: daemon.component, pid: Some(daemon.pid), container: None, words: culprit });
+    finding.since = Some(Age { ns: daemon.over_ns, at_least: true });
+    let relists = scene.slow().any(|slow| slow.what == SlowKind::Relists);
+    let open = scene.reasons().any(|reason| matches!(reason, Reason::RelistOpen { .. }));
+    finding.reach = if relists || open { REACH_RELIST } else { 2 };
+    let stalls = open && held.share() >= STALLS;
+    finding.severity = match scene.reasons().next() {
+        None => Severity::Slow,
+        Some(_) if stalls => Severity::Stall,
+        Some(_) => Severity::Notice,
+    };
+    finding.advise(RULE.page.next.iter().copied())
+}
