@@ -30,6 +30,7 @@ const ORDER: &[&[&str]] = &[
     &["live"],
     &["probes"],
     &["engine"],
+    &["watch"],
     &["commands"],
     &["session"],
     &["main"],
