@@ -33,6 +33,7 @@ pub mod words;
 pub mod engine;
 mod live;
 pub mod probes;
+pub mod watch;
 
 // What is done when plegtrace is called.
 pub mod commands;

@@ -28,3 +28,4 @@ mod target_goldens;
 mod target_hostile;
 mod target_kit;
 mod target_kubelet;
+mod watch;

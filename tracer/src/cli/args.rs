@@ -1,10 +1,10 @@
 //! What was typed. No logic: defaults and conflicts are resolved in [`Settings`](super::Settings).
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use super::size;
+use super::{size, span};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,6 +18,8 @@ Examples:
   plegtrace explain R1                the page of a cause: mechanism, evidence, what to do
   sudo plegtrace goroutines PID       what every goroutine of a Go program does, without a signal
   sudo plegtrace record FILE          the same, and keep all that was seen
+  sudo plegtrace watch                for months: a picture each minute, and evidence of each stall
+  sudo plegtrace check                what watch sees now, in one line
   plegtrace report FILE               the report of a recording, anywhere, without root
   plegtrace doctor                    what this kernel, these programs and these privileges allow
 
@@ -61,6 +63,32 @@ Examples:
 
 Exit codes:
   0 healthy   1 stall found, or slow   2 no recording   3 cannot be opened   5 cannot tell, or cannot be read";
+
+const WATCH: &str = "\
+Examples:
+  sudo plegtrace watch                          a window each minute, in /var/lib/plegtrace
+  sudo plegtrace watch --window 5m --dir /tmp/w
+  plegtrace report /var/lib/plegtrace/evidence/20260101T140211Z-R1.plegtrace
+  plegtrace report FILE -o svg --per-relist --against /var/lib/plegtrace/flame.folded > change.svg
+
+Exit codes:
+  0 ended by a signal   2 usage, or another one writes to DIR   3 cannot run here";
+
+const CHECK: &str = "\
+Examples:
+  sudo plegtrace check
+  sudo plegtrace check --dir /tmp/w
+
+Exit codes:
+  0 nothing is held up   1 something is   2 not known: no state, or one older than two windows";
+
+const HISTORY: &str = "\
+Examples:
+  sudo plegtrace history --since 12h
+  sudo plegtrace history -o json | jq -r '.[] | select(.verdict == \"stall\") | [.at, .id] | @tsv'
+
+Exit codes:
+  0 printed   2 no history   3 cannot be read";
 
 /// Names the component that makes a Kubernetes node report `PLEG is not healthy`.
 ///
@@ -122,9 +150,60 @@ pub enum Command {
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
+    /// Observe until SIGTERM or Ctrl-C, and write a picture of each window to a directory.
+    ///
+    /// Waits where there is no kubelet yet, and follows kubelet and runtime when they are replaced. DIR is readable only by
+    /// its owner. It holds the last window (flame.svg, flame.folded, report.txt, report.json), the state for `check`, the
+    /// history of all windows, and in `evidence` a recording and the report of each kind of stall. Prints a line of JSON when
+    /// a stall begins, changes its cause, or ends.
+    #[command(after_help = WATCH)]
+    Watch(WatchOptions),
+    /// Say in one line what `watch` sees now. Reads one file; needs no root where DIR is readable.
+    ///
+    /// For node-problem-detector and other monitors: at most 80 bytes, the component and how long it lasts first.
+    #[command(after_help = CHECK)]
+    Check(WindowsDir),
+    /// Print the windows that `watch` has written, oldest first.
+    #[command(after_help = HISTORY)]
+    History {
+        /// Directory of the windows.
+        #[command(flatten)]
+        dir: WindowsDir,
+        /// Only those of this last time: 90m, 12h, 7d.
+        #[arg(long, value_name = "TIME", value_parser = span::parse)]
+        since: Option<Duration>,
+    },
     /// What plegtrace runs itself: the reader of the census, which can be killed when it is late.
     #[command(hide = true)]
     CensusChild,
+}
+
+/// Where windows are.
+#[derive(Clone, Debug, clap::Args)]
+pub struct WindowsDir {
+    /// Directory of the windows.
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/plegtrace")]
+    pub dir: PathBuf,
+}
+
+/// What to keep of an observation of months.
+#[derive(Clone, Debug, clap::Args)]
+pub struct WatchOptions {
+    /// Directory of the windows.
+    #[command(flatten)]
+    pub dir: WindowsDir,
+    /// Length of a window: 60s, 5m; at most an hour.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = span::parse_window)]
+    pub window: Duration,
+    /// Maximum size of the history, at least 1M; the oldest windows go first.
+    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = size::parse)]
+    pub history_size: u64,
+    /// Maximum age of the history: 12h, 30d.
+    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = span::parse)]
+    pub history_age: Duration,
+    /// Maximum size of the evidence of all stalls together, at least 1M; the oldest goes first.
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size::parse)]
+    pub evidence_size: u64,
 }
 
 /// Where and how to record.

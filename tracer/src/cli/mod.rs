@@ -3,6 +3,9 @@
 mod args;
 mod settings;
 mod size;
+mod span;
 
-pub use args::{Args, Attach, Color, Command, Common, Family, Output, RecordOptions, Source};
+pub use args::{
+    Args, Attach, Color, Command, Common, Family, Output, RecordOptions, Source, WatchOptions, WindowsDir,
+};
 pub use settings::{Settings, SettingsError};

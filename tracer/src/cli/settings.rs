@@ -73,6 +73,9 @@ pub enum SettingsError {
     /// An option of flame graphs without one.
     #[error("{0} is about flame graphs: add -o svg or -o folded")]
     NoFlame(&'static str),
+    /// An end for what has none.
+    #[error("watch goes on until it is told to end: leave out --duration and --until-found")]
+    NoEnd,
     /// There is nothing to draw.
     #[error("-o svg and -o folded draw what was observed: {0} takes text or json")]
     NothingToDraw(&'static str),

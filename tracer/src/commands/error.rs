@@ -9,6 +9,7 @@ use crate::{
     exit::Exit,
     recording::{RecordError, RecordingError},
     render::flame::SavedError,
+    watch::DirError,
 };
 
 /// Why there is no report.
@@ -69,6 +70,18 @@ pub enum CommandError {
         #[source]
         source: SavedError,
     },
+    /// Nothing can be written for windows.
+    #[error(transparent)]
+    Dir(#[from] DirError),
+    /// There is no history.
+    #[error("cannot read the history of {dir}")]
+    History {
+        /// The directory of windows.
+        dir: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
     /// The report could not be written.
     #[error("cannot write the report")]
     Write(#[source] io::Error),
@@ -95,7 +108,8 @@ impl CommandError {
                 }
             }
             Self::Against { source: SavedError::Read(error), .. } if !is_wrong_path(error) => Exit::CannotRun,
-            Self::Against { .. } => Exit::Usage,
+            Self::History { source, .. } if !is_wrong_path(source) => Exit::CannotRun,
+            Self::Against { .. } | Self::History { .. } | Self::Dir(DirError::Taken(_)) => Exit::Usage,
             Self::Recording { source: RecordingError::Foreign, .. } => Exit::Usage,
             Self::Recording { source: RecordingError::Read(error), .. } if is_wrong_path(error) => {
                 Exit::Usage
@@ -113,6 +127,9 @@ impl CommandError {
             Self::NoSuchCause(_) => Some("list all causes: plegtrace explain --list".to_owned()),
             Self::Goroutines(GoroutineError::Denied(_)) => {
                 Some("run it as root, or with CAP_SYS_PTRACE: sudo plegtrace goroutines PID".to_owned())
+            }
+            Self::History { .. } => {
+                Some("plegtrace watch writes it; name its directory with --dir".to_owned())
             }
             Self::Record(RecordError::Exists(_)) => Some("replace it with: --force".to_owned()),
             Self::Record(RecordError::Terminal) => {

@@ -1,13 +1,16 @@
 //! What plegtrace can be asked to do, one file for each command. A command turns settings into output and an exit code.
 
+pub(crate) mod check;
 pub(crate) mod doctor;
 mod error;
 pub(crate) mod explain;
 pub(crate) mod goroutines;
+pub(crate) mod history;
 pub(crate) mod observe;
 mod output;
 pub(crate) mod record;
 pub(crate) mod replay;
+pub(crate) mod watch;
 
 pub use error::CommandError;
 pub use replay::{Replayed, replay, replay_and_fold};

@@ -70,6 +70,14 @@ impl EngineError {
         }
     }
 
+    /// Can it be otherwise in a while? A kubelet that is not there can come.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        // A process that the operator named does not come back under its number.
+        let wrong = matches!(self, Self::Discover(DiscoverError::NoSuchProcess { .. }));
+        !wrong && matches!(self, Self::NothingToTrace { .. } | Self::Ambiguous(_) | Self::Discover(_))
+    }
+
     /// What to do next, when there is something.
     #[must_use]
     pub fn hint(&self) -> Option<String> {

@@ -16,6 +16,7 @@ mod stop;
 mod survey;
 mod symbols;
 mod targets;
+mod watcher;
 
 use std::{
     collections::HashMap,
@@ -37,6 +38,7 @@ use crate::{
     live::Live,
     probes::{Probes, RuncFiles, source_refused},
     recording::Recorder,
+    render::escape,
     words::human,
 };
 pub(crate) use confine::confine;
@@ -52,6 +54,7 @@ pub(crate) use survey::Survey;
 pub use survey::node_and_kernel;
 use symbols::Symbols;
 use targets::{Steps, warn};
+pub(crate) use watcher::{AnyWatcher, Watcher};
 
 /// Finished records are looked at this often; a thread takes them out of the ring meanwhile.
 const DRAIN: Duration = Duration::from_millis(200);
@@ -64,6 +67,8 @@ const RESCAN: Duration = Duration::from_secs(120);
 const RESCAN_BLIND: Duration = Duration::from_secs(15);
 /// The report waits so long for probes that cannot come off at once.
 const LEAVE: Duration = Duration::from_secs(1);
+/// A century, as far as timers reach.
+const ENDLESS: Duration = Duration::from_secs(100 * 365 * 86_400);
 /// The node must have been watched this long before an early end.
 const ENOUGH: Duration = Duration::from_secs(4);
 
@@ -120,22 +125,59 @@ async fn observe_here(
     let mut interrupts = Interrupts::new().map_err(EngineError::Signals)?;
     let mut progress = Progress::new(settings.quiet);
     let mut observation = Observation::begin(settings, mode, tap, recorder, &mut progress)?;
-    if settings.needs_kernel() {
-        observation.arm(settings, mode, &mut progress)?;
-        progress.step(&format!(
-            "armed: {} probes; observing for {:.0} s",
-            observation.probes.sites(),
-            settings.duration.as_secs_f64()
-        ));
-    } else {
-        observation.refuse_source("uprobes");
-        observation.refuse_parks();
-        observation.refuse_source("processes");
-        observation.tell_targets();
-        progress.step("inspecting processes, sockets, cgroups and goroutines");
-    }
-    let why = observation.run(settings, &mut interrupts, &mut progress).await?;
+    let seconds = settings.duration.as_secs_f64();
+    observation.set_out(settings, mode, &format!("observing for {seconds:.0} s"), &mut progress)?;
+    let why = observation.run(settings, &mut interrupts, &mut progress, None).await?;
     Ok(observation.end(settings, why, &mut progress))
+}
+
+/// Observes until a signal comes, and waits where there is nothing to observe yet.
+///
+/// # Errors
+///
+/// Something that is needed cannot be done.
+pub(crate) fn watch(
+    settings: &Settings,
+    mode: AttachMode,
+    watcher: &mut AnyWatcher,
+) -> Result<(), EngineError> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(EngineError::EventLoop)?;
+    // Longer than any machine runs.
+    let settings = Settings { duration: ENDLESS, to_the_end: true, ..settings.clone() };
+    runtime.block_on(watch_here(&settings, mode, watcher))
+}
+
+async fn watch_here(
+    settings: &Settings,
+    mode: AttachMode,
+    watcher: &mut AnyWatcher,
+) -> Result<(), EngineError> {
+    let mut interrupts = Interrupts::new().map_err(EngineError::Signals)?;
+    let mut progress = Progress::new(settings.quiet);
+    let mut told = String::new();
+    let mut observation = loop {
+        match Observation::begin(settings, mode, Some(watcher.tap()), None, &mut progress) {
+            Ok(observation) => break observation,
+            Err(error) if error.may_pass() => {
+                let why = chain(&error);
+                watcher.waits(&why);
+                if told != why {
+                    progress.step(&format!("waiting: {}", escape::line(&why)));
+                    told = why;
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        tokio::select! {
+            () = interrupts.next() => return Ok(()),
+            () = tokio::time::sleep(watcher.pause()) => {}
+        }
+    };
+    observation.set_out(settings, mode, "watching", &mut progress)?;
+    let why = observation.run(settings, &mut interrupts, &mut progress, Some(watcher)).await?;
+    observation.end_watching(settings, why, &mut progress, watcher);
+    Ok(())
 }
 
 /// One observation.
@@ -167,12 +209,34 @@ struct Observation {
 }
 
 impl Observation {
+    /// Puts the probes on, or says why there are none.
+    fn set_out(
+        &mut self,
+        settings: &Settings,
+        mode: AttachMode,
+        what: &str,
+        progress: &mut Progress,
+    ) -> Result<(), EngineError> {
+        if settings.needs_kernel() {
+            self.arm(settings, mode, progress)?;
+            progress.step(&format!("armed: {} probes; {what}", self.probes.sites()));
+        } else {
+            self.refuse_source("uprobes");
+            self.refuse_parks();
+            self.refuse_source("processes");
+            self.tell_targets();
+            progress.step("inspecting processes, sockets, cgroups and goroutines");
+        }
+        Ok(())
+    }
+
     /// Observes until there is a reason to stop.
     async fn run(
         &mut self,
         settings: &Settings,
         interrupts: &mut Interrupts,
         progress: &mut Progress,
+        mut watcher: Option<&mut AnyWatcher>,
     ) -> Result<StopWhy, EngineError> {
         let began = Instant::now();
         let sees_execs = self.live.as_ref().is_some_and(Live::follows_processes);
@@ -195,8 +259,14 @@ impl Observation {
                     self.look(settings)?;
                     self.name_stacks(false);
                     self.collect(false);
-                    let pulse = self.pipeline.pulse(clock::monotonic_ns());
-                    if self.pictures.is_due(&pulse) && self.judge(settings, began.elapsed()) {
+                    let now = clock::monotonic_ns();
+                    let pulse = self.pipeline.pulse(now);
+                    let mut due = self.pictures.is_due(&pulse);
+                    if let Some(watcher) = watcher.as_deref_mut() {
+                        watcher.second(&mut self.pipeline, now, false);
+                        due |= watcher.is_due(now);
+                    }
+                    if due && self.judge(settings, began.elapsed(), watcher.as_deref_mut()) {
                         return Ok(StopWhy::Enough);
                     }
                     if self.recorder.as_ref().is_some_and(|recorder| recorder.is_over()) {
@@ -209,10 +279,13 @@ impl Observation {
     }
 
     /// Looks at the whole picture: is another look of the census worth its price, and is all known that can be?
-    fn judge(&mut self, settings: &Settings, elapsed: Duration) -> bool {
+    fn judge(&mut self, settings: &Settings, elapsed: Duration, watcher: Option<&mut AnyWatcher>) -> bool {
         let snapshot = self.pipeline.snapshot(clock::monotonic_ns());
         let diagnosis = diagnose(&snapshot);
         self.pictures.showed(is_suspicious(&snapshot, &diagnosis));
+        if let Some(watcher) = watcher {
+            watcher.judged(&snapshot, &diagnosis, false);
+        }
         self.census_again(settings, &snapshot, &diagnosis, false);
         !settings.to_the_end && self.is_enough(&snapshot, &diagnosis, elapsed, !settings.needs_kernel())
     }
@@ -305,6 +378,32 @@ impl Observation {
 
     /// Takes a last look, takes the probes off, and draws the picture.
     fn end(mut self, settings: &Settings, why: StopWhy, progress: &mut Progress) -> Observed {
+        let now = self.stop(settings, why, progress);
+        self.collect(true);
+        let snapshot = self.pipeline.snapshot(now);
+        let flame = self.flame.map(|mut flame| {
+            flame.add_open(&snapshot);
+            flame
+        });
+        Observed { snapshot, flame }
+    }
+
+    /// The same for the last window.
+    fn end_watching(
+        mut self,
+        settings: &Settings,
+        why: StopWhy,
+        progress: &mut Progress,
+        watcher: &mut AnyWatcher,
+    ) {
+        let now = self.stop(settings, why, progress);
+        watcher.second(&mut self.pipeline, now, true);
+        let snapshot = self.pipeline.snapshot(now);
+        watcher.judged(&snapshot, &diagnose(&snapshot), true);
+    }
+
+    /// Takes a last look, and the probes off; the moment when observing ended.
+    fn stop(&mut self, settings: &Settings, why: StopWhy, progress: &mut Progress) -> u64 {
         // What is seen ends here: taking perf events off can take longer than the observation.
         let mut seen_until = None;
         if let Some(mut live) = self.live.take() {
@@ -326,13 +425,7 @@ impl Observation {
         let now = seen_until.unwrap_or_else(clock::monotonic_ns);
         self.pipeline.fact(now, Fact::Stop(Stop { why }));
         progress.clear();
-        self.collect(true);
-        let snapshot = self.pipeline.snapshot(now);
-        let flame = self.flame.map(|mut flame| {
-            flame.add_open(&snapshot);
-            flame
-        });
-        Observed { snapshot, flame }
+        now
     }
 }
 

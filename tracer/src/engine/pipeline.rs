@@ -1,11 +1,14 @@
 //! Frames in, a picture of the node out: decode and correlate, with what could not be decoded counted.
 
 use crate::{
-    correlate::{Correlator, Limits, Pulse, Snapshot},
+    correlate::{Correlator, Finished, Limits, Pulse, Snapshot},
     decode::{Event, MonoNs, decode},
     flame::Flame,
     input::{Arrival, Fact, Frame, frame_fact},
 };
+
+/// Names of stacks are waited for so many times, once a second: much longer, and what has ended would be forgotten.
+const NAMES: u32 = 30;
 
 /// Sees every record of the input stream, in order, before it is decoded.
 pub type Tap = Box<dyn FnMut(&Frame) + Send>;
@@ -15,11 +18,13 @@ pub(crate) struct Pipeline {
     correlator: Correlator,
     tap: Option<Tap>,
     stopped: Option<MonoNs>,
+    /// So many times in a row, some stack had no name yet.
+    unnamed_for: u32,
 }
 
 impl Pipeline {
     pub(crate) fn new(tap: Option<Tap>) -> Self {
-        Self { correlator: Correlator::new(Limits::default()), tap, stopped: None }
+        Self { correlator: Correlator::new(Limits::default()), tap, stopped: None, unnamed_for: 0 }
     }
 
     /// Takes one record.
@@ -89,7 +94,27 @@ impl Pipeline {
 
     /// Adds what has ended since the last time.
     pub(crate) fn collect(&mut self, flame: &mut Flame, last: bool) {
-        flame.collect(&mut self.correlator, last);
+        self.collect_and_see(flame, last, &mut |_| {});
+    }
+
+    /// Adds what has ended since the last time, and shows it to `see`; waits a little for the names of stacks unless it is
+    /// the `last` time.
+    pub(crate) fn collect_and_see(&mut self, flame: &mut Flame, last: bool, see: &mut dyn FnMut(&Finished)) {
+        if last || self.are_named() {
+            flame.collect_and_see(&mut self.correlator, last, see);
+        }
+    }
+
+    /// Do all stacks have their names, or has that been waited for in vain?
+    fn are_named(&mut self) -> bool {
+        let waits = self.correlator.unnamed().next().is_some() && self.unnamed_for < NAMES;
+        self.unnamed_for = if waits { self.unnamed_for + 1 } else { 0 };
+        !waits
+    }
+
+    /// What a stream that begins at `now_ns` must know.
+    pub(crate) fn preamble(&self, now_ns: u64) -> Vec<Frame> {
+        self.correlator.preamble(MonoNs(now_ns)).iter().map(|(at, fact)| frame_fact(at.0, fact)).collect()
     }
 
     /// The node as it is known at `now_ns`.

@@ -1,10 +1,10 @@
 //! [`Flame`]: trees folded into a bounded number of stacks, each with its share of the wall time.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::frame::{Frame, Kind};
 use crate::{
-    correlate::{Correlator, Finished, Phase, Relist, RequestTree, Snapshot},
+    correlate::{Correlator, Finished, Phase, Relist, Request, RequestTree, Snapshot},
     decode::MonoNs,
     input::Layer,
     span::{GoroutinePark, Leaf, LeafKind, Span, SpanKind, account, leaves, violation},
@@ -98,6 +98,25 @@ impl Flame {
         for root in roots.filter(|root| root.is_open()) {
             self.add_with(root, snapshot.now, &phases);
         }
+        let traced: HashSet<(u32, u64)> =
+            snapshot.open.iter().map(|call| (call.span.id.tgid, call.span.id.goid)).collect();
+        let early = snapshot.census.requests.iter().filter(|request| request.stays);
+        let untraced =
+            |request: &&Request| !request.goids.iter().any(|goid| traced.contains(&(request.pid, *goid)));
+        early.filter(untraced).for_each(|request| self.add_early(request));
+    }
+
+    /// Adds requests that were in flight before the probes, as two looks at their stacks found them: the oldest of those that
+    /// wait alike, for as long as it waits at least.
+    fn add_early(&mut self, request: &Request) {
+        self.open += 1;
+        let top = self.enter(None, Frame::of_early(&request.operation));
+        let at = self.enter(Some(top), Frame::of_call(request.component, &request.operation));
+        let mut at = self.enter(Some(at), Frame::of_kind(Kind::Waits));
+        for function in request.frames.iter().rev() {
+            at = self.enter(Some(at), Frame::of_function(function));
+        }
+        self.spend(at, request.since.ns);
     }
 
     /// Adds one tree; an open one as it is at `now`.

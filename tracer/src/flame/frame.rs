@@ -81,15 +81,24 @@ impl Frame {
 
     /// Of a call or program.
     pub(super) fn of_span(span: &Span) -> Self {
-        let (component, operation) = (span.component().name(), span.operation());
-        let text = match span.layer() {
-            Layer::Process => return Self::named(Kind::Program, operation),
-            Layer::ListPhase => format!("{component} {operation}, list phase"),
-            Layer::StatusPhase => format!("{component} {operation}, status phase"),
-            _ => format!("{component} {operation}"),
-        };
-        let kind = if span.component() == Component::Kubelet { Kind::Kubelet } else { Kind::Runtime };
-        Self::named(kind, text)
+        let operation = span.operation();
+        match span.layer() {
+            Layer::Process => Self::named(Kind::Program, operation),
+            Layer::ListPhase => Self::of_call(span.component(), &format!("{operation}, list phase")),
+            Layer::StatusPhase => Self::of_call(span.component(), &format!("{operation}, status phase")),
+            _ => Self::of_call(span.component(), operation),
+        }
+    }
+
+    /// Of a call in a component.
+    pub(super) fn of_call(component: Component, operation: &str) -> Self {
+        let kind = if component == Component::Kubelet { Kind::Kubelet } else { Kind::Runtime };
+        Self::named(kind, format!("{} {operation}", component.name()))
+    }
+
+    /// Of what was in flight before the probes, of which nobody saw the beginning.
+    pub(super) fn of_early(operation: &str) -> Self {
+        Self::named(Kind::Root, format!("{operation}, open since before the probes"))
     }
 
     pub(super) fn of_function(name: &str) -> Self {

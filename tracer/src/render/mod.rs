@@ -10,6 +10,7 @@ pub mod escape;
 pub mod explain;
 pub mod flame;
 pub mod goroutines;
+pub mod history;
 pub mod json;
 mod judgement;
 mod leaves;

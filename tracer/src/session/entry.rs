@@ -11,7 +11,7 @@ use crate::{
     census,
     chain::chain,
     cli::{Args, Command, Settings, SettingsError},
-    commands::{CommandError, doctor, explain, goroutines, observe, record, replay},
+    commands::{CommandError, check, doctor, explain, goroutines, history, observe, record, replay, watch},
     engine::{confine, detach_rest, let_interrupts_end_us},
     exit::Exit,
 };
@@ -76,6 +76,12 @@ fn run(args: &Args) -> Result<Exit, CommandError> {
     if let Some(Command::Report { file }) = &args.command {
         return replay::run(file, &settings).map(told);
     }
+    if let Some(Command::Check(options)) = &args.command {
+        return check::run(&options.dir);
+    }
+    if let Some(Command::History { dir, since }) = &args.command {
+        return history::run(&dir.dir, *since, &settings);
+    }
     if settings.dry_run && settings.output.is_flame() {
         return Err(SettingsError::NothingToDraw("--dry-run").into());
     }
@@ -84,6 +90,12 @@ fn run(args: &Args) -> Result<Exit, CommandError> {
     }
     if let Some(Command::Record(options)) = &args.command {
         return record::run(options, &settings).map(told);
+    }
+    if let Some(Command::Watch(options)) = &args.command {
+        if args.common.duration.is_some() || args.common.until_found {
+            return Err(SettingsError::NoEnd.into());
+        }
+        return watch::run(options, &settings);
     }
     observe::run(&settings)
 }
@@ -94,6 +106,9 @@ fn draws_nothing(command: &Command) -> Option<&'static str> {
         Command::Doctor => Some("doctor"),
         Command::Goroutines { .. } => Some("goroutines"),
         Command::Explain { .. } => Some("explain"),
+        Command::Watch(_) => Some("watch"),
+        Command::Check(_) => Some("check"),
+        Command::History { .. } => Some("history"),
         Command::Record(_) | Command::Report { .. } | Command::CensusChild => None,
     }
 }

@@ -25,6 +25,7 @@ const ORDER: &[&[&str]] = &[
     &["live"],
     &["probes"],
     &["engine"],
+    &["watch"],
     &["commands"],
     &["session"],
     &["main"],

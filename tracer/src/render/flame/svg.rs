@@ -7,7 +7,7 @@ use std::{
 
 use inferno::flamegraph::{
     self, Options, TextTruncateDirection,
-    color::{Color, PaletteMap},
+    color::{BackgroundColor, Color, PaletteMap},
 };
 
 use super::{
@@ -27,6 +27,8 @@ const UNIT: &str = "us";
 pub(super) fn plain(lines: &Lines, flame: &Flame, caption: &Caption, out: &mut dyn Write) -> io::Result<()> {
     let all = lines.or_nothing();
     let mut colours = PaletteMap::default();
+    // The frame below all others, which inferno adds, has no name.
+    colours.insert("", colour(None));
     for (stack, line) in &all {
         for (name, (kind, _)) in stack.iter().zip(&line.frames) {
             colours.insert(name, colour(*kind));
@@ -81,6 +83,7 @@ fn options<'a>(lines: &Lines, caption: &Caption) -> Options<'a> {
     options.subtitle = Some(parts.join(" · ")).filter(|text| !text.is_empty());
     options.count_name = UNIT.to_owned();
     options.name_type = "".to_owned();
+    options.bgcolors = Some(BackgroundColor::Grey);
     // Names are told apart by their beginning.
     options.text_truncate_direction = TextTruncateDirection::Right;
     // The lines are in the order in which they are to be drawn: this keeps inferno from sorting them as texts, where the

@@ -1,0 +1,32 @@
+//! `plegtrace watch`: observes until it is told to end.
+
+use super::CommandError;
+use crate::{
+    cli::{Settings, WatchOptions},
+    engine,
+    exit::Exit,
+    watch::{Plan, Watch},
+};
+
+/// Memory of the flight recorder, bytes, packed: minutes of a busy node.
+const FLIGHT: usize = 6 << 20;
+
+/// Observes, and writes windows to the directory.
+///
+/// # Errors
+///
+/// plegtrace cannot run here, or the directory cannot be written to.
+pub(crate) fn run(options: &WatchOptions, settings: &Settings) -> Result<Exit, CommandError> {
+    let mode = engine::ready(settings)?;
+    let plan = Plan {
+        dir: options.dir.dir.clone(),
+        window: options.window,
+        history_bytes: options.history_size,
+        history_age: options.history_age,
+        evidence_bytes: options.evidence_size,
+        flight_bytes: FLIGHT,
+    };
+    let mut watch = Watch::new(plan)?;
+    engine::watch(settings, mode, &mut watch)?;
+    Ok(Exit::Healthy)
+}

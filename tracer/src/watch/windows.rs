@@ -1,0 +1,243 @@
+//! [`Watch`]: takes what an observation sees each second, and makes windows of it.
+
+use std::{
+    io::{self, Write},
+    mem::take,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use sd_notify::NotifyState;
+
+use super::{
+    DirError, Plan,
+    dir::Dir,
+    flight::Flight,
+    history::{Entry, Quantiles},
+    latencies::Latencies,
+    state::{self, Moment, State},
+    story::Stories,
+    writer::{Job, Writer},
+};
+use crate::{
+    correlate::Snapshot,
+    diagnose::Diagnosis,
+    engine::{Pipeline, Tap, Watcher},
+    flame::Flame,
+    render::{
+        escape,
+        flame::{self, Caption, Per},
+        human, json, text,
+    },
+};
+
+/// An observation of months.
+pub(crate) struct Watch {
+    plan: Plan,
+    writer: Writer,
+    flight: Arc<Mutex<Flight>>,
+    flame: Flame,
+    latencies: Latencies,
+    stories: Stories,
+    /// When this window began; `None` before the first.
+    began_ns: Option<u64>,
+    before: Sums,
+    /// The last state was of this verdict and id.
+    told: Option<(String, Option<String>)>,
+}
+
+/// Sums since the start, of which a window tells the growth.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    cpu_ns: u64,
+    lost: u64,
+}
+
+impl Watch {
+    /// Takes the directory.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written to, or belongs to another one.
+    pub(crate) fn new(plan: Plan) -> Result<Self, DirError> {
+        let failed = |source| DirError::Write { path: plan.dir.clone(), source };
+        let dir = Dir::take(&plan.dir)?;
+        let writer = Writer::start(dir, &plan).map_err(failed)?;
+        Ok(Self {
+            flight: Arc::new(Mutex::new(Flight::new(plan.flight_bytes))),
+            plan,
+            writer,
+            flame: Flame::default(),
+            latencies: Latencies::default(),
+            stories: Stories::default(),
+            began_ns: None,
+            before: Sums::default(),
+            told: None,
+        })
+    }
+
+    fn window_ns(&self) -> u64 {
+        u64::try_from(self.plan.window.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn put_state(&mut self, state: &State) {
+        match serde_json::to_vec_pretty(state) {
+            Ok(bytes) => self.writer.write(Job::Files(vec![(state::FILE, bytes)])),
+            Err(error) => tracing::warn!("cannot write the state: {error}"),
+        }
+    }
+
+    fn window(&mut self, snapshot: &Snapshot, diagnosis: &Diagnosis, state: &State, now: Moment) {
+        let entry = self.entry(snapshot, state, now);
+        let mut flame = take(&mut self.flame);
+        flame.add_open(snapshot);
+        self.latencies = Latencies::default();
+        self.began_ns = Some(now.mono_ns);
+        match files(snapshot, diagnosis, &flame, &entry) {
+            Ok(files) => self.writer.write(Job::Files(files)),
+            Err(error) => tracing::warn!("cannot draw the window: {error}"),
+        }
+        self.put_state(state);
+        self.writer.write(Job::Entry(Box::new(entry)));
+    }
+
+    fn entry(&mut self, snapshot: &Snapshot, state: &State, now: Moment) -> Entry {
+        let cost = snapshot.cost.unwrap_or_default();
+        let lost: u64 = snapshot.real_losses().map(|loss| loss.count).sum();
+        let sums = Sums { cpu_ns: cost.cpu_ns, lost: lost.saturating_add(self.writer.losses()) };
+        let before = std::mem::replace(&mut self.before, sums);
+        let [client, server] = self.latencies.quantiles();
+        let relists = snapshot.relists.iter().filter(|relist| relist.root().is_open()).count();
+        let requests = snapshot.requests.iter().filter(|request| request.root().is_open()).count();
+        Entry {
+            at_unix_ns: now.unix_ns,
+            at: human::rfc3339(now.unix_ns),
+            window_ns: self.began_ns.map_or(0, |began| now.mono_ns.saturating_sub(began)),
+            verdict: state.verdict.clone(),
+            id: state.id.clone(),
+            component: state.component.clone(),
+            relists: Quantiles::of(&self.latencies.relists),
+            open: (relists + requests) as u64,
+            client,
+            server,
+            // After a restart of the observation sums begin anew.
+            cpu_ns: sums.cpu_ns.checked_sub(before.cpu_ns).unwrap_or(sums.cpu_ns),
+            rss_bytes: cost.rss_bytes,
+            lost: sums.lost.checked_sub(before.lost).unwrap_or(sums.lost),
+            complete: self.flame.is_complete(),
+        }
+    }
+
+    fn keep(&mut self, id: &str, snapshot: &Snapshot, diagnosis: &Diagnosis, now: Moment) {
+        let flown = lock(&self.flight).copy();
+        let moment = human::rfc3339(now.unix_ns).replace([':', '-'], "");
+        let moment = moment.split('.').next().unwrap_or_default();
+        let report = report(snapshot, diagnosis).unwrap_or_default();
+        self.writer.write(Job::Evidence(format!("{moment}Z-{id}"), flown, report));
+    }
+}
+
+impl Watcher for Watch {
+    fn tap(&mut self) -> Tap {
+        lock(&self.flight).clear();
+        let flight = Arc::clone(&self.flight);
+        Box::new(move |frame| lock(&flight).push(frame))
+    }
+
+    fn waits(&mut self, why: &str) {
+        let why = escape::line(why);
+        notify(&[NotifyState::Ready, NotifyState::Watchdog, NotifyState::Status(&why)]);
+        let now = Moment::now();
+        (self.began_ns, self.told) = (None, None);
+        self.put_state(&State::blank(now, self.window_ns(), "waiting", &why));
+    }
+
+    fn second(&mut self, pipeline: &mut Pipeline, now_ns: u64, last: bool) {
+        if self.began_ns.is_none() {
+            self.began_ns = Some(now_ns);
+            notify(&[NotifyState::Ready, NotifyState::Status("watching")]);
+        }
+        notify(&[NotifyState::Watchdog]);
+        let latencies = &mut self.latencies;
+        pipeline.collect_and_see(&mut self.flame, last, &mut |finished| latencies.add(finished));
+        let mut flight = lock(&self.flight);
+        if flight.is_due(now_ns) {
+            flight.cut(now_ns, &pipeline.preamble(now_ns));
+        }
+    }
+
+    fn is_due(&self, now_ns: u64) -> bool {
+        self.began_ns.is_some_and(|began| now_ns.saturating_sub(began) >= self.window_ns())
+    }
+
+    fn judged(&mut self, snapshot: &Snapshot, diagnosis: &Diagnosis, last: bool) {
+        let now = Moment::now();
+        let state = State::of(snapshot, diagnosis, now, self.window_ns());
+        let news = self.stories.judged(&state, diagnosis.is_settled(snapshot), now);
+        if let Some(event) = &news.event {
+            tell(event);
+        }
+        if let Some(id) = &news.keep {
+            self.keep(id, snapshot, diagnosis, now);
+        }
+        let told = Some((state.verdict.clone(), state.id.clone()));
+        if last {
+            self.window(snapshot, diagnosis, &state, now);
+            let ended = State::blank(now, self.window_ns(), "ended", "plegtrace watch has ended");
+            self.put_state(&ended);
+        } else if self.is_due(now.mono_ns) {
+            self.window(snapshot, diagnosis, &state, now);
+        } else if self.told != told || news.event.is_some() {
+            self.put_state(&state);
+        }
+        self.told = told;
+        if last {
+            notify(&[NotifyState::Stopping]);
+        }
+    }
+
+    fn pause(&self) -> Duration {
+        self.plan.window.min(Duration::from_secs(5))
+    }
+}
+
+fn lock(flight: &Mutex<Flight>) -> MutexGuard<'_, Flight> {
+    flight.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The files of a window.
+fn files(
+    snapshot: &Snapshot,
+    diagnosis: &Diagnosis,
+    flame: &Flame,
+    entry: &Entry,
+) -> io::Result<Vec<(&'static str, Vec<u8>)>> {
+    let (mut folded, mut svg, mut document) = (Vec::new(), Vec::new(), Vec::new());
+    flame::folded(flame, Per::Whole, None, &mut folded)?;
+    let until = entry.at.split('.').next().unwrap_or_default();
+    let about = format!("node {}, {} until {until}Z", snapshot.start.node, human::duration(entry.window_ns));
+    flame::svg(flame, Per::Whole, None, &Caption { about }, &mut svg)?;
+    json::report(snapshot, diagnosis, &mut document)?;
+    let report = report(snapshot, diagnosis)?;
+    Ok(vec![("flame.folded", folded), ("flame.svg", svg), ("report.txt", report), ("report.json", document)])
+}
+
+fn report(snapshot: &Snapshot, diagnosis: &Diagnosis) -> io::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    text::report(snapshot, diagnosis, &text::TextOptions::default(), &mut out)?;
+    Ok(out)
+}
+
+/// A line for the journal. A closed stdout is no reason to stop.
+fn tell(event: &impl serde::Serialize) {
+    let Ok(line) = serde_json::to_string(event) else { return };
+    let mut stdout = io::stdout().lock();
+    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+}
+
+/// Tells systemd, when it listens.
+fn notify(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::debug!("cannot notify systemd: {error}");
+    }
+}
