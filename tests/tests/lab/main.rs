@@ -26,3 +26,4 @@ mod safety;
 mod slow;
 mod targets;
 mod truth;
+mod watch;

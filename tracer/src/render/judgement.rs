@@ -95,7 +95,7 @@ pub(super) fn part(place: &Place) -> String {
         Doing::Runs => format!("{component}: running, ready to run or in a system call"),
         Doing::Lock => format!("{component}: waiting for a lock"),
         Doing::Waits => format!("{component}: waiting"),
-        Doing::Inside => format!("{component}: at work"),
+        Doing::Inside => format!("inside {component}"),
         Doing::Transport => "between the kubelet and the runtime".to_owned(),
         Doing::Unanswered => "in calls whose handler was not seen".to_owned(),
         Doing::Program => match &place.program {

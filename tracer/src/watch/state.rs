@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     correlate::Snapshot,
-    diagnose::{Diagnosis, Verdict},
+    diagnose::{Diagnosis, Slow, Verdict},
     render::{escape, human, text},
 };
 
@@ -95,22 +95,25 @@ impl State {
     /// What was observed.
     pub(super) fn of(snapshot: &Snapshot, diagnosis: &Diagnosis, now: Moment, window_ns: u64) -> Self {
         let finding = diagnosis.accused().first();
-        let stall = diagnosis.verdict == Verdict::Stall;
+        let is_problem = matches!(diagnosis.verdict, Verdict::Stall | Verdict::Slow);
+        let culprit = finding.and_then(|finding| Some(finding.culprit.as_ref()?.component));
+        let slow = || diagnosis.slow.first().and_then(Slow::component);
         let line = text::headline(snapshot, diagnosis);
         let words = line.split_once("  ").map_or(line.as_str(), |(_, words)| words);
         let age = finding.and_then(|finding| finding.since).map(|since| (since.ns, since.at_least));
         let since = diagnosis.since.map(|since| (snapshot.now.since(since.at), since.or_before));
-        let age = age.or(since).filter(|_| stall);
+        let age = age.or(since).filter(|_| is_problem);
         Self {
             status: match diagnosis.verdict {
                 Verdict::Healthy => Status::Ok,
-                Verdict::Stall => Status::Problem,
+                Verdict::Stall | Verdict::Slow => Status::Problem,
                 Verdict::CannotTell => Status::Unknown,
             },
-            id: finding.filter(|_| stall).map(|finding| finding.rule.id.to_owned()),
-            component: finding
-                .filter(|_| stall)
-                .and_then(|finding| Some(finding.culprit.as_ref()?.component.name().to_owned())),
+            id: finding.filter(|_| is_problem).map(|finding| finding.rule.id.to_owned()),
+            component: culprit
+                .or_else(slow)
+                .filter(|_| is_problem)
+                .map(|component| component.name().to_owned()),
             age_ns: age.map(|(ns, _)| ns),
             at_least: age.is_some_and(|(_, at_least)| at_least),
             ..Self::blank(now, window_ns, diagnosis.verdict.name(), words)

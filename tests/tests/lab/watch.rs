@@ -1,0 +1,191 @@
+//! `plegtrace watch` on a real node: it waits for a kubelet, writes windows, tells a stall with its evidence, and ends clean;
+//! its flame graphs add up to the kubelet's own figures.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use plegtrace::{
+    commands,
+    diagnose::{Verdict, diagnose},
+};
+use plegtrace_lab::{Node, fault::Kind, host, process};
+use plegtrace_tests::{
+    program::{self, Running},
+    truth::Scrape,
+};
+use serde_json::Value;
+
+const LIMIT: Duration = Duration::from_secs(60);
+const WINDOW: &str = "5s";
+/// A stall of this length outweighs everything else in the sums.
+const STALL: Duration = Duration::from_secs(8);
+const RELISTS: &str = "kubelet_pleg_relist_duration_seconds_sum";
+
+/// What `plegtrace check` says: exit code and line.
+fn check(dir: &Path) -> (Option<i32>, String) {
+    let began = Instant::now();
+    let out = Command::new(program::path().unwrap()).args(["check", "--dir"]).arg(dir).output().unwrap();
+    let line = String::from_utf8(out.stdout).unwrap();
+    assert!(line.ends_with('\n') && line.len() <= 81, "{line:?}");
+    assert!(began.elapsed() < Duration::from_secs(1), "it took {:?}", began.elapsed());
+    (out.status.code(), line)
+}
+
+fn history(dir: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(dir.join("history.jsonl")).unwrap_or_default();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The windows of a watch, each looked at once.
+#[derive(Default)]
+struct Windows {
+    seen: usize,
+    /// Wall time of relists that ended, seconds.
+    relists: f64,
+    /// A list has hung where ListContainers waits for a lock.
+    hung: bool,
+}
+
+impl Windows {
+    /// Takes the last window when there is another one.
+    fn look(&mut self, dir: &Path) -> bool {
+        let count = history(dir).len();
+        if count == self.seen {
+            return false;
+        }
+        assert_eq!(count, self.seen + 1, "each window is seen");
+        self.seen = count;
+        let folded = fs::read_to_string(dir.join("flame.folded")).unwrap();
+        for line in folded.lines().filter(|line| !line.starts_with("# ")) {
+            let (stack, us) = line.rsplit_once(' ').unwrap();
+            if stack.split(';').next() == Some("relist") {
+                self.relists += us.parse::<f64>().unwrap() / 1e6;
+            }
+            // Below the relist, or beside it while several lists hang and it is not certain which one is whose.
+            let list = stack.split_once(", open;").is_some_and(|(root, rest)| {
+                ["relist", "ListContainers"].contains(&root)
+                    && format!(";{rest}").contains(";containerd ListContainers;[waiting];")
+            });
+            self.hung |= list && stack.contains(";container.(*statusStorage).Get");
+        }
+        true
+    }
+
+    fn wait_for(&mut self, what: &str, dir: &Path, is_it: impl Fn(&Self) -> bool) {
+        process::wait_for(what, LIMIT, || {
+            self.look(dir);
+            Ok(is_it(self).then_some(()))
+        })
+        .unwrap();
+    }
+}
+
+fn scrape(node: &Node) -> f64 {
+    let page = Scrape::take(|limit| node.kubelet().metrics(limit)).unwrap();
+    page.page.sum(RELISTS, &[])
+}
+
+/// From before there is a kubelet to the end of a stall.
+#[test]
+fn windows_of_a_stall() {
+    host::require_root().unwrap();
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("windows");
+    let mut watch = Running::start(&["watch", "--dir", dir.to_str().unwrap(), "--window", WINDOW]).unwrap();
+    // It waits, or observes what is left of an earlier node; nothing is known yet in either case.
+    let begun = || Ok((watch.said().contains("waiting: ") || watch.said().contains("armed: ")).then_some(()));
+    process::wait_for("it to begin", LIMIT, begun).unwrap();
+    process::wait_for("a state", LIMIT, || Ok(dir.join("state.json").exists().then_some(()))).unwrap();
+    assert_ne!(check(&dir).0, Some(0), "{}", check(&dir).1);
+    let node = Node::start(&Kind::LockHostage.knobs()).unwrap();
+    watch.wait_until_armed(LIMIT).unwrap();
+    node.wait_for_relists(1, LIMIT).unwrap();
+    let before = scrape(&node);
+
+    // Windows of before the kubelet was there weigh nothing.
+    let first = history(&dir).len();
+    let mut windows = Windows { seen: first, ..Windows::default() };
+    windows.wait_for("two windows", &dir, |windows| windows.seen >= first + 2);
+    assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o700);
+    for name in ["flame.svg", "flame.folded", "report.txt", "report.json", "state.json", "history.jsonl"] {
+        let about = fs::metadata(dir.join(name)).unwrap();
+        assert!(about.len() > 0 && about.permissions().mode() & 0o777 == 0o600, "{name}");
+    }
+    windows.wait_for("health", &dir, |_| check(&dir).0 == Some(0));
+    assert!(check(&dir).1.starts_with("ok: "), "{}", check(&dir).1);
+
+    let fault = Kind::LockHostage.inject(&node, "p1").unwrap();
+    let stalled = Instant::now();
+    process::wait_for("a problem", LIMIT, || {
+        windows.look(&dir);
+        let (code, line) = check(&dir);
+        Ok((code == Some(1) && line.contains(": R1 ")).then_some(()))
+    })
+    .unwrap();
+    let drawn = || {
+        windows.look(&dir);
+        Ok(windows.hung.then_some(()))
+    };
+    process::wait_for("the lock in the flame graph", LIMIT, drawn)
+        .unwrap_or_else(|error| panic!("{error}: {}", fs::read_to_string(dir.join("flame.folded")).unwrap()));
+    windows.wait_for("a long stall", &dir, |_| stalled.elapsed() >= STALL);
+    fault.heal().unwrap();
+    windows.wait_for("the relist that hung", &dir, |windows| windows.relists > STALL.as_secs_f64() / 2.0);
+    process::wait_for("health", LIMIT, || {
+        windows.look(&dir);
+        Ok((check(&dir).0 == Some(0)).then_some(()))
+    })
+    .unwrap();
+
+    let after = scrape(&node);
+    watch.signal(libc::SIGTERM).unwrap();
+    let ended = watch.finish(LIMIT).unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{ended:?}");
+    windows.look(&dir);
+    let (ours, theirs) = (windows.relists, after - before);
+    assert!((ours - theirs).abs() <= 0.03 * theirs, "flame graphs {ours} s, kubelet {theirs} s");
+    assert_eq!(check(&dir).0, Some(2), "it does not watch any more");
+    told(&ended.stdout);
+    evidence(&dir);
+}
+
+/// The stall has begun and ended once.
+fn told(stdout: &str) {
+    let events: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |kind: &str| events.iter().filter(|event| event["event"] == kind).count();
+    assert_eq!((of("begin"), of("end")), (1, 1), "{stdout}");
+    assert!(events.iter().any(|event| event["id"] == "R1" && event["component"] == "shim"), "{stdout}");
+}
+
+/// The evidence is a whole recording that gives the same cause, with its report beside it.
+fn evidence(dir: &Path) {
+    let files = fs::read_dir(dir.join("evidence")).unwrap();
+    let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+    files.sort();
+    let recording = files.iter().find(|path| path.to_string_lossy().ends_with("-R1.plegtrace"));
+    let recording = recording.unwrap_or_else(|| panic!("{files:?}"));
+    let replayed = commands::replay(fs::File::open(recording).unwrap()).unwrap();
+    assert_eq!(replayed.damage.sentences(), [""; 0]);
+    let diagnosis = diagnose(&replayed.snapshot);
+    assert_eq!(diagnosis.verdict, Verdict::Stall);
+    assert_eq!(diagnosis.accused().first().map(|finding| finding.rule.id), Some("R1"));
+    assert!(fs::read_to_string(recording.with_extension("txt")).unwrap().contains("STALL R1"));
+}
+
+/// A one-shot draws what it has seen.
+#[test]
+fn a_picture_of_a_one_shot() {
+    host::require_root().unwrap();
+    let node = Node::start(&plegtrace_lab::Knobs::default()).unwrap();
+    let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
+    let about = ["-q", "-d", "4", "-o", "svg", "--kubelet-pid", &kubelet, "--runtime-pid", &runtime];
+    let ended = Running::start(&about).unwrap().finish(LIMIT).unwrap();
+    for frame in ["relist", "kubelet GetPods, list phase", "containerd ListContainers"] {
+        assert!(ended.stdout.contains(&format!("<title>{frame} (")), "{frame}: {}", ended.stdout);
+    }
+}
