@@ -70,6 +70,19 @@ impl<'a> Generations<'a> {
         }
     }
 
+    /// Removes what is left of pods that have gone. A kubelet does so each minute, but not at its start: replaced twice a
+    /// minute it never would, and each relist after a restart would ask for all that ever was on its node.
+    pub(super) fn sweep(&self) -> Result<()> {
+        let client = self.node.containerd().client();
+        let sandboxes = client.list_pod_sandbox(LIMIT).context("no list of sandboxes")?;
+        for gone in sandboxes.iter().filter(|sandbox| !sandbox.is_ready()) {
+            let stopped = client.stop_pod_sandbox(&gone.id, LIMIT);
+            // The kubelet may be about to remove it as well: what fails here is tried again after the next restart.
+            let _ = stopped.and_then(|()| client.remove_pod_sandbox(&gone.id, LIMIT));
+        }
+        Ok(())
+    }
+
     /// All of them, at the end.
     pub(super) fn end(self) -> Result<Vec<Generation>> {
         let mut all = self.ended;

@@ -92,6 +92,7 @@ impl Course {
             std::thread::sleep(due.saturating_sub(began.elapsed()));
             if replace == Some(due) {
                 generations.replace_next().with_context(|| format!("at {:?}", began.elapsed()))?;
+                generations.sweep()?;
                 replaced += 1;
             } else {
                 samples.push(Sample::take(running.pid(), began)?);
