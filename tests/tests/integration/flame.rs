@@ -14,6 +14,7 @@ use plegtrace::{
 };
 use plegtrace_lab::fault::Kind;
 use plegtrace_tests::{
+    golden,
     recordings::{self, FAULTS},
     story::{S, at},
 };
@@ -217,6 +218,21 @@ fn a_difference() {
     let svg = picture(&flame, Per::Whole, Some(&saved(&before, Per::Whole)));
     assert!(svg.contains("red has grown") && svg.contains("rgb(255,"), "{svg}");
     assert!(folded(&flame, Per::Whole, Some(&saved(&before, Per::Relist)), &mut Vec::new()).is_err());
+}
+
+/// The picture of a real stall that the README begins with: two lists behind a lock, and who has it behind a stopped shim.
+#[test]
+fn the_picture_of_the_readme() {
+    let caption = Caption { about: "a stall that began before plegtrace was started".to_owned() };
+    let mut out = Vec::new();
+    svg(&fold(Kind::LockHostage), Per::Whole, None, &caption, &mut out).unwrap();
+    let svg = String::from_utf8(out).unwrap();
+    for frame in ["ListContainers, open since before the probes", "container.(*statusStorage).Get"] {
+        assert!(svg.contains(&format!("<title>{frame} (")), "{frame}: {svg}");
+    }
+    golden::check("flame/lock-hostage.svg", &svg);
+    let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md");
+    assert!(fs::read_to_string(readme).unwrap().contains("(tests/golden/flame/lock-hostage.svg)"));
 }
 
 /// Nothing seen is a picture, too, and says so.
