@@ -7,6 +7,7 @@ mod ages;
 mod census_recorded;
 mod cli;
 mod diagnose;
+mod explain;
 mod finished;
 mod flame;
 mod goroutine_ages;

@@ -124,7 +124,8 @@ pub enum Command {
     },
     /// Explain a cause: how it happens, how it is recognised, what to do.
     ///
-    /// Ids are those shown in reports. Needs no privileges.
+    /// Ids are those shown in reports. Causes that plegtrace does not report yet have a page too, which says how to
+    /// recognise them by hand. Needs no privileges.
     #[command(after_help = EXPLAIN)]
     Explain {
         /// Id of the cause, for example R1.

@@ -11,6 +11,7 @@ mod evidence;
 mod excluded;
 mod finding;
 mod health;
+pub mod known;
 mod prediction;
 mod reason;
 mod rule;

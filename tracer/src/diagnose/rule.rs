@@ -32,8 +32,12 @@ pub enum Area {
     Shim,
     /// runc, its init or a hook.
     Runc,
+    /// systemd, D-Bus.
+    Bus,
     /// A network plugin.
     Cni,
+    /// The kernel, or storage.
+    Kernel,
     /// No single culprit.
     Overload,
     /// Not the runtime, although it looks so.
@@ -49,7 +53,9 @@ impl Area {
             Self::Runtime => "container runtime",
             Self::Shim => "shim",
             Self::Runc => "runc",
+            Self::Bus => "systemd and D-Bus",
             Self::Cni => "network plugin",
+            Self::Kernel => "kernel or storage",
             Self::Overload => "overload",
             Self::LookAlike => "look-alike",
         }
