@@ -9,7 +9,7 @@ use plegtrace_common::rec::{CALL_FAILED, PROCESS_EXECED};
 use plegtrace_common::role::Role;
 use plegtrace_tests::found::{group, process, stopped};
 use plegtrace_tests::life::Life as _;
-use plegtrace_tests::story::{CONTAINERD, MS, S, Story, at};
+use plegtrace_tests::story::{CONTAINERD, KUBELET, MS, S, Story, at};
 
 use super::{CHILD, SHIM, cni, culprit, holder, ids, none, only, park, seen_twice, syscall};
 
@@ -42,6 +42,25 @@ fn l2_names_the_reload_that_has_the_lock() {
     assert!(tells(&held), "{:?}", held.evidence);
     assert!(!tells(&finding("sync.(*RWMutex).Lock", &[2, 11, 12]).unwrap()));
     assert!(finding("syscall.openat", &[]).is_none(), "no relist ends");
+}
+
+/// A Status of the kubelet that is late hangs in the runtime, whose handler began a little later.
+#[test]
+fn l2_is_the_runtime_s_as_soon_as_it_serves() {
+    let late = |handler: bool| {
+        let mut story = Story::node();
+        for layer in [Layer::KubeletCall, Layer::KubeletClient, Layer::Handler] {
+            story.hook(layer, "Status");
+        }
+        story.begin(Layer::KubeletCall, "Status", 6, 900, 0);
+        if handler {
+            story.begin(Layer::Handler, "Status", 76, 700, 2 * MS);
+        }
+        let now = 10 * S + MS;
+        story.relist(now - 2 * S, 0).relist(now - S, 0).read_open(now);
+        culprit(&only(&story.snapshot(now), "L2"))
+    };
+    assert_eq!((late(true), late(false)), (Some(CONTAINERD), Some(KUBELET)));
 }
 
 /// A stop that is merely old is a notice; one that the kubelet has given up, and a removal, hold something up, and a

@@ -46,11 +46,16 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     by_calls(scene).or_else(|| by_goroutines(scene)).into_iter().collect()
 }
 
-/// Calls whose start the probes saw.
+/// Calls whose start the probes saw. The runtime is where they hang, as soon as one of its handlers is open: that of the call
+/// which is late is a little younger.
 fn by_calls(scene: &Scene<'_>) -> Option<Finding> {
-    let late = scene.open(Method::Status).filter(|call| call.age_ns > RULE.min_age_ns);
-    let call = late.max_by_key(|call| (call.age_ns, call.span.layer() == Layer::Handler))?;
-    let since = Age { ns: call.age_ns, at_least: false };
+    let oldest_ns = scene.open(Method::Status).map(|call| call.age_ns).max()?;
+    if oldest_ns <= RULE.min_age_ns {
+        return None;
+    }
+    let call =
+        scene.open(Method::Status).max_by_key(|call| (call.span.layer() == Layer::Handler, call.age_ns))?;
+    let since = Age { ns: oldest_ns, at_least: false };
     Some(finding(call.span.component(), call.span.id.tgid, since, evidence::of_call(call), scene))
 }
 
