@@ -1,6 +1,6 @@
 //! What was typed. No logic: defaults and conflicts are resolved in [`Settings`](super::Settings).
 
-use std::{path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Parser, Subcommand, ValueEnum};
 
@@ -70,6 +70,7 @@ Examples:
   sudo plegtrace watch --window 5m --dir /tmp/w
   plegtrace report /var/lib/plegtrace/evidence/20260101T140211Z-R1.plegtrace
   plegtrace report FILE -o svg --per-relist --against /var/lib/plegtrace/flame.folded > change.svg
+  sudo plegtrace watch --metrics 127.0.0.1:9465
 
 Exit codes:
   0 ended by a signal   2 usage, or another one writes to DIR   3 cannot run here";
@@ -205,6 +206,10 @@ pub struct WatchOptions {
     /// Maximum size of the evidence of all stalls together, at least 1M; the oldest goes first.
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size::parse)]
     pub evidence_size: u64,
+    /// Serve metrics for Prometheus at http://ADDR/metrics, for example 127.0.0.1:9465; off unless given. No login protects
+    /// them: any address that is not of this machine alone shows them to whoever reaches it.
+    #[arg(long, value_name = "ADDR")]
+    pub metrics: Option<SocketAddr>,
 }
 
 /// Where and how to record.

@@ -9,7 +9,7 @@ use crate::{
     exit::Exit,
     recording::{RecordError, RecordingError},
     render::flame::SavedError,
-    watch::DirError,
+    watch::{DirError, MetricsError},
 };
 
 /// Why there is no report.
@@ -73,6 +73,9 @@ pub enum CommandError {
     /// Nothing can be written for windows.
     #[error(transparent)]
     Dir(#[from] DirError),
+    /// Metrics cannot be served.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
     /// There is no history.
     #[error("cannot read the history of {dir}")]
     History {
@@ -128,6 +131,7 @@ impl CommandError {
             Self::Goroutines(GoroutineError::Denied(_)) => {
                 Some("run it as root, or with CAP_SYS_PTRACE: sudo plegtrace goroutines PID".to_owned())
             }
+            Self::Metrics(_) => Some("choose another address: --metrics 127.0.0.1:9466".to_owned()),
             Self::History { .. } => {
                 Some("plegtrace watch writes it; name its directory with --dir".to_owned())
             }

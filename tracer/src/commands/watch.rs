@@ -5,7 +5,7 @@ use crate::{
     cli::{Settings, WatchOptions},
     engine,
     exit::Exit,
-    watch::{Plan, Watch},
+    watch::{Metrics, Plan, Watch},
 };
 
 /// Memory of the flight recorder, bytes, packed: minutes of a busy node.
@@ -15,7 +15,7 @@ const FLIGHT: usize = 6 << 20;
 ///
 /// # Errors
 ///
-/// plegtrace cannot run here, or the directory cannot be written to.
+/// plegtrace cannot run here, the directory cannot be written to, or the address of the metrics is taken.
 pub(crate) fn run(options: &WatchOptions, settings: &Settings) -> Result<Exit, CommandError> {
     let mode = engine::ready(settings)?;
     let plan = Plan {
@@ -26,7 +26,8 @@ pub(crate) fn run(options: &WatchOptions, settings: &Settings) -> Result<Exit, C
         evidence_bytes: options.evidence_size,
         flight_bytes: FLIGHT,
     };
-    let mut watch = Watch::new(plan)?;
+    let metrics = options.metrics.map(Metrics::serve).transpose()?;
+    let mut watch = Watch::new(plan, metrics)?;
     engine::watch(settings, mode, &mut watch)?;
     Ok(Exit::Healthy)
 }

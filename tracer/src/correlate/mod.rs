@@ -57,7 +57,7 @@ pub use phases::Phase;
 pub use processes::{
     EndedProcess, OpenProcess, ProcessEnd, ProcessKind, ProcessRow, Processes, WorkloadProcess,
 };
-pub use pulse::Pulse;
+pub use pulse::{InFlightCalls, Pulse};
 pub use recent::{Recent, RecentKind};
 pub use requests::RequestTree;
 pub use rows::{RowKey, RpcRow, Side};

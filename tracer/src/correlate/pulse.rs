@@ -1,5 +1,7 @@
 //! [`Pulse`]: what an observation asks each second. It costs what is open now, not what is kept: no tree, no table.
 
+use std::collections::BTreeMap;
+
 use super::{
     Correlator, LastList, ListOutcome, TracedState,
     inflight::OpenEntry,
@@ -26,7 +28,41 @@ pub struct Pulse {
     pub calm: bool,
 }
 
+/// Calls of one layer and operation that have not ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InFlightCalls {
+    /// Where they stand in the chain.
+    pub layer: Layer,
+    /// What they are calls of.
+    pub operation: String,
+    /// How many.
+    pub count: u64,
+    /// The start of the oldest.
+    pub oldest: MonoNs,
+}
+
 impl Correlator {
+    /// What is in flight, by layer and operation; what is made to last is left out. It costs what is open.
+    #[must_use]
+    pub fn calls_in_flight(&self) -> Vec<InFlightCalls> {
+        let mut rows: BTreeMap<(Layer, &str), (u64, MonoNs)> = BTreeMap::new();
+        for entry in self.open.entries().filter(|entry| entry.is_open()) {
+            let Some(hook) = self.node.hooks.get(&entry.fact.hook) else { continue };
+            if hook.long_lived || hook.layer == Layer::Mark {
+                continue;
+            }
+            let row = rows.entry((hook.layer, &hook.operation)).or_insert((0, entry.start()));
+            *row = (row.0 + 1, row.1.min(entry.start()));
+        }
+        let call = |((layer, operation), (count, oldest)): ((Layer, &str), _)| InFlightCalls {
+            layer,
+            operation: operation.to_owned(),
+            count,
+            oldest,
+        };
+        rows.into_iter().map(call).collect()
+    }
+
     /// The pulse at `now`, which is not before the last event.
     #[must_use]
     pub fn pulse(&self, now: MonoNs) -> Pulse {

@@ -1,7 +1,7 @@
 //! Frames in, a picture of the node out: decode and correlate, with what could not be decoded counted.
 
 use crate::{
-    correlate::{Correlator, Finished, Limits, Pulse, Snapshot},
+    correlate::{Correlator, Finished, InFlightCalls, Limits, Pulse, Snapshot},
     decode::{Event, MonoNs, decode},
     flame::Flame,
     input::{Arrival, Fact, Frame, frame_fact},
@@ -90,6 +90,11 @@ impl Pipeline {
     /// The node in a few figures: cheap enough for each second.
     pub(crate) fn pulse(&self, now_ns: u64) -> Pulse {
         self.correlator.pulse(MonoNs(now_ns))
+    }
+
+    /// What is in flight now.
+    pub(crate) fn in_flight(&self) -> Vec<InFlightCalls> {
+        self.correlator.calls_in_flight()
     }
 
     /// Adds what has ended since the last time.

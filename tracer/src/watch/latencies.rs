@@ -20,34 +20,61 @@ pub(super) struct Latencies {
     server: BTreeMap<String, Latency>,
 }
 
+/// Who saw a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// The kubelet.
+    Client,
+    /// The runtime.
+    Server,
+}
+
+impl Side {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Server => "server",
+        }
+    }
+}
+
+/// Shows each CRI call of what has ended, once for each side; those that have not ended themselves, and those that are made to
+/// last, are left out.
+pub(super) fn each_call(finished: &Finished, see: &mut dyn FnMut(Side, &Span)) {
+    span(finished.root(), false, see);
+}
+
+/// A bare client call inside a counted one is the same call once more.
+fn span(here: &Span, counted: bool, see: &mut dyn FnMut(Side, &Span)) {
+    let side = match here.layer() {
+        Layer::KubeletCall => Some(Side::Client),
+        Layer::KubeletClient if !counted => Some(Side::Client),
+        Layer::Handler => Some(Side::Server),
+        _ => None,
+    };
+    if let Some(side) = side.filter(|_| !here.is_open() && !here.is_long_lived()) {
+        see(side, here);
+    }
+    let inside = counted || here.layer() == Layer::KubeletCall;
+    here.children.iter().for_each(|child| span(child, inside, see));
+}
+
 impl Latencies {
     pub(super) fn add(&mut self, finished: &Finished) {
-        let root = finished.root();
         if let Finished::Relist(_) = finished {
-            self.relists.record(length(root));
+            self.relists.record(length(finished.root()));
         }
-        self.span(root, false);
-    }
-
-    /// A bare client call inside a counted one is the same call once more.
-    fn span(&mut self, span: &Span, counted: bool) {
-        let table = match span.layer() {
-            Layer::KubeletCall => Some(&mut self.client),
-            Layer::KubeletClient if !counted => Some(&mut self.client),
-            Layer::Handler => Some(&mut self.server),
-            _ => None,
-        };
-        if let Some(table) = table.filter(|_| !span.is_open() && !span.is_long_lived()) {
+        each_call(finished, &mut |side, span| {
+            let table = match side {
+                Side::Client => &mut self.client,
+                Side::Server => &mut self.server,
+            };
             if let Some(known) = table.get_mut(span.operation()) {
                 known.record(length(span));
             } else if table.len() < OPERATIONS {
                 table.entry(span.operation().to_owned()).or_default().record(length(span));
             }
-        }
-        let inside = counted || span.layer() == Layer::KubeletCall;
-        for child in &span.children {
-            self.span(child, inside);
-        }
+        });
     }
 
     /// As the history tells them: on the kubelet's side, and on the runtime's.

@@ -10,7 +10,7 @@ use std::{
 use sd_notify::NotifyState;
 
 use super::{
-    DirError, Plan,
+    DirError, Metrics, Plan,
     dir::Dir,
     flight::Flight,
     history::{Entry, Quantiles},
@@ -39,6 +39,8 @@ pub(crate) struct Watch {
     flame: Flame,
     latencies: Latencies,
     stories: Stories,
+    /// For Prometheus, when it is asked for.
+    metrics: Option<Metrics>,
     /// When this window began; `None` before the first.
     began_ns: Option<u64>,
     before: Sums,
@@ -59,7 +61,7 @@ impl Watch {
     /// # Errors
     ///
     /// It cannot be written to, or belongs to another one.
-    pub(crate) fn new(plan: Plan) -> Result<Self, DirError> {
+    pub(crate) fn new(plan: Plan, metrics: Option<Metrics>) -> Result<Self, DirError> {
         let failed = |source| DirError::Write { path: plan.dir.clone(), source };
         let dir = Dir::take(&plan.dir)?;
         let writer = Writer::start(dir, &plan).map_err(failed)?;
@@ -70,6 +72,7 @@ impl Watch {
             flame: Flame::default(),
             latencies: Latencies::default(),
             stories: Stories::default(),
+            metrics,
             began_ns: None,
             before: Sums::default(),
             told: None,
@@ -158,8 +161,14 @@ impl Watcher for Watch {
             notify(&[NotifyState::Ready, NotifyState::Status("watching")]);
         }
         notify(&[NotifyState::Watchdog]);
-        let latencies = &mut self.latencies;
-        pipeline.collect_and_see(&mut self.flame, last, &mut |finished| latencies.add(finished));
+        let (latencies, metrics) = (&mut self.latencies, self.metrics.as_ref());
+        pipeline.collect_and_see(&mut self.flame, last, &mut |finished| {
+            latencies.add(finished);
+            metrics.into_iter().for_each(|metrics| metrics.ended(finished));
+        });
+        if let Some(metrics) = metrics {
+            metrics.in_flight(pipeline.in_flight());
+        }
         let mut flight = lock(&self.flight);
         if flight.is_due(now_ns) {
             flight.cut(now_ns, &pipeline.preamble(now_ns));
@@ -173,6 +182,9 @@ impl Watcher for Watch {
     fn judged(&mut self, snapshot: &Snapshot, diagnosis: &Diagnosis, last: bool) {
         let now = Moment::now();
         let state = State::of(snapshot, diagnosis, now, self.window_ns());
+        if let Some(metrics) = &self.metrics {
+            metrics.judged(snapshot, diagnosis);
+        }
         let news = self.stories.judged(&state, diagnosis.is_settled(snapshot), now);
         if let Some(event) = &news.event {
             tell(event);
