@@ -1,9 +1,9 @@
 //! O2: so many exec probes that the node is busy with nothing else.
 
 use crate::{
-    correlate::{Age, ProcessKind, Relist, thresholds::SECOND_NS},
+    correlate::{Age, ProcessKind, thresholds::SECOND_NS},
     diagnose::{
-        Area, Confidence, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source,
+        Area, Confidence, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Severity, Source,
         excluded::{CPU_PRESSURE, percent},
     },
     input::Component,
@@ -87,11 +87,9 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
         words: "no single one: all exec probes of this node together".to_owned(),
     });
     finding.since = Some(Age { ns: window, at_least: true });
-    let late = |relist: &Relist| relist.root().duration_ns(snapshot.now) > SECOND_NS;
-    let suffers = snapshot.relists.iter().any(late);
-    finding = finding.advise(RULE.page.next.iter().copied());
-    // That it is busy is no stall.
-    let finding =
-        if suffers && finding.confidence == Confidence::High { finding } else { finding.into_notice() };
+    // That it is busy is no stall, and one relist that took long, none either.
+    let suffers = scene.slow().next().is_some() && finding.confidence == Confidence::High;
+    finding.severity = if suffers { Severity::Slow } else { Severity::Notice };
+    let finding = finding.advise(RULE.page.next.iter().copied());
     vec![finding]
 }
