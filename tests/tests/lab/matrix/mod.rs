@@ -17,6 +17,8 @@ use serde_json::Value;
 const LIMIT: Duration = Duration::from_secs(90);
 /// A cause is named so long after it could be, at most.
 const NAMED_WITHIN: Duration = Duration::from_secs(10);
+/// For the last look at the end of an observation.
+const LAST_LOOK: Duration = Duration::from_secs(2);
 const PODS: usize = 3;
 /// Observes until a cause is certain.
 const UNTIL_FOUND: &[&str] = &["-d", "60", "--until-found"];
@@ -153,8 +155,8 @@ fn check(kind: Kind, observer: Observer, ended: &Ended, facts: &Facts, injected:
     let rule = rules::by_id(id).unwrap();
     let possible = armed.max(injected.to_ns).max(injected.from_ns + rule.min_age_ns);
     let after = Duration::from_nanos(taken.saturating_sub(possible));
-    // Where nothing ends the observation, the report comes at its end.
-    let within = needed_s(kind).map_or(NAMED_WITHIN, Duration::from_secs).max(NAMED_WITHIN);
+    // Where nothing ends the observation but its length, the report comes at its end.
+    let within = needed_s(kind).map_or(NAMED_WITHIN, |needed| Duration::from_secs(needed) + LAST_LOOK);
     assert!(after <= within, "{kind:?} {observer:?}: {after:?} later\n{text}");
     let headline = &first["headline"];
     matrix::log(&format!(
