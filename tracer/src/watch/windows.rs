@@ -167,7 +167,7 @@ impl Watcher for Watch {
             metrics.into_iter().for_each(|metrics| metrics.ended(finished));
         });
         if let Some(metrics) = metrics {
-            metrics.in_flight(pipeline.in_flight());
+            metrics.in_flight(pipeline.in_flight(), pipeline.pulse(now_ns).last_list);
         }
         let mut flight = lock(&self.flight);
         if flight.is_due(now_ns) {

@@ -3,11 +3,15 @@
 use plegtrace::correlate::Doing;
 use plegtrace::decode::MonoNs;
 use plegtrace::diagnose::{Diagnosis, Severity, SlowKind, Verdict, diagnose};
-use plegtrace::input::{Component, CpuFact, DaemonCpu, Fact, Layer, QuotaFact};
-use plegtrace_common::rec::CALL_OK;
+use plegtrace::input::{
+    CensusFact, Command, Component, CpuFact, DaemonCpu, Fact, Layer, Pressure, QuotaFact,
+};
+use plegtrace_common::rec::{CALL_OK, PROCESS_EXECED};
+use plegtrace_common::role::Role;
+use plegtrace_tests::life::Life as _;
 use plegtrace_tests::story::{CONTAINERD, KUBELET, MS, PLEG, S, Story, at};
 
-use super::{culprit, ids};
+use super::{SHIM, culprit, ids};
 
 /// A relist of two lists that takes so long, nearly all of it in containerd.
 fn relist(story: &mut Story, from: u64, length: u64) {
@@ -197,4 +201,36 @@ fn a_stall_outranks() {
     let diagnosis = told(&story, 15);
     assert_eq!((diagnosis.verdict, ids(&diagnosis)), (Verdict::Stall, vec!["O1"]));
     assert_eq!(diagnosis.findings[0].severity, Severity::Stall);
+}
+
+/// Forty exec probes a second, and a node that waits for its processors.
+fn storm(story: &mut Story, seconds: u64) {
+    story.found(CONTAINERD, Role::Containerd).found(SHIM, Role::Shim);
+    for n in 0..40 * seconds {
+        let (pid, ns) = (30_000 + u32::try_from(n).unwrap(), n * 25 * MS);
+        let exec = Command::Runc { sub: "exec".into(), container: Some("c1".into()), bundle: None };
+        story.fork(SHIM, pid, ns).exec(pid, Role::Runc, PROCESS_EXECED, ns + MS).told(pid, &exec);
+        story.exit(ns + 30 * MS, pid, 0);
+    }
+    let now = at(seconds * S).0;
+    let pressure = Some(Pressure { cpu_some_avg10: 8_000, ..Pressure::default() });
+    let round = CensusFact { began_ns: now, ended_ns: now, pressure, ..CensusFact::default() };
+    story.fact(seconds * S, &Fact::Census(round));
+}
+
+/// A storm is the cause of what is slow; one relist that took long beside it is neither slow nor a stall.
+#[test]
+fn a_storm_of_exec_probes() {
+    let storms = |lengths: &[u64]| {
+        let mut story = relists(lengths);
+        storm(&mut story, lengths.len() as u64);
+        let diagnosis = told(&story, lengths.len() as u64);
+        let o2 = diagnosis.findings.iter().find(|finding| finding.rule.id == "O2").map(|o2| o2.severity);
+        (o2, diagnosis.verdict)
+    };
+    let mut lengths = [50 * MS; 12];
+    assert_eq!(storms(&lengths), (Some(Severity::Notice), Verdict::Healthy));
+    lengths[3] = 990 * MS;
+    assert_eq!(storms(&lengths), (Some(Severity::Notice), Verdict::Healthy), "one long relist");
+    assert_eq!(storms(&[410 * MS; 12]), (Some(Severity::Slow), Verdict::Slow));
 }

@@ -79,7 +79,12 @@ impl Figures {
         self.calls.entry(key).or_default().record(end.since(span.start()));
     }
 
-    pub(super) fn in_flight(&mut self, calls: Vec<InFlightCalls>) {
+    /// Each second: a picture of a calm node is drawn once a minute at most, and what is asked here is how old things are.
+    pub(super) fn in_flight(&mut self, calls: Vec<InFlightCalls>, last_list: LastList) {
+        // A relist that failed tells nothing of the last that got its list.
+        if let LastList::At(at) = last_list {
+            self.last_list = Some(at);
+        }
         let relists = calls.iter().filter(|call| call.layer == Layer::Relist);
         self.relist_since = relists.map(|call| call.oldest).min();
         let side = |layer: Layer| match layer {
@@ -103,10 +108,6 @@ impl Figures {
             let component = finding.culprit.as_ref().map_or("unknown", |culprit| culprit.component.name());
             (finding.rule.id.to_owned(), component.to_owned())
         });
-        self.last_list = match snapshot.last_list {
-            LastList::At(at) => Some(at),
-            LastList::NotSince(_) | LastList::Untraced => None,
-        };
         let cost = snapshot.cost.unwrap_or_default();
         (self.cpu_s, self.rss_bytes) = (cost.cpu_ns as f64 / 1e9, cost.rss_bytes);
         self.probes = snapshot.hooks.iter().map(|hook| u64::from(hook.hook.sites)).sum();

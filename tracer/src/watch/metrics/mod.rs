@@ -19,7 +19,7 @@ use std::{
 use figures::Figures;
 
 use crate::{
-    correlate::{Finished, InFlightCalls, Snapshot},
+    correlate::{Finished, InFlightCalls, LastList, Snapshot},
     diagnose::Diagnosis,
 };
 
@@ -53,9 +53,9 @@ impl Metrics {
         lock(&self.figures).ended(finished);
     }
 
-    /// What is in flight now.
-    pub(super) fn in_flight(&self, calls: Vec<InFlightCalls>) {
-        lock(&self.figures).in_flight(calls);
+    /// What is in flight now, and when a relist last got its list.
+    pub(super) fn in_flight(&self, calls: Vec<InFlightCalls>, last_list: LastList) {
+        lock(&self.figures).in_flight(calls, last_list);
     }
 
     /// The whole picture was drawn.
@@ -103,12 +103,16 @@ mod tests {
     #[test]
     fn a_page_is_served() {
         let metrics = Metrics::serve("127.0.0.1:0".parse().unwrap()).unwrap();
-        metrics.in_flight(vec![
+        let calls = vec![
             flying(Layer::Relist, "relist", 42),
             flying(Layer::KubeletCall, "ListContainers", 41),
             flying(Layer::KubeletClient, "ListContainers", 41),
             flying(Layer::Handler, "ListContainers", 40),
-        ]);
+        ];
+        let now = clock::monotonic_ns();
+        metrics.in_flight(Vec::new(), LastList::At(MonoNs(now - 43_000_000_000)));
+        // A relist has failed since.
+        metrics.in_flight(calls, LastList::NotSince(MonoNs(now)));
         lock(&metrics.figures).relists.record(3_000_000);
         lock(&metrics.figures).verdict = Some(Verdict::Stall);
         lock(&metrics.figures).cause = Some(("R1".to_owned(), "shim".to_owned()));
@@ -117,6 +121,7 @@ mod tests {
         assert!(page.contains("application/openmetrics-text; version=1.0.0"), "{page}");
         let relist = sample(&page, "plegtrace_relist_in_flight_seconds ");
         assert!((42..72).contains(&relist), "{page}");
+        assert!((43..73).contains(&sample(&page, "plegtrace_last_successful_list_age_seconds ")), "{page}");
         let list = |side: &str| {
             format!(
                 "plegtrace_cri_oldest_in_flight_seconds{{operation_type=\"list_containers\",side=\"{side}\"}} "
