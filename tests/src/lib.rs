@@ -16,5 +16,6 @@ mod plot;
 pub mod program;
 pub mod recordings;
 pub mod story;
+pub mod strace;
 pub mod truth;
 pub mod watching;

@@ -27,3 +27,4 @@ mod slow;
 mod targets;
 mod truth;
 mod watch;
+mod wire;
