@@ -5,13 +5,14 @@
 //! began long before anybody looked. No symbol leads there; this does:
 //!
 //! * The relists are a method value that `wait.Until` calls again and again. Its closure is on the stack of that goroutine:
-//!   a pointer to two words, the code of `relist-fm` and the receiver, `*GenericPLEG`.
+//!   a pointer to two words, the code of `relist-fm` and the receiver, `*GenericPLEG`. Where `BackoffUntil` calls it with a
+//!   context (Kubernetes 1.33), it is in the closure that does so.
 //! * In the receiver, `relistTime` is the one pair of words whose first is the type `time.Time`, by size, kind and name.
 //! * A `time.Time` of `time.Now` has nanoseconds of CLOCK_MONOTONIC since `time.startNano` ([time.go]), to which `time.Now`
 //!   itself refers, and which lies right after the start of the process.
 //!
 //! Whatever does not fit gives no time: two candidates, a time before the process or after now, one that goes back.
-//! The same from Kubernetes 1.20 to 1.36 and Go 1.15 to 1.27.
+//! Seen with Kubernetes 1.20.2 (Go 1.19); the source of later ones was read.
 //!
 //! [generic.go]: https://github.com/kubernetes/kubernetes/blob/v1.34.0/pkg/kubelet/pleg/generic.go#L181
 //! [time.go]: https://github.com/golang/go/blob/go1.24.4/src/time/time.go#L1330
@@ -35,6 +36,12 @@ const LOOPS: &str = "k8s.io/apimachinery/pkg/util/wait.";
 
 /// Bytes of the receiver that are looked at; `relistTime` is within its first 100 in all releases.
 const RECEIVER: usize = 256;
+/// A closure, and a closure in a closure.
+const DEPTH: usize = 2;
+/// Bytes of a closure that are looked at: its code, and three things that it has caught.
+const CLOSURE: usize = 32;
+/// Addresses that are looked at for one goroutine.
+const MAX_POINTERS: usize = 16 << 10;
 /// Receivers that are looked at; there is one.
 const MAX_RECEIVERS: usize = 8;
 /// Goroutines whose stacks are searched; a kubelet has about fifty such loops.
@@ -91,22 +98,37 @@ impl<'a> Seek<'a> {
             return Ok(());
         }
         self.searched += 1;
-        let words = (0..stack.len() / 8).filter_map(|index| word(stack, 8 * index));
-        let pointers: BTreeSet<u64> = words.filter(is_pointer).collect();
-        let mut bytes = vec![0; 16 * pointers.len()];
-        let mut pieces: Vec<Piece<'_>> =
-            pointers.iter().zip(bytes.chunks_mut(16)).map(|(at, into)| Piece::new(*at, into)).collect();
-        memory.read(&mut pieces)?;
-        for piece in pieces.iter().filter(|piece| piece.whole) {
-            let closure = word(piece.into, 0).zip(word(piece.into, 8));
-            let receiver =
-                closure.filter(|(code, receiver)| self.code.contains(code) && is_pointer(receiver));
-            if let Some((_, receiver)) = receiver.filter(|_| self.receivers.len() < MAX_RECEIVERS) {
-                self.receivers.insert(receiver);
-            }
+        let mut pointers: BTreeSet<u64> = words(stack).filter(is_pointer).collect();
+        for _ in 0..DEPTH {
+            pointers = self.closures(memory, &pointers)?;
         }
         Ok(())
     }
+
+    /// Looks at what could be closures, for that of a method value; what they have caught.
+    fn closures(&mut self, memory: &dyn Memory, at: &BTreeSet<u64>) -> Result<BTreeSet<u64>, MemoryError> {
+        let many = at.len().min(MAX_POINTERS);
+        let mut bytes = vec![0; CLOSURE * many];
+        let mut pieces: Vec<Piece<'_>> =
+            at.iter().zip(bytes.chunks_mut(CLOSURE)).map(|(at, into)| Piece::new(*at, into)).collect();
+        memory.read(&mut pieces)?;
+        let mut caught = BTreeSet::new();
+        for piece in pieces.iter().filter(|piece| piece.whole) {
+            let code = word(piece.into, 0).filter(|code| self.code.contains(code));
+            let mut inside = words(piece.into).skip(1);
+            match code {
+                Some(_) if self.receivers.len() < MAX_RECEIVERS => {
+                    self.receivers.extend(inside.next().filter(is_pointer));
+                }
+                _ => caught.extend(inside.filter(is_pointer)),
+            }
+        }
+        Ok(caught)
+    }
+}
+
+fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    (0..bytes.len() / 8).filter_map(|index| word(bytes, 8 * index))
 }
 
 fn is_pointer(word: &u64) -> bool {
@@ -219,8 +241,7 @@ fn is_time(memory: &dyn Memory, at: u64, modules: &[u8]) -> Result<bool, MemoryE
         return Ok(false);
     }
     let name = word(&bytes, NAME_AT).map_or(0, |word| word & u64::from(u32::MAX));
-    let bases = (0..modules.len() / 8).filter_map(|index| word(modules, 8 * index));
-    for base in bases.filter(|base| USER.contains(base) && *base <= at && at - *base < MAX_TYPES) {
+    for base in words(modules).filter(|base| USER.contains(base) && *base <= at && at - *base < MAX_TYPES) {
         // A byte of flags, a byte of length, the name.
         let mut text = [0; 12];
         let whole = memory.read_one(base.saturating_add(name), &mut text)?;

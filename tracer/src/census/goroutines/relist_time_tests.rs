@@ -15,6 +15,9 @@ const START: u64 = STARTED + 3_000_000;
 
 const CODE: u64 = 0x40_1000;
 const CLOSURE: u64 = 0xc000_0100;
+/// A closure that has caught it, and a channel.
+const OUTER: u64 = 0xc000_0200;
+const STOP: u64 = 0xc000_0300;
 const RECEIVER: u64 = 0xc000_1000;
 const FIELD: u64 = RECEIVER + 40;
 const TIME: u64 = 0xc000_2000;
@@ -66,7 +69,9 @@ impl Memory for Words {
 /// A kubelet that listed 200 s after its start.
 fn kubelet() -> Words {
     let memory = Words::default();
-    memory.put(CLOSURE, &[CODE, RECEIVER]);
+    memory.put(CLOSURE, &[CODE, RECEIVER, 0, 0]);
+    memory.put(OUTER, &[CODE + 64, STOP, CLOSURE, 0]);
+    memory.put(STOP, &[0; 4]);
     memory.put(RECEIVER, &[SECOND, OTHER_TYPE, TIME, CLOSURE, 0, TIME_TYPE, TIME]);
     memory.put(RECEIVER + 56, &[0; 25]);
     memory.list_at(200 * SECOND);
@@ -126,6 +131,7 @@ fn receivers(frames: &[u32], stack: &[u64], code: &[u64]) -> Vec<u64> {
 fn receivers_on_stacks() {
     let stack = [0, 7, u64::MAX, CLOSURE, TIME, 0xdead_0000, CLOSURE];
     assert_eq!(receivers(&[3, 1], &stack, &[CODE]), [RECEIVER]);
+    assert_eq!(receivers(&[3, 1], &[7, OUTER], &[CODE]), [RECEIVER]);
     assert!(receivers(&[3, 2], &stack, &[CODE]).is_empty());
     assert!(receivers(&[3, 1], &stack, &[CODE + 8]).is_empty());
     assert!(receivers(&[3, 1], &stack[..3], &[CODE]).is_empty());
