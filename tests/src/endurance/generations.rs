@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use plegtrace::input::Component;
-use plegtrace_lab::{Node, process};
+use plegtrace_lab::Node;
+use plegtrace_lab::process::{self, Process};
 
 use super::LIMIT;
 
@@ -29,11 +30,13 @@ pub struct Generations<'a> {
     /// Where the copies are: a directory for each component, the file in it replaced each time.
     dir: tempfile::TempDir,
     ended: Vec<Generation>,
+    /// What the last sweep saw of containers that were not started yet.
+    half_made: Vec<Process>,
 }
 
 impl<'a> Generations<'a> {
     pub(super) fn begin(node: &'a Node) -> Result<Generations<'a>> {
-        Ok(Generations { node, dir: tempfile::tempdir()?, ended: Vec::new() })
+        Ok(Generations { node, dir: tempfile::tempdir()?, ended: Vec::new(), half_made: Vec::new() })
     }
 
     /// Replaces the kubelet or containerd, whose turn it is, by a copy in a new file, and waits until it serves.
@@ -72,7 +75,8 @@ impl<'a> Generations<'a> {
 
     /// Removes what is left of pods that have gone. A kubelet does so each minute, but not at its start: replaced twice a
     /// minute it never would, and each relist after a restart would ask for all that ever was on its node.
-    pub(super) fn sweep(&self) -> Result<()> {
+    pub(super) fn sweep(&mut self) -> Result<()> {
+        self.end_half_made()?;
         let client = self.node.containerd().client();
         let sandboxes = client.list_pod_sandbox(LIMIT).context("no list of sandboxes")?;
         for gone in sandboxes.iter().filter(|sandbox| !sandbox.is_ready()) {
@@ -80,6 +84,24 @@ impl<'a> Generations<'a> {
             // The kubelet may be about to remove it as well: what fails here is tried again after the next restart.
             let _ = stopped.and_then(|()| client.remove_pod_sandbox(&gone.id, LIMIT));
         }
+        Ok(())
+    }
+
+    /// Ends each `runc init` that the last sweep has seen too. Its containerd was killed between create and start, and the
+    /// next one never starts it: a true U2, and not what is measured here.
+    fn end_half_made(&mut self) -> Result<()> {
+        for init in self.half_made.drain(..) {
+            if is_init(init.pid()) {
+                init.kill(LIMIT)?;
+            }
+        }
+        let containers =
+            self.node.containerd().client().list_containers(LIMIT).context("no list of containers")?;
+        let of_node = |pid: &u32| {
+            let cgroups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+            is_init(*pid) && containers.iter().any(|container| cgroups.contains(&container.id))
+        };
+        self.half_made = process::all().into_iter().filter(of_node).filter_map(Process::running).collect();
         Ok(())
     }
 
@@ -104,4 +126,9 @@ impl<'a> Generations<'a> {
         std::fs::rename(&new, &copy).context("cannot replace a program")?;
         Ok(copy)
     }
+}
+
+/// Is this a container before its program?
+fn is_init(pid: u32) -> bool {
+    process::arguments(pid) == ["runc", "init"]
 }
