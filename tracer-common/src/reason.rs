@@ -61,6 +61,8 @@ pub enum Reason {
     SendCut = 26,
     /// An answer came without a request.
     AnswerAlone = 27,
+    /// A shim asked a process that has not been seen to be a watched runtime.
+    PeerUnknown = 28,
 }
 
 /// Is it a loss of something the report needs, or a normal thing?
@@ -74,7 +76,7 @@ pub enum Weight {
 
 impl Reason {
     /// Every reason there is, in the order of their numbers.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::RingFull,
         Self::OpenCallsFull,
         Self::WatchedFull,
@@ -103,6 +105,7 @@ impl Reason {
         Self::SendingFull,
         Self::SendCut,
         Self::AnswerAlone,
+        Self::PeerUnknown,
     ];
     /// Number of reasons: entries of the map `REASONS`.
     pub const COUNT: u32 = Self::ALL.len() as u32;
@@ -139,6 +142,7 @@ impl Reason {
             Self::SendingFull => "sending_full",
             Self::SendCut => "send_cut",
             Self::AnswerAlone => "answer_alone",
+            Self::PeerUnknown => "peer_unknown",
         }
     }
 
@@ -198,6 +202,9 @@ impl Reason {
             Self::AnswerAlone => {
                 "answers between runtime and shims whose request was not seen: it is older than the probes"
             }
+            Self::PeerUnknown => {
+                "requests of shims were not followed: whom they asked is not traced, or had not read anything yet"
+            }
         }
     }
 
@@ -232,7 +239,8 @@ impl Reason {
             | Self::ThreadExit
             | Self::ParkRepeated
             | Self::SendCut
-            | Self::AnswerAlone => Weight::Normal,
+            | Self::AnswerAlone
+            | Self::PeerUnknown => Weight::Normal,
         }
     }
 }

@@ -38,6 +38,8 @@ pub(crate) struct Scratch {
 pub(crate) struct Writer {
     pub(crate) tgid: u32,
     pub(crate) tid: u32,
+    /// It is a shim.
+    pub(crate) is_shim: bool,
 }
 
 /// `BPF_NOEXIST` (include/uapi/linux/bpf.h).
@@ -155,6 +157,11 @@ pub(crate) fn begin(scratch: &mut Scratch, writer: Writer) -> Result<(), Reason>
 fn open(scratch: &mut Scratch, header: FrameHeader, body: u32, writer: Writer) -> Result<(), Reason> {
     let sending = &scratch.sending;
     let message = &mut scratch.message;
+    let peer = peer_of(&sending.ends);
+    if writer.is_shim && peer == 0 {
+        // Shims of a runtime that is not traced ask it too, and its answers are not seen.
+        return Err(Reason::PeerUnknown);
+    }
     let here = sending.len.wrapping_sub(body);
     let have = if here < header.len { here } else { header.len };
     let from = sending.buffer.wrapping_add(u64::from(body)) as *const c_void;
@@ -182,7 +189,7 @@ fn open(scratch: &mut Scratch, header: FrameHeader, body: u32, writer: Writer) -
     message.start_ns = sending.start_ns;
     message.peer_socket = sending.ends.peer_socket;
     (message.tgid, message.tid) = (writer.tgid, writer.tid);
-    message.peer = peer_of(&sending.ends);
+    message.peer = peer;
     message.bytes = header.len;
     (message.flags, message.reserved) = (0, 0);
     (message.service, message.method) = (names.service, names.method);

@@ -88,10 +88,9 @@ fn arg(ctx: &RawTracePointContext, n: usize) -> u64 {
 #[inline(always)]
 fn try_enter(regs: u64, way: Way) -> Result<(), Reason> {
     let pid_tgid = bpf_get_current_pid_tgid();
-    let writer = Writer { tgid: (pid_tgid >> 32) as u32, tid: pid_tgid as u32 };
-    let Some(side) = watch::get(writer.tgid).and_then(|watched| Side::of(watched.role)) else {
-        return Ok(());
-    };
+    let tgid = (pid_tgid >> 32) as u32;
+    let Some(side) = watch::get(tgid).and_then(|watched| Side::of(watched.role)) else { return Ok(()) };
+    let writer = Writer { tgid, tid: pid_tgid as u32, is_shim: side == Side::Shim };
     let fd = task::kernel::<u64>(regs, FIRST)? as u32;
     let Some(mut ends) = socket::of_fd(fd)? else { return Ok(()) };
     if !socket::is_ttrpc(&ends, side)? {
@@ -140,7 +139,8 @@ fn try_exit(regs: u64, result: i64) -> Result<(), Reason> {
         return Ok(());
     }
     let pid_tgid = bpf_get_current_pid_tgid();
-    let writer = Writer { tgid: (pid_tgid >> 32) as u32, tid: pid_tgid as u32 };
+    let (tgid, tid) = ((pid_tgid >> 32) as u32, pid_tgid as u32);
+    let writer = Writer { tgid, tid, is_shim: false };
     let fd = task::kernel::<u64>(regs, FIRST)? as u32;
     let Some(scratch) = messages::scratch() else { return Ok(()) };
     messages::end(scratch, writer, fd, result)
