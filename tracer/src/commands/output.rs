@@ -20,8 +20,8 @@ use crate::{
 };
 
 /// The exit code that goes with a report.
-pub(super) fn exit_code(diagnosis: &Diagnosis) -> Exit {
-    match diagnosis.verdict {
+pub(super) fn exit_code(verdict: Verdict) -> Exit {
+    match verdict {
         Verdict::Healthy => Exit::Healthy,
         Verdict::Stall | Verdict::Slow => Exit::Stall,
         Verdict::CannotTell => Exit::CannotTell,
@@ -115,4 +115,16 @@ pub(super) fn colour(wanted: Color, terminal: bool) -> bool {
 fn width(terminal: bool) -> usize {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok().filter(|size| terminal && size.ws_col > 0);
     size.map_or(100, |size| usize::from(size.ws_col))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A contract with scripts: 0 says that nothing is wrong, and nothing else does.
+    #[test]
+    fn codes() {
+        let all = [Verdict::Healthy, Verdict::Stall, Verdict::Slow, Verdict::CannotTell];
+        assert_eq!(all.map(|verdict| exit_code(verdict) as u8), [0, 1, 1, 5]);
+    }
 }
