@@ -4,6 +4,7 @@
 
 mod ageing;
 mod ages;
+mod alerts;
 mod census_recorded;
 mod cli;
 mod diagnose;
