@@ -30,4 +30,5 @@ mod target_goldens;
 mod target_hostile;
 mod target_kit;
 mod target_kubelet;
+mod timeline;
 mod watch;
