@@ -159,7 +159,7 @@ pub enum Command {
     /// Waits where there is no kubelet yet, and follows kubelet and runtime when they are replaced. DIR is readable only by
     /// its owner. It holds the last window (flame.svg, flame.folded, report.txt, report.json), the state for `check`, the
     /// history of all windows, and in `evidence` a recording and the report of each kind of stall. Prints a line of JSON when
-    /// a stall begins, changes its cause, or ends.
+    /// a stall begins, changes its cause, or ends. SIGHUP changes nothing: files are opened anew at each write.
     #[command(after_help = WATCH)]
     Watch(WatchOptions),
     /// Say in one line what `watch` sees now. Reads one file; needs no root where DIR is readable.
