@@ -15,8 +15,9 @@ use crate::{
     flame::Flame,
     render::{
         flame::{self, Caption, Per, Saved, SavedError},
-        human, json, text,
+        human, json, perfetto, text,
     },
+    timeline::Timeline,
 };
 
 /// The exit code that goes with a report.
@@ -78,6 +79,7 @@ pub(super) fn write(
         (Output::Svg, Some((drawing, flame))) => {
             flame::svg(flame, drawing.per, drawing.before.as_ref(), &caption(snapshot), &mut out)?;
         }
+        (Output::Perfetto, _) => perfetto::trace(snapshot, &Timeline::of(snapshot), &mut out)?,
         (Output::Text | Output::Folded | Output::Svg, _) => {
             text::report(snapshot, diagnosis, &options(settings, terminal), &mut out)?;
         }

@@ -19,7 +19,7 @@ const ORDER: &[&[&str]] = &[
     &["correlate"],
     &["stuck"],
     &["words"],
-    &["flame"],
+    &["flame", "timeline"],
     &["diagnose"],
     &["render"],
     &["live"],
