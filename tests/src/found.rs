@@ -151,6 +151,7 @@ impl Story {
             unread: 0,
             groups: groups.to_vec(),
             groups_left_out: 0,
+            last_list_ns: None,
         };
         self.fact(ns, &Fact::Goroutines(fact));
     }

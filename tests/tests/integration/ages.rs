@@ -44,6 +44,7 @@ fn look(story: &mut Story, pid: u32, (ns, took_ns): (u64, u64), groups: Vec<Goro
         unread: 0,
         groups,
         groups_left_out: 0,
+        last_list_ns: None,
     };
     story.fact(ns + took_ns, &Fact::Goroutines(fact));
 }

@@ -504,6 +504,7 @@ fn nobody_looked_at_what_was_stuck_before() {
             unread,
             groups: Vec::new(),
             groups_left_out,
+            last_list_ns: None,
         })
     };
     let read = |total, unread, left| {
@@ -513,6 +514,43 @@ fn nobody_looked_at_what_was_stuck_before() {
     assert_eq!(read(300_000, 150_000, 0), ["goroutines_unread"], "half of them is not read");
     assert_eq!(read(5_000, 0, 1), ["goroutines_unread"], "whatever is in that group");
     assert_eq!((read(20, 5, 0), read(5_000, 40, 0)), (vec![], vec![]), "some always run");
+}
+
+/// A kubelet keeps when its last list succeeded. Read from its memory it tells of a stall that began before any probe, to the
+/// second; what is seen later counts more, what was read earlier never less.
+#[test]
+fn the_kubelets_own_clock() {
+    let before = at(0).0 - S;
+    let read = |list: Option<u64>| {
+        Fact::Goroutines(GoroutinesFact {
+            at_ns: at(S).0,
+            took_ns: 0,
+            pid: KUBELET,
+            component: Component::Kubelet,
+            go_version: "go1.24.4".to_owned(),
+            total: 90,
+            unread: 0,
+            groups: Vec::new(),
+            groups_left_out: 0,
+            last_list_ns: list,
+        })
+    };
+    let mut story = Story::node();
+    story.relist_hangs(0).read_open(119 * S);
+    assert_eq!(story.snapshot(119 * S).last_list, LastList::NotSince(at(0)));
+    story.fact(2 * S, &read(Some(before)));
+    let snapshot = story.snapshot(119 * S);
+    assert_eq!(snapshot.last_list, LastList::At(MonoNs(before)));
+    let coming = diagnose(&snapshot).predictions;
+    assert!(
+        coming.iter().any(|text| text.contains("PLEG is not healthy") && text.contains("in 60.0 s")),
+        "{coming:?}"
+    );
+    story.fact(3 * S, &read(None));
+    assert_eq!(story.snapshot(120 * S).last_list, LastList::At(MonoNs(before)), "once read, it is known");
+    let mut seen = Story::node();
+    seen.relist(0, 0).fact(2 * S, &read(Some(before)));
+    assert_eq!(seen.snapshot(3 * S).last_list, LastList::At(at(0)));
 }
 
 /// A stream of events that is older than the probes is the kubelet's when its own goroutine says so. It stays known when

@@ -17,6 +17,8 @@ const LONG: Duration = REQUEST_TIMEOUT;
 /// After the deadline: for its consequences to be seen.
 const AFTERMATH: Duration = Duration::from_secs(12);
 const LIMIT: Duration = Duration::from_secs(60);
+/// From the last look of a run to its end, on a busy machine.
+const ENDING: Duration = Duration::from_secs(10);
 const RELISTS: &str = "kubelet_pleg_relist_duration_seconds_count";
 
 /// Observes the node until `seconds` are over, or a signal.
@@ -82,9 +84,11 @@ fn too_late_sees_the_lists(node: &Node, stalled: Instant) {
     let report = document(late, LIMIT, 1);
     assert!(!open(&report, "handler", "ListContainers").is_empty(), "{}", report["open"]);
     assert_eq!(report["diagnosis"]["verdict"], "stall", "{}", report["diagnosis"]);
-    assert_eq!(report["last_successful_list"]["state"], "not_seen");
-    assert_eq!(report["last_successful_list"]["at_least"], true);
-    assert!(last_list(&report) <= stalled.elapsed());
+    // The kubelet itself keeps when its last list succeeded.
+    assert_eq!(report["last_successful_list"]["state"], "seen");
+    assert_eq!(report["last_successful_list"]["at_least"], false);
+    let (age, stalled) = (last_list(&report), stalled.elapsed());
+    assert!((stalled..stalled + LIMIT).contains(&(age + ENDING)), "{age:?} of {stalled:?}");
     assert!(asking.join().unwrap().unwrap_err().is_deadline());
 }
 

@@ -18,6 +18,7 @@ mod modes;
 mod operator;
 mod parks;
 mod phases;
+mod prediction;
 mod processes;
 mod recording;
 mod request_trees;

@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The process cannot be read, does not answer, or stdout cannot be written.
 pub(crate) fn run(pid: u32, settings: &Settings) -> Result<Exit, CommandError> {
     let (to, from) = mpsc::channel();
-    let reader = move || to.send(look(pid));
+    let reader = move || drop(to.send(look(pid)));
     thread::Builder::new().name("goroutines".to_owned()).spawn(reader).map_err(CommandError::Thread)?;
     let silent = |_| CommandError::NoAnswer { pid, seconds: PATIENCE.as_secs() };
     let (fact, exe) = from.recv_timeout(PATIENCE).map_err(silent)??;

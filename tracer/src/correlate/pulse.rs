@@ -79,7 +79,7 @@ impl Correlator {
             && !late_process
             && last_list.is_some_and(|at| now.since(at) <= LAST_LIST_NS)
             && !self.is_down();
-        let last_list = match (last_list, self.node.relists_since) {
+        let last_list = match (last_list.max(self.census.last_list), self.node.relists_since) {
             (Some(at), _) => LastList::At(at),
             (None, Some(since)) => LastList::NotSince(since),
             (None, None) => LastList::Untraced,

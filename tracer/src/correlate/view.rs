@@ -182,13 +182,13 @@ impl Correlator {
         open
     }
 
-    /// The start of the last relist that got its list.
+    /// The start of the last relist that got its list: that was seen, or that the kubelet itself has.
     fn last_list(&self, relists: &[Relist]) -> LastList {
         let kept = relists
             .iter()
             .filter(|relist| relist.list == ListOutcome::Ok)
             .map(|relist| relist.root().start());
-        match (kept.max().max(self.forgotten_list), self.node.relists_since) {
+        match (kept.max().max(self.forgotten_list).max(self.census.last_list), self.node.relists_since) {
             (Some(at), _) => LastList::At(at),
             (None, Some(since)) => LastList::NotSince(since),
             (None, None) => LastList::Untraced,

@@ -11,12 +11,12 @@ use super::{arch, machine, object};
 use crate::build::host_cargo;
 use crate::ebpf::{self, Object, Want};
 use crate::progress::step;
-use crate::{cmd, paths, setup};
+use crate::{cmd, paths, setup, test};
 
 /// Options of `cargo xtask check`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Run only the step of this name: fmt, clippy, clippy-bpf, docs, arch, object, machine; repeatable
+    /// Run only the step of this name: fmt, clippy, clippy-bpf, docs, arch, object, machine, mutants; repeatable
     #[arg(long, value_name = "STEP")]
     only: Vec<String>,
 }
@@ -27,6 +27,7 @@ const STEPS: &[Step] = &[
     ("fmt", fmt),
     ("arch", arch_rules),
     ("machine", machine_paths),
+    ("mutants", test::mutants_apply),
     ("clippy-bpf", clippy_bpf),
     ("object", object_rules),
     ("clippy", clippy),

@@ -11,6 +11,7 @@ use clap::{Args, ValueEnum};
 
 use super::expected;
 use super::layers::{self, Layer, Program};
+use super::mutants;
 use super::program;
 use crate::build::{self, Built, Profile, host_cargo};
 use crate::cmd::{self, Exit};
@@ -34,6 +35,9 @@ pub(crate) struct Options {
     /// Run only this layer; repeatable
     #[arg(long, value_name = "LAYER")]
     only: Vec<Part>,
+    /// Make the product wrong in each way of tests/mutants, or in those whose name contains NAME: do the tests see it?
+    #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "", conflicts_with_all = ["fast", "only"])]
+    mutants: Option<String>,
 }
 
 /// A layer as one asks for it.
@@ -92,6 +96,9 @@ impl Tally {
 /// # Errors
 /// When the programs cannot be built; failing tests are an exit code of 1 after the summary.
 pub(crate) fn run(options: &Options) -> Result<()> {
+    if let Some(filter) = &options.mutants {
+        return mutants::run(filter);
+    }
     let minimums = expected::minimums()?;
     let built = build::build(Profile::Release, Want::WithDebugLog)?;
     step("test", "compiling the test programs");
@@ -287,7 +294,7 @@ mod tests {
     #[test]
     fn layers_are_chosen() {
         let chosen = |fast, only: &[Part]| -> Vec<&str> {
-            let options = Options { fast, only: only.to_vec() };
+            let options = Options { fast, only: only.to_vec(), mutants: None };
             PARTS.into_iter().filter(|part| options.wants(*part)).map(Part::name).collect()
         };
         assert_eq!(chosen(false, &[]), ["unit", "docs", "integration", "lab", "vm"]);

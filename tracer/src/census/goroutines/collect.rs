@@ -5,6 +5,7 @@ use super::code::Code;
 use super::cycles::Cycles;
 use super::group::{Groups, Key, Member};
 use super::header::{Header, state};
+use super::relist_time::Seek;
 use super::unwind::{Step, Unwinder, broken};
 use crate::census::memory::{Memory, MemoryError, Piece};
 use crate::input::IdOnStack;
@@ -61,6 +62,7 @@ pub(super) struct Collector<'a> {
     pub(super) g: &'a GOffsets,
     pub(super) groups: Groups,
     pub(super) about: About,
+    pub(super) seek: Seek<'a>,
     pub(super) counts: Counts,
     pub(super) cycles: Cycles,
     pub(super) until_ns: u64,
@@ -199,6 +201,9 @@ impl Collector<'_> {
                 key.broken = self.follow(&mut walk, header, first)?;
                 key.frames = walk.frames;
                 let many = self.groups.count(&key);
+                if first.whole {
+                    self.seek.look(self.memory, self.code, &key.frames, first.into)?;
+                }
                 ids = self.about.ids(self.memory, self.code, &key.frames, &walk.ends, many)?;
             }
         }

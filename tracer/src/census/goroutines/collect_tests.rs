@@ -104,6 +104,7 @@ fn read(memory: &Moving) -> (u64, u64, Vec<Vec<String>>) {
         g: &G,
         groups: Groups::new(10),
         about: About::default(),
+        seek: Seek::default(),
         counts: Counts::default(),
         cycles: Cycles::default(),
         until_ns: u64::MAX,

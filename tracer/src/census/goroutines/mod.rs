@@ -9,6 +9,7 @@
 //! unwind    stack memory → functions, by the tables the runtime itself unwinds by
 //! about     the stack of a CRI handler → ids of containers on it
 //! collect   all goroutines in batches; what changed while it was read is read again
+//! relist_time  the stacks of a kubelet → when its last list succeeded, by its own clock
 //! group     goroutines that are alike → one entry
 //! ```
 //!
@@ -28,6 +29,7 @@ mod loaded;
 mod program;
 mod reader;
 mod reasons;
+mod relist_time;
 mod unwind;
 
 pub use code::{Code, Kind, Place};

@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::code::Known;
 use super::error::GoroutineError;
+use super::relist_time::{CLOCK_USER, RELISTS};
 use crate::target::{FileId, Functions, GcOffsets, GoBinary, RefuseReason, exe_link};
 
 /// Who refers to `runtime.allgs`: first the one that appends to it (Go 1.13 to 1.27), then the others, for the case that
@@ -46,6 +47,10 @@ pub struct Program {
     pub(super) reasons: Vec<u64>,
     /// Address of `memstats.last_gc_unix`, and what is behind it; `None` when that is not certain, or says nothing.
     pub(super) gc: Option<(u64, GcOffsets)>,
+    /// Where the method values of a relist begin; none in what is no kubelet.
+    pub(super) relists: Vec<u64>,
+    /// Where the start of the clock may be.
+    pub(super) clocks: Vec<u64>,
     /// What was looked up of its functions so far.
     known: Mutex<Known>,
 }
@@ -84,6 +89,8 @@ impl Program {
             lists: LIST_USERS.iter().map(|names| references(names)).collect(),
             reasons: references(REASON_USERS),
             gc: gc(binary),
+            relists: entries(binary, &RELISTS),
+            clocks: references(&[CLOCK_USER]),
             go_version: binary.build_info().go_version.clone(),
             moduledata: binary.moduledata(),
             table: binary.table(),
@@ -110,6 +117,12 @@ impl Program {
     pub(super) fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Where these functions begin.
+fn entries(binary: &GoBinary, names: &[&str]) -> Vec<u64> {
+    let all = binary.functions().filter(|function| names.contains(&function.name));
+    all.map(|function| function.entry).collect()
 }
 
 /// Where the ends of collections are: the one place from which all that the writer refers to is where it should be.

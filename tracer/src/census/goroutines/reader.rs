@@ -1,7 +1,8 @@
 //! [`Reader`]: one process, read as often as wanted.
 
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::about::About;
 use super::allgs;
@@ -13,6 +14,7 @@ use super::group::Groups;
 use super::loaded;
 use super::program::Program;
 use super::reasons::Reasons;
+use super::relist_time::{self, RelistTime, Seek};
 use crate::census::clock;
 use crate::census::memory::{Memory, MemoryError, ProcessMemory};
 use crate::input::{Component, GoroutineGroup, GoroutinesFact};
@@ -32,6 +34,8 @@ pub struct Picture {
     pub groups: Vec<GoroutineGroup>,
     /// Groups that were left out.
     pub groups_left_out: u32,
+    /// Receivers of the method values that were sought.
+    pub receivers: BTreeSet<u64>,
 }
 
 /// Which of the places holds the list.
@@ -49,6 +53,8 @@ pub struct Reader {
     component: Component,
     started: u64,
     program: Arc<Program>,
+    /// Of a kubelet, once it is found.
+    relist_time: OnceLock<RelistTime>,
 }
 
 impl Reader {
@@ -58,7 +64,7 @@ impl Reader {
     ///
     /// The process cannot be looked at, or what it runs is not Go of a known version.
     pub fn open(pid: u32, component: Component) -> Result<Self, GoroutineError> {
-        Ok(Self { started: started(pid)?, pid, component, program: Arc::new(Program::of_process(pid)?) })
+        Self::with_program(pid, component, Arc::new(Program::of_process(pid)?))
     }
 
     /// A process that runs an executable which was analysed before; the caller has compared
@@ -72,7 +78,7 @@ impl Reader {
         component: Component,
         program: Arc<Program>,
     ) -> Result<Self, GoroutineError> {
-        Ok(Self { started: started(pid)?, pid, component, program })
+        Ok(Self { started: started(pid)?, pid, component, program, relist_time: OnceLock::new() })
     }
 
     /// Is it for this process, as this component?
@@ -118,7 +124,9 @@ impl Reader {
         let lists: Vec<Vec<u64>> = self.program.lists.iter().map(|list| biased(list)).collect();
         let mut code = ProgramCode::new(&self.program, bias);
         let g = self.program.functions.abi().g;
-        let places = Places { lists: &lists, reasons: &biased(&self.program.reasons) };
+        let sought = self.component == Component::Kubelet && self.relist_time.get().is_none();
+        let methods = if sought { biased(&self.program.relists) } else { Vec::new() };
+        let places = Places { lists: &lists, reasons: &biased(&self.program.reasons), methods: &methods };
         let cycles = self.cycles(&memory, bias);
         let picture = cycles
             .map_err(TakeError::Memory)
@@ -134,6 +142,7 @@ impl Reader {
                 *by = by.filter(|by| *by <= at_ns);
             }
         }
+        let last_list_ns = self.last_list(&memory, bias, &picture.receivers, clock);
         Ok(GoroutinesFact {
             at_ns,
             took_ns: clock().saturating_sub(at_ns),
@@ -144,11 +153,36 @@ impl Reader {
             unread: picture.unread,
             groups: picture.groups,
             groups_left_out: picture.groups_left_out,
+            last_list_ns: last_list_ns.map_err(|why| GoroutineError::memory(self.pid, why))?,
         })
     }
 }
 
 impl Reader {
+    /// When the last list of a kubelet succeeded, by its own clock.
+    fn last_list(
+        &self,
+        memory: &dyn Memory,
+        bias: u64,
+        receivers: &BTreeSet<u64>,
+        clock: &dyn Fn() -> u64,
+    ) -> Result<Option<u64>, MemoryError> {
+        if !receivers.is_empty() && self.relist_time.get().is_none() {
+            let clocks: Vec<u64> = self.program.clocks.iter().map(|at| at.wrapping_add(bias)).collect();
+            let node = relist_time::Node {
+                moduledata: self.program.moduledata.wrapping_add(bias),
+                clocks: &clocks,
+                started_ns: clock::started_ns(self.started).unwrap_or(0),
+                now_ns: clock(),
+            };
+            if let Some(found) = RelistTime::find(memory, receivers, &node)? {
+                // Only this thread reads this process.
+                drop(self.relist_time.set(found));
+            }
+        }
+        self.relist_time.get().map_or(Ok(None), |time| time.read(memory, clock()))
+    }
+
     /// The collections so far. They are read first: one that ends while goroutines are read bounds nothing.
     fn cycles(&self, memory: &dyn Memory, bias: u64) -> Result<Cycles, MemoryError> {
         let Some((place, gc)) = self.program.gc else { return Ok(Cycles::default()) };
@@ -190,6 +224,8 @@ pub struct Places<'a> {
     pub lists: &'a [Vec<u64>],
     /// The words for wait reasons.
     pub reasons: &'a [u64],
+    /// The code of method values whose receivers are sought on the stacks of loops.
+    pub methods: &'a [u64],
 }
 
 /// Reads all goroutines of any memory with any code. `cycles`: the collections that have ended.
@@ -221,16 +257,18 @@ pub fn take(
         g,
         groups: Groups::new(limits.groups),
         about: About::default(),
+        seek: Seek::new(places.methods),
         counts: Counts { total: list.left_out, unread: list.left_out },
         cycles,
         until_ns: limits.until_ns,
         clock,
     };
     collector.run(&list.entries)?;
-    let Collector { groups, counts, cycles, code, .. } = collector;
+    let Collector { groups, counts, cycles, code, seek, .. } = collector;
     let (groups, groups_left_out) = groups.finish(code, &reasons, &cycles, limits.text_bytes);
     let count = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-    Ok(Picture { total: count(counts.total), unread: count(counts.unread), groups, groups_left_out })
+    let (total, unread) = (count(counts.total), count(counts.unread));
+    Ok(Picture { total, unread, groups, groups_left_out, receivers: seek.receivers })
 }
 
 /// The one place that holds a list of goroutines.

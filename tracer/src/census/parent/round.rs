@@ -342,6 +342,7 @@ mod tests {
             unread: 0,
             groups: vec![group(frames)],
             groups_left_out: 0,
+            last_list_ns: None,
         };
         let lock = "sync.runtime_SemacquireMutex";
         let waits = |handler: &str| goroutines(&[lock, handler]);

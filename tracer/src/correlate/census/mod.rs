@@ -95,6 +95,8 @@ pub(super) struct CensusState {
     /// Of the round that is not complete yet.
     coming: BTreeMap<u32, ProcessSeen>,
     goroutines: BTreeMap<u32, GoroutinesFact>,
+    /// When a kubelet last got its list, by its own clock.
+    pub(super) last_list: Option<MonoNs>,
     /// When a goroutine was first seen inside a request, by process.
     inside: HashMap<u32, HashMap<u64, Inside>>,
     /// By container and command.
@@ -142,6 +144,7 @@ impl CensusState {
         } else if is_read(&fact) {
             self.streams.remove(&fact.pid);
         }
+        self.last_list = self.last_list.max(fact.last_list_ns.map(MonoNs));
         self.goroutines.insert(fact.pid, fact);
     }
 

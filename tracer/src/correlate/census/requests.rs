@@ -316,6 +316,7 @@ mod tests {
             unread: 0,
             groups,
             groups_left_out: 0,
+            last_list_ns: None,
         }
     }
 

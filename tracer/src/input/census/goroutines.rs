@@ -25,6 +25,10 @@ pub struct GoroutinesFact {
     pub groups: Vec<GoroutineGroup>,
     /// Groups that were left out because there were too many.
     pub groups_left_out: u32,
+    /// Of a kubelet: when the last relist began that got its list, as the kubelet itself has it (`relistTime` of its PLEG).
+    /// `None` when that was not found, or there was none yet.
+    #[serde(default)]
+    pub last_list_ns: Option<u64>,
 }
 
 /// Goroutines with the same state and the same stack.

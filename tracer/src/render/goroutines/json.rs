@@ -31,6 +31,7 @@ struct Document<'a> {
     unread: u32,
     groups: Vec<GroupDoc<'a>>,
     groups_left_out: u32,
+    last_list_age_ns: Option<u64>,
     rss_peak_bytes: u64,
 }
 
@@ -87,6 +88,7 @@ pub fn json(view: &GoroutinesView, out: &mut dyn Write) -> io::Result<()> {
         unread: fact.unread,
         groups: fact.groups.iter().map(|group| GroupDoc::new(group, view)).collect(),
         groups_left_out: fact.groups_left_out,
+        last_list_age_ns: view.last_list_age_ns(),
         rss_peak_bytes: view.rss_peak_bytes,
     };
     let json = serde_json::to_string_pretty(&document).map_err(io::Error::other)?;

@@ -53,6 +53,7 @@ pub(super) fn view() -> GoroutinesView {
             unread: 3,
             groups,
             groups_left_out: 2,
+            last_list_ns: Some(258_500_000_000),
         },
     }
 }

@@ -51,6 +51,9 @@ fn header(view: &GoroutinesView, paint: Paint, out: &mut dyn Write) -> io::Resul
         human::clock(at_ns),
         human::duration(fact.took_ns),
     )?;
+    if let Some(age_ns) = view.last_list_age_ns() {
+        writeln!(out, "last list began {} ago, by the kubelet's own clock", human::duration(age_ns))?;
+    }
     if fact.unread > 0 {
         let unread = format!("{} not read: too busy, or too many", human::count(fact.unread.into()));
         writeln!(out, "{}", paint.doubt(&unread))?;
@@ -113,6 +116,7 @@ mod tests {
         let expected = "\
 containerd 77   /usr/bin/containerd   go1.19.8   node n1   plegtrace 0.1.0
 1,236 goroutines in 6 groups, read at 12:02:11Z in 3.5 ms
+last list began 41.5 s ago, by the kubelet's own clock
 3 not read: too busy, or too many
 
 1,200 goroutines [select, longest ≥ 3 min 20 s]: 1 2 3 4 5 6 7 8 9 10 …

@@ -22,6 +22,12 @@ pub struct GoroutinesView {
 }
 
 impl GoroutinesView {
+    /// How long ago the last list of a kubelet began that succeeded.
+    #[must_use]
+    pub fn last_list_age_ns(&self) -> Option<u64> {
+        Some(self.now_ns.saturating_sub(self.fact.last_list_ns?))
+    }
+
     /// How long the longest of a group waits at least.
     #[must_use]
     pub fn waiting_ns(&self, group: &GoroutineGroup) -> Option<u64> {
