@@ -20,6 +20,7 @@ pub mod rec;
 pub mod role;
 pub mod settings;
 pub mod site;
+pub mod wire;
 
 /// Version of every layout in this crate; written into recordings.
 pub const ABI_VERSION: u16 = 3;

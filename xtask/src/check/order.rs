@@ -15,6 +15,7 @@ const ORDER: &[&[&str]] = &[
     &["kernel", "census"],
     &["recording"],
     &["decode"],
+    &["wire"],
     &["span"],
     &["correlate"],
     &["stuck"],

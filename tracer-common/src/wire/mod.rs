@@ -1,0 +1,11 @@
+//! What travels over the sockets of a runtime, as bounded parsers: each keeps one small plain-data struct per direction
+//! of a connection, is fed the bytes of one system call after the other, and says what it found in them.
+//!
+//! The same code is meant for the kernel side and for user space: no allocation, no panic, a constant amount of work per
+//! step. Bytes are read through [`Bytes`], because the kernel side cannot have a slice of a process's memory.
+
+pub mod bytes;
+pub mod grpc;
+pub mod http2;
+
+pub use bytes::Bytes;
