@@ -17,5 +17,6 @@ pub mod program;
 pub mod prometheus;
 pub mod recordings;
 pub mod story;
+pub mod strace;
 pub mod truth;
 pub mod watching;

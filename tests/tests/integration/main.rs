@@ -32,3 +32,5 @@ mod target_kit;
 mod target_kubelet;
 mod timeline;
 mod watch;
+mod wire;
+mod wire_kit;

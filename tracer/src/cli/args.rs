@@ -246,7 +246,7 @@ pub struct Common {
     /// With -o svg or folded: what has changed since FILE, which -o folded made.
     #[arg(long, value_name = "FILE", global = true)]
     pub against: Option<PathBuf>,
-    /// Sources of facts; all by default.
+    /// Sources of facts; all but wire by default.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", global = true)]
     pub sources: Vec<Source>,
     /// Plan and verify every probe, attach nothing.
@@ -327,6 +327,9 @@ pub enum Source {
     Processes,
     /// What was already stuck at the start: processes, sockets, cgroups. Needs no eBPF.
     Census,
+    /// Requests between runtime and shims, read from their sockets, and `processes`. Every system call of the node passes
+    /// a probe.
+    Wire,
 }
 
 /// Probes that belong together.

@@ -1,0 +1,3 @@
+//! What the tests of the parsers of the wire share with their fuzz targets.
+
+pub(crate) mod ttrpc;
