@@ -14,6 +14,7 @@ pub mod life;
 pub mod matrix;
 mod plot;
 pub mod program;
+pub mod prometheus;
 pub mod recordings;
 pub mod story;
 pub mod strace;

@@ -19,6 +19,8 @@ pub mod target;
 // What follows is pure: no clock, no file, no process.
 pub mod decode;
 pub mod span;
+// Requests from bytes; nobody feeds it yet.
+pub mod wire;
 // After `span`, because its snapshots are made of spans.
 pub mod correlate;
 // Judges what it says.
@@ -27,6 +29,7 @@ pub mod stuck;
 pub mod diagnose;
 pub mod flame;
 pub mod render;
+pub mod timeline;
 pub mod words;
 
 // What runs for as long as plegtrace observes.

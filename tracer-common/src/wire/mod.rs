@@ -1,4 +1,14 @@
-//! Protocols on the sockets between kubelet, runtime and shims: bounded parsers that run in the kernel and on the host.
+//! Protocols on the sockets between kubelet, runtime and shims, as bounded parsers: each keeps one small plain-data struct
+//! per direction of a connection, is fed the bytes of one system call after the other, and says what it found in them.
+//!
+//! The same code is meant for the kernel side and for user space: no allocation, no panic, a constant amount of work per
+//! step. `ttrpc` runs in the kernel; `http2` and `grpc` read their bytes through [`Bytes`], because the kernel side cannot
+//! have a slice of a process's memory.
 
+pub mod bytes;
+pub mod grpc;
+pub mod http2;
 pub mod state;
 pub mod ttrpc;
+
+pub use bytes::Bytes;

@@ -13,6 +13,7 @@ Examples:
   sudo plegtrace -d 3600 --until-found   wait for the next stall, then report
   sudo plegtrace -o json              the same for machines
   sudo plegtrace -o svg > flame.svg   where the wall time of relists and requests goes, as a picture
+  sudo plegtrace -o perfetto > t.json  the slowest of them over time, for ui.perfetto.dev
   sudo plegtrace --sources census     what is stuck already, without eBPF
   sudo plegtrace --dry-run            which probes would be attached; attaches nothing
   plegtrace explain R1                the page of a cause: mechanism, evidence, what to do
@@ -58,6 +59,7 @@ Examples:
   plegtrace report node.plegtrace
   plegtrace report node.plegtrace -o json -v
   plegtrace report node.plegtrace -o svg > flame.svg              open it in a browser
+  plegtrace report node.plegtrace -o perfetto > trace.json        open it in ui.perfetto.dev
   plegtrace report healthy.plegtrace -o folded > healthy.folded   keep it, and later compare:
   plegtrace report node.plegtrace -o svg --per-relist --against healthy.folded > change.svg
 
@@ -157,7 +159,7 @@ pub enum Command {
     /// Waits where there is no kubelet yet, and follows kubelet and runtime when they are replaced. DIR is readable only by
     /// its owner. It holds the last window (flame.svg, flame.folded, report.txt, report.json), the state for `check`, the
     /// history of all windows, and in `evidence` a recording and the report of each kind of stall. Prints a line of JSON when
-    /// a stall begins, changes its cause, or ends.
+    /// a stall begins, changes its cause, or ends. SIGHUP changes nothing: files are opened anew at each write.
     #[command(after_help = WATCH)]
     Watch(WatchOptions),
     /// Say in one line what `watch` sees now. Reads one file; needs no root where DIR is readable.
@@ -296,6 +298,8 @@ pub enum Output {
     Folded,
     /// The same as an interactive flame graph.
     Svg,
+    /// The slowest relists and requests over time, as a trace for ui.perfetto.dev.
+    Perfetto,
 }
 
 impl Output {
@@ -303,6 +307,12 @@ impl Output {
     #[must_use]
     pub fn is_flame(self) -> bool {
         matches!(self, Self::Folded | Self::Svg)
+    }
+
+    /// Does it draw what was observed?
+    #[must_use]
+    pub fn is_drawing(self) -> bool {
+        self.is_flame() || self == Self::Perfetto
     }
 }
 

@@ -79,7 +79,7 @@ pub enum SettingsError {
     #[error("watch goes on until it is told to end: leave out --duration and --until-found")]
     NoEnd,
     /// There is nothing to draw.
-    #[error("-o svg and -o folded draw what was observed: {0} takes text or json")]
+    #[error("-o svg, folded and perfetto draw what was observed: {0} takes text or json")]
     NothingToDraw(&'static str),
 }
 

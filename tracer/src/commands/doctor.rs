@@ -84,7 +84,9 @@ fn write(view: &DoctorView, settings: &Settings) -> io::Result<()> {
     let mut out = io::BufWriter::new(stdout.lock());
     match settings.output {
         Output::Json => doctor::json(view, &mut out)?,
-        Output::Text | Output::Folded | Output::Svg => doctor::text(view, colour, &mut out)?,
+        Output::Text | Output::Folded | Output::Svg | Output::Perfetto => {
+            doctor::text(view, colour, &mut out)?;
+        }
     }
     out.flush()
 }
