@@ -18,3 +18,4 @@ pub mod recordings;
 pub mod story;
 pub mod truth;
 pub mod watching;
+pub mod wire;

@@ -30,3 +30,5 @@ mod target_hostile;
 mod target_kit;
 mod target_kubelet;
 mod watch;
+mod wire;
+mod wire_kit;

@@ -1,0 +1,3 @@
+//! What the tests and the fuzz targets of the wire share.
+
+pub(crate) mod torture;
