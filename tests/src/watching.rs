@@ -9,10 +9,11 @@ use anyhow::{Context as _, Result, bail};
 use clap::Parser as _;
 use plegtrace::cli::{Args, Settings};
 use plegtrace::correlate::Snapshot;
-use plegtrace::decode::{Call, Event, ParkEvent, Process, decode};
+use plegtrace::decode::{Call, Event, Message, ParkEvent, Process, decode};
 use plegtrace::engine::{self, EngineError};
 use plegtrace::input::{
-    Armed, CommandFact, Fact, Frame, HookFact, InFlight, Layer, OpenCallFact, ProcessesFact, RefusedFact,
+    Armed, CommandFact, Fact, Frame, HookFact, InFlight, Layer, MessagesFact, OpenCallFact, ProcessesFact,
+    RefusedFact,
 };
 use plegtrace_lab::process;
 
@@ -44,6 +45,10 @@ pub struct Seen {
     pub parks: Vec<ParkEvent>,
     /// Functions of return addresses in stacks of parks, by executable (index of its hook on parks) and address.
     pub symbols: HashMap<(u32, u64), String>,
+    /// Answered requests between runtime and shims, in the order of the stream.
+    pub messages: Vec<Message>,
+    /// The last reading of those without an answer.
+    pub open_messages: MessagesFact,
     /// Records that could not be decoded.
     pub undecoded: usize,
 }
@@ -61,6 +66,7 @@ impl Seen {
                     self.symbols.extend(symbols.names.into_iter().map(|s| ((hook, s.offset), s.name)));
                 }
                 Fact::InFlight(reading) => self.open = reading,
+                Fact::Messages(reading) => self.open_messages = reading,
                 Fact::Refused(refused) => self.refused.push(refused),
                 Fact::Armed(armed) => self.armed = Some(armed),
                 Fact::Command(command) => self.commands.push(command),
@@ -71,6 +77,7 @@ impl Seen {
                 _ => {}
             },
             Ok(Event::Park(park)) => self.parks.push(park),
+            Ok(Event::Message(message)) => self.messages.push(message),
             Ok(Event::Process(process)) => self.processes.push(process),
             Err(_) => self.undecoded += 1,
         }

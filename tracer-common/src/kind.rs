@@ -18,13 +18,15 @@ pub enum RecKind {
     ExecArgs = 0x0210,
     /// The same with its environment: [`ExecEnvRec`](crate::rec::ExecEnvRec). Only from the kernel to `session`.
     ExecArgsEnv = 0x0211,
+    /// A request between runtime and shim was answered: [`MessageRec`](crate::rec::MessageRec).
+    Message = 0x0300,
     /// A fact of user space, as JSON: targets, hooks, in-flight snapshots, loss, clock offsets.
     Fact = 0x1000,
 }
 
 impl RecKind {
     /// Every kind there is.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Call,
         Self::Park,
         Self::Fork,
@@ -32,6 +34,7 @@ impl RecKind {
         Self::Exit,
         Self::ExecArgs,
         Self::ExecArgsEnv,
+        Self::Message,
         Self::Fact,
     ];
 
@@ -46,6 +49,7 @@ impl RecKind {
             0x0202 => Some(Self::Exit),
             0x0210 => Some(Self::ExecArgs),
             0x0211 => Some(Self::ExecArgsEnv),
+            0x0300 => Some(Self::Message),
             0x1000 => Some(Self::Fact),
             _ => None,
         }
@@ -60,6 +64,7 @@ impl RecKind {
             Self::Fork | Self::Exec | Self::Exit => Some(size_of::<crate::rec::ProcessRec>()),
             Self::ExecArgs => Some(size_of::<crate::rec::ExecRec>()),
             Self::ExecArgsEnv => Some(size_of::<crate::rec::ExecEnvRec>()),
+            Self::Message => Some(size_of::<crate::rec::MessageRec>()),
             Self::Fact => None,
         }
     }

@@ -41,6 +41,26 @@ pub enum Reason {
     ParkersFull = 16,
     /// A goroutine parked that was parked already: its return was not seen.
     ParkRepeated = 17,
+    /// The map of requests without an answer was full; the request is not followed.
+    MessagesFull = 18,
+    /// The bytes of a write could not be read.
+    MessageUnreadable = 19,
+    /// A request whose service and method are not at the beginning of its write, or too long.
+    MessageUnnamed = 20,
+    /// A write gathered its bytes from several places.
+    MessageInParts = 21,
+    /// A request begun on a stream whose last one has no answer.
+    MessageRepeated = 22,
+    /// A write did not begin with a frame.
+    OutOfStep = 23,
+    /// A write had more frames than are looked at.
+    FramesLeft = 24,
+    /// The map of writes under way, or of connections inside a frame, was full.
+    SendingFull = 25,
+    /// A write was taken in part, or not at all.
+    SendCut = 26,
+    /// An answer came without a request.
+    AnswerAlone = 27,
 }
 
 /// Is it a loss of something the report needs, or a normal thing?
@@ -54,7 +74,7 @@ pub enum Weight {
 
 impl Reason {
     /// Every reason there is, in the order of their numbers.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 28] = [
         Self::RingFull,
         Self::OpenCallsFull,
         Self::WatchedFull,
@@ -73,6 +93,16 @@ impl Reason {
         Self::ThreadExit,
         Self::ParkersFull,
         Self::ParkRepeated,
+        Self::MessagesFull,
+        Self::MessageUnreadable,
+        Self::MessageUnnamed,
+        Self::MessageInParts,
+        Self::MessageRepeated,
+        Self::OutOfStep,
+        Self::FramesLeft,
+        Self::SendingFull,
+        Self::SendCut,
+        Self::AnswerAlone,
     ];
     /// Number of reasons: entries of the map `REASONS`.
     pub const COUNT: u32 = Self::ALL.len() as u32;
@@ -99,6 +129,16 @@ impl Reason {
             Self::ThreadExit => "thread_exit",
             Self::ParkersFull => "parkers_full",
             Self::ParkRepeated => "park_repeated",
+            Self::MessagesFull => "messages_full",
+            Self::MessageUnreadable => "message_unreadable",
+            Self::MessageUnnamed => "message_unnamed",
+            Self::MessageInParts => "message_in_parts",
+            Self::MessageRepeated => "message_repeated",
+            Self::OutOfStep => "out_of_step",
+            Self::FramesLeft => "frames_left",
+            Self::SendingFull => "sending_full",
+            Self::SendCut => "send_cut",
+            Self::AnswerAlone => "answer_alone",
         }
     }
 
@@ -130,6 +170,34 @@ impl Reason {
                 "too many goroutines were in calls at once: the parks of some were not measured"
             }
             Self::ParkRepeated => "a goroutine's stack grew as it parked, so its probe fired twice",
+            Self::MessagesFull => {
+                "too many requests between runtime and shims were open at once: some were not followed"
+            }
+            Self::MessageUnreadable => {
+                "a write between runtime and shim could not be read: its requests are in no table"
+            }
+            Self::MessageUnnamed => {
+                "requests between runtime and shims whose names could not be read: they are counted without one"
+            }
+            Self::MessageInParts => {
+                "writes between runtime and shim that were gathered from several places: their requests are in no table"
+            }
+            Self::MessageRepeated => {
+                "requests on streams that had one without an answer: the older one is given up"
+            }
+            Self::OutOfStep => {
+                "a connection between runtime and shim was out of step: requests may be missing until it was in step again"
+            }
+            Self::FramesLeft => {
+                "writes between runtime and shim with too many frames: some requests are in no table"
+            }
+            Self::SendingFull => {
+                "too many writes between runtime and shims at once: some requests are in no table"
+            }
+            Self::SendCut => "a buffer between runtime and shim was full: the write was made again",
+            Self::AnswerAlone => {
+                "answers between runtime and shims whose request was not seen: it is older than the probes"
+            }
         }
     }
 
@@ -143,7 +211,15 @@ impl Reason {
             | Self::UnknownSite
             | Self::GoroutineUnreadable
             | Self::KernelUnreadable
-            | Self::ParkersFull => Weight::Loss,
+            | Self::ParkersFull
+            | Self::MessagesFull
+            | Self::MessageUnreadable
+            | Self::MessageUnnamed
+            | Self::MessageInParts
+            | Self::MessageRepeated
+            | Self::OutOfStep
+            | Self::FramesLeft
+            | Self::SendingFull => Weight::Loss,
             Self::NotWatched
             | Self::SystemGoroutine
             | Self::EndWithoutStart
@@ -154,7 +230,9 @@ impl Reason {
             | Self::EnvironmentUnreadable
             | Self::EnvironmentCut
             | Self::ThreadExit
-            | Self::ParkRepeated => Weight::Normal,
+            | Self::ParkRepeated
+            | Self::SendCut
+            | Self::AnswerAlone => Weight::Normal,
         }
     }
 }

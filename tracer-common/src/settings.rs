@@ -1,4 +1,5 @@
-//! [`KernelSettings`]: what the programs must know about the running kernel, set once before they are loaded.
+//! [`KernelSettings`] and [`WireSettings`]: what the programs must know about the running kernel, set once before they
+//! are loaded.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -68,4 +69,44 @@ pub struct KernelSettings {
     pub mm_env_end: u32,
     /// Shortest park that is worth a record of its own, nanoseconds; shorter ones are only added up.
     pub park_min_ns: u32,
+}
+
+/// Read-only constants for the programs of family `wire` (global `WIRE`): offsets of members in bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct WireSettings {
+    /// `task_struct.files`.
+    pub task_files: u32,
+    /// `files_struct.fdt`.
+    pub files_fdt: u32,
+    /// `fdtable.max_fds`.
+    pub fdt_max_fds: u32,
+    /// `fdtable.fd`.
+    pub fdt_fd: u32,
+    /// `file.f_inode`.
+    pub file_inode: u32,
+    /// `file.private_data`.
+    pub file_private: u32,
+    /// `inode.i_mode`.
+    pub inode_mode: u32,
+    /// `inode.i_ino`.
+    pub inode_ino: u32,
+    /// `socket.type`.
+    pub socket_type: u32,
+    /// `socket.sk`.
+    pub socket_sock: u32,
+    /// `socket.file`.
+    pub socket_file: u32,
+    /// `sock.__sk_common.skc_family`.
+    pub sock_family: u32,
+    /// `sock.sk_socket`.
+    pub sock_socket: u32,
+    /// `unix_sock.peer`.
+    pub unix_peer: u32,
+    /// `unix_sock.addr`.
+    pub unix_addr: u32,
+    /// `unix_address.len`.
+    pub address_len: u32,
+    /// `unix_address.name`.
+    pub address_name: u32,
 }

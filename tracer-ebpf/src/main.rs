@@ -25,6 +25,8 @@ mod inflight;
 #[cfg(target_arch = "bpf")]
 mod maps;
 #[cfg(target_arch = "bpf")]
+mod messages;
+#[cfg(target_arch = "bpf")]
 mod parks;
 #[cfg(target_arch = "bpf")]
 mod probes;
@@ -32,6 +34,8 @@ mod probes;
 mod settings;
 #[cfg(target_arch = "bpf")]
 mod site;
+#[cfg(target_arch = "bpf")]
+mod socket;
 #[cfg(target_arch = "bpf")]
 mod task;
 #[cfg(target_arch = "bpf")]

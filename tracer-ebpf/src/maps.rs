@@ -2,7 +2,7 @@
 
 use aya_ebpf::{
     macros::map,
-    maps::{Array, HashMap, PerCpuArray, RingBuf},
+    maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf},
 };
 use plegtrace_common::{
     key::{
@@ -10,9 +10,16 @@ use plegtrace_common::{
     },
     reason::Reason,
     site::{MAX_HOOKS, MAX_SITES, SiteConf, SiteKey},
+    wire::{
+        state::{
+            Holder, MAX_ENDS, MAX_MESSAGES, MAX_POSITIONS, MAX_SENDING, MessageKey, OpenMessage, PositionKey,
+            Sending,
+        },
+        ttrpc::Position,
+    },
 };
 
-use crate::environment::Scratch;
+use crate::{environment::Scratch, messages};
 
 /// Finished spans and process steps, kernel → user space, drained on a timer (never a wake-up: one costs more than
 /// the probe itself). Full: the record is dropped and counted as [`Reason::RingFull`].
@@ -57,3 +64,29 @@ pub(crate) static REASONS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Reas
 /// Where environments are searched. Not read by user space.
 #[map]
 pub(crate) static SEARCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(1, 0);
+
+/// Requests between runtime and shims without an answer. Written here, read by user space at any time, which sweeps it
+/// when an end of a connection is gone. A plain hash, as [`OPEN_CALLS`]. Full: the request is refused and counted as
+/// [`Reason::MessagesFull`].
+#[map]
+pub(crate) static MESSAGES: HashMap<MessageKey, OpenMessage> = HashMap::with_max_entries(MAX_MESSAGES, 0);
+
+/// Thread → the write it is inside. Written at the begin of a write, taken at its end. Not read by user space. Full: the
+/// write is not corrected when it is cut short, nor are its answers seen: [`Reason::SendingFull`].
+#[map]
+pub(crate) static SENDING: HashMap<u32, Sending> = HashMap::with_max_entries(MAX_SENDING, 0);
+
+/// Direction of a connection → where in a frame it is; only those that are inside one. The oldest is forgotten when it is
+/// full: then its next write is out of step, which is counted. Not read by user space.
+#[map]
+pub(crate) static POSITIONS: LruHashMap<PositionKey, Position> =
+    LruHashMap::with_max_entries(MAX_POSITIONS, 0);
+
+/// End of a connection (`struct sock`) → who holds it, learnt when it reads or writes. Read by user space for requests
+/// whose other end was not known yet. What is forgotten is learnt again.
+#[map]
+pub(crate) static ENDS: LruHashMap<u64, Holder> = LruHashMap::with_max_entries(MAX_ENDS, 0);
+
+/// Where a write is walked through. Not read by user space.
+#[map]
+pub(crate) static WALKS: PerCpuArray<messages::Scratch> = PerCpuArray::with_max_entries(1, 0);

@@ -1,6 +1,6 @@
 //! Read-only constants set by the loader.
 
-use plegtrace_common::settings::KernelSettings;
+use plegtrace_common::settings::{KernelSettings, WireSettings};
 
 /// Written by the loader before the object is loaded; the kernel freezes it, so the verifier knows its values.
 #[unsafe(no_mangle)]
@@ -35,6 +35,28 @@ static SETTINGS: KernelSettings = KernelSettings {
     park_min_ns: 0,
 };
 
+/// The same for the programs of family `wire`.
+#[unsafe(no_mangle)]
+static WIRE: WireSettings = WireSettings {
+    task_files: 0,
+    files_fdt: 0,
+    fdt_max_fds: 0,
+    fdt_fd: 0,
+    file_inode: 0,
+    file_private: 0,
+    inode_mode: 0,
+    inode_ino: 0,
+    socket_type: 0,
+    socket_sock: 0,
+    socket_file: 0,
+    sock_family: 0,
+    sock_socket: 0,
+    unix_peer: 0,
+    unix_addr: 0,
+    address_len: 0,
+    address_name: 0,
+};
+
 /// One constant of the running kernel: `setting!(task_mm)`.
 macro_rules! setting {
     ($field:ident) => {{
@@ -48,4 +70,19 @@ pub(crate) use setting;
 #[inline(always)]
 pub(crate) fn get() -> *const KernelSettings {
     &raw const SETTINGS
+}
+
+/// One constant for the programs of family `wire`: `wire!(unix_peer)`.
+macro_rules! wire {
+    ($field:ident) => {{
+        // SAFETY: as above.
+        unsafe { core::ptr::read_volatile(&raw const (*$crate::settings::wire_settings()).$field) }
+    }};
+}
+pub(crate) use wire;
+
+/// Where those are.
+#[inline(always)]
+pub(crate) fn wire_settings() -> *const WireSettings {
+    &raw const WIRE
 }

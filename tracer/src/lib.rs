@@ -29,6 +29,7 @@ pub mod stuck;
 pub mod diagnose;
 pub mod flame;
 pub mod render;
+pub mod timeline;
 pub mod words;
 
 // What runs for as long as plegtrace observes.

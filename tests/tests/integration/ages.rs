@@ -100,6 +100,20 @@ fn a_relist_from_before_the_probes() {
     assert_eq!(relist_age(&[S, 5 * S], 5 * S, off), at_least(0), "without probes nothing is hit");
 }
 
+/// A look lasts, and a relist that it finds may have begun after the counters were read for the last time.
+#[test]
+fn a_look_across_the_last_reading() {
+    let age = |look_at: (u64, u64)| {
+        let mut story = probed();
+        hits(&mut story, 5 * S, 0);
+        look(&mut story, KUBELET, look_at, vec![group(&[PLEG], "select", &[RELIST])]);
+        end_of_round(&mut story, look_at.0, look_at.0 + look_at.1);
+        story.snapshot(6 * S).census.requests[0].since
+    };
+    assert_eq!(age((4 * S, S)), Age { ns: 5 * S, at_least: true });
+    assert_eq!(age((4 * S, S + 1)), Age { ns: 0, at_least: true });
+}
+
 /// What was in flight before the probes is open, and is told with the open calls: with a lower bound, and only once.
 #[test]
 fn older_calls_are_open_calls() {

@@ -242,3 +242,45 @@ fn a_picture_of_nothing() {
     assert!(svg.contains("no relist and no request was seen"), "{svg}");
     assert!(roots(&text(&Flame::default(), Per::Relist)).is_empty());
 }
+
+/// The stacks of these nodes while nothing was held up: what has ended, in microseconds.
+fn healthy() -> Saved {
+    let mut flame = Flame::default();
+    for kind in FAULTS {
+        let bytes = fs::read(recordings::folder().join(recordings::file(kind))).unwrap();
+        let (mut all, mut recording) =
+            (Correlator::new(Limits::default()), Recording::open(bytes.as_slice()).unwrap());
+        while recording.next_block(&mut |frame| all.push(decode(&frame).unwrap())) {}
+        flame.collect(&mut all, true);
+    }
+    assert!(flame.relists() > 10 && flame.open() == 0);
+    Saved::read(text(&flame, Per::Whole).as_bytes()).unwrap()
+}
+
+/// Against a healthy time, what has grown most is what waits for the culprit: the holder of the lock for the shim (R1), the
+/// sandbox for the network plugin (N1), the create for the shim whose runc waits for its hook (U10).
+#[test]
+fn what_has_grown_most_is_the_culprit() {
+    let healthy = healthy();
+    for (kind, root, culprit) in [
+        (
+            Kind::LockHostage,
+            "UpdateContainerResources, ",
+            ";v2.(*shimTask).Update;task.(*taskClient).Update;",
+        ),
+        (Kind::Cni, "RunPodSandbox, ", ";go-cni.(*libcni).Setup;go-cni.(*libcni).attachNetworks;"),
+        (Kind::Hook, "StartContainer, ", ";v2.(*shimTask).Create;task.(*taskClient).Create;"),
+    ] {
+        let mut out = Vec::new();
+        folded(&fold(kind), Per::Whole, Some(&healthy), &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let grown = text.lines().filter(|line| !line.starts_with("# ")).map(|line| {
+            let mut parts = line.rsplitn(3, ' ');
+            let mut us = || parts.next().unwrap().parse::<i64>().unwrap();
+            (us() - us(), parts.next().unwrap())
+        });
+        let (grown, stack) = grown.max().unwrap();
+        assert!(stack.starts_with(root) && stack.contains(culprit), "{kind:?}: {stack}");
+        assert!(grown > 3_000_000, "{kind:?}: {grown} us");
+    }
+}

@@ -4,6 +4,7 @@
 
 mod ageing;
 mod ages;
+mod alerts;
 mod census_recorded;
 mod cli;
 mod diagnose;
@@ -29,6 +30,7 @@ mod target_goldens;
 mod target_hostile;
 mod target_kit;
 mod target_kubelet;
+mod timeline;
 mod watch;
 mod wire;
 mod wire_kit;

@@ -278,6 +278,7 @@ fn a_pulse_is_calm_on_a_healthy_node() {
     }
     let calm = |seconds| correlator.pulse(at(seconds * S)).calm;
     assert_eq!([8, 16, 18].map(calm), [true, true, false], "the last list is of second 7");
+    assert_eq!(correlator.pulse(at(8 * S)).last_list, LastList::At(at(7 * S)), "the start of its relist");
 }
 
 /// There is one verdict, and all that is said beside it agrees.

@@ -23,6 +23,7 @@ fn programs_speak() {
         hooks: plegtrace_common::site::MAX_HOOKS,
         processes: true,
         parks: true,
+        wire: None,
     };
     let mut kernel = Kernel::load_object(&object, &options).unwrap();
     let mut child = Command::new("true").spawn().unwrap();

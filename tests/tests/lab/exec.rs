@@ -140,6 +140,7 @@ fn attach_to_a_changing_target(mode: AttachMode, attaches: usize, most: usize) {
         hooks: plegtrace_common::site::MAX_HOOKS,
         processes: false,
         parks: false,
+        wire: None,
     };
     let mut kernel = Kernel::load(&options).unwrap();
     let mut target = Changing::start(&builds);

@@ -28,3 +28,4 @@ mod slow;
 mod targets;
 mod truth;
 mod watch;
+mod wire;

@@ -1,8 +1,11 @@
 //! `plegtrace watch` on a real node: it waits for a kubelet, writes windows, tells a stall with its evidence, and ends clean;
-//! its flame graphs add up to the kubelet's own figures.
+//! its flame graphs add up to the kubelet's own figures, and so does what a real Prometheus scrapes.
+
+mod scraped;
 
 use std::{
     fs,
+    net::SocketAddr,
     os::unix::fs::PermissionsExt,
     path::Path,
     process::Command,
@@ -13,11 +16,12 @@ use plegtrace::{
     commands,
     diagnose::{Verdict, diagnose},
 };
-use plegtrace_lab::{Node, fault::Kind, host, process};
+use plegtrace_lab::{Node, fault::Kind, host, http, process};
 use plegtrace_tests::{
     program::{self, Running},
     truth::Scrape,
 };
+use scraped::Scraped;
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -96,7 +100,10 @@ fn windows_of_a_stall() {
     host::require_root().unwrap();
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("windows");
-    let mut watch = Running::start(&["watch", "--dir", dir.to_str().unwrap(), "--window", WINDOW]).unwrap();
+    let metrics = SocketAddr::from(([127, 0, 0, 1], http::free_port().unwrap()));
+    let about =
+        ["watch", "--dir", dir.to_str().unwrap(), "--window", WINDOW, "--metrics", &metrics.to_string()];
+    let mut watch = Running::start(&about).unwrap();
     // It waits, or observes what is left of an earlier node; nothing is known yet in either case.
     let begun = || Ok((watch.said().contains("waiting: ") || watch.said().contains("armed: ")).then_some(()));
     process::wait_for("it to begin", LIMIT, begun).unwrap();
@@ -105,6 +112,7 @@ fn windows_of_a_stall() {
     let node = Node::start(&Kind::LockHostage.knobs()).unwrap();
     watch.wait_until_armed(LIMIT).unwrap();
     node.wait_for_relists(1, LIMIT).unwrap();
+    let scraped = Scraped::begin(&node, metrics);
     let before = scrape(&node);
 
     // Windows of before the kubelet was there weigh nothing.
@@ -119,6 +127,8 @@ fn windows_of_a_stall() {
     windows.wait_for("health", &dir, |_| check(&dir).0 == Some(0));
     assert!(check(&dir).1.starts_with("ok: "), "{}", check(&dir).1);
 
+    scraped.is_quiet(&mut || _ = windows.look(&dir));
+
     let fault = Kind::LockHostage.inject(&node, "p1").unwrap();
     let stalled = Instant::now();
     process::wait_for("a problem", LIMIT, || {
@@ -127,6 +137,8 @@ fn windows_of_a_stall() {
         Ok((code == Some(1) && line.contains(": R1 ")).then_some(()))
     })
     .unwrap();
+    scraped.accuses("R1", "shim", stalled, &mut || _ = windows.look(&dir));
+    scraped.answers(&mut || _ = windows.look(&dir));
     let drawn = || {
         windows.look(&dir);
         Ok(windows.hung.then_some(()))
@@ -142,6 +154,8 @@ fn windows_of_a_stall() {
     })
     .unwrap();
 
+    scraped.agrees(STALL.as_secs_f64() / 2.0, &mut || _ = windows.look(&dir));
+    windows.look(&dir);
     let after = scrape(&node);
     watch.signal(libc::SIGTERM).unwrap();
     let ended = watch.finish(LIMIT).unwrap();

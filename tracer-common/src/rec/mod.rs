@@ -3,6 +3,7 @@
 mod call;
 mod park;
 mod process;
+mod wire;
 
 pub use call::{
     CALL_BY_REPLY, CALL_FAILED, CALL_OK, CALL_PARKS, CALL_REPLIED, CALL_RESTARTED, CALL_UNWOUND, CallRec,
@@ -12,3 +13,4 @@ pub use process::{
     ARGV_HEAD, ARGV_TAIL, Copied, ENV_PART, EXEC_ARGV_UNREADABLE, EXEC_ENV_UNREADABLE, ExecEnvRec, ExecRec,
     PROCESS_AGAIN, PROCESS_CRUN, PROCESS_EXECED, PROCESS_INIT, ProcessRec,
 };
+pub use wire::MessageRec;

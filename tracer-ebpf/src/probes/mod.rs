@@ -3,3 +3,4 @@
 mod call;
 mod park;
 mod process;
+mod wire;

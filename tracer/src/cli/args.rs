@@ -13,6 +13,7 @@ Examples:
   sudo plegtrace -d 3600 --until-found   wait for the next stall, then report
   sudo plegtrace -o json              the same for machines
   sudo plegtrace -o svg > flame.svg   where the wall time of relists and requests goes, as a picture
+  sudo plegtrace -o perfetto > t.json  the slowest of them over time, for ui.perfetto.dev
   sudo plegtrace --sources census     what is stuck already, without eBPF
   sudo plegtrace --dry-run            which probes would be attached; attaches nothing
   plegtrace explain R1                the page of a cause: mechanism, evidence, what to do
@@ -58,6 +59,7 @@ Examples:
   plegtrace report node.plegtrace
   plegtrace report node.plegtrace -o json -v
   plegtrace report node.plegtrace -o svg > flame.svg              open it in a browser
+  plegtrace report node.plegtrace -o perfetto > trace.json        open it in ui.perfetto.dev
   plegtrace report healthy.plegtrace -o folded > healthy.folded   keep it, and later compare:
   plegtrace report node.plegtrace -o svg --per-relist --against healthy.folded > change.svg
 
@@ -157,7 +159,7 @@ pub enum Command {
     /// Waits where there is no kubelet yet, and follows kubelet and runtime when they are replaced. DIR is readable only by
     /// its owner. It holds the last window (flame.svg, flame.folded, report.txt, report.json), the state for `check`, the
     /// history of all windows, and in `evidence` a recording and the report of each kind of stall. Prints a line of JSON when
-    /// a stall begins, changes its cause, or ends.
+    /// a stall begins, changes its cause, or ends. SIGHUP changes nothing: files are opened anew at each write.
     #[command(after_help = WATCH)]
     Watch(WatchOptions),
     /// Say in one line what `watch` sees now. Reads one file; needs no root where DIR is readable.
@@ -244,7 +246,7 @@ pub struct Common {
     /// With -o svg or folded: what has changed since FILE, which -o folded made.
     #[arg(long, value_name = "FILE", global = true)]
     pub against: Option<PathBuf>,
-    /// Sources of facts; all by default.
+    /// Sources of facts; all but wire by default.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", global = true)]
     pub sources: Vec<Source>,
     /// Plan and verify every probe, attach nothing.
@@ -296,6 +298,8 @@ pub enum Output {
     Folded,
     /// The same as an interactive flame graph.
     Svg,
+    /// The slowest relists and requests over time, as a trace for ui.perfetto.dev.
+    Perfetto,
 }
 
 impl Output {
@@ -303,6 +307,12 @@ impl Output {
     #[must_use]
     pub fn is_flame(self) -> bool {
         matches!(self, Self::Folded | Self::Svg)
+    }
+
+    /// Does it draw what was observed?
+    #[must_use]
+    pub fn is_drawing(self) -> bool {
+        self.is_flame() || self == Self::Perfetto
     }
 }
 
@@ -317,6 +327,9 @@ pub enum Source {
     Processes,
     /// What was already stuck at the start: processes, sockets, cgroups. Needs no eBPF.
     Census,
+    /// Requests between runtime and shims, read from their sockets, and `processes`. Every system call of the node passes
+    /// a probe.
+    Wire,
 }
 
 /// Probes that belong together.

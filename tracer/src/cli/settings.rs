@@ -27,6 +27,8 @@ pub struct Settings {
     pub parks: bool,
     /// Use process tracepoints.
     pub processes: bool,
+    /// Read requests from the sockets between runtime and shims.
+    pub wire: bool,
     /// Take a census at the start.
     pub census: bool,
     /// plegtrace as a file, which is run to take the census; `None` for callers that are no plegtrace themselves, who
@@ -77,7 +79,7 @@ pub enum SettingsError {
     #[error("watch goes on until it is told to end: leave out --duration and --until-found")]
     NoEnd,
     /// There is nothing to draw.
-    #[error("-o svg and -o folded draw what was observed: {0} takes text or json")]
+    #[error("-o svg, folded and perfetto draw what was observed: {0} takes text or json")]
     NothingToDraw(&'static str),
 }
 
@@ -91,7 +93,7 @@ impl Settings {
     /// Is anything wanted that only the kernel side can tell?
     #[must_use]
     pub fn needs_kernel(&self) -> bool {
-        self.uprobes || self.processes
+        self.uprobes || self.processes || self.wire
     }
 }
 
@@ -117,6 +119,7 @@ impl TryFrom<&Common> for Settings {
             return Err(SettingsError::NoFlame(name));
         }
         let wanted = |source| args.sources.is_empty() || args.sources.contains(&source);
+        let wire = args.sources.contains(&Source::Wire);
         Ok(Self {
             duration,
             to_the_end: args.duration.is_some() && !args.until_found,
@@ -126,7 +129,9 @@ impl TryFrom<&Common> for Settings {
             // Parks are followed inside calls only.
             uprobes: wanted(Source::Uprobes) || wanted(Source::Parks),
             parks: wanted(Source::Parks),
-            processes: wanted(Source::Processes),
+            // A shim that is not known to be one is not read.
+            processes: wanted(Source::Processes) || wire,
+            wire,
             census: wanted(Source::Census),
             census_program: None,
             dry_run: args.dry_run,
@@ -210,6 +215,9 @@ mod tests {
         assert_eq!((s.uprobes, s.parks), (true, false));
         let s = settings(&["--sources", "parks"]).unwrap();
         assert_eq!((s.uprobes, s.parks), (true, true));
+        let s = settings(&["--sources", "wire"]).unwrap();
+        assert_eq!((s.wire, s.processes, s.uprobes, s.census), (true, true, false, false));
+        assert!(s.needs_kernel() && !settings(&[]).unwrap().wire, "only when it is asked for");
         let s = settings(&["--sources", "census"]).unwrap();
         assert!(s.census && !s.needs_kernel());
     }

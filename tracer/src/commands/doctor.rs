@@ -1,9 +1,14 @@
 //! `plegtrace doctor` and `--dry-run`: every check and every probe, nothing attached.
 
-use std::io::{self, IsTerminal, Write};
+use std::{
+    io::{self, IsTerminal, Write},
+    path::Path,
+};
 
 use super::{CommandError, output};
 use crate::{
+    chain::chain,
+    checks::{Check, State},
     cli::{Output, Settings},
     clock,
     engine::{EngineError, Survey, checks, node_and_kernel},
@@ -13,6 +18,7 @@ use crate::{
     preflight::{attach_mode, unproved},
     probes::{self, Probes},
     render::doctor::{self, DoctorView, Verdict, files, programs},
+    target::KernelOffsets,
 };
 
 /// Looks, plans, verifies, prints. The exit code says whether plegtrace can run here.
@@ -21,7 +27,8 @@ use crate::{
 ///
 /// The report cannot be written, or the operator named a process that does not exist.
 pub(crate) fn run(settings: &Settings) -> Result<Exit, CommandError> {
-    let checked = checks::run(settings);
+    let mut checked = checks::run(settings);
+    checked.report.checks.push(wire());
     let mode = attach_mode(&checked.features, settings.attach).unwrap_or(AttachMode::Multi);
     let survey = Survey::take(settings).map_err(EngineError::from)?;
     let mut probes = Probes::new(mode, true, &settings.without);
@@ -52,6 +59,15 @@ pub(crate) fn run(settings: &Settings) -> Result<Exit, CommandError> {
     Ok(if view.verdict() == Verdict::CannotRun { Exit::CannotRun } else { Exit::Healthy })
 }
 
+/// Is the source that is on only when it is asked for possible here? Nothing else needs it.
+fn wire() -> Check {
+    let check = |state, detail: String| Check::new("wire", "requests on sockets", state, detail);
+    match KernelOffsets::load(Path::new("/")).and_then(|offsets| offsets.wire()) {
+        Ok(_) => check(State::Ok, "possible, with --sources wire".to_owned()),
+        Err(error) => check(State::Warn, format!("not possible: {}", chain(&error))),
+    }
+}
+
 fn choice(why: String) -> RefusedFact {
     RefusedFact {
         source: "uprobes".to_owned(),
@@ -68,7 +84,9 @@ fn write(view: &DoctorView, settings: &Settings) -> io::Result<()> {
     let mut out = io::BufWriter::new(stdout.lock());
     match settings.output {
         Output::Json => doctor::json(view, &mut out)?,
-        Output::Text | Output::Folded | Output::Svg => doctor::text(view, colour, &mut out)?,
+        Output::Text | Output::Folded | Output::Svg | Output::Perfetto => {
+            doctor::text(view, colour, &mut out)?;
+        }
     }
     out.flush()
 }

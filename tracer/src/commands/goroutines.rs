@@ -70,7 +70,9 @@ fn write(view: &GoroutinesView, settings: &Settings) -> io::Result<()> {
     let mut out = io::BufWriter::new(stdout.lock());
     match settings.output {
         Output::Json => goroutines::json(view, &mut out)?,
-        Output::Text | Output::Folded | Output::Svg => goroutines::text(view, colour, &mut out)?,
+        Output::Text | Output::Folded | Output::Svg | Output::Perfetto => {
+            goroutines::text(view, colour, &mut out)?;
+        }
     }
     out.flush()
 }

@@ -37,7 +37,7 @@ fn write(entries: &[Entry], settings: &Settings) -> io::Result<()> {
             serde_json::to_writer(&mut out, entries)?;
             writeln!(out)?;
         }
-        Output::Text | Output::Folded | Output::Svg => {
+        Output::Text | Output::Folded | Output::Svg | Output::Perfetto => {
             let rows: Vec<history::Row<'_>> = entries.iter().map(row).collect();
             history::table(&rows, &mut out)?;
         }

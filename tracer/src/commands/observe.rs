@@ -22,5 +22,5 @@ pub(crate) fn run(settings: &Settings) -> Result<Exit, CommandError> {
     let diagnosis = diagnose(&snapshot);
     output::write(&snapshot, &diagnosis, drawing.as_ref().zip(flame.as_ref()), settings)
         .map_err(CommandError::Write)?;
-    Ok(output::exit_code(&diagnosis))
+    Ok(output::exit_code(diagnosis.verdict))
 }

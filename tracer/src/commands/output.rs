@@ -15,13 +15,14 @@ use crate::{
     flame::Flame,
     render::{
         flame::{self, Caption, Per, Saved, SavedError},
-        human, json, text,
+        human, json, perfetto, text,
     },
+    timeline::Timeline,
 };
 
 /// The exit code that goes with a report.
-pub(super) fn exit_code(diagnosis: &Diagnosis) -> Exit {
-    match diagnosis.verdict {
+pub(super) fn exit_code(verdict: Verdict) -> Exit {
+    match verdict {
         Verdict::Healthy => Exit::Healthy,
         Verdict::Stall | Verdict::Slow => Exit::Stall,
         Verdict::CannotTell => Exit::CannotTell,
@@ -78,6 +79,7 @@ pub(super) fn write(
         (Output::Svg, Some((drawing, flame))) => {
             flame::svg(flame, drawing.per, drawing.before.as_ref(), &caption(snapshot), &mut out)?;
         }
+        (Output::Perfetto, _) => perfetto::trace(snapshot, &Timeline::of(snapshot), &mut out)?,
         (Output::Text | Output::Folded | Output::Svg, _) => {
             text::report(snapshot, diagnosis, &options(settings, terminal), &mut out)?;
         }
@@ -115,4 +117,16 @@ pub(super) fn colour(wanted: Color, terminal: bool) -> bool {
 fn width(terminal: bool) -> usize {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok().filter(|size| terminal && size.ws_col > 0);
     size.map_or(100, |size| usize::from(size.ws_col))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A contract with scripts: 0 says that nothing is wrong, and nothing else does.
+    #[test]
+    fn codes() {
+        let all = [Verdict::Healthy, Verdict::Stall, Verdict::Slow, Verdict::CannotTell];
+        assert_eq!(all.map(|verdict| exit_code(verdict) as u8), [0, 1, 1, 5]);
+    }
 }

@@ -34,7 +34,7 @@ pub(crate) fn run(options: &RecordOptions, settings: &Settings) -> Result<(Exit,
         output::write(&snapshot, &diagnosis, drawing.as_ref().zip(flame.as_ref()), settings)
             .map_err(CommandError::Write)?;
     }
-    Ok((output::exit_code(&diagnosis), remarks(&name, recorded?, options.max_size, settings.quiet)))
+    Ok((output::exit_code(diagnosis.verdict), remarks(&name, recorded?, options.max_size, settings.quiet)))
 }
 
 fn tap(recorder: &Arc<Recorder>) -> Tap {

@@ -13,6 +13,7 @@ use super::{
     growth::Growth,
     inflight::{Goroutine, Open},
     limits::{Drops, Limits},
+    messages::MessageState,
     node::NodeState,
     own::OwnCalls,
     parks::Parks,
@@ -48,6 +49,7 @@ pub struct Correlator {
     pub(super) rows: Rows,
     pub(super) processes: Follower,
     pub(super) phases: Phases,
+    pub(super) messages: MessageState,
     /// Records per hook.
     pub(super) records: Vec<u64>,
     /// Latest end of a call.
@@ -86,6 +88,7 @@ impl Correlator {
             rows: Rows::default(),
             processes: Follower::new(),
             phases: Phases::default(),
+            messages: MessageState::default(),
             records: vec![0; MAX_HOOKS as usize],
             newest: MonoNs::default(),
             forgotten_list: None,
@@ -115,6 +118,7 @@ impl Correlator {
                 self.processes.step(&process, &self.limits);
                 self.keep_slow_requests_if_due();
             }
+            Event::Message(message) => self.messages.message(message, &self.limits),
             Event::Fact { at, fact } => {
                 self.tally.facts += 1;
                 self.fact(at, *fact);
@@ -130,6 +134,7 @@ impl Correlator {
     fn fact(&mut self, at: MonoNs, fact: Fact) {
         match fact {
             Fact::InFlight(reading) => return self.in_flight(reading),
+            Fact::Messages(reading) => return self.messages.reading(reading, &self.limits),
             Fact::Symbols(symbols) => return self.parks.symbols(symbols, &self.limits),
             Fact::Process(process) => return self.census.process(process, &self.limits),
             Fact::Goroutines(goroutines) => return self.census.goroutines(goroutines, &self.limits),

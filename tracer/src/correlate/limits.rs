@@ -113,6 +113,8 @@ pub(super) struct Drops {
     pub(super) parks: u64,
     /// Stacks of parks, and their names, that did not fit.
     pub(super) stacks: u64,
+    /// Requests between runtime and shims that did not fit.
+    pub(super) messages: u64,
 }
 
 impl Drops {
@@ -158,6 +160,12 @@ impl Drops {
             ("census_full", "too many processes in a census: some are not shown", self.census, true),
             ("parks_evicted", "old parks made room for younger ones", self.parks, false),
             ("stacks_full", "too many places where goroutines park: some have no name", self.stacks, false),
+            (
+                "messages_full",
+                "too many requests between runtime and shims at once: some are in no table",
+                self.messages,
+                true,
+            ),
             ("facts_full", "too many targets, refusals or reasons: some are not shown", self.facts, true),
         ];
         let entry = |(reason, sentence, count, is_loss): (&str, &str, u64, bool)| LossCount {

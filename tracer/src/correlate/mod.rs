@@ -21,6 +21,7 @@ mod inflight;
 mod join;
 mod latency;
 mod limits;
+mod messages;
 mod needed;
 mod node;
 mod own;
@@ -52,6 +53,7 @@ pub use finished::Finished;
 pub use join::Joins;
 pub use latency::Latency;
 pub use limits::Limits;
+pub use messages::{MessageRow, Messages, OpenMessage};
 pub use pace::Pace;
 pub use phases::Phase;
 pub use processes::{

@@ -87,6 +87,7 @@ impl NodeState {
             Fact::TargetGone(TargetGone { pid, how, .. }) => self.gone(at, pid, how),
             Fact::Stop(stop) => self.stop = Some(stop),
             Fact::InFlight(_)
+            | Fact::Messages(_)
             | Fact::Symbols(_)
             | Fact::Processes(_)
             | Fact::Command(_)

@@ -29,6 +29,9 @@ impl Correlator {
         if let Some(reading) = self.last_reading() {
             told.push((MonoNs(reading.at_ns), Fact::InFlight(reading)));
         }
+        if let Some(reading) = self.messages.retold() {
+            told.push((MonoNs(reading.at_ns), Fact::Messages(reading)));
+        }
         self.census.retell(&mut |at, fact| told.push((at, fact)));
         told.extend(self.node.stop.map(|stop| (now, Fact::Stop(stop))));
         told

@@ -12,6 +12,7 @@ use super::{
     census::Census,
     cpu::Cpu,
     join::Joins,
+    messages::Messages,
     recent::Recent,
     thresholds::{ABANDONED_AFTER_NS, LOSS_COUNTS_NS},
     time::{RequestTime, TimeTable},
@@ -69,6 +70,8 @@ pub struct Snapshot {
     pub rows: Vec<RpcRow>,
     /// Short-lived processes: open ones, and figures of those that ended.
     pub processes: Processes,
+    /// Requests between runtime and shims.
+    pub messages: Messages,
     /// How client and server side were brought together.
     pub joins: Joins,
     /// What was lost or given up, at every stage.

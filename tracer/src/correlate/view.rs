@@ -67,6 +67,7 @@ impl Correlator {
             census,
             rows: self.row_list(),
             processes: self.processes_at(now),
+            messages: self.messages.view(now),
             joins,
             lost_at: losses.iter().map(|loss| self.growth.last(loss, now)).collect(),
             losses,
@@ -238,6 +239,7 @@ impl Correlator {
         drops.facts += self.node.dropped;
         drops.parks += self.parks.evicted;
         drops.stacks += self.parks.dropped;
+        drops.messages += self.messages.dropped;
         let told = self.node.losses.values().filter(|loss| loss.count > 0).cloned();
         told.chain(drops.losses()).collect()
     }

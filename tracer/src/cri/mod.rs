@@ -3,8 +3,10 @@
 //! [`Method`] is the only place where plegtrace knows the CRI by name. Everything else asks it. Methods that it does not
 //! know are still traced where they show up; they only have no special meaning.
 
+mod shim;
 mod table;
 
+pub use shim::shim_call_lasts;
 pub use table::Method;
 
 /// The kubelet gives up a CRI call after this time (`--runtime-request-timeout`, default 2 min).

@@ -141,6 +141,34 @@ pub struct ParkEvent {
     pub stack: Vec<u64>,
 }
 
+/// What tells one request on the wire from every other. Both ends of its connection know the first two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MessageId {
+    /// Inode number of the socket of who asks.
+    pub socket: u64,
+    /// Stream on that connection.
+    pub stream: u32,
+    /// When its first byte was written.
+    pub start: MonoNs,
+}
+
+/// A request between runtime and shim that was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Its identity.
+    pub id: MessageId,
+    /// Process that asked.
+    pub asker: u32,
+    /// Process that answered.
+    pub answerer: u32,
+    /// When the first byte of the answer was written.
+    pub end: MonoNs,
+    /// Service; empty when it could not be read.
+    pub service: String,
+    /// Method; empty when it could not be read.
+    pub method: String,
+}
+
 impl Call {
     /// Its identity.
     #[must_use]
@@ -224,6 +252,8 @@ pub enum Event {
     Park(ParkEvent),
     /// A step of a process.
     Process(Process),
+    /// A request between runtime and shim was answered.
+    Message(Message),
     /// A fact of user space.
     Fact {
         /// When it was established.

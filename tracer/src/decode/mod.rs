@@ -10,7 +10,11 @@ mod fact;
 mod park;
 mod process;
 mod record;
+mod wire;
 
-pub use event::{Call, CallId, CallResult, Event, Meta, MonoNs, ParkEvent, Parked, Process, Step};
+pub use event::{
+    Call, CallId, CallResult, Event, Message, MessageId, Meta, MonoNs, ParkEvent, Parked, Process, Step,
+};
 pub use park::stack;
 pub use record::{DecodeError, decode};
+pub use wire::message_names;

@@ -5,6 +5,7 @@ use plegtrace_common::kind::RecKind;
 use super::{
     Event, MonoNs, call, fact, park,
     process::{self, Life},
+    wire,
 };
 use crate::input::Frame;
 
@@ -32,6 +33,9 @@ pub enum DecodeError {
     /// A record that must not be in a stream: it holds a whole command line.
     #[error("{0:?} record in a stream: it belongs between the kernel and plegtrace only")]
     Private(RecKind),
+    /// A request whose names are none.
+    #[error("service and method of a request are no names")]
+    MessageNames,
     /// The JSON of a fact does not have the expected form.
     #[error("fact record is malformed: {0}")]
     Fact(String),
@@ -49,6 +53,7 @@ pub fn decode(frame: &Frame) -> Result<Event, DecodeError> {
         RecKind::Fork => process::decode(&frame.bytes, Life::Fork).map(Event::Process),
         RecKind::Exec => process::decode(&frame.bytes, Life::Exec).map(Event::Process),
         RecKind::Exit => process::decode(&frame.bytes, Life::Exit).map(Event::Process),
+        RecKind::Message => wire::decode(&frame.bytes).map(Event::Message),
         RecKind::ExecArgs | RecKind::ExecArgsEnv => Err(DecodeError::Private(frame.kind)),
         RecKind::Fact => {
             let fact = fact::decode(frame.payload())?;
@@ -84,7 +89,9 @@ mod tests {
     /// A frame whose kind and length disagree is refused by every family.
     #[test]
     fn a_wrong_size_is_an_error() {
-        for kind in [RecKind::Call, RecKind::Park, RecKind::Fork, RecKind::Exec, RecKind::Exit] {
+        let kinds =
+            [RecKind::Call, RecKind::Park, RecKind::Fork, RecKind::Exec, RecKind::Exit, RecKind::Message];
+        for kind in kinds {
             let mut frame = frame_fact(7, &Fact::Stop(Stop { why: StopWhy::Interrupt }));
             frame.kind = kind;
             assert!(matches!(decode(&frame), Err(DecodeError::Size { .. })), "{kind:?}");

@@ -101,12 +101,18 @@ impl Observation {
             hooks,
             processes: sources.processes,
             parks: sources.parks,
+            wire: sources.wire,
         };
         let kernel = Kernel::load(&options)?;
         let live = Live::new(kernel, sources.processes, sources.parks, self.survey.request(settings));
         let live = live.map_err(EngineError::Drain)?;
         self.live = Some(live.with_park_budget(settings.park_budget));
         self.watch_all();
+        if sources.wire.is_some()
+            && let Some(Err(why)) = self.live.as_mut().map(Live::follow_wire)
+        {
+            self.refuse("wire", &why);
+        }
         self.attach();
         self.look_for_runc(settings);
         // Who ended before the kernel side could tell of it is missed at the next look.

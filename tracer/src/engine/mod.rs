@@ -138,7 +138,7 @@ async fn watch_here(
     mode: AttachMode,
     watcher: &mut AnyWatcher,
 ) -> Result<(), EngineError> {
-    let mut interrupts = Interrupts::new().map_err(EngineError::Signals)?;
+    let mut interrupts = Interrupts::of_a_service().map_err(EngineError::Signals)?;
     let mut progress = Progress::new(settings.quiet);
     let mut told = String::new();
     let mut observation = loop {

@@ -1,5 +1,7 @@
 //! Which sources this kernel's structures allow: what one of them cannot read is refused to it alone.
 
+use plegtrace_common::settings::WireSettings;
+
 use super::Observation;
 use crate::{
     chain::chain,
@@ -16,6 +18,7 @@ use crate::{
 pub(super) struct Sources {
     pub(super) processes: bool,
     pub(super) parks: bool,
+    pub(super) wire: Option<WireSettings>,
 }
 
 impl Observation {
@@ -42,6 +45,25 @@ impl Observation {
         if let Some(lack) = offsets.lacks(Need::Addresses).filter(|_| mode == AttachMode::PerfAddress) {
             self.probes.cannot_attach(&chain(&lack));
         }
-        Sources { processes, parks }
+        Sources { processes, parks, wire: self.possible_wire(settings, processes, offsets) }
+    }
+
+    /// A shim that is born later must be known to be one: without processes every request to it would seem unanswered.
+    fn possible_wire(
+        &mut self,
+        settings: &Settings,
+        processes: bool,
+        offsets: &KernelOffsets,
+    ) -> Option<WireSettings> {
+        if !settings.wire {
+            return None;
+        }
+        let refused = match offsets.wire() {
+            Ok(wire) if processes => return Some(wire),
+            Ok(_) => "it needs processes, which are not followed".to_owned(),
+            Err(lack) => chain(&lack),
+        };
+        self.refuse("wire", &refused);
+        None
     }
 }

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: end early, but end with a report.
+//! Ctrl-C and SIGTERM: end early, but end with a report. SIGHUP ends a one-shot at once, with its terminal; a service goes on.
 
 use std::io;
 
@@ -18,6 +18,18 @@ impl Interrupts {
     /// The runtime has no signal driver.
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    /// The same for what runs for months, which SIGHUP does not end: services are asked so to open their files anew, and this
+    /// one does so at each write.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`Self::new`].
+    pub(crate) fn of_a_service() -> io::Result<Self> {
+        // From here on the signal has a handler, as long as the process lives.
+        let _ = signal(SignalKind::hangup())?;
+        Self::new()
     }
 
     /// Waits for one.

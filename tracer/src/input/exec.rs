@@ -34,9 +34,13 @@ pub fn admit(frame: Frame) -> Result<(Frame, Option<Frame>), FrameError> {
             let rec = ExecEnvRec::ref_from_bytes(&frame.bytes).map_err(|_| cut(size_of::<ExecEnvRec>()))?;
             Ok(disclose(&rec.exec, &Strings::split_block(rec.env, &rec.env_head, &rec.env_tail)))
         }
-        RecKind::Call | RecKind::Park | RecKind::Fork | RecKind::Exec | RecKind::Exit | RecKind::Fact => {
-            Ok((frame, None))
-        }
+        RecKind::Call
+        | RecKind::Park
+        | RecKind::Fork
+        | RecKind::Exec
+        | RecKind::Exit
+        | RecKind::Message
+        | RecKind::Fact => Ok((frame, None)),
     }
 }
 

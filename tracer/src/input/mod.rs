@@ -18,6 +18,7 @@ pub use envelope::{Arrival, Frame, FrameError, frame_fact, next_frame};
 pub use exec::admit;
 pub use fact::{
     Armed, CommandFact, Component, Cost, CpuFact, DaemonCpu, Fact, HookCounters, HookFact, InFlight,
-    KnownFact, Layer, Liveness, LossCount, OpenCallFact, ParkerFact, Presence, ProcessesFact, QuotaFact,
-    RefusedFact, Start, Stop, StopWhy, SymbolFact, SymbolsFact, TargetFact, TargetGone, WatchedFact,
+    KnownFact, Layer, Liveness, LossCount, MessagesFact, OpenCallFact, OpenMessageFact, ParkerFact, Presence,
+    ProcessesFact, QuotaFact, RefusedFact, Start, Stop, StopWhy, SymbolFact, SymbolsFact, TargetFact,
+    TargetGone, WatchedFact,
 };

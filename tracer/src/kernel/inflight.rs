@@ -3,7 +3,10 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use aya::maps::Map;
-use plegtrace_common::key::{CallKey, OpenCall, Parker, ParkerKey, Watched};
+use plegtrace_common::{
+    key::{CallKey, OpenCall, Parker, ParkerKey, Watched},
+    wire::state::{MessageKey, OpenMessage},
+};
 use zerocopy::FromBytes;
 
 use super::{
@@ -25,6 +28,8 @@ pub struct Entries<K, V> {
 pub type OpenCalls = Entries<CallKey, OpenCall>;
 /// Goroutines inside calls.
 pub type Parkers = Entries<ParkerKey, Parker>;
+/// Requests between runtime and shims without an answer.
+pub type OpenMessages = Entries<MessageKey, OpenMessage>;
 /// Watched processes, by their number.
 pub type Processes = Entries<u32, Watched>;
 
@@ -68,6 +73,29 @@ impl Kernel {
     /// The map cannot be read.
     pub fn processes(&self) -> Result<Processes, KernelError> {
         Entries::read(&self.watched_fd)
+    }
+
+    /// Reads every request between runtime and shims that has no answer. As for [`Self::open_calls`].
+    ///
+    /// # Errors
+    ///
+    /// The map cannot be read.
+    pub fn messages(&self) -> Result<OpenMessages, KernelError> {
+        Entries::read(&self.messages_fd)
+    }
+
+    /// The process that holds the end of a connection where a request is to be answered, if it has read or written there
+    /// since.
+    #[must_use]
+    pub fn answerer_of(&self, key: &MessageKey) -> Option<u32> {
+        let holder = self.ends.get(&key.answerer, 0).ok()?.0;
+        (holder.peer_socket == key.socket).then_some(holder.tgid)
+    }
+
+    /// Removes a request that nobody answers any more.
+    pub fn forget_message(&mut self, key: &MessageKey) {
+        // Already gone is what we want.
+        let _ = self.messages.remove(&Plain(*key));
     }
 
     /// Removes an open call that is known to be over (its process ended, its goroutine is gone).

@@ -12,8 +12,9 @@ use aya::{
 };
 use plegtrace_common::{
     key::{CallKey, HookStats, OpenCall, Parker, ParkerKey, Watched},
-    settings::KernelSettings,
+    settings::{KernelSettings, WireSettings},
     site::{MAX_HOOKS, SiteConf, SiteKey},
+    wire::state::{Holder, MessageKey, OpenMessage},
 };
 use zerocopy::IntoBytes;
 
@@ -35,6 +36,7 @@ macro_rules! pod {
     };
 }
 pod!(CallKey, OpenCall, HookStats, ParkerKey, Parker, SiteConf, SiteKey, Watched);
+pod!(Holder, MessageKey, OpenMessage);
 
 /// How to load.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +53,8 @@ pub struct LoadOptions {
     pub processes: bool,
     /// Load the programs of parks too.
     pub parks: bool,
+    /// Load the programs of family `wire` too, with these offsets.
+    pub wire: Option<WireSettings>,
 }
 
 impl LoadOptions {
@@ -86,6 +90,11 @@ pub struct Kernel {
     pub(super) parkers: HashMap<MapData, Plain<ParkerKey>, Plain<Parker>>,
     /// Why the programs of parks are not there.
     pub(super) parks_refused: Option<String>,
+    pub(super) messages_fd: OwnedFd,
+    pub(super) messages: HashMap<MapData, Plain<MessageKey>, Plain<OpenMessage>>,
+    pub(super) ends: HashMap<MapData, u64, Plain<Holder>>,
+    /// Why the programs of family `wire` are not there.
+    pub(super) wire_refused: Option<String>,
     pub(super) hooks: PerCpuArray<MapData, Plain<HookStats>>,
     pub(super) watched_fd: OwnedFd,
     pub(super) watched: HashMap<MapData, u32, Plain<Watched>>,
@@ -129,6 +138,12 @@ impl Kernel {
         if options.processes {
             attach_process_programs(&mut ebpf)?;
         }
+        let wire_refused = match options.wire {
+            Some(_) => load_wire_programs(&mut ebpf).err().map(|why| why.to_string()),
+            None => Some("left out".to_owned()),
+        };
+        let messages_fd =
+            ebpf.map("MESSAGES").and_then(inflight::duplicate).ok_or(KernelError::Missing("MESSAGES"))?;
         let open_calls_fd =
             ebpf.map("OPEN_CALLS").and_then(inflight::duplicate).ok_or(KernelError::Missing("OPEN_CALLS"))?;
         let watched_fd =
@@ -139,6 +154,8 @@ impl Kernel {
             open_calls_fd,
             parkers_fd,
             parks_refused,
+            messages_fd,
+            wire_refused,
             watched_fd,
             log,
             links: Links::new(),
@@ -149,11 +166,36 @@ impl Kernel {
             site_index: take(&mut ebpf, "SITE_INDEX")?,
             open_calls: take(&mut ebpf, "OPEN_CALLS")?,
             parkers: take(&mut ebpf, "PARKERS")?,
+            messages: take(&mut ebpf, "MESSAGES")?,
+            ends: take(&mut ebpf, "ENDS")?,
             hooks: take(&mut ebpf, "HOOKS")?,
             watched: take(&mut ebpf, "WATCHED")?,
             reasons: take(&mut ebpf, "REASONS")?,
             ebpf,
         })
+    }
+
+    /// Why the programs of family `wire` cannot be attached; `None` when they can.
+    #[must_use]
+    pub fn wire_refused(&self) -> Option<&str> {
+        self.wire_refused.as_deref()
+    }
+
+    /// Attaches the programs of family `wire`. Whoever answers must be watched before: of a process that is not, no answer
+    /// is seen.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses.
+    pub fn attach_wire(&mut self) -> Result<(), KernelError> {
+        // The end of a write first: one that begins is corrected when it ends.
+        for (name, tracepoint) in [("wire_exit", "sys_exit"), ("wire_enter", "sys_enter")] {
+            let program: &mut RawTracePoint = program(&mut self.ebpf, name)?;
+            program
+                .attach(tracepoint)
+                .map_err(|e| KernelError::Tracepoint { name: tracepoint, source: Box::new(e) })?;
+        }
+        Ok(())
     }
 
     /// How sites are attached.
@@ -197,6 +239,16 @@ pub(super) fn open(object: &[u8], options: &LoadOptions) -> Result<Ebpf, KernelE
     loader.override_global("SETTINGS", settings.as_bytes(), true);
     loader.map_max_entries("EVENTS", options.ring_size());
     loader.map_max_entries("HOOKS", options.hooks.clamp(1, MAX_HOOKS));
+    match &options.wire {
+        Some(wire) => {
+            loader.override_global("WIRE", wire.as_bytes(), true);
+        }
+        None => {
+            for map in ["MESSAGES", "SENDING", "POSITIONS", "ENDS"] {
+                loader.map_max_entries(map, 1);
+            }
+        }
+    }
     if !options.parks {
         // It takes more than a megabyte.
         loader.map_max_entries("PARKERS", 1);
@@ -215,9 +267,11 @@ where
 
 pub(super) fn map_fd<'a>(ebpf: &'a Ebpf, name: &str) -> Option<BorrowedFd<'a>> {
     match ebpf.map(name)? {
-        Map::Array(data) | Map::HashMap(data) | Map::PerCpuArray(data) | Map::RingBuf(data) => {
-            Some(data.fd().as_fd())
-        }
+        Map::Array(data)
+        | Map::HashMap(data)
+        | Map::LruHashMap(data)
+        | Map::PerCpuArray(data)
+        | Map::RingBuf(data) => Some(data.fd().as_fd()),
         _ => None,
     }
 }
@@ -225,6 +279,14 @@ pub(super) fn map_fd<'a>(ebpf: &'a Ebpf, name: &str) -> Option<BorrowedFd<'a>> {
 fn load_uprobes(ebpf: &mut Ebpf, names: [&'static str; 2]) -> Result<(), KernelError> {
     for name in names {
         let program: &mut UProbe = program(ebpf, name)?;
+        program.load().map_err(|e| refused(name, &e))?;
+    }
+    Ok(())
+}
+
+fn load_wire_programs(ebpf: &mut Ebpf) -> Result<(), KernelError> {
+    for name in ["wire_enter", "wire_exit"] {
+        let program: &mut RawTracePoint = program(ebpf, name)?;
         program.load().map_err(|e| refused(name, &e))?;
     }
     Ok(())

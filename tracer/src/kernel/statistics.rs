@@ -11,8 +11,17 @@ use super::{
 };
 
 /// Every program of the object.
-const PROGRAMS: [&str; 7] =
-    ["call_in", "call_out", "park_in", "park_out", "proc_fork", "proc_exec", "proc_exit"];
+const PROGRAMS: [&str; 9] = [
+    "call_in",
+    "call_out",
+    "park_in",
+    "park_out",
+    "proc_fork",
+    "proc_exec",
+    "proc_exit",
+    "wire_enter",
+    "wire_exit",
+];
 
 /// How many instructions the verifier walks through for each program in this mode; the kernel gives up at a million.
 /// Loads every program and drops it again, attaches nothing.

@@ -3,6 +3,7 @@
 mod drain;
 mod govern;
 mod governor;
+mod messages;
 mod open;
 mod own_cost;
 
@@ -16,6 +17,7 @@ use plegtrace_common::key::Watched;
 
 use crate::{
     census::{self, Hazard, Mappers},
+    chain::chain,
     clock,
     input::{Arrival, Component, Cost, Fact, LossCount, admit, next_frame},
     kernel::{AttachMode, Kernel, KernelError, Records},
@@ -40,6 +42,8 @@ pub(crate) struct Live {
     follows: bool,
     /// Parks are followed.
     follows_parks: bool,
+    /// Requests between runtime and shims are followed.
+    follows_wire: bool,
     /// How goroutines are asked whether they are still there; `None`: they are not.
     census: Option<census::Request>,
     /// Questions that were asked so far, when there were too many for one look.
@@ -81,6 +85,7 @@ impl Live {
             guards: HashMap::new(),
             follows,
             follows_parks,
+            follows_wire: false,
             census,
             asked: 0,
             goid_offsets: HashMap::new(),
@@ -97,6 +102,20 @@ impl Live {
     pub(crate) fn with_park_budget(mut self, budget: u64) -> Self {
         self.costs = govern::Costs::new(budget);
         self
+    }
+
+    /// Begins to follow requests between runtime and shims; all shims there are must be watched.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses; why, in words.
+    pub(crate) fn follow_wire(&mut self) -> Result<(), String> {
+        if let Some(why) = self.kernel.wire_refused() {
+            return Err(why.to_owned());
+        }
+        self.kernel.attach_wire().map_err(|error| chain(&error))?;
+        self.follows_wire = true;
+        Ok(())
     }
 
     /// How sites are attached.

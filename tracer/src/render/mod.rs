@@ -1,6 +1,6 @@
 //! A [`Snapshot`](crate::correlate::Snapshot) → text for people ([`text`]) or one JSON document ([`json`]);
 //! a [`DoctorView`](doctor::DoctorView) → the same two forms; a [`Flame`](crate::flame::Flame) → folded text or a picture
-//! ([`flame`]).
+//! ([`flame`]); a [`Timeline`](crate::timeline::Timeline) → a trace ([`perfetto`]).
 //!
 //! Pure: writes to a `Write`, decides nothing about colour or terminals, computes no findings of its own. This is the
 //! border where texts of the node, which are hostile, are made harmless ([`escape`]).
@@ -15,6 +15,7 @@ pub mod json;
 mod judgement;
 mod leaves;
 mod paint;
+pub mod perfetto;
 mod table;
 pub mod text;
 

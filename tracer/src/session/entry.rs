@@ -64,7 +64,8 @@ fn log_to_stderr(verbose: u8) {
 fn run(args: &Args) -> Result<Exit, CommandError> {
     let mut settings = Settings::try_from(&args.common)?;
     settings.census_program = Some(census::this_program());
-    if let Some(name) = args.command.as_ref().and_then(draws_nothing).filter(|_| settings.output.is_flame()) {
+    if let Some(name) = args.command.as_ref().and_then(draws_nothing).filter(|_| settings.output.is_drawing())
+    {
         return Err(SettingsError::NothingToDraw(name).into());
     }
     if let Some(Command::Goroutines { pid }) = args.command {
@@ -82,7 +83,7 @@ fn run(args: &Args) -> Result<Exit, CommandError> {
     if let Some(Command::History { dir, since }) = &args.command {
         return history::run(&dir.dir, *since, &settings);
     }
-    if settings.dry_run && settings.output.is_flame() {
+    if settings.dry_run && settings.output.is_drawing() {
         return Err(SettingsError::NothingToDraw("--dry-run").into());
     }
     if settings.dry_run || matches!(args.command, Some(Command::Doctor)) {

@@ -32,6 +32,7 @@ mod symtab;
 mod traces;
 mod unix_sockets;
 mod version;
+mod wire_offsets;
 
 pub use abi::{Abi, Convention, GOffsets, GcOffsets};
 pub use binary::{GoBinary, Match};

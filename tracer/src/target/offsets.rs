@@ -4,9 +4,12 @@
 
 use std::path::Path;
 
-use plegtrace_common::settings::{KernelSettings, PARK_MIN_NS};
+use plegtrace_common::settings::{KernelSettings, PARK_MIN_NS, WireSettings};
 
-use super::btf::{Btf, BtfError};
+use super::{
+    btf::{Btf, BtfError},
+    wire_offsets::wire_settings,
+};
 
 /// What the members of kernel structures are needed for. What this kernel does not have is missed by that alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +84,8 @@ pub struct KernelOffsets {
     missing: Vec<&'static str>,
     /// Offsets in bytes, 0 for what is missing; nothing else is set.
     offsets: KernelSettings,
+    /// Those of family `wire`, or the member that is missing.
+    wire: Result<WireSettings, &'static str>,
 }
 
 impl KernelOffsets {
@@ -105,7 +110,7 @@ impl KernelOffsets {
                 None => missing.push(*path),
             }
         }
-        Self { missing, offsets }
+        Self { missing, offsets, wire: wire_settings(btf) }
     }
 
     /// Members that this kernel does not have.
@@ -120,6 +125,14 @@ impl KernelOffsets {
         let mut members = MEMBERS.iter().filter(|member| member.needed_for.contains(&need));
         let missing = members.find(|member| self.missing.contains(&member.path));
         missing.map(|member| BtfError::Missing(member.path))
+    }
+
+    /// The settings for the source `wire`.
+    ///
+    /// # Errors
+    /// This kernel lacks a member that it needs.
+    pub fn wire(&self) -> Result<WireSettings, BtfError> {
+        self.wire.map_err(BtfError::Missing)
     }
 
     /// The settings for these offsets; `use_cookies` is the loader's. With `watch_by_name` processes named like a

@@ -2,7 +2,7 @@
 
 use std::{fs, io, os::unix::fs::DirBuilderExt, time::SystemTime};
 
-use super::dir::{Dir, options};
+use super::dir::Dir;
 
 const FOLDER: &str = "evidence";
 /// Recordings and reports together.
@@ -44,8 +44,7 @@ pub(super) fn keep(dir: &Dir, evidence: &Evidence, most_bytes: u64) -> io::Resul
         (left, count) = (left - bytes, count - 1);
     }
     for (ending, bytes) in [("plegtrace", &evidence.recording), ("txt", &evidence.report)] {
-        let path = folder.join(format!("{}.{ending}", evidence.name));
-        io::Write::write_all(&mut options().write(true).create_new(true).open(path)?, bytes)?;
+        dir.replace(&format!("{FOLDER}/{}.{ending}", evidence.name), bytes)?;
     }
     Ok(())
 }

@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     correlate::Snapshot,
+    decode::MonoNs,
     diagnose::Diagnosis,
     engine::{Pipeline, Tap, Watcher},
     flame::Flame,
@@ -167,7 +168,7 @@ impl Watcher for Watch {
             metrics.into_iter().for_each(|metrics| metrics.ended(finished));
         });
         if let Some(metrics) = metrics {
-            metrics.in_flight(pipeline.in_flight(), pipeline.pulse(now_ns).last_list);
+            metrics.in_flight(pipeline.in_flight(), pipeline.pulse(now_ns).last_list, MonoNs(now_ns));
         }
         let mut flight = lock(&self.flight);
         if flight.is_due(now_ns) {

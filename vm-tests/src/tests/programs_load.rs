@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use plegtrace::kernel::{AttachMode, Kernel};
 
 use crate::machine;
@@ -35,6 +35,9 @@ fn load(mode: AttachMode) -> Result<String> {
     let options = machine::load_options(mode)?;
     let began = Instant::now();
     let kernel = Kernel::load(&options).with_context(|| format!("cannot load for {}", mode.name()))?;
+    if let Some(why) = kernel.wire_refused() {
+        bail!("the programs of family wire are refused: {why}");
+    }
     let took = began.elapsed();
     // What was loaded also counts: the maps can be read.
     let reasons = kernel.reasons()?;

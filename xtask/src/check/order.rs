@@ -20,7 +20,7 @@ const ORDER: &[&[&str]] = &[
     &["correlate"],
     &["stuck"],
     &["words"],
-    &["flame"],
+    &["flame", "timeline"],
     &["diagnose"],
     &["render"],
     &["live"],

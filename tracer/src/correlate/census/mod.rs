@@ -76,8 +76,8 @@ struct Inside {
     operation: String,
     /// When it was first seen in this one.
     since: MonoNs,
-    /// When the look before the last one began, if that found it in one of this operation, be it the same or not.
-    before: Option<MonoNs>,
+    /// When the look before the last one began and ended, if that found it in one of this operation, be it the same or not.
+    before: Option<(MonoNs, MonoNs)>,
 }
 
 /// The census so far.
@@ -122,10 +122,10 @@ impl CensusState {
             return;
         }
         let before = self.inside.remove(&fact.pid).unwrap_or_default();
-        let look_before = self.goroutines.get(&fact.pid).map(|fact| MonoNs(fact.at_ns));
+        let look_before = self.goroutines.get(&fact.pid).map(look);
         let mut inside = HashMap::new();
         // It was there at some moment of the look, at the latest when that ended.
-        let looked = MonoNs(fact.at_ns.saturating_add(fact.took_ns));
+        let (_, looked) = look(&fact);
         for seen in requests::goroutines(&fact) {
             let alike = before.get(&seen.goid).filter(|before| before.operation == seen.operation);
             let since = alike.filter(|_| seen.alone).map_or(looked, |before| before.since);
@@ -244,9 +244,10 @@ impl CensusState {
             let seen = |goid| inside(goid).map(|inside| inside.since);
             let untouched = |goid| {
                 let (from, until) = no_relist(fact.pid).filter(|_| fact.component == Component::Kubelet)?;
-                let looks = [Some(MonoNs(fact.at_ns)), inside(goid)?.before];
-                // A relist that a look found meanwhile is older than that, and did not end.
-                let found = looks.into_iter().flatten().any(|look| from <= look && look <= until);
+                let looks = [Some(look(fact)), inside(goid)?.before];
+                // A relist that a look found meanwhile is older than that, and did not end. When in a look it was found is
+                // not known, so all of the look lies in between.
+                let found = looks.into_iter().flatten().any(|(began, ended)| from <= began && ended <= until);
                 found.then(|| until.min(now).since(from))
             };
             let begins = requests::Begins { seen: &seen, traced, untouched: &untouched, now };
@@ -271,6 +272,11 @@ impl CensusState {
             unreported: self.unreported.values().cloned().collect(),
         }
     }
+}
+
+/// When a look at goroutines began and ended.
+fn look(fact: &GoroutinesFact) -> (MonoNs, MonoNs) {
+    (MonoNs(fact.at_ns), MonoNs(fact.at_ns.saturating_add(fact.took_ns)))
 }
 
 /// Were its goroutines read, but for some that ran all the time? A request can be among those that were not, or in a group

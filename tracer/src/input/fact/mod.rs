@@ -6,6 +6,7 @@
 mod cpu;
 mod hook;
 mod in_flight;
+mod messages;
 mod process;
 mod target;
 
@@ -15,6 +16,7 @@ pub use self::{
     cpu::{CpuFact, DaemonCpu, QuotaFact},
     hook::{Armed, HookCounters, HookFact, Layer},
     in_flight::{InFlight, Liveness, OpenCallFact, ParkerFact, SymbolFact, SymbolsFact},
+    messages::{MessagesFact, OpenMessageFact},
     process::{CommandFact, KnownFact, ProcessesFact, WatchedFact},
     target::{Component, Presence, RefusedFact, TargetFact, TargetGone},
 };
@@ -39,6 +41,8 @@ pub enum Fact {
     Armed(Armed),
     /// The calls open at one moment.
     InFlight(InFlight),
+    /// The requests between runtime and shims without an answer at one moment.
+    Messages(MessagesFact),
     /// Names for addresses in stacks of parks; each address is told once.
     Symbols(SymbolsFact),
     /// The watched processes at one moment.

@@ -39,6 +39,7 @@
 //! | `processes.commands[]` | a process: `count`, `failed` (exit code not 0), `killed` (by a signal), `sum_ns`, `max_ns`, `p50_ns`, `p90_ns`, `p99_ns`, `log2_ns`; `runc_init` ends with the `execve` of the workload |
 //! | `processes.slowest[]`, `failed[]` | a process: `pid`, `container`, `start_at`, `duration_ns`, `how` (`exited`, `killed`, `became_workload`, `replaced`), `exit_code`, `signal` |
 //! | `processes.workloads[]` | `pid`, `container`, `started_for`, `start_at`, `ended_at`; `how`, `exit_code`, `signal` when it has ended |
+//! | `messages` | left out unless the source `wire` is on: requests between runtime and shims: `read_at`, `complete`, `methods` (`service`, `method`, both empty when not read; `count` (answered), `unanswered` (ended with a process), `open`, `sum_ns`, `max_ns`, `p50_ns`, `p99_ns`, `log2_ns`), `open`: those without an answer, oldest first: `service`, `method`, `start_at`, `age_ns`, `pid` (who asks), `answerer_pid` (`null`: not known), `socket` (inode number, at who asks), `stream`, `unsent` (the buffer is full), `long_lived` |
 //! | `joins` | handlers `joined` to a client call, `ambiguous`, `foreign`, `own`: that answered our census |
 //! | `census` | `rounds`, `versions` (what programs of the node say of themselves: `program`, `version`), `round` (the last: `began_ns`, `ended_ns`, `processes`, `unanswered`, `left_out`, `containers`, `says`: what the runtime says of them over the CRI, with our `calls`, `ended`: those whose first process has ended), `requests`, `processes`, `by_hand` (processes that a person started, each also with `typed_in`: runc, and tools for containers; never taken for the node's), `goroutines` as they were found |
 //! | `probes` | `mode`, `sites`, `took_ns`, and `hooks`: `index`, `component`, `layer`, `operation`, `symbol`, `sites`, `records`, `hits` |
@@ -55,6 +56,7 @@ mod cpu;
 mod doc;
 mod facts;
 mod finding;
+mod messages;
 mod processes;
 mod relist;
 mod report;

@@ -6,6 +6,7 @@
 mod by_hand;
 mod finding;
 mod frame;
+mod messages;
 mod open;
 mod page;
 mod processes;

@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 
 use super::{
-    by_hand, finding, frame, open, processes, relists, requests, rpc, stuck, time, tree, unseen, verdict,
+    by_hand, finding, frame, messages, open, processes, relists, requests, rpc, stuck, time, tree, unseen,
+    verdict,
 };
 use crate::{
     correlate::Snapshot,
@@ -58,6 +59,7 @@ pub fn report(
         processes::write(&mut page)?;
         relists::write(&mut page)?;
         rpc::write(&mut page)?;
+        messages::write(&mut page)?;
         tree::write(&mut page)?;
         requests::write(&mut page)?;
     }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use plegtrace_common::reason::{Reason, Weight};
+
 use super::histogram::Histogram;
 use crate::{
     correlate::{Finished, InFlightCalls, LastList, Snapshot},
@@ -47,6 +49,12 @@ pub(super) struct Figures {
     pub(super) cause: Option<(String, String)>,
     /// Start of the last relist that got its list.
     pub(super) last_list: Option<MonoNs>,
+    /// Since when none was seen to get one, as long as that is all that is known.
+    pub(super) no_list_since: Option<MonoNs>,
+    /// The age of the last list from which on the kubelet reports "PLEG is not healthy", nanoseconds.
+    pub(super) threshold_ns: Option<u64>,
+    /// When the open calls were read last.
+    pub(super) looked: Option<MonoNs>,
     pub(super) cpu_s: f64,
     pub(super) rss_bytes: u64,
     pub(super) probes: u64,
@@ -80,10 +88,13 @@ impl Figures {
     }
 
     /// Each second: a picture of a calm node is drawn once a minute at most, and what is asked here is how old things are.
-    pub(super) fn in_flight(&mut self, calls: Vec<InFlightCalls>, last_list: LastList) {
-        // A relist that failed tells nothing of the last that got its list.
-        if let LastList::At(at) = last_list {
-            self.last_list = Some(at);
+    pub(super) fn in_flight(&mut self, calls: Vec<InFlightCalls>, last_list: LastList, now: MonoNs) {
+        self.looked = Some(now);
+        match last_list {
+            LastList::At(at) => self.last_list = Some(at),
+            // A relist that failed tells nothing of the last that got its list.
+            LastList::NotSince(since) => self.no_list_since = Some(since),
+            LastList::Untraced => {}
         }
         let relists = calls.iter().filter(|call| call.layer == Layer::Relist);
         self.relist_since = relists.map(|call| call.oldest).min();
@@ -112,12 +123,24 @@ impl Figures {
         (self.cpu_s, self.rss_bytes) = (cost.cpu_ns as f64 / 1e9, cost.rss_bytes);
         self.probes = snapshot.hooks.iter().map(|hook| u64::from(hook.hook.sites)).sum();
         self.events = snapshot.tally.events;
-        self.lost = snapshot.real_losses().map(|loss| (loss.reason.clone(), loss.count)).collect();
+        self.threshold_ns = Some(snapshot.pace().threshold_ns);
+        self.lost = losses(snapshot);
     }
 }
 
+/// Records lost so far by reason. Those that the kernel side can have are always there: the first increase of a counter
+/// that was not there before is seen by nobody.
+fn losses(snapshot: &Snapshot) -> BTreeMap<String, u64> {
+    let kernel = Reason::ALL.into_iter().filter(|reason| reason.weight() == Weight::Loss);
+    let mut lost: BTreeMap<String, u64> = kernel.map(|reason| (reason.name().to_owned(), 0)).collect();
+    for loss in snapshot.real_losses() {
+        *lost.entry(loss.reason.clone()).or_default() += loss.count;
+    }
+    lost
+}
+
 /// A CRI method as the kubelet's metrics call it: `ListPodSandbox` is `list_podsandbox`.
-fn operation_type(method: &str) -> String {
+pub(super) fn operation_type(method: &str) -> String {
     let mut text = String::with_capacity(method.len() + 4);
     for (place, letter) in method.chars().enumerate() {
         if letter.is_ascii_uppercase() && place > 0 {

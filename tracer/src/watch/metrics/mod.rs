@@ -4,6 +4,7 @@
 //! query. The labels are bounded: CRI methods, sides, outcomes, verdicts, ids of causes and reasons of losses; no names of
 //! pods.
 
+mod classic;
 mod figures;
 mod histogram;
 mod page;
@@ -20,6 +21,7 @@ use figures::Figures;
 
 use crate::{
     correlate::{Finished, InFlightCalls, LastList, Snapshot},
+    decode::MonoNs,
     diagnose::Diagnosis,
 };
 
@@ -54,8 +56,8 @@ impl Metrics {
     }
 
     /// What is in flight now, and when a relist last got its list.
-    pub(super) fn in_flight(&self, calls: Vec<InFlightCalls>, last_list: LastList) {
-        lock(&self.figures).in_flight(calls, last_list);
+    pub(super) fn in_flight(&self, calls: Vec<InFlightCalls>, last_list: LastList, now: MonoNs) {
+        lock(&self.figures).in_flight(calls, last_list, now);
     }
 
     /// The whole picture was drawn.
@@ -77,12 +79,18 @@ mod tests {
     };
 
     use super::*;
-    use crate::{clock, decode::MonoNs, diagnose::Verdict, input::Layer};
+    use crate::{clock, diagnose::Verdict, input::Layer};
 
+    /// As Prometheus asks.
     fn get(address: SocketAddr, path: &str) -> String {
+        get_as(address, path, "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5")
+    }
+
+    fn get_as(address: SocketAddr, path: &str, accept: &str) -> String {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n").unwrap();
+        let head = format!("Host: here\r\nAccept: {accept}\r\nConnection: close");
+        write!(stream, "GET {path} HTTP/1.1\r\n{head}\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
@@ -110,9 +118,10 @@ mod tests {
             flying(Layer::Handler, "ListContainers", 40),
         ];
         let now = clock::monotonic_ns();
-        metrics.in_flight(Vec::new(), LastList::At(MonoNs(now - 43_000_000_000)));
+        metrics.in_flight(Vec::new(), LastList::At(MonoNs(now - 43_000_000_000)), MonoNs(now));
         // A relist has failed since.
-        metrics.in_flight(calls, LastList::NotSince(MonoNs(now)));
+        metrics.in_flight(calls, LastList::NotSince(MonoNs(now)), MonoNs(now));
+        lock(&metrics.figures).threshold_ns = Some(180_000_000_000);
         lock(&metrics.figures).relists.record(3_000_000);
         lock(&metrics.figures).verdict = Some(Verdict::Stall);
         lock(&metrics.figures).cause = Some(("R1".to_owned(), "shim".to_owned()));
@@ -122,6 +131,9 @@ mod tests {
         let relist = sample(&page, "plegtrace_relist_in_flight_seconds ");
         assert!((42..72).contains(&relist), "{page}");
         assert!((43..73).contains(&sample(&page, "plegtrace_last_successful_list_age_seconds ")), "{page}");
+        let left = sample(&page, "plegtrace_pleg_unhealthy_in_seconds ");
+        assert!((107..137).contains(&left), "{page}");
+        assert!(sample(&page, "plegtrace_last_look_age_seconds ") < 30, "{page}");
         let list = |side: &str| {
             format!(
                 "plegtrace_cri_oldest_in_flight_seconds{{operation_type=\"list_containers\",side=\"{side}\"}} "
@@ -148,6 +160,36 @@ mod tests {
         assert!(get(metrics.address, "/").starts_with("HTTP/1.1 404 "));
     }
 
+    /// Who came during a stall knows since when no list has come: at most so long is left, and when it is over, less than
+    /// nothing.
+    #[test]
+    fn an_upper_bound_of_what_is_left() {
+        let metrics = Metrics::serve("127.0.0.1:0".parse().unwrap()).unwrap();
+        let name = "plegtrace_pleg_unhealthy_in_seconds";
+        assert!(!get(metrics.address, "/metrics").contains(&format!("\n{name} ")));
+        let since = MonoNs(clock::monotonic_ns() - 200_000_000_000);
+        metrics.in_flight(Vec::new(), LastList::NotSince(since), since);
+        lock(&metrics.figures).threshold_ns = Some(180_000_000_000);
+        let page = get(metrics.address, "/metrics");
+        assert!(page.contains(&format!("\n{name} -2")) || page.contains(&format!("\n{name} -3")), "{page}");
+    }
+
+    /// Who does not know OpenMetrics gets the format before it: counters are called what their samples are.
+    #[test]
+    fn the_format_before() {
+        let metrics = Metrics::serve("127.0.0.1:0".parse().unwrap()).unwrap();
+        for accept in ["*/*", "text/plain;version=0.0.4"] {
+            let page = get_as(metrics.address, "/metrics", accept);
+            assert!(page.contains("text/plain; version=0.0.4") && !page.contains("# EOF"), "{page}");
+            assert!(
+                page.contains("\n# TYPE plegtrace_events_total counter\nplegtrace_events_total 0"),
+                "{page}"
+            );
+            assert!(page.contains("\n# HELP plegtrace_events_total Records"), "{page}");
+            assert!(page.contains("\n# TYPE plegtrace_verdict gauge\n"), "{page}");
+        }
+    }
+
     /// Two of them cannot serve at one address; the error says at which.
     #[test]
     fn an_address_that_is_taken() {
@@ -163,5 +205,66 @@ mod tests {
         let silent: Vec<TcpStream> = (0..4).map(|_| TcpStream::connect(metrics.address).unwrap()).collect();
         assert!(get(metrics.address, "/metrics").starts_with("HTTP/1.1 200 OK\r\n"));
         drop(silent);
+    }
+
+    const ALERTS: &str = include_str!("../../../packaging/plegtrace-alerts.yml");
+    const DASHBOARD: &str = include_str!("../../../packaging/plegtrace-dashboard.json");
+
+    /// The names of our series in a text.
+    fn names(text: &str) -> Vec<&str> {
+        let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
+        let words = text.split(|c: char| !is_name(c)).filter(|word| word.starts_with("plegtrace_"));
+        words.collect()
+    }
+
+    /// Alerts and dashboard ask for what a page has, and for nothing else.
+    #[test]
+    fn what_is_asked_for_is_there() {
+        let metrics = Metrics::serve("127.0.0.1:0".parse().unwrap()).unwrap();
+        let now = MonoNs(clock::monotonic_ns());
+        let calls = vec![flying(Layer::KubeletCall, "ListContainers", 1)];
+        metrics.in_flight(calls, LastList::At(now), now);
+        {
+            let mut figures = lock(&metrics.figures);
+            figures.relists.record(1);
+            let key = |side| figures::CallKey { operation: "status".to_owned(), side, status: "ok" };
+            figures.calls.entry(key("client")).or_default().record(1);
+            figures.threshold_ns = Some(1);
+            figures.cause = Some(("R1".to_owned(), "shim".to_owned()));
+            figures.lost.insert("ring_full".to_owned(), 0);
+        }
+        let page = get(metrics.address, "/metrics");
+        let samples = page.lines().filter(|line| !line.starts_with('#'));
+        let served: std::collections::HashSet<&str> =
+            samples.filter_map(|line| line.split(['{', ' ']).next()).collect();
+        let asked = [names(ALERTS), names(DASHBOARD)].concat();
+        assert!(asked.len() > 30, "{asked:?}");
+        for name in asked {
+            assert!(served.contains(name), "nothing serves {name}: {page}");
+        }
+    }
+
+    /// The thresholds of the alert on calls are those of the verdict.
+    #[test]
+    fn an_alert_knows_the_thresholds() {
+        use crate::{correlate::thresholds::stuck_after_ns, cri::Method};
+        let line = ALERTS.lines().find(|line| line.contains("operation_type!~")).unwrap();
+        let listed = |line: &str| -> Vec<String> {
+            let mut all: Vec<_> = line.split('"').nth(1).unwrap().split('|').map(str::to_owned).collect();
+            all.sort();
+            all
+        };
+        let of = |is_it: &dyn Fn(Option<u64>) -> bool| -> Vec<String> {
+            let methods = Method::ALL.iter().filter(|method| is_it(stuck_after_ns(method.name())));
+            let mut all: Vec<_> = methods.map(|method| figures::operation_type(method.name())).collect();
+            all.sort();
+            all
+        };
+        let briefly = Some(10_000_000_000);
+        assert!(line.trim_end().ends_with("} > 10"), "{line}");
+        assert_eq!(listed(line), of(&|limit| limit != briefly));
+        let line = ALERTS.lines().find(|line| line.contains("operation_type=~")).unwrap();
+        assert!(line.trim_end().ends_with("} > 30"), "{line}");
+        assert_eq!(listed(line), of(&|limit| limit == Some(30_000_000_000)));
     }
 }

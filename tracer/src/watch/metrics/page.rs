@@ -123,6 +123,9 @@ impl Sheet<'_> {
         let age = |since: MonoNs| seconds(self.now.since(since));
         let relist = figures.relist_since.map_or(0.0, age);
         let last_list = figures.last_list.map(age);
+        let left = figures.threshold_ns.zip(figures.last_list.or(figures.no_list_since));
+        let left = left.map(|(threshold, since)| seconds(threshold) - age(since));
+        let looked = figures.looked.map(age);
         let calls: Vec<_> = figures
             .flying
             .iter()
@@ -134,8 +137,13 @@ impl Sheet<'_> {
         let help = "Age of the relist that has not ended; 0 when there is none.";
         self.gauge("plegtrace_relist_in_flight_seconds", help, &[], relist)?;
         let help = "Age of the last list that a relist got; no sample when none was seen.";
-        let last_list = last_list.map(|age| (Vec::new(), age)).into_iter();
-        self.gauges("plegtrace_last_successful_list_age_seconds", help, last_list)?;
+        let one = |value: Option<f64>| value.map(|value| (Vec::new(), value)).into_iter();
+        self.gauges("plegtrace_last_successful_list_age_seconds", help, one(last_list))?;
+        let help = "Seconds until the kubelet reports PLEG is not healthy unless a list succeeds, at most; negative once it does.";
+        self.gauges("plegtrace_pleg_unhealthy_in_seconds", help, one(left))?;
+        let help =
+            "Age of the last look at what is in flight; no sample while plegtrace waits for a kubelet.";
+        self.gauges("plegtrace_last_look_age_seconds", help, one(looked))?;
         let counts = calls.iter().map(|(labels, count, _)| (labels.clone(), *count));
         self.gauges("plegtrace_cri_calls_in_flight", "CRI calls that have not ended.", counts)?;
         let ages = calls.iter().map(|(labels, _, age)| (labels.clone(), *age));

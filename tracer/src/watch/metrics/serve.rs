@@ -17,6 +17,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::Semaphore;
 
 use super::{
+    classic,
     figures::Figures,
     page::{CONTENT_TYPE, page},
 };
@@ -97,8 +98,12 @@ fn answer(request: &Request<Incoming>, figures: &Arc<Mutex<Figures>>) -> Respons
     if request.uri().path() != "/metrics" {
         return text(StatusCode::NOT_FOUND, "metrics are at /metrics\n");
     }
+    let accepts = request.headers().get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     match page(figures) {
-        Ok(body) => with(StatusCode::OK, CONTENT_TYPE, body),
+        Ok(body) if accepts.into_iter().any(classic::knows_openmetrics) => {
+            with(StatusCode::OK, CONTENT_TYPE, body)
+        }
+        Ok(body) => with(StatusCode::OK, classic::CONTENT_TYPE, classic::from_openmetrics(&body)),
         Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, &format!("{error}\n")),
     }
 }

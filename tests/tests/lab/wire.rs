@@ -1,0 +1,140 @@
+//! Requests between a real containerd and its shims, read from their sockets: exact by the word of strace, and named when
+//! a shim does not answer.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use plegtrace::correlate::{OpenMessage, Snapshot};
+use plegtrace::diagnose::diagnose;
+use plegtrace::input::OpenMessageFact;
+use plegtrace::render::text::{self, TextOptions};
+use plegtrace_lab::cri::{Call, Pod};
+use plegtrace_lab::{Containerd, Knobs, fault, host, process};
+use plegtrace_tests::churn;
+use plegtrace_tests::strace::Strace;
+use plegtrace_tests::watching::Watching;
+
+const CHURN: Duration = Duration::from_secs(3);
+const LIMIT: Duration = Duration::from_secs(30);
+/// Nothing is asked any more when nothing was for so long: containerd asks on its own only about what has just ended.
+const QUIET: Duration = Duration::from_secs(2);
+/// What a command in a stopped shim's pod may take to be asked for.
+const HANGS: Duration = Duration::from_secs(20);
+
+fn start(pods: usize) -> (Containerd, Vec<Pod>) {
+    host::require_root().unwrap();
+    let containerd = Containerd::start(&Knobs { pods: 0, ..Knobs::default() }).unwrap();
+    let pods = (0..pods).map(|n| containerd.run_pod(&format!("p{n}")).unwrap()).collect();
+    (containerd, pods)
+}
+
+fn watch(containerd: &Containerd) -> Watching {
+    let runtime = containerd.pid().to_string();
+    let watching = Watching::start(&["-d", "600", "--runtime-pid", &runtime, "--sources", "wire"]).unwrap();
+    watching.wait_until_armed().unwrap();
+    watching
+}
+
+/// Waits until no request was begun or answered for a while.
+fn wait_until_quiet(watching: &Watching) {
+    let mut last = (usize::MAX, usize::MAX, Instant::now());
+    process::wait_for("a quiet containerd", LIMIT, || {
+        let seen = watching.seen();
+        let now = (seen.messages.len(), seen.open_messages.open.len());
+        if now != (last.0, last.1) {
+            last = (now.0, now.1, Instant::now());
+        }
+        Ok((last.2.elapsed() >= QUIET).then_some(()))
+    })
+    .unwrap();
+}
+
+/// Events of shims: strace follows the children of containerd, new shims among them, but not the shims of before.
+const EVENTS: &str = "containerd.services.events.ttrpc.v1.Events";
+
+/// Every request that was seen of containerd, by service and method.
+fn requests(snapshot: &Snapshot) -> BTreeMap<(String, String), u64> {
+    let rows = snapshot.messages.rows.iter().filter(|row| row.service != EVENTS);
+    rows.map(|row| {
+        ((row.service.clone(), row.method.clone()), row.latency.count() + row.unanswered + row.open)
+    })
+    .collect()
+}
+
+fn assert_nothing_is_lost(snapshot: &Snapshot) {
+    let lost: Vec<_> = snapshot.real_losses().collect();
+    assert!(lost.is_empty(), "{lost:?}");
+    assert!(snapshot.refused.iter().all(|refused| refused.source != "wire"), "{:?}", snapshot.refused);
+}
+
+/// Under churn each request is counted once, by the name that it has.
+#[test]
+fn requests_to_shims_are_exact() {
+    let (containerd, pods) = start(2);
+    let watching = watch(&containerd);
+    let strace = Strace::attach(containerd.pid()).unwrap();
+    let asked = churn::run(&containerd, &pods, CHURN).unwrap();
+    wait_until_quiet(&watching);
+    let mut written = strace.finish().unwrap();
+    written.retain(|(service, _), _| service != EVENTS);
+    let (snapshot, seen) = watching.interrupt().unwrap();
+
+    assert_nothing_is_lost(&snapshot);
+    assert_eq!(seen.undecoded, 0);
+    assert_eq!(requests(&snapshot), written, "ours, and those of strace");
+    let execs: u64 = asked.execs.values().sum();
+    let count = |method: &str| {
+        let of = |((_, name), count): (&(String, String), &u64)| (name == method).then_some(*count);
+        written.iter().filter_map(of).sum::<u64>()
+    };
+    assert!(execs > 0 && count("Exec") == execs, "{execs} execs: {written:?}");
+    assert!(count("Create") >= 2 * asked.pods.len() as u64 && !asked.pods.is_empty(), "{written:?}");
+    // Who answers is a shim of this containerd, and each answer comes after its request.
+    assert!(seen.messages.iter().all(|it| it.end >= it.id.start && it.asker != it.answerer));
+    let stuck: Vec<&OpenMessage> = snapshot.messages.open.iter().filter(|it| it.should_end()).collect();
+    assert!(stuck.is_empty(), "{stuck:?}");
+    assert!(snapshot.messages.rows.iter().any(|row| row.method == "Forward"), "events come back");
+}
+
+/// A shim that does not run is named by the request that it does not answer, until it does.
+#[test]
+fn a_stopped_shim_is_named() {
+    let (containerd, pods) = start(2);
+    let watching = watch(&containerd);
+    churn::run(&containerd, &pods, Duration::from_secs(1)).unwrap();
+    let shim = containerd.shim_of(&pods[0].sandbox).unwrap();
+    let stopped = fault::stop_process(shim).unwrap();
+    let since = Instant::now();
+    let container = pods[0].container.clone();
+    let mut call = Call::start(containerd.client(), "ExecSync", move |client| {
+        client.exec_sync(&container, &["true"], HANGS).map(drop)
+    })
+    .unwrap();
+    let old =
+        |open: &&OpenMessageFact, at_ns: u64| open.method != "Wait" && at_ns - open.start_ns > 1_000_000_000;
+    let found = process::wait_for("a request without an answer", LIMIT, || {
+        let seen = watching.seen();
+        let reading = &seen.open_messages;
+        let mut found = reading.open.iter().filter(|open| old(open, reading.at_ns));
+        Ok(found.next().map(|open| (open.clone(), reading.at_ns)))
+    })
+    .unwrap();
+    let (open, at_ns) = found;
+    assert_eq!((open.asker, open.answerer), (containerd.pid(), shim), "{open:?}");
+    assert!(open.service.ends_with(".Task") && !open.unsent && !open.over, "{open:?}");
+    assert!(Duration::from_nanos(at_ns - open.start_ns) <= since.elapsed(), "no age above the truth");
+
+    drop(stopped);
+    call.wait(LIMIT).unwrap().unwrap();
+    wait_until_quiet(&watching);
+    let (snapshot, seen) = watching.interrupt().unwrap();
+    assert_nothing_is_lost(&snapshot);
+    let answered = seen.messages.iter().find(|it| it.id.start.0 == open.start_ns);
+    let answered = answered.expect("the same request was answered when the shim ran again");
+    assert_eq!((answered.answerer, &answered.method), (shim, &open.method));
+    assert!(answered.end.since(answered.id.start) > 1_000_000_000);
+    let mut page = Vec::new();
+    text::report(&snapshot, &diagnose(&snapshot), &TextOptions::default(), &mut page).unwrap();
+    let page = String::from_utf8(page).unwrap();
+    assert!(page.contains("Shim calls (ttrpc)") && !page.contains("without an answer"), "{page}");
+}

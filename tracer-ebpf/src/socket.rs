@@ -1,0 +1,123 @@
+//! File descriptor → both ends of a connection between AF_UNIX stream sockets, and which of them speak ttrpc.
+
+use plegtrace_common::{reason::Reason, role::Role, wire::state::Ends};
+
+use crate::{settings::wire, task};
+
+/// `S_IFMT` and `S_IFSOCK` (include/uapi/linux/stat.h).
+const TYPE: u16 = 0o170_000;
+const SOCKET: u16 = 0o140_000;
+/// `SOCK_STREAM` (include/linux/net.h) and `AF_UNIX` (include/linux/socket.h).
+const STREAM: u16 = 1;
+const UNIX: u16 = 1;
+/// `sun_path` in `struct sockaddr_un`.
+const PATH: u32 = 2;
+
+/// Whose programs speak ttrpc.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Runtime,
+    Shim,
+}
+
+impl Side {
+    #[inline(always)]
+    pub(crate) fn of(role: u32) -> Option<Self> {
+        if role == Role::Containerd as u32 {
+            Some(Self::Runtime)
+        } else if role == Role::Shim as u32 {
+            Some(Self::Shim)
+        } else {
+            None
+        }
+    }
+}
+
+/// The connection behind a descriptor of the current process; `None` when it is not one of AF_UNIX stream sockets.
+#[inline(always)]
+pub(crate) fn of_fd(fd: u32) -> Result<Option<Ends>, Reason> {
+    let files: u64 = task::kernel(task::current(), wire!(task_files))?;
+    let table: u64 = task::kernel(files, wire!(files_fdt))?;
+    if fd >= task::kernel::<u32>(table, wire!(fdt_max_fds))? {
+        return Ok(None);
+    }
+    let array: u64 = task::kernel(table, wire!(fdt_fd))?;
+    let file: u64 = task::kernel(array.wrapping_add(8 * u64::from(fd)), 0)?;
+    if file == 0 {
+        return Ok(None);
+    }
+    let inode: u64 = task::kernel(file, wire!(file_inode))?;
+    if task::kernel::<u16>(inode, wire!(inode_mode))? & TYPE != SOCKET {
+        return Ok(None);
+    }
+    let socket: u64 = task::kernel(file, wire!(file_private))?;
+    let sock: u64 = task::kernel(socket, wire!(socket_sock))?;
+    if sock == 0
+        || task::kernel::<u16>(sock, wire!(sock_family))? != UNIX
+        || task::kernel::<u16>(socket, wire!(socket_type))? != STREAM
+    {
+        return Ok(None);
+    }
+    let peer: u64 = task::kernel(sock, wire!(unix_peer))?;
+    if peer == 0 {
+        return Ok(None);
+    }
+    let number: u64 = task::kernel(inode, wire!(inode_ino))?;
+    Ok(Some(Ends { sock, peer, socket: number, peer_socket: 0 }))
+}
+
+/// Inode number of a socket; 0 of one that nobody has accepted, or that is closed.
+#[inline(always)]
+pub(crate) fn number(sock: u64) -> Result<u64, Reason> {
+    let socket: u64 = task::kernel(sock, wire!(sock_socket))?;
+    if socket == 0 {
+        return Ok(0);
+    }
+    let file: u64 = task::kernel(socket, wire!(socket_file))?;
+    if file == 0 {
+        return Ok(0);
+    }
+    let inode: u64 = task::kernel(file, wire!(file_inode))?;
+    task::kernel(inode, wire!(inode_ino))
+}
+
+/// Is it a connection between a runtime and a shim? By the path of the end that was listened at, as the kernel keeps it.
+#[inline(always)]
+pub(crate) fn is_ttrpc(ends: &Ends, side: Side) -> Result<bool, Reason> {
+    let (runtime, shim) = if side == Side::Shim { (ends.peer, ends.sock) } else { (ends.sock, ends.peer) };
+    Ok(is_of_shim(shim)? || is_of_runtime(runtime)?)
+}
+
+/// `/run/containerd/s/…`: where every shim listens (`pkg/shim/util_unix.go` of containerd).
+#[inline(always)]
+fn is_of_shim(sock: u64) -> Result<bool, Reason> {
+    const FIRST: u64 = u64::from_ne_bytes(*b"/run/con");
+    const SECOND: u64 = u64::from_ne_bytes(*b"tainerd/");
+    const THIRD: u16 = u16::from_ne_bytes(*b"s/");
+    let address: u64 = task::kernel(sock, wire!(unix_addr))?;
+    if address == 0 {
+        return Ok(false);
+    }
+    let path = wire!(address_name) + PATH;
+    Ok(task::kernel::<u64>(address, path)? == FIRST
+        && task::kernel::<u64>(address, path + 8)? == SECOND
+        && task::kernel::<u16>(address, path + 16)? == THIRD)
+}
+
+/// `….ttrpc`: where containerd listens for the events of shims.
+#[inline(always)]
+fn is_of_runtime(sock: u64) -> Result<bool, Reason> {
+    const LAST: u64 = u64::from_ne_bytes(*b"\0.ttrpc\0");
+    // All but the byte before.
+    const MASK: u64 = u64::from_ne_bytes([0, 255, 255, 255, 255, 255, 255, 255]);
+    let address: u64 = task::kernel(sock, wire!(unix_addr))?;
+    if address == 0 {
+        return Ok(false);
+    }
+    // With the family, and the zero at the end of the path.
+    let len: u32 = task::kernel(address, wire!(address_len))?;
+    if !(10..=110).contains(&len) {
+        return Ok(false);
+    }
+    Ok(task::kernel::<u64>(address, wire!(address_name) + len - 8)? & MASK == LAST)
+}

@@ -1,0 +1,257 @@
+//! [`Messages`]: requests between runtime and shims, finished and open.
+
+use std::{
+    collections::{BTreeMap, HashSet, btree_map::Entry},
+    mem::take,
+};
+
+use super::{Latency, limits::Limits};
+use crate::{
+    cri::shim_call_lasts,
+    decode::{Message, MessageId, MonoNs},
+    input::{MessagesFact, OpenMessageFact},
+};
+
+/// The requests between runtime and shims at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Messages {
+    /// When the open ones were read; `None`: they are not followed.
+    pub read_at: Option<MonoNs>,
+    /// All of them could be read.
+    pub complete: bool,
+    /// One row per method, by service and method.
+    pub rows: Vec<MessageRow>,
+    /// Requests without an answer, oldest first.
+    pub open: Vec<OpenMessage>,
+}
+
+/// One method.
+#[derive(Clone, Debug)]
+pub struct MessageRow {
+    /// Service; empty when it could not be read.
+    pub service: String,
+    /// Method; empty when it could not be read.
+    pub method: String,
+    /// Answered requests.
+    pub latency: Latency,
+    /// Requests without an answer, ended with one of both processes.
+    pub unanswered: u64,
+    /// Requests without an answer now.
+    pub open: u64,
+}
+
+/// A request without an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenMessage {
+    /// As it was read.
+    pub fact: OpenMessageFact,
+    /// Its age.
+    pub age_ns: u64,
+    /// Its method lasts as long as what it waits for: it is never stuck.
+    pub is_long_lived: bool,
+}
+
+impl OpenMessage {
+    /// Is it one that should be answered soon?
+    #[must_use]
+    pub fn should_end(&self) -> bool {
+        !self.is_long_lived
+    }
+}
+
+#[derive(Debug, Default)]
+struct Sums {
+    latency: Latency,
+    unanswered: u64,
+}
+
+/// What is kept of them.
+#[derive(Debug, Default)]
+pub(super) struct MessageState {
+    rows: BTreeMap<(String, String), Sums>,
+    open: Vec<OpenMessageFact>,
+    /// Answered since the last reading, which may still have them.
+    answered: HashSet<MessageId>,
+    read_at: Option<MonoNs>,
+    complete: bool,
+    /// What did not fit.
+    pub(super) dropped: u64,
+}
+
+impl MessageState {
+    /// A request was answered.
+    pub(super) fn message(&mut self, message: Message, limits: &Limits) {
+        let ns = message.end.since(message.id.start);
+        if self.answered.len() < limits.open_calls {
+            self.answered.insert(message.id);
+        } else {
+            self.dropped += 1;
+        }
+        if let Some(row) = self.row(message.service, message.method, limits) {
+            row.latency.record(ns);
+        }
+    }
+
+    /// The open ones were read.
+    pub(super) fn reading(&mut self, mut reading: MessagesFact, limits: &Limits) {
+        let answered = take(&mut self.answered);
+        reading.open.retain(|open| !answered.contains(&id(open)));
+        let (over, mut open): (Vec<_>, Vec<_>) = reading.open.into_iter().partition(|open| open.over);
+        for gone in over {
+            if let Some(row) = self.row(gone.service, gone.method, limits) {
+                row.unanswered += 1;
+            }
+        }
+        let most = limits.open_calls;
+        self.dropped += open.len().saturating_sub(most) as u64;
+        open.truncate(most);
+        (self.read_at, self.complete, self.open) = (Some(MonoNs(reading.at_ns)), reading.complete, open);
+    }
+
+    fn row(&mut self, service: String, method: String, limits: &Limits) -> Option<&mut Sums> {
+        let full = self.rows.len() >= limits.rows;
+        match self.rows.entry((service, method)) {
+            Entry::Occupied(row) => Some(row.into_mut()),
+            Entry::Vacant(_) if full => {
+                self.dropped += 1;
+                None
+            }
+            Entry::Vacant(place) => Some(place.insert(Sums::default())),
+        }
+    }
+
+    fn still_open(&self) -> impl Iterator<Item = &OpenMessageFact> {
+        self.open.iter().filter(|open| !self.answered.contains(&id(open)))
+    }
+
+    /// What a stream that begins now must know.
+    pub(super) fn retold(&self) -> Option<MessagesFact> {
+        let open = self.still_open().cloned().collect();
+        Some(MessagesFact { at_ns: self.read_at?.0, open, complete: self.complete })
+    }
+
+    /// The requests at `now`.
+    pub(super) fn view(&self, now: MonoNs) -> Messages {
+        let mut rows: BTreeMap<(&str, &str), MessageRow> = BTreeMap::new();
+        let empty = |service: &str, method: &str| MessageRow {
+            service: service.to_owned(),
+            method: method.to_owned(),
+            latency: Latency::default(),
+            unanswered: 0,
+            open: 0,
+        };
+        for ((service, method), sums) in &self.rows {
+            let (latency, unanswered) = (sums.latency.clone(), sums.unanswered);
+            let row = MessageRow { latency, unanswered, ..empty(service, method) };
+            rows.insert((service.as_str(), method.as_str()), row);
+        }
+        let mut open = Vec::new();
+        for fact in self.still_open() {
+            let (service, method) = (fact.service.as_str(), fact.method.as_str());
+            rows.entry((service, method)).or_insert_with(|| empty(service, method)).open += 1;
+            open.push(OpenMessage {
+                fact: fact.clone(),
+                age_ns: now.since(MonoNs(fact.start_ns)),
+                is_long_lived: shim_call_lasts(service, method),
+            });
+        }
+        open.sort_by_key(|message| (message.fact.start_ns, message.fact.socket, message.fact.stream));
+        let rows = rows.into_values().collect();
+        Messages { read_at: self.read_at, complete: self.complete, rows, open }
+    }
+}
+
+fn id(open: &OpenMessageFact) -> MessageId {
+    MessageId { socket: open.socket, stream: open.stream, start: MonoNs(open.start_ns) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(stream: u32, start: u64, end: u64) -> Message {
+        Message {
+            id: MessageId { socket: 7, stream, start: MonoNs(start) },
+            asker: 10,
+            answerer: 20,
+            end: MonoNs(end),
+            service: "t.Task".to_owned(),
+            method: "State".to_owned(),
+        }
+    }
+
+    fn open(stream: u32, start_ns: u64, method: &str) -> OpenMessageFact {
+        let (service, method) = ("t.Task".to_owned(), method.to_owned());
+        OpenMessageFact {
+            socket: 7,
+            stream,
+            start_ns,
+            asker: 10,
+            answerer: 20,
+            service,
+            method,
+            ..Default::default()
+        }
+    }
+
+    fn reading(at_ns: u64, open: Vec<OpenMessageFact>) -> MessagesFact {
+        MessagesFact { at_ns, open, complete: true }
+    }
+
+    fn methods(state: &MessageState, now: u64) -> Vec<(String, u64, u64, u64)> {
+        let rows = state.view(MonoNs(now)).rows.into_iter();
+        rows.map(|row| (row.method, row.latency.count(), row.unanswered, row.open)).collect()
+    }
+
+    /// A request that was answered while the map was read, or since, is not open.
+    #[test]
+    fn what_was_answered_is_not_open() {
+        let (mut state, limits) = (MessageState::default(), Limits::default());
+        state.message(message(1, 100, 150), &limits);
+        state.reading(
+            reading(149, vec![open(1, 100, "State"), open(3, 120, "Kill"), open(5, 130, "Wait")]),
+            &limits,
+        );
+        let view = state.view(MonoNs(200));
+        let seen: Vec<_> = view.open.iter().map(|it| (it.fact.stream, it.age_ns, it.should_end())).collect();
+        assert_eq!(seen, [(3, 80, true), (5, 70, false)], "oldest first");
+        assert_eq!(view.read_at, Some(MonoNs(149)));
+        state.message(Message { method: "Kill".to_owned(), ..message(3, 120, 210) }, &limits);
+        assert_eq!(state.view(MonoNs(220)).open.len(), 1);
+        assert_eq!(state.retold().unwrap().open.len(), 1);
+        let row = |method: &str, count, open| (method.to_owned(), count, 0, open);
+        assert_eq!(methods(&state, 220), [row("Kill", 1, 0), row("State", 1, 0), row("Wait", 0, 1)]);
+    }
+
+    /// The same stream of the same connection asks again later: only the answered one is over.
+    #[test]
+    fn a_start_tells_requests_apart() {
+        let (mut state, limits) = (MessageState::default(), Limits::default());
+        state.message(message(1, 100, 150), &limits);
+        state.reading(reading(400, vec![open(1, 300, "State")]), &limits);
+        assert_eq!(state.view(MonoNs(500)).open.len(), 1);
+    }
+
+    /// What ended with a process is counted as unanswered, once.
+    #[test]
+    fn ended_without_an_answer() {
+        let (mut state, limits) = (MessageState::default(), Limits::default());
+        let over = OpenMessageFact { over: true, ..open(1, 100, "Shutdown") };
+        state.reading(reading(200, vec![over]), &limits);
+        state.reading(reading(300, vec![]), &limits);
+        assert_eq!(methods(&state, 300), [("Shutdown".to_owned(), 0, 1, 0)]);
+        assert!(state.view(MonoNs(300)).open.is_empty());
+    }
+
+    /// What does not fit is counted.
+    #[test]
+    fn bounds() {
+        let (mut state, limits) =
+            (MessageState::default(), Limits { rows: 1, open_calls: 1, ..Limits::default() });
+        state.message(message(1, 1, 2), &limits);
+        state.message(Message { method: "Kill".to_owned(), ..message(3, 1, 2) }, &limits);
+        assert_eq!(state.dropped, 2, "no row, and no place among those that were answered");
+        state.reading(reading(9, vec![open(5, 5, "State"), open(7, 6, "State")]), &limits);
+        assert_eq!((state.dropped, state.view(MonoNs(9)).open.len()), (3, 1));
+    }
+}

@@ -1,0 +1,37 @@
+//! Facts of requests between runtime and shims, read from the kernel's map.
+
+use serde::{Deserialize, Serialize};
+
+/// The requests without an answer at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessagesFact {
+    /// When the map was read (before the ring buffer was drained).
+    pub at_ns: u64,
+    /// The requests.
+    pub open: Vec<OpenMessageFact>,
+    /// The map could be read to its end.
+    pub complete: bool,
+}
+
+/// One request without an answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenMessageFact {
+    /// Inode number of the socket of who asks.
+    pub socket: u64,
+    /// Stream on that connection.
+    pub stream: u32,
+    /// When its first byte was written.
+    pub start_ns: u64,
+    /// Process that asks.
+    pub asker: u32,
+    /// Process that is to answer; 0 when not known.
+    pub answerer: u32,
+    /// Service; empty when it could not be read.
+    pub service: String,
+    /// Method; empty when it could not be read.
+    pub method: String,
+    /// The socket has not taken it yet: its buffer is full.
+    pub unsent: bool,
+    /// One of both processes is gone: nobody answers any more.
+    pub over: bool,
+}

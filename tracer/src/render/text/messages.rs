@@ -1,0 +1,111 @@
+//! Requests between runtime and shims: one row per method, and those that have no answer for long.
+
+use std::{cmp::Reverse, io};
+
+use super::page::Page;
+use crate::{
+    correlate::{MessageRow, OpenMessage, thresholds::SECOND_NS},
+    render::{
+        escape, human,
+        table::{Align, Cell, Table, Tone},
+    },
+};
+
+/// Younger ones are daily work.
+const WORTH_SHOWING_NS: u64 = SECOND_NS;
+
+/// Writes the section when these requests are followed.
+pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
+    let messages = &page.snapshot.messages;
+    if messages.read_at.is_none() {
+        return Ok(());
+    }
+    let mut rows: Vec<&MessageRow> = messages.rows.iter().collect();
+    rows.sort_by_key(|row| (Reverse(row.latency.sum_ns()), &row.service, &row.method));
+    let answered: u64 = rows.iter().map(|row| row.latency.count()).sum();
+    page.section("Shim calls (ttrpc)", &format!("{} answered", human::count(answered)))?;
+    let right = Align::Right;
+    let mut table = Table::new(&[
+        ("method", Align::Left),
+        ("count", right),
+        ("unanswered", right),
+        ("open", right),
+        ("p50", right),
+        ("p99", right),
+        ("max", right),
+    ]);
+    let shown = page.rows(rows.len());
+    rows[..shown].iter().for_each(|row| table.row(cells(row)));
+    table.write(page.out, page.paint, page.width)?;
+    page.more(rows.len() - shown)?;
+    open(page)
+}
+
+fn cells(row: &MessageRow) -> Vec<Cell> {
+    let latency = &row.latency;
+    let quantile = |q| latency.quantile_ns(q).map_or_else(|| "–".into(), human::duration);
+    vec![
+        escape::text_to(&name(&row.service, &row.method), 40).into(),
+        human::count(latency.count()).into(),
+        Cell::bad_if(human::count(row.unanswered), row.unanswered > 0),
+        human::count(row.open).into(),
+        quantile(0.5).into(),
+        quantile(0.99).into(),
+        quantile(1.0).into(),
+    ]
+}
+
+/// `Task/State`; the version of the service is of no use to who reads this.
+fn name(service: &str, method: &str) -> String {
+    if method.is_empty() {
+        return "name not read".to_owned();
+    }
+    format!("{}/{method}", service.rsplit('.').next().unwrap_or_default())
+}
+
+/// Those that should have been answered, oldest first; all of them when verbose.
+fn open(page: &mut Page<'_>) -> io::Result<()> {
+    let (verbose, messages) = (page.verbose, &page.snapshot.messages);
+    let worth = |open: &&OpenMessage| verbose || open.should_end() && open.age_ns >= WORTH_SHOWING_NS;
+    let open: Vec<&OpenMessage> = messages.open.iter().filter(worth).collect();
+    if open.is_empty() {
+        return Ok(());
+    }
+    let rest = format!("{}, oldest first", human::plural(open.len() as u64, "request"));
+    page.section("Shim calls without an answer", &rest)?;
+    let columns = [
+        ("age", Align::Right),
+        ("method", Align::Left),
+        ("from", Align::Left),
+        ("to", Align::Left),
+        ("", Align::Left),
+    ];
+    let mut table = Table::new(&columns);
+    let shown = page.rows(open.len());
+    for message in &open[..shown] {
+        let fact = &message.fact;
+        table.row(vec![
+            Cell::bad_if(human::duration(message.age_ns), message.should_end()),
+            escape::text_to(&name(&fact.service, &fact.method), 40).into(),
+            process(fact.asker).into(),
+            process(fact.answerer).into(),
+            Cell::new(note(message), Tone::Faint),
+        ]);
+    }
+    table.write(page.out, page.paint, page.width)?;
+    page.more(open.len() - shown)
+}
+
+fn process(pid: u32) -> String {
+    if pid == 0 { "not known".to_owned() } else { pid.to_string() }
+}
+
+fn note(message: &OpenMessage) -> &'static str {
+    if message.fact.unsent {
+        "not sent: the buffer of the socket is full"
+    } else if message.is_long_lived {
+        "lasts by design"
+    } else {
+        ""
+    }
+}
