@@ -20,3 +20,4 @@ pub mod story;
 pub mod strace;
 pub mod truth;
 pub mod watching;
+pub mod wire;

@@ -26,6 +26,9 @@ pub(crate) struct Options {
     /// Record only this fault; repeatable
     #[arg(long, value_name = "NAME", requires = "record")]
     fault: Vec<OsString>,
+    /// Record the bytes on the sockets of runtimes instead, of all clients or only of this one; repeatable
+    #[arg(long, value_name = "NAME", requires = "record", num_args = 0..=1, default_missing_value = "all")]
+    wire: Vec<OsString>,
 }
 
 /// Runs the tests that need no root with `PLEGTRACE_BLESS=1`.
@@ -34,7 +37,12 @@ pub(crate) struct Options {
 /// When a test fails for another reason than its golden file, or a fault cannot be recorded.
 pub(crate) fn run(options: &Options) -> Result<()> {
     if options.record {
-        record(&options.fault)?;
+        if options.wire.is_empty() {
+            record("record-faults", &options.fault)?;
+        } else {
+            let named: Vec<OsString> = options.wire.iter().filter(|name| *name != "all").cloned().collect();
+            record("record-wire", &named)?;
+        }
     }
     let object = Object::build(Want::Shipped)?;
     let mut command = host_cargo();
@@ -66,13 +74,13 @@ fn unprivileged() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Has the faults recorded by a program of the tests that knows the lab.
-fn record(faults: &[OsString]) -> Result<()> {
+/// Has what is named recorded by a program of the tests that knows the lab.
+fn record(program: &str, names: &[OsString]) -> Result<()> {
     let built = build(Profile::Release, Want::Shipped)?;
     step("bless", "building the lab");
     let mut cargo = host_cargo();
-    cargo.args(["build", "--release", "-p", "plegtrace-tests", "--bin", "record-faults"]);
+    cargo.args(["build", "--release", "-p", "plegtrace-tests", "--bin", program]);
     cmd::run(cargo.envs(built.object.envs()))?;
-    let mut command = demo::lab_command(&paths::target().join("release/record-faults"), &built.binary)?;
-    cmd::run(command.args(faults))
+    let mut command = demo::lab_command(&paths::target().join("release").join(program), &built.binary)?;
+    cmd::run(command.args(names))
 }

@@ -1,6 +1,10 @@
 //! The parsers of the wire read a stream alike however it is cut into writes, and survive any bytes; the report shows
 //! what they found.
 
+mod captures;
+mod properties;
+mod tables;
+
 use plegtrace::{
     correlate::{Correlator, Limits, Snapshot},
     decode::{Event, Message, MessageId, MonoNs},

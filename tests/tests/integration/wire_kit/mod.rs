@@ -1,3 +1,4 @@
 //! What the tests of the parsers of the wire share with their fuzz targets.
 
+pub(crate) mod torture;
 pub(crate) mod ttrpc;

@@ -50,14 +50,14 @@ pub(super) struct Table {
     next: u64,
     /// Size of the encoder's table; `None` until it is known.
     capacity: Option<u64>,
-    /// Whether there is nothing older than what we have seen.
-    is_whole: bool,
+    /// The oldest entry that can be there; `None` while there may be some that are older than us.
+    oldest: Option<u64>,
 }
 
 impl Table {
     /// The table of a connection that begins.
     pub(super) fn new() -> Self {
-        Self { capacity: Some(DEFAULT), is_whole: true, ..Self::late() }
+        Self { capacity: Some(DEFAULT), oldest: Some(JOIN), ..Self::late() }
     }
 
     /// The table of one that we join.
@@ -68,7 +68,7 @@ impl Table {
             learnt: BTreeMap::new(),
             next: JOIN,
             capacity: None,
-            is_whole: false,
+            oldest: None,
         }
     }
 
@@ -80,7 +80,8 @@ impl Table {
         }
         // Behind what we have: gone in a table that we know whole, and where newer entries leave no room for it.
         let room = self.capacity.is_none_or(|capacity| self.least + OVERHEAD <= capacity);
-        if (self.is_whole && self.capacity.is_some_and(|capacity| capacity <= MAX_SIZE)) || !room {
+        let has_all = self.capacity.is_some_and(|capacity| capacity <= MAX_SIZE);
+        if self.oldest.is_some_and(|oldest| has_all || ordinal < oldest) || !room {
             return Err(Error::Index);
         }
         Ok((ordinal, self.learnt.get(&ordinal).cloned().unwrap_or_default()))
@@ -102,7 +103,7 @@ impl Table {
         if capacity < OVERHEAD {
             self.entries.clear();
             self.least = 0;
-            self.is_whole = true;
+            self.oldest = Some(self.next);
         }
         self.evict();
     }
@@ -167,6 +168,9 @@ mod tests {
         assert!(table.get(1).is_ok());
         assert_eq!(table.get(2), Err(Error::Index));
         table.resize(0);
+        assert_eq!(table.get(0), Err(Error::Index));
+        // Larger than what we keep: what was never there still is not.
+        table.resize(1 << 20);
         assert_eq!(table.get(0), Err(Error::Index));
     }
 
