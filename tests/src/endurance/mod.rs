@@ -1,13 +1,16 @@
 //! A plegtrace that observes a node for long while kubelet and containerd are upgraded in turns, each time to a program in
 //! a file of its own: what it uses from period to period, and whether that grows.
 //!
-//! `generations` replaces the daemons, `curve` is what was measured and judges it.
+//! `generations` replaces the daemons, `curve` is what was measured and judges it; `watched` is the same of `plegtrace watch`
+//! on a node that stalls again and again.
 
 mod curve;
 mod generations;
+mod watched;
 
 pub use curve::{Curve, Gauge, Sample};
 pub use generations::{Generation, Generations};
+pub use watched::{WatchCourse, Watched};
 
 use std::time::{Duration, Instant};
 

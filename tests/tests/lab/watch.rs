@@ -2,6 +2,7 @@
 //! its flame graphs add up to the kubelet's own figures, and so does what a real Prometheus scrapes.
 
 mod scraped;
+mod soak;
 
 use std::{
     fs,
@@ -107,6 +108,7 @@ fn windows_of_a_stall() {
     // It waits, or observes what is left of an earlier node; nothing is known yet in either case.
     let begun = || Ok((watch.said().contains("waiting: ") || watch.said().contains("armed: ")).then_some(()));
     process::wait_for("it to begin", LIMIT, begun).unwrap();
+    watch.signal(libc::SIGHUP).unwrap();
     process::wait_for("a state", LIMIT, || Ok(dir.join("state.json").exists().then_some(()))).unwrap();
     assert_ne!(check(&dir).0, Some(0), "{}", check(&dir).1);
     let node = Node::start(&Kind::LockHostage.knobs()).unwrap();
@@ -127,6 +129,7 @@ fn windows_of_a_stall() {
     windows.wait_for("health", &dir, |_| check(&dir).0 == Some(0));
     assert!(check(&dir).1.starts_with("ok: "), "{}", check(&dir).1);
 
+    watch.signal(libc::SIGHUP).unwrap();
     scraped.is_quiet(&mut || _ = windows.look(&dir));
 
     let fault = Kind::LockHostage.inject(&node, "p1").unwrap();
@@ -165,7 +168,30 @@ fn windows_of_a_stall() {
     assert!((ours - theirs).abs() <= 0.03 * theirs, "flame graphs {ours} s, kubelet {theirs} s");
     assert_eq!(check(&dir).0, Some(2), "it does not watch any more");
     told(&ended.stdout);
-    evidence(&dir);
+    evidence_of(&dir, "R1");
+    goes_on(&dir, &node);
+}
+
+/// The next ones continue the history, also after one that was killed, which leaves nothing that cannot be read.
+fn goes_on(dir: &Path, node: &Node) {
+    let kubelet = node.kubelet().pid().to_string();
+    let about = ["watch", "--dir", dir.to_str().unwrap(), "--window", "1s", "--kubelet-pid", &kubelet];
+    for (signal, code) in [(libc::SIGKILL, None), (libc::SIGTERM, Some(0))] {
+        let before = history(dir);
+        let watch = Running::start(&about).unwrap();
+        let more = || Ok((history(dir).len() > before.len() + 1).then_some(()));
+        process::wait_for("two more windows", LIMIT, more)
+            .unwrap_or_else(|error| panic!("{error}: {}", watch.said()));
+        watch.signal(signal).unwrap();
+        let ended = watch.finish(LIMIT).unwrap();
+        assert_eq!(ended.status.code(), code, "{ended:?}");
+        assert_eq!(history(dir)[..before.len()], before);
+        assert!(!check(dir).1.contains("cannot be read"), "{}", check(dir).1);
+        let table =
+            Command::new(program::path().unwrap()).args(["history", "--dir"]).arg(dir).output().unwrap();
+        assert_eq!(table.status.code(), Some(0), "{table:?}");
+        assert!(fs::read_to_string(dir.join("flame.svg")).unwrap().trim_end().ends_with("</svg>"));
+    }
 }
 
 /// The stall has begun and ended once.
@@ -177,18 +203,19 @@ fn told(stdout: &str) {
 }
 
 /// The evidence is a whole recording that gives the same cause, with its report beside it.
-fn evidence(dir: &Path) {
+fn evidence_of(dir: &Path, id: &str) {
     let files = fs::read_dir(dir.join("evidence")).unwrap();
     let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
     files.sort();
-    let recording = files.iter().find(|path| path.to_string_lossy().ends_with("-R1.plegtrace"));
+    let recording = files.iter().find(|path| path.to_string_lossy().ends_with(&format!("-{id}.plegtrace")));
     let recording = recording.unwrap_or_else(|| panic!("{files:?}"));
     let replayed = commands::replay(fs::File::open(recording).unwrap()).unwrap();
     assert_eq!(replayed.damage.sentences(), [""; 0]);
     let diagnosis = diagnose(&replayed.snapshot);
     assert_eq!(diagnosis.verdict, Verdict::Stall);
-    assert_eq!(diagnosis.accused().first().map(|finding| finding.rule.id), Some("R1"));
-    assert!(fs::read_to_string(recording.with_extension("txt")).unwrap().contains("STALL R1"));
+    assert_eq!(diagnosis.accused().first().map(|finding| finding.rule.id), Some(id));
+    let report = fs::read_to_string(recording.with_extension("txt")).unwrap();
+    assert!(report.contains(&format!("STALL {id}")), "{report}");
 }
 
 /// A one-shot draws what it has seen.
