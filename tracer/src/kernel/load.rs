@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap as Links,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    thread,
 };
 
 use aya::{
@@ -99,6 +100,24 @@ pub struct Kernel {
     pub(super) watched_fd: OwnedFd,
     pub(super) watched: HashMap<MapData, u32, Plain<Watched>>,
     pub(super) reasons: PerCpuArray<MapData, u64>,
+}
+
+impl Drop for Kernel {
+    /// Each link that is closed waits until no processor runs its program any more, some 20 ms, and those that are closed at
+    /// the same time wait together. So executables, which have nothing to do with each other, have a thread each; the
+    /// links of one go in their order. Perf events take turns in the kernel whoever closes them.
+    fn drop(&mut self) {
+        let links = std::mem::take(&mut self.links);
+        if self.mode != AttachMode::Multi {
+            return drop(links);
+        }
+        thread::scope(|scope| {
+            for (_, links) in links {
+                // Where there is no thread to be had, what it would have dropped is dropped here.
+                let _ = thread::Builder::new().spawn_scoped(scope, move || drop(links));
+            }
+        });
+    }
 }
 
 impl Kernel {
