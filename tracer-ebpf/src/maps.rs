@@ -71,7 +71,7 @@ pub(crate) static SEARCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(1
 #[map]
 pub(crate) static MESSAGES: HashMap<MessageKey, OpenMessage> = HashMap::with_max_entries(MAX_MESSAGES, 0);
 
-/// Thread → the write it is inside. Written at the begin of a write, taken at its end. Not read by user space. Full: the
+/// Thread → the write it is inside. Written when a write begins, taken when it ends. Not read by user space. Full: the
 /// write is not corrected when it is cut short, nor are its answers seen: [`Reason::SendingFull`].
 #[map]
 pub(crate) static SENDING: HashMap<u32, Sending> = HashMap::with_max_entries(MAX_SENDING, 0);

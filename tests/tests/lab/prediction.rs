@@ -1,4 +1,4 @@
-//! When the kubelet says "PLEG is not healthy" is said before it does so, also of a stall that began before plegtrace. The
+//! plegtrace predicts when the kubelet will report "PLEG is not healthy", also for a stall that began before plegtrace. The
 //! witness is the kubelet's own log.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

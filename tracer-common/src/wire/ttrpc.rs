@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(header_of(b"PRI * HTTP"), None);
     }
 
-    /// A beginning without all names is told from one that is no request.
+    /// A head without all its names is not the same as one that is no request.
     #[test]
     fn names_that_are_not_there() {
         let whole = b"\n\x03a.B\x12\x01M";

@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Live {
-    /// What the map had at `at_ns`. What is over is said once, and forgotten.
+    /// What the map had at `at_ns`. A request that is over is reported once, then forgotten.
     pub(super) fn open_messages(&mut self, at_ns: u64, read: &OpenMessages) -> MessagesFact {
         let mut open = Vec::with_capacity(read.entries.len());
         for (key, message) in &read.entries {

@@ -1,7 +1,7 @@
 //! A [`Timeline`] in the Trace Event Format (JSON), which the Perfetto UI (ui.perfetto.dev) and `chrome://tracing` open.
 //!
 //! One event per line: names of processes and lanes, slices (`X`), and the two ends of flows (`s`, `f`), each right behind
-//! its slice, to which readers bind it. Times are microseconds since the begin of the first slice; `otherData` says when that
+//! its slice, to which readers bind it. Times are microseconds since the start of the first slice; `otherData` says when that
 //! was. In `args` of a slice: `ms`, `pid`, `goroutine`, `component`, `layer`, `result`, and as they apply `root` (a relist or
 //! request as a whole), `open` (it has not ended), `at_least` (it is older than the probes) and `stack`, innermost first.
 

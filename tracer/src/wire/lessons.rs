@@ -1,4 +1,4 @@
-//! Learning what table entries older than us mean, from somebody who knows what a few streams were.
+//! Learning what table entries older than us mean, from a teacher that knows what a few streams were.
 //!
 //! A teacher (a uprobe, or the goroutine of a stream) says: *this stream was method X*. One of the entries without
 //! content that its header block refers to is then `:path: X`. Which one follows from what was taught before: an entry in

@@ -47,7 +47,7 @@ pub struct Walker {
     flags: u8,
     /// Bytes of padding still to come.
     padding: u8,
-    /// [`FIRST`] until the first fragment of the frame was told; [`ORPHAN`].
+    /// [`FIRST`] until the first fragment of the frame was reported; [`ORPHAN`].
     marks: u8,
     reserved: u8,
 }
@@ -250,7 +250,7 @@ impl Walker {
         }
     }
 
-    /// A payload without bytes is told at once: no later push need come.
+    /// A payload without bytes is reported at once: no later push need come.
     fn begin_payload(&mut self, at: u32) -> Step {
         if self.left > 0 {
             self.phase = phase::PAYLOAD;

@@ -17,7 +17,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::code::Code;
-use super::header::word;
+use super::header::{USER, words};
 use crate::census::memory::{Memory, MemoryError, Piece};
 use crate::input::IdOnStack;
 
@@ -43,8 +43,6 @@ const MAX_ALIKE: u32 = 128;
 const MAX_SEARCHED: u32 = 2048;
 /// The request among the arguments of a function that serves it: receiver, context (two words), request.
 const REQUEST: usize = 3;
-/// Addresses in user space on the processors we know.
-const USER: std::ops::Range<u64> = 4096..1 << 47;
 
 /// What a function means for the search.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,11 +191,10 @@ fn words_of(memory: &dyn Memory, spots: &[Spot]) -> Result<Vec<Vec<u64>>, Memory
     let mut pieces: Vec<Piece<'_>> =
         spots.iter().zip(&mut bytes).map(|(spot, into)| Piece::new(spot.from, into)).collect();
     memory.read(&mut pieces)?;
-    Ok(pieces.iter().map(|piece| if piece.whole { words(piece.into) } else { Vec::new() }).collect())
-}
-
-fn words(bytes: &[u8]) -> Vec<u64> {
-    (0..bytes.len() / 8).filter_map(|index| word(bytes, 8 * index)).collect()
+    Ok(pieces
+        .iter()
+        .map(|piece| if piece.whole { words(piece.into).collect() } else { Vec::new() })
+        .collect())
 }
 
 /// What could be an id: strings among these words, and at the beginning of what they point to.
@@ -235,7 +232,7 @@ fn beginnings(memory: &dyn Memory, at: &BTreeSet<u64>) -> Result<Vec<Vec<u64>>, 
     let mut pieces: Vec<Piece<'_>> =
         at.iter().zip(bytes.chunks_mut(BEGIN)).map(|(at, into)| Piece::new(*at, into)).collect();
     memory.read(&mut pieces)?;
-    Ok(pieces.iter().filter(|piece| piece.whole).map(|piece| words(piece.into)).collect())
+    Ok(pieces.iter().filter(|piece| piece.whole).map(|piece| words(piece.into).collect()).collect())
 }
 
 /// Addresses and lengths of strings as long as an id, or as a path that contains one.

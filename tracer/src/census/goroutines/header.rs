@@ -11,6 +11,8 @@ const SCAN: u32 = 0x1000;
 const MAX_STACK: u64 = 1 << 32;
 /// Ids are counted up from 1, sixteen at a time per processor.
 const MAX_GOID: u64 = 1 << 48;
+/// Addresses in user space on the processors we know.
+pub(super) const USER: std::ops::Range<u64> = 4096..1 << 47;
 
 /// States that matter here.
 pub(super) mod state {
@@ -125,4 +127,9 @@ impl Header {
 pub(super) fn word(bytes: &[u8], at: usize) -> Option<u64> {
     let bytes = bytes.get(at..at.checked_add(8)?)?;
     Some(u64::from_le_bytes(bytes.try_into().ok()?))
+}
+
+/// All whole words.
+pub(super) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    (0..bytes.len() / 8).filter_map(|index| word(bytes, 8 * index))
 }

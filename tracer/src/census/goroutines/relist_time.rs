@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::code::Code;
-use super::header::word;
+use super::header::{USER, word, words};
 use crate::census::memory::{Memory, MemoryError, Piece};
 
 /// The method value of a relist; exported since Kubernetes 1.27.
@@ -46,8 +46,6 @@ const MAX_POINTERS: usize = 16 << 10;
 const MAX_RECEIVERS: usize = 8;
 /// Goroutines whose stacks are searched; a kubelet has about fifty such loops.
 const MAX_SEARCHED: u32 = 1024;
-/// Addresses in user space on the processors we know.
-const USER: std::ops::Range<u64> = 4096..1 << 47;
 /// `abi.Type`: its size, its kind, the offset of its name (internal/abi/type.go, runtime/type.go; the same since Go 1.14).
 const TYPE: usize = 48;
 const KIND_AT: usize = 23;
@@ -125,10 +123,6 @@ impl<'a> Seek<'a> {
         }
         Ok(caught)
     }
-}
-
-fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
-    (0..bytes.len() / 8).filter_map(|index| word(bytes, 8 * index))
 }
 
 fn is_pointer(word: &u64) -> bool {

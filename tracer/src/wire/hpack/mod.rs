@@ -1,5 +1,5 @@
 //! Header blocks (HPACK, RFC 7541) of one direction of a connection, which may have been joined late: what an entry older
-//! than us says stays unknown until somebody teaches it, and is never guessed.
+//! than us says stays unknown until a teacher names it, and is never guessed.
 //!
 //! The Huffman code is a crate's; the tables are our own, because decoders expect to see a connection from its beginning.
 
