@@ -14,6 +14,7 @@ mod paths;
 mod progress;
 mod run;
 mod setup;
+mod skips;
 mod test;
 mod verifier_stats;
 mod vm;

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result};
 
 use super::counts;
 use crate::cmd;
+use crate::skips::{self, complaint};
 use crate::vm::Counts;
 
 /// Between being asked to end and being made to: daemons of the lab are torn down in this time.
@@ -52,9 +53,14 @@ pub(crate) fn run(command: &mut Command, log: &Path, budget: Duration) -> Result
 
 fn judge(text: &str, ended: Option<ExitStatus>, budget: Duration, log: &Path) -> Ran {
     let mut counts = counts::read(text);
+    let skips = counts::skips(text);
+    let refused: Vec<String> = skips.iter().filter(|skip| !is_allowed(skip)).cloned().collect();
+    counts.skipped -= refused.len();
+    counts.failed += refused.len();
     let reason = match ended {
         None => Some(format!("no end within {} s", budget.as_secs())),
         Some(status) if !status.success() => Some(format!("{status}")),
+        Some(_) if !refused.is_empty() => Some(complaint(&refused.join("; "))),
         Some(_) => None,
     };
     // A program that ended badly without a failed test has failed as a whole.
@@ -63,7 +69,12 @@ fn judge(text: &str, ended: Option<ExitStatus>, budget: Duration, log: &Path) ->
     }
     let failure =
         reason.map(|why| format!("{why}\n{}\n(whole output: {})", counts::failure(text, 60), log.display()));
-    Ran { counts, skips: counts::skips(text), failure }
+    Ran { counts, skips, failure }
+}
+
+/// A skip is declared as `name: reason`.
+fn is_allowed(skip: &str) -> bool {
+    skips::may(skip.split_once(": ").map_or(skip, |(name, _)| name))
 }
 
 /// Waits for the end; after the budget the program's process group is asked, then made to end.
@@ -114,6 +125,18 @@ mod tests {
             shell("echo 'test result: ok. 2 passed; 0 failed; 0 ignored'; exit 3", Duration::from_secs(60));
         assert_eq!(ran.counts, Counts { passed: 2, failed: 1, skipped: 0 });
         assert!(ran.failure.unwrap().contains("exit status: 3"));
+    }
+
+    /// Only what is listed may be skipped.
+    #[test]
+    fn a_skip_that_is_not_listed_is_a_failure() {
+        let result = "test result: ok. 2 passed; 0 failed; 0 ignored";
+        let ran =
+            |name| shell(&format!("echo 'SKIP {name}: gone'; echo '{result}'"), Duration::from_secs(60));
+        assert_eq!(ran("golden sid").counts, Counts { passed: 1, failed: 0, skipped: 1 });
+        let refused = ran("containerd 1.4");
+        assert_eq!(refused.counts, Counts { passed: 1, failed: 1, skipped: 0 });
+        assert!(refused.failure.unwrap().contains("does not allow: containerd 1.4: gone"));
     }
 
     /// A program that does not end is ended, with what it started.

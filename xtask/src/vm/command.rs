@@ -186,7 +186,7 @@ fn one(suite: Suite, found: Result<Found>, selection: &Selection, disk: &Path) -
         Ok(Found::Gone(reason)) => (Report::skipped(reason), Vec::new()),
         Err(error) => (Report::broken(format!("{error:#}")), Vec::new()),
     };
-    Ran { guest, report, stats }
+    Ran { report: report.held_to(&guest, suite.kernel), guest, stats }
 }
 
 fn boot(suite: Suite, image: Image, selection: &Selection, disk: &Path) -> Result<(Report, Figures)> {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::ops::AddAssign;
 
 use super::guest::Transcript;
+use crate::skips;
 
 /// How a test ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +21,9 @@ pub(crate) struct TestResult {
     pub(crate) name: String,
     pub(crate) text: String,
 }
+
+/// The test whose text begins with the kernel that runs.
+const BOOTS: &str = "boots";
 
 /// What one guest proved.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -78,6 +82,25 @@ impl Report {
         report
     }
 
+    /// Finds fault with a run that proves less than a guest of this name and kernel has to: what was skipped without being
+    /// on the list, and another kernel than the one it is known for.
+    pub(crate) fn held_to(mut self, guest: &str, kernel: &str) -> Self {
+        for test in self.tests.iter_mut().filter(|test| test.word == Word::Skip) {
+            if !skips::may(&format!("{guest}: {}", test.name)) {
+                (test.word, test.text) = (Word::Fail, skips::complaint(&test.text));
+            }
+        }
+        if let Some(reason) = self.skipped.take_if(|_| !skips::may(guest)) {
+            self.broken = Some(skips::complaint(&reason));
+        }
+        let booted = self.tests.iter().find(|test| test.name == BOOTS && test.word == Word::Pass);
+        if let Some(other) = booted.filter(|test| !runs(&test.text, kernel)) {
+            self.broken
+                .get_or_insert_with(|| format!("it should run Linux {kernel}, and says: {}", other.text));
+        }
+        self
+    }
+
     /// The counts; a broken run and a missing guest count as one failure and one skip.
     pub(crate) fn counts(&self) -> Counts {
         let of = |word| self.tests.iter().filter(|test| test.word == word).count();
@@ -87,6 +110,12 @@ impl Report {
             skipped: of(Word::Skip) + usize::from(self.skipped.is_some()),
         }
     }
+}
+
+/// Is this what the test [`BOOTS`] says of a kernel of that series?
+fn runs(said: &str, series: &str) -> bool {
+    let rest = said.strip_prefix("Linux ").and_then(|version| version.strip_prefix(series));
+    rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_ascii_digit()))
 }
 
 fn test_line(line: &str) -> Option<TestResult> {

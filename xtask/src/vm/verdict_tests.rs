@@ -69,3 +69,21 @@ fn stats_are_read() {
         ["VM-STAT go_call_in 1234".to_owned(), "VM-STAT x".to_owned(), "VM-TEST PASS a: b".to_owned()];
     assert_eq!(stats(&lines), [("go_call_in".to_owned(), 1234)]);
 }
+
+/// A guest has its own kernel, skips only what it may, and does not vanish.
+#[test]
+fn what_a_guest_has_to_prove() {
+    let run = |lines: &[&str]| {
+        let verdict = "VM-VERDICT ok passed=1 failed=0 skipped=1";
+        read(&[lines, &[verdict]].concat()).held_to("bookworm 6.1", "6.1")
+    };
+    let listed = "VM-TEST SKIP attach_fires_multi: too old";
+    assert_eq!(run(&["VM-TEST PASS boots: Linux 6.1.0-37", listed]).counts().failed, 0);
+    let other = run(&["VM-TEST PASS boots: Linux 6.12.1", listed]);
+    assert_eq!(other.broken.as_deref(), Some("it should run Linux 6.1, and says: Linux 6.12.1"));
+    let skipped = run(&["VM-TEST PASS boots: Linux 6.1.0-37", "VM-TEST SKIP process_names: why"]);
+    assert_eq!(skipped.counts(), Counts { passed: 1, failed: 1, skipped: 0 });
+    assert!(skipped.tests[1].text.contains("does not allow: why"), "{skipped:?}");
+    let gone = Report::skipped("left the archive".to_owned()).held_to("bookworm 6.1", "6.1");
+    assert_eq!(gone.counts(), Counts { passed: 0, failed: 1, skipped: 0 });
+}
