@@ -6,6 +6,7 @@
 mod capabilities;
 mod census;
 mod census_node;
+mod contained;
 mod debug_log;
 mod doubt;
 mod endurance;

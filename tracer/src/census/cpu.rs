@@ -45,8 +45,8 @@ impl Default for CpuReader {
 
 impl CpuReader {
     /// In which cgroup a process is, as the census found it: to ask for that can wait, to read its counters cannot.
-    pub fn belongs(&mut self, pid: u32, group: &str) {
-        self.daemons.entry(pid).or_default().group = Some(PathBuf::from(group));
+    pub fn belongs(&mut self, pid: u32, group: &Path) {
+        self.daemons.entry(pid).or_default().group = Some(group.to_owned());
     }
 
     /// Looks at these processes, and forgets others.
@@ -204,7 +204,7 @@ mod tests {
         write(root.path(), "proc/pressure/cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=12\n");
         let mut reader = reader(root.path());
         let group = root.path().join("g").display().to_string();
-        reader.belongs(7, &group);
+        reader.belongs(7, Path::new(&group));
         let fact = reader.read(&[7], 2);
         assert_eq!((fact.daemons[0].quotas.len(), fact.pressure_ns), (1, Some(12_000)));
         reader.read(&[8], 3);

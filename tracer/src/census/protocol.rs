@@ -26,6 +26,8 @@ pub(super) const MAX_STREAM: usize = 256 << 20;
 pub(super) struct Order {
     /// Root of the tree that is looked at: `/`, except in tests.
     pub(super) root: PathBuf,
+    /// The process whose files are the node's, when ours are those of a container.
+    pub(super) files_of: Option<u32>,
     /// The parent; whoever has another one is an orphan and ends.
     pub(super) parent: u32,
     /// The kubelet and the runtime, when told.
@@ -233,6 +235,7 @@ mod tests {
     fn late_questions() {
         let order = Order {
             root: PathBuf::from("/"),
+            files_of: None,
             parent: 1,
             kubelet: None,
             runtime: None,

@@ -11,6 +11,7 @@ use crate::{
     correlate::Snapshot,
     diagnose::{Diagnosis, diagnose},
     input::Fact,
+    target::root_of,
 };
 
 impl Observation {
@@ -60,7 +61,8 @@ impl Observation {
             if let Fact::Process(process) = &fact
                 && let Some(group) = &process.cpu_group
             {
-                self.cpu.belongs(process.pid, group);
+                let root = root_of(self.survey.files_of());
+                self.cpu.belongs(process.pid, &root.join(group.trim_start_matches('/')));
             }
             self.pipeline.fact(clock::monotonic_ns(), fact);
         }

@@ -5,6 +5,8 @@ use rustix::thread::{
     set_no_new_privs,
 };
 
+use crate::target;
+
 /// Needed as long as we observe, because targets that are replaced are attached to anew.
 ///
 /// `SYS_ADMIN`: perf events for uprobes, `/proc/PID/stack`, and bpf(2) before Linux 5.8. `BPF`, `PERFMON`: bpf(2) since.
@@ -22,13 +24,15 @@ const KEPT: CapabilitySet = CapabilitySet::SYS_ADMIN
 const OLD_KERNELS: CapabilitySet = CapabilitySet::SYS_RESOURCE;
 /// To create a recording, and to remove one that came to nothing, in the directory of whoever typed `sudo`.
 const RECORDING: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::FOWNER);
+/// To read the node's files from inside of a container, in its mounts (setns(2)).
+const CONTAINED: CapabilitySet = CapabilitySet::SYS_CHROOT;
 /// The highest capability of Linux 7.0 is 40.
 const ALL: u32 = 64;
 
 /// Gives up, for good, whatever observing does not need; `records`: a recording is made. Capabilities belong to threads, so
 /// this comes before there is a second one.
 pub(crate) fn confine(records: bool) {
-    let kept = kept(&release(), records);
+    let kept = kept(&release(), records, target::is_apart(1) != Some(false));
     // What could not be given up is no reason not to run: without any capability nothing is left to give up.
     if let Err(error) = give_up(kept) {
         tracing::info!("capabilities that are not needed could not be given up: {error}");
@@ -43,7 +47,7 @@ fn release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
-fn kept(release: &str, records: bool) -> CapabilitySet {
+fn kept(release: &str, records: bool, contained: bool) -> CapabilitySet {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|word| word.parse::<u32>().ok());
     let old = match (numbers.next().flatten(), numbers.next().flatten()) {
         (Some(major), Some(minor)) => (major, minor) < (5, 11),
@@ -52,6 +56,7 @@ fn kept(release: &str, records: bool) -> CapabilitySet {
     let mut kept = KEPT;
     kept.set(OLD_KERNELS, old);
     kept.set(RECORDING, records);
+    kept.set(CONTAINED, contained);
     kept
 }
 
@@ -104,19 +109,20 @@ mod tests {
             (before, sets())
         });
         let (before, left) = left.join().unwrap();
-        let kept = kept(&release(), false).bits();
+        let kept = kept(&release(), false, target::is_apart(1) != Some(false)).bits();
         assert_eq!(left[..3], [before[0] & kept, before[0] & kept, 0]);
         let may_change_bounds = before[1] & CapabilitySet::SETPCAP.bits() != 0;
         assert_eq!(left[3], if may_change_bounds { before[3] & kept } else { before[3] });
         assert_eq!(left[4], 1);
     }
 
-    /// Old kernels want one more, and a recording two.
+    /// Old kernels want one more, a container as well, and a recording two.
     #[test]
     fn more_is_kept_where_needed() {
-        assert_eq!(kept("6.1.0-35-amd64\n", false), KEPT);
-        assert_eq!(kept("5.10.0-28-amd64\n", false), KEPT | OLD_KERNELS);
-        assert_eq!(kept("next", false), KEPT | OLD_KERNELS, "when in doubt");
-        assert_eq!(kept("7.0-rc3", true), KEPT | RECORDING);
+        assert_eq!(kept("6.1.0-35-amd64\n", false, false), KEPT);
+        assert_eq!(kept("5.10.0-28-amd64\n", false, false), KEPT | OLD_KERNELS);
+        assert_eq!(kept("next", false, false), KEPT | OLD_KERNELS, "when in doubt");
+        assert_eq!(kept("7.0-rc3", true, false), KEPT | RECORDING);
+        assert_eq!(kept("6.12", false, true), KEPT | CONTAINED);
     }
 }

@@ -14,11 +14,14 @@ use crate::{
     input::{Component, Presence, TargetFact},
     preflight::unproved,
     probes::{Probes, Wanted},
-    target::{DiscoverError, Node, Overrides, Process, discover, discover_with},
+    target::{DiscoverError, Node, Overrides, Process, discover, discover_with, elsewhere, root_of},
 };
 
 /// So old a survey still serves a calm round of the census: whoever came or went since is news of its own.
 const FRESH: Duration = Duration::from_secs(150);
+
+/// The first process of the node.
+const FIRST: u32 = 1;
 
 /// The node's processes at one moment.
 pub(crate) struct Survey {
@@ -34,7 +37,7 @@ impl Survey {
             runtime: settings.runtime_pid,
             runtime_endpoint: settings.runtime_endpoint.clone(),
         };
-        let root = Path::new("/");
+        let root = &root_of(elsewhere([FIRST]));
         let Some(request) = census_request(settings) else {
             return Ok(Self { node: discover(root, &overrides)?, taken: Instant::now() });
         };
@@ -95,7 +98,14 @@ impl Survey {
 
     /// How processes of this node are asked; `None` when there is no program to ask with.
     pub(crate) fn request(&self, settings: &Settings) -> Option<census::Request> {
-        Some(census::Request { namespace: self.node.pid_namespace(), ..census_request(settings)? })
+        let (namespace, files_of) = (self.node.pid_namespace(), self.files_of());
+        Some(census::Request { namespace, files_of, ..census_request(settings)? })
+    }
+
+    /// The process through which the node's files are seen, when we run in a container.
+    pub(crate) fn files_of(&self) -> Option<u32> {
+        let daemons = self.node.runtime().into_iter().chain(self.node.kubelet());
+        elsewhere([FIRST].into_iter().chain(daemons.map(|process| process.pid)))
     }
 
     /// The runtime whose runc is looked for, and how it is asked where. `None` when there is no program to ask with.

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 
 use super::expected;
-use super::layers::{self, Layer, Program};
+use super::layers::{self, Layer, Program, Turn};
 use super::mutants;
 use super::program;
 use crate::build::{self, Built, Profile, host_cargo};
@@ -151,7 +151,7 @@ impl Part {
 fn beside_each_other(programs: &[Program], built: &Built) -> [Result<Outcome>; 3] {
     let selection = vm::Selection::all();
     let of = |layer| programs.iter().filter(move |program| program.layer == layer);
-    let lab = |own| run_all(of(Layer::Lab).filter(|program| program.is_of_lab_itself() == own), built);
+    let lab = |turn| run_all(of(Layer::Lab).filter(move |program| program.turn() == turn), built);
     let integration =
         |patient| run_all(of(Layer::Integration).filter(|program| program.is_patient() == patient), built);
     step("test", "layer integration");
@@ -161,16 +161,23 @@ fn beside_each_other(programs: &[Program], built: &Built) -> [Result<Outcome>; 3
         let waiting = scope.spawn(|| {
             vm::lower()?;
             vm::ahead(&selection);
+            build::build_static(&built.object)?;
             integration(true)
         });
-        (lab(false), waiting.join().expect("the thread of what can wait does not panic"))
+        (lab(Turn::Alone), waiting.join().expect("the thread of what can wait does not panic"))
     });
-    step("test", "layer vm, beside the lab's own tests");
-    let (own, guests) = thread::scope(|scope| {
-        let guests = scope.spawn(|| guests(&selection));
-        (lab(true), guests.join().expect("the guests' thread does not panic"))
+    step("test", "layer vm, beside the rest of the lab");
+    let (rest, waits, guests) = thread::scope(|scope| {
+        let guests = scope.spawn(|| {
+            vm::lower()?;
+            guests(&selection)
+        });
+        let waits = scope.spawn(|| lab(Turn::Waiting));
+        let rest = lab(Turn::Last);
+        let joined = "the threads beside the lab do not panic";
+        (rest, waits.join().expect(joined), guests.join().expect(joined))
     });
-    [both(prompt, patient), both(observers, own), guests]
+    [both(prompt, patient), both(both(observers, waits), rest), guests]
 }
 
 /// Two halves of one layer.
@@ -189,7 +196,10 @@ fn layer(part: Part, programs: &[Program], built: &Built) -> Result<Outcome> {
     match part {
         Part::Unit => run_programs(Layer::Unit, programs, built),
         Part::Integration => run_programs(Layer::Integration, programs, built),
-        Part::Lab => run_programs(Layer::Lab, programs, built),
+        Part::Lab => {
+            build::build_static(&built.object)?;
+            run_programs(Layer::Lab, programs, built)
+        }
         Part::Docs => {
             let mut command = host_cargo();
             command.args(["test", "--workspace", "--doc", "--no-fail-fast"]).envs(built.object.envs());
@@ -222,6 +232,7 @@ fn run_all<'a>(programs: impl Iterator<Item = &'a Program>, built: &Built) -> Re
 pub(super) fn prepared(program: &Program, built: &Built) -> Result<Command> {
     let mut envs = built.object.envs();
     envs.push(("PLEGTRACE_BIN", built.binary.clone().into_os_string()));
+    envs.push(("PLEGTRACE_STATIC_BIN", build::static_path()?.into_os_string()));
     // Under sudo the home directory is another one.
     envs.push(("PLEGTRACE_CACHE", paths::cache()?.into_os_string()));
     envs.push(("CARGO_MANIFEST_DIR", program.directory.clone().into_os_string()));
@@ -282,6 +293,7 @@ fn log(name: &str) -> PathBuf {
 /// When something does not compile.
 pub(super) fn lab_programs() -> Result<(Built, Vec<Program>)> {
     let built = build::build(Profile::Release, Want::WithDebugLog)?;
+    build::build_static(&built.object)?;
     let programs = layers::compile(&built.object, &[]).context("the test programs do not compile")?;
     Ok((built, programs.into_iter().filter(|program| program.layer == Layer::Lab).collect()))
 }

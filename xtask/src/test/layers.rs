@@ -21,6 +21,24 @@ const LAB_PACKAGE: &str = "plegtrace-lab";
 /// clock in its tests.
 const PATIENT: &str = "-target_builds";
 
+/// Needs the static binary, which is built while the rest of the lab runs.
+const CONTAINED: &str = "-contained";
+
+/// Waits three minutes for a line of the kubelet's log.
+const WAITING: &str = "-prediction";
+
+/// When a program of the lab runs, if all of them do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Nothing else needs the machine.
+    Alone,
+    /// Beside the last ones: it mostly waits, and the nodes of other tests do not disturb it.
+    Waiting,
+    /// Beside the guests: it tests the lab itself, and does not mind what else happens on the machine; or it needs what was
+    /// built meanwhile.
+    Last,
+}
+
 /// Which part of the tests a program belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Layer {
@@ -46,9 +64,13 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Does it test the lab, not plegtrace? Then it does not mind what else happens on the machine.
-    pub(crate) fn is_of_lab_itself(&self) -> bool {
-        self.layer == Layer::Lab && self.name.starts_with(LAB_PACKAGE)
+    /// When a program of the lab runs.
+    pub(crate) fn turn(&self) -> Turn {
+        match self {
+            _ if self.name.starts_with(LAB_PACKAGE) || self.name.ends_with(CONTAINED) => Turn::Last,
+            _ if self.name.ends_with(WAITING) => Turn::Waiting,
+            _ => Turn::Alone,
+        }
     }
 
     /// Can it run at the lowest priority, beside tests that mostly wait?
@@ -210,9 +232,10 @@ mod tests {
             let (file, directory) = (PathBuf::new(), PathBuf::new());
             Program { layer, name: name.to_owned(), file, directory, tests: Vec::new() }
         };
-        assert!(of(Layer::Lab, "plegtrace-lab-itself-faults").is_of_lab_itself());
-        assert!(!of(Layer::Lab, "plegtrace-tests-lab-matrix").is_of_lab_itself());
-        assert!(!of(Layer::Unit, "plegtrace-lab-plegtrace_lab").is_of_lab_itself());
+        assert_eq!(of(Layer::Lab, "plegtrace-lab-itself-faults").turn(), Turn::Last);
+        assert_eq!(of(Layer::Lab, "plegtrace-tests-lab-contained").turn(), Turn::Last);
+        assert_eq!(of(Layer::Lab, "plegtrace-tests-lab-prediction").turn(), Turn::Waiting);
+        assert_eq!(of(Layer::Lab, "plegtrace-tests-lab-matrix").turn(), Turn::Alone);
         assert!(of(Layer::Integration, "plegtrace-tests-integration-target_builds").is_patient());
         assert!(!of(Layer::Integration, "plegtrace-tests-integration-target_goldens").is_patient());
     }

@@ -55,7 +55,7 @@ fn churn(manifests: &Path, knobs: &Knobs, mut go_on: impl FnMut() -> bool) -> Re
     let mut pods = 0;
     loop {
         let name = format!("churn{pods}");
-        manifest::publish(manifests, &name, knobs)?;
+        manifest::publish(manifests, &name, &manifest::pod(&name, knobs))?;
         let wanted = go_on();
         manifest::remove(manifests, &name)?;
         pods += 1;

@@ -63,11 +63,9 @@ impl Kubelet {
             .context("cannot write kubelet.json")?;
         for number in 1..=knobs.pods {
             let exec_probes = knobs.exec_probes && number <= knobs.probed_pods;
-            manifest::publish(
-                &manifests(&dir),
-                &format!("p{number}"),
-                &Knobs { exec_probes, ..knobs.clone() },
-            )?;
+            let name = format!("p{number}");
+            let pod = manifest::pod(&name, &Knobs { exec_probes, ..knobs.clone() });
+            manifest::publish(&manifests(&dir), &name, &pod)?;
         }
         sysctls::save(&dir)?;
         let mut command = Command::new(&program);
@@ -170,7 +168,16 @@ impl Kubelet {
     ///
     /// When its manifest cannot be written.
     pub fn add_pod(&self, name: &str) -> Result<()> {
-        manifest::publish(&manifests(&self.dir), name, &self.knobs)
+        manifest::publish(&manifests(&self.dir), name, &manifest::pod(name, &self.knobs))
+    }
+
+    /// Adds a static pod from which the node can be debugged ([`TOOLS`] is the directory `tools`); it runs some time later.
+    ///
+    /// # Errors
+    ///
+    /// When its manifest cannot be written.
+    pub fn add_debugger(&self, name: &str, tools: &Path) -> Result<()> {
+        manifest::publish(&manifests(&self.dir), name, &manifest::debugger(name, tools))
     }
 
     /// Removes a static pod; it is gone some time later.

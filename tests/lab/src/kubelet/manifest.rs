@@ -53,11 +53,38 @@ fn container(number: usize, knobs: &Knobs) -> Value {
     container
 }
 
+/// Where [`debugger`] finds the directory of tools.
+pub const TOOLS: &str = "/tools";
+
+/// The manifest of a pod as operators debug a node from: privileged, in the node's pid namespace and network, with a root
+/// file system of its own that is read-only, and with the directory `tools` of the node at [`TOOLS`].
+pub(super) fn debugger(name: &str, tools: &Path) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": { "name": name, "namespace": "default" },
+        "spec": {
+            "hostNetwork": true,
+            "hostPID": true,
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{
+                "name": CONTAINER,
+                "image": image::REFERENCE,
+                "imagePullPolicy": "Never",
+                "command": ["/pause"],
+                "securityContext": { "privileged": true, "readOnlyRootFilesystem": true },
+                "volumeMounts": [{ "name": "tools", "mountPath": TOOLS, "readOnly": true }],
+            }],
+            "volumes": [{ "name": "tools", "hostPath": { "path": tools, "type": "Directory" } }],
+        },
+    })
+}
+
 /// Puts a manifest where the kubelet looks, in one step: it must never see half a file.
-pub(super) fn publish(dir: &Path, name: &str, knobs: &Knobs) -> Result<()> {
+pub(super) fn publish(dir: &Path, name: &str, manifest: &Value) -> Result<()> {
     // Names that begin with a dot are not read.
     let hidden = dir.join(format!(".{name}"));
-    fs::write(&hidden, pod(name, knobs).to_string())
+    fs::write(&hidden, manifest.to_string())
         .with_context(|| format!("cannot write the manifest of {name}"))?;
     fs::rename(&hidden, path(dir, name)).with_context(|| format!("cannot publish the manifest of {name}"))
 }
@@ -92,7 +119,7 @@ mod tests {
     #[test]
     fn a_manifest_appears_whole_and_can_be_removed() {
         let dir = tempfile::tempdir().unwrap();
-        publish(dir.path(), "p1", &Knobs::default()).unwrap();
+        publish(dir.path(), "p1", &pod("p1", &Knobs::default())).unwrap();
         let names: Vec<_> =
             fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names, ["p1.json"]);

@@ -11,4 +11,4 @@ mod sysctls;
 pub use build::{KubeletBuild, program, program_with_blocking_pleg};
 pub use churn::Churn;
 pub use daemon::Kubelet;
-pub use manifest::SECRETS;
+pub use manifest::{SECRETS, TOOLS};

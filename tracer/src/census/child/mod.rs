@@ -30,6 +30,7 @@ mod versions;
 use std::io::{self, BufRead, Read as _};
 
 use super::protocol::{Answer, Job, Order, Step};
+use crate::target;
 use kept::Kept;
 use tell::Tell;
 
@@ -44,15 +45,25 @@ const MAX_ORDER: u64 = 4 << 20;
 pub fn serve() -> io::Result<()> {
     let mut orders = io::stdin().lock();
     let mut kept = Kept::default();
-    let (mut protected, mut confined) = (false, false);
+    let (mut protected, mut confined, mut entered) = (false, false, false);
     while let Some(order) = next(&mut orders)? {
         if !protected {
             guard::protect(order.parent)?;
             protected = true;
         }
         let is_for_one = order.what.is_for_one();
+        let wanted = order.files_of.filter(|_| !entered);
+        if wanted.is_some() && confined {
+            // Too late for that: another child takes this order.
+            return Ok(());
+        }
+        let refused = wanted.and_then(|pid| target::enter(pid).err());
+        entered |= wanted.is_some();
         let mut tell = Tell::new(order);
         tell.hello()?;
+        if let Some(error) = refused {
+            tell.refused(0, "", "the node's files, from inside of a container", &error)?;
+        }
         if !is_for_one && !confined {
             // Without it sockets are read from /proc.
             let _ = kept.link();

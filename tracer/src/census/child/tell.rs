@@ -49,6 +49,7 @@ impl Tell {
     pub(super) fn below(root: &std::path::Path, out: impl Write + 'static) -> Self {
         let order = Order {
             root: root.to_owned(),
+            files_of: None,
             parent: 1,
             kubelet: None,
             runtime: None,

@@ -105,6 +105,7 @@ fn order(request: &Request, what: &Job, share: &Share, late: &[(u32, Step)], mer
     skip.push(std::process::id());
     Order {
         root: request.root.clone(),
+        files_of: request.files_of,
         parent: std::process::id(),
         kubelet: request.kubelet,
         runtime: request.runtime,

@@ -9,6 +9,8 @@ use crate::census::protocol::Runtime;
 pub struct Request {
     /// Root of the tree that is looked at: `/`, except in tests.
     pub root: PathBuf,
+    /// The process whose files, network and cgroups are the node's, when ours are those of a container.
+    pub files_of: Option<u32>,
     /// The program that is run as the child: a plegtrace.
     pub program: PathBuf,
     /// The kubelet, when told.
@@ -36,6 +38,7 @@ impl Request {
     pub fn new(program: PathBuf) -> Self {
         Self {
             root: PathBuf::from("/"),
+            files_of: None,
             program,
             kubelet: None,
             runtime: None,
