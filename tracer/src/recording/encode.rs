@@ -44,6 +44,12 @@ impl Encoder {
         }
     }
 
+    /// Forgets what it has counted, and what is not in a block yet: another recording begins, in the same memory.
+    pub fn begin_again(&mut self) {
+        self.raw.clear();
+        (self.first, self.records, self.left_out, self.last) = (0, 0, 0, 0);
+    }
+
     /// How a file begins.
     #[must_use]
     pub fn header() -> Vec<u8> {

@@ -16,7 +16,6 @@ const SEGMENTS: usize = 4;
 /// Records of one piece of time, packed.
 #[derive(Debug)]
 struct Segment {
-    encoder: Encoder,
     blocks: Vec<u8>,
     /// Records that were told again at its beginning.
     preamble: usize,
@@ -26,7 +25,10 @@ struct Segment {
 /// The last of the stream.
 #[derive(Debug)]
 pub(super) struct Flight {
+    /// The youngest is the one that grows.
     segments: VecDeque<Segment>,
+    /// Of that one. It takes more memory than a quiet minute, packed: there is one for all of them, one after the other.
+    encoder: Encoder,
     limit: usize,
 }
 
@@ -37,12 +39,13 @@ pub(super) struct Flown(Vec<(Vec<u8>, usize)>);
 impl Flight {
     /// Takes at most so many bytes of memory, and one piece of what comes in a second more.
     pub(super) fn new(limit: usize) -> Self {
-        Self { segments: VecDeque::new(), limit }
+        Self { segments: VecDeque::new(), encoder: Encoder::new(), limit }
     }
 
     /// Forgets everything: another stream begins.
     pub(super) fn clear(&mut self) {
         self.segments.clear();
+        self.encoder = Encoder::new();
     }
 
     /// Takes a record.
@@ -50,8 +53,19 @@ impl Flight {
         if self.segments.is_empty() {
             self.begin(0);
         }
+        self.add(frame);
+    }
+
+    fn add(&mut self, frame: &Frame) {
         if let Some(segment) = self.segments.back_mut() {
-            segment.push(frame);
+            segment.blocks.extend(self.encoder.push(&frame.bytes).unwrap_or_default());
+        }
+    }
+
+    /// Finishes the block that grows.
+    fn flush(&mut self) {
+        if let Some(segment) = self.segments.back_mut() {
+            segment.blocks.extend(self.encoder.block().unwrap_or_default());
         }
     }
 
@@ -65,12 +79,13 @@ impl Flight {
 
     /// Begins another segment with what a stream that begins now must know.
     pub(super) fn cut(&mut self, now_ns: u64, preamble: &[Frame]) {
+        self.flush();
         if let Some(last) = self.segments.back_mut() {
-            last.close();
+            last.blocks.shrink_to_fit();
         }
         self.begin(now_ns);
+        preamble.iter().for_each(|frame| self.add(frame));
         if let Some(segment) = self.segments.back_mut() {
-            preamble.iter().for_each(|frame| segment.push(frame));
             segment.preamble = preamble.len();
         }
         while self.segments.len() > 1 && self.bytes() > self.limit {
@@ -79,32 +94,20 @@ impl Flight {
     }
 
     fn begin(&mut self, now_ns: u64) {
-        let segment = Segment { encoder: Encoder::new(), blocks: Vec::new(), preamble: 0, began_ns: now_ns };
-        self.segments.push_back(segment);
+        self.encoder.begin_again();
+        self.segments.push_back(Segment { blocks: Vec::new(), preamble: 0, began_ns: now_ns });
     }
 
     fn bytes(&self) -> usize {
-        self.segments.iter().map(|segment| segment.blocks.len()).sum()
+        self.segments.iter().map(|segment| segment.blocks.capacity()).sum()
     }
 
     /// A copy of what there is.
     pub(super) fn copy(&mut self) -> Flown {
-        if let Some(last) = self.segments.back_mut() {
-            last.close();
-        }
+        self.flush();
         let whole =
             |segment: &Segment| ([Encoder::header(), segment.blocks.clone()].concat(), segment.preamble);
         Flown(self.segments.iter().map(whole).collect())
-    }
-}
-
-impl Segment {
-    fn push(&mut self, frame: &Frame) {
-        self.blocks.extend(self.encoder.push(&frame.bytes).unwrap_or_default());
-    }
-
-    fn close(&mut self) {
-        self.blocks.extend(self.encoder.block().unwrap_or_default());
     }
 }
 

@@ -8,7 +8,7 @@ use super::view::{DoctorView, HookRow, Prices, ProgramRow, Verdict};
 use crate::{
     checks::{Blocked, Check, State},
     input::Presence,
-    render::json::{RefusedDoc, all, component, disarm, layer},
+    render::json::{RefusedDoc, all, component, layer, write_document},
 };
 
 /// Version of the format.
@@ -161,8 +161,7 @@ pub fn json(view: &DoctorView, out: &mut dyn Write) -> io::Result<()> {
         presence: all(&view.presence),
         refused: all(&view.refused),
     };
-    let json = serde_json::to_string_pretty(&document).map_err(io::Error::other)?;
-    writeln!(out, "{}", disarm(&json))
+    write_document(&document, out)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::{
     input::GoroutineGroup,
     render::{
         human,
-        json::{component, disarm},
+        json::{component, write_document},
     },
 };
 
@@ -91,8 +91,7 @@ pub fn json(view: &GoroutinesView, out: &mut dyn Write) -> io::Result<()> {
         last_list_age_ns: view.last_list_age_ns(),
         rss_peak_bytes: view.rss_peak_bytes,
     };
-    let json = serde_json::to_string_pretty(&document).map_err(io::Error::other)?;
-    writeln!(out, "{}", disarm(&json))
+    write_document(&document, out)
 }
 
 #[cfg(test)]

@@ -69,5 +69,5 @@ mod verdict;
 
 pub use doc::SCHEMA_VERSION;
 pub(in crate::render) use facts::{RefusedDoc, all, component, layer};
-pub(in crate::render) use report::disarm;
 pub use report::report;
+pub(in crate::render) use report::write_document;
