@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod breakpoints;
+pub mod browser;
 pub mod churn;
 pub mod connector;
 pub mod draw;
@@ -12,10 +13,12 @@ pub mod goroutines;
 pub mod kernel_side;
 pub mod life;
 pub mod matrix;
+pub mod perfetto;
 mod plot;
 pub mod program;
 pub mod prometheus;
 pub mod recordings;
+pub mod slowest;
 pub mod story;
 pub mod strace;
 pub mod truth;

@@ -188,6 +188,15 @@ fn a_picture_of_a_stall() {
     assert!(!svg.contains(" us, "), "all titles are ours");
     let healthy = picture(&fold(Kind::Cni), Per::Whole, None);
     assert!(title(&healthy, "[running, ready or in a syscall]").contains("rgb(230,97,1)"));
+    // The legend has the colours that are there: a runtime that is stopped answers nothing.
+    for (svg, answers) in [(&svg, false), (&healthy, true)] {
+        assert!(svg.contains("<tspan fill=\"rgb(116,173,229)\">\u{25a0}</tspan> waiting "), "{svg}");
+        assert_eq!(
+            svg.contains("<tspan fill=\"rgb(166,206,145)\">\u{25a0}</tspan> runtime "),
+            answers,
+            "{svg}"
+        );
+    }
 }
 
 /// Against itself nothing has changed; against another time the stall has grown, in text and picture.

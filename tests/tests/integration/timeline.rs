@@ -9,15 +9,15 @@ use std::{
 
 use plegtrace::{
     commands,
-    correlate::{Limits, Relist, RequestTree, Snapshot},
+    correlate::{Limits, Snapshot},
     render::perfetto,
-    span::{Span, critical_path, violation},
     timeline::Timeline,
 };
 use plegtrace_lab::fault::Kind;
 use plegtrace_tests::{
     golden, program,
     recordings::{self, FAULTS},
+    slowest,
     story::{S, at},
 };
 use proptest::prelude::*;
@@ -127,26 +127,6 @@ fn slowest_path(slices: &[Seen], root: usize) -> Vec<(String, u64)> {
     path.into_iter().map(|at| (slices[at].name.replace(", open", ""), length(at))).collect()
 }
 
-fn told_path(root: &Span, snapshot: &Snapshot) -> Vec<(String, u64)> {
-    let name = |span: &Span| {
-        if span.id == root.id && root.operation() == "Relist" { "relist" } else { span.operation() }
-            .to_owned()
-    };
-    critical_path(root, snapshot.now)
-        .iter()
-        .map(|span| (name(span), span.duration_ns(snapshot.now)))
-        .collect()
-}
-
-/// Roots as the report has them.
-fn roots(snapshot: &Snapshot) -> Vec<&Span> {
-    let relists = snapshot.relists.iter().map(Relist::root);
-    relists
-        .chain(snapshot.requests.iter().map(RequestTree::root))
-        .filter(|root| !root.is_long_lived())
-        .collect()
-}
-
 fn is_root(seen: &Seen) -> bool {
     seen.args["root"] == true && seen.args["at_least"] != true
 }
@@ -165,7 +145,7 @@ proptest! {
         let slices = read(&text)?;
         let shown = slices.iter().filter(|it| is_root(it)).count();
         let left_out = Timeline::of(&snapshot).left_out as usize;
-        prop_assert_eq!(shown + left_out, roots(&snapshot).len());
+        prop_assert_eq!(shown + left_out, slowest::roots(&snapshot).len());
     }
 }
 
@@ -176,16 +156,11 @@ fn recordings_tell_the_same_slowest_path() {
     for kind in FAULTS {
         let snapshot = snapshot(kind);
         let slices = read(&trace(&snapshot)).unwrap();
-        let mut told: Vec<_> = roots(&snapshot)
-            .into_iter()
-            .filter(|root| violation(root).is_none())
-            .map(|root| told_path(root, &snapshot))
-            .collect();
+        let told = slowest::paths(&snapshot);
         let mut shown: Vec<_> = (0..slices.len())
             .filter(|at| is_root(&slices[*at]))
             .map(|at| slowest_path(&slices, at))
             .collect();
-        told.sort();
         shown.sort();
         assert_eq!(shown, told, "{}", recordings::name(kind));
         across += slices.iter().filter(|slice| slice.because_of.is_some()).count();

@@ -3,6 +3,7 @@
 //! One program, so that it is linked once; `cargo xtask test` runs it module by module. Modules of a few seconds have
 //! neighbours of minutes: run one alone with `cargo test -p plegtrace-tests --test lab MODULE:: -- --test-threads=1`.
 
+mod browser;
 mod capabilities;
 mod census;
 mod census_node;

@@ -1,8 +1,13 @@
-//! A node that answers late is called slow, with the daemon that is held off; one that is merely busy is not.
+//! A node that answers late is called slow, with the daemon that is held off, which is also what has grown most in its flame
+//! graph; one that is merely busy is not.
 
+use std::fs::File;
+use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
 
+use plegtrace::commands;
+use plegtrace::render::flame::{Per, Saved, folded};
 use plegtrace_lab::{Knobs, Node, fault, host};
 use plegtrace_tests::program::{Running, end_with_parent};
 use serde_json::Value;
@@ -13,16 +18,52 @@ const OBSERVED: &str = "15";
 /// Of each 100 ms, the least that the kernel grants: a relist takes some 300 ms then.
 const QUOTA: Duration = Duration::from_millis(1);
 
-/// The report of a run that ends with this code.
-fn report(node: &Node, code: i32) -> Value {
+/// The report of a run that ends with this code, and is recorded.
+fn report(node: &Node, recording: &Path, code: i32) -> Value {
     let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
-    let about = ["-d", OBSERVED, "-o", "json", "--kubelet-pid", &kubelet, "--runtime-pid", &runtime];
+    let about =
+        ["record", "-d", OBSERVED, "-o", "json", "--kubelet-pid", &kubelet, "--runtime-pid", &runtime];
+    let about = [&about[..], &[recording.to_str().unwrap()]].concat();
     let ended = Running::start(&about).unwrap().finish(LIMIT).unwrap();
     let report: Value = serde_json::from_str(&ended.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}\n{}", ended.stdout, ended.stderr));
     let told = format!("{:#}\n{:#}\n{:#}", report["diagnosis"], report["relist_time"], report["cpu"]);
     assert_eq!(ended.status.code(), Some(code), "{told}");
     report
+}
+
+/// By how much each stack of the mean relist has grown, microseconds; most first.
+fn grown(before: &Path, now: &Path) -> Vec<(i64, String)> {
+    let fold = |file: &Path| commands::replay_and_fold(File::open(file).unwrap()).unwrap().flame.unwrap();
+    let mut text = Vec::new();
+    folded(&fold(before), Per::Whole, None, &mut text).unwrap();
+    let (before, mut text) = (Saved::read(text.as_slice()).unwrap(), Vec::new());
+    folded(&fold(now), Per::Relist, Some(&before), &mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let growth = |line: &str| {
+        let mut parts = line.rsplitn(3, ' ');
+        let mut us = || parts.next().unwrap().parse::<i64>().unwrap();
+        (us() - us(), parts.next().unwrap().to_owned())
+    };
+    let mut grown: Vec<_> = text.lines().filter(|line| !line.starts_with("# ")).map(growth).collect();
+    grown.sort_by(|a, b| b.cmp(a));
+    grown
+}
+
+/// The widest frame that has grown is the wait for containerd: of the kubelet for an answer, of a request for its handler, or of
+/// a handler for the processor. Nothing of the kubelet's own has grown.
+fn it_is_containerd_that_has_grown(grown: &[(i64, String)]) {
+    const FOR_CONTAINERD: [&str; 3] =
+        [";[between client and handler]", ";transport.(*Stream).waitOnHeader;", ";containerd List"];
+    let waits = |stack: &str| {
+        stack.starts_with("relist;kubelet GetPods, list phase;kubelet List")
+            && FOR_CONTAINERD.iter().any(|frame| stack.contains(frame))
+    };
+    assert!(grown[0].0 > 10_000 && waits(&grown[0].1), "{grown:#?}");
+    let sum = |all: &mut dyn Iterator<Item = &(i64, String)>| all.map(|(us, _)| us).sum::<i64>();
+    let all = sum(&mut grown.iter().filter(|(us, _)| *us > 0));
+    let for_containerd = sum(&mut grown.iter().filter(|(us, stack)| *us > 0 && waits(stack)));
+    assert!(for_containerd * 100 >= all * 95, "{for_containerd} of {all} us: {grown:#?}");
 }
 
 /// containerd may use 1 % of a CPU: nothing hangs, and everything is late.
@@ -33,7 +74,9 @@ fn a_throttled_containerd_is_named() {
     node.wait_for_relists(3, LIMIT).unwrap();
     let containerd = node.containerd().pid();
     let throttled = fault::throttled(&node, containerd, QUOTA).unwrap();
-    let told = report(&node, 1);
+    let temp = tempfile::tempdir().unwrap();
+    let [slow, healthy] = ["slow", "healthy"].map(|name| temp.path().join(name));
+    let told = report(&node, &slow, 1);
     let diagnosis = &told["diagnosis"];
     assert_eq!(diagnosis["verdict"], "slow", "{diagnosis:#}\n{:#}", told["relist_time"]);
     let first = &diagnosis["findings"][0];
@@ -42,8 +85,9 @@ fn a_throttled_containerd_is_named() {
     assert_eq!(first["culprit"]["component"], "containerd", "{first:#}");
     assert_eq!(diagnosis["slow"][0]["kind"], "relists", "{diagnosis:#}");
     throttled.heal().unwrap();
-    let told = report(&node, 0);
+    let told = report(&node, &healthy, 0);
     assert_eq!(told["diagnosis"]["verdict"], "healthy", "{:#}", told["diagnosis"]);
+    it_is_containerd_that_has_grown(&grown(&healthy, &slow));
 }
 
 /// Programs that use all processors, ended when dropped.
@@ -77,7 +121,8 @@ fn a_busy_node_is_not_slow() {
     let node = Node::start(&Knobs { pods: 4, exec_probes: true, ..Knobs::default() }).unwrap();
     node.wait_for_relists(3, LIMIT).unwrap();
     let hogs = Hogs::start();
-    let told = report(&node, 0);
+    let temp = tempfile::tempdir().unwrap();
+    let told = report(&node, &temp.path().join("busy"), 0);
     drop(hogs);
     assert_eq!(told["diagnosis"]["verdict"], "healthy", "{:#}", told["diagnosis"]);
     let parts = told["relist_time"]["parts"].as_array().unwrap();

@@ -1,6 +1,7 @@
 //! `plegtrace watch` on a real node: it waits for a kubelet, writes windows, tells a stall with its evidence, and ends clean;
-//! its flame graphs add up to the kubelet's own figures, and so does what a real Prometheus scrapes.
+//! its flame graphs can be read in a browser and add up to the kubelet's own figures, and so does what a real Prometheus scrapes.
 
+mod opened;
 mod scraped;
 mod soak;
 
@@ -29,6 +30,9 @@ const LIMIT: Duration = Duration::from_secs(60);
 const WINDOW: &str = "5s";
 /// A stall of this length outweighs everything else in the sums.
 const STALL: Duration = Duration::from_secs(8);
+/// From the kubelet to the goroutine of containerd that waits.
+const WHOLE: &str =
+    "relist;kubelet GetPods, list phase;kubelet ListContainers;containerd ListContainers;[waiting];";
 const RELISTS: &str = "kubelet_pleg_relist_duration_seconds_sum";
 
 /// What `plegtrace check` says: exit code and line.
@@ -149,6 +153,9 @@ fn windows_of_a_stall() {
     process::wait_for("the lock in the flame graph", LIMIT, drawn)
         .unwrap_or_else(|error| panic!("{error}: {}", fs::read_to_string(dir.join("flame.folded")).unwrap()));
     windows.wait_for("a long stall", &dir, |_| stalled.elapsed() >= STALL);
+    // The windows do not wait for a browser.
+    let picture = temp.path().join("stall.svg");
+    fs::copy(dir.join("flame.svg"), &picture).unwrap();
     fault.heal().unwrap();
     windows.wait_for("the relist that hung", &dir, |windows| windows.relists > STALL.as_secs_f64() / 2.0);
     process::wait_for("health", LIMIT, || {
@@ -169,6 +176,10 @@ fn windows_of_a_stall() {
     assert_eq!(check(&dir).0, Some(2), "it does not watch any more");
     told(&ended.stdout);
     evidence_of(&dir, "R1");
+    opened::is_readable(&picture);
+    // Prometheus has the kubelet list, too.
+    drop(scraped);
+    relist_at_the_lock(&dir, &node, &picture);
     goes_on(&dir, &node);
 }
 
@@ -192,6 +203,28 @@ fn goes_on(dir: &Path, node: &Node) {
         assert_eq!(table.status.code(), Some(0), "{table:?}");
         assert!(fs::read_to_string(dir.join("flame.svg")).unwrap().trim_end().ends_with("</svg>"));
     }
+}
+
+/// A relist that waits for the lock while no other list does is drawn as a whole, from the kubelet down to the lock. Others may
+/// come between: then it is not certain which handler is whose, and the next one may do.
+fn relist_at_the_lock(dir: &Path, node: &Node, picture: &Path) {
+    let kubelet = node.kubelet().pid().to_string();
+    let about = ["watch", "--dir", dir.to_str().unwrap(), "--window", "2s", "--kubelet-pid", &kubelet];
+    let mut watch = Running::start(&about).unwrap();
+    watch.wait_until_armed(LIMIT).unwrap();
+    let folded = || fs::read_to_string(dir.join("flame.folded")).unwrap();
+    process::wait_for("a relist that waits alone", LIMIT, || {
+        // Until it is seen that lists wait, which takes longer than the next relist.
+        Kind::LockHostage.inject(node, "p1")?.heal()?;
+        let before = folded();
+        fs::copy(dir.join("flame.svg"), picture)?;
+        let whole = |line: &str| line.starts_with(WHOLE) && line.contains(";container.(*statusStorage).Get;");
+        Ok((before.lines().any(whole) && before == folded()).then_some(()))
+    })
+    .unwrap_or_else(|error| panic!("{error}: {}", folded()));
+    opened::has_relist_at_lock(picture);
+    watch.signal(libc::SIGTERM).unwrap();
+    watch.finish(LIMIT).unwrap();
 }
 
 /// The stall has begun and ended once.

@@ -10,6 +10,7 @@ pub mod process_follow;
 pub mod process_names;
 pub mod process_threads;
 pub mod programs_load;
+pub mod service;
 pub mod stuck_mapper;
 pub mod verifier_budget;
 pub mod wrong_offset_fails;

@@ -4,6 +4,7 @@
 //! the innermost frame itself, in microseconds. A first line that begins with `# ` says what was folded. It is the format of
 //! the usual tools for flame graphs, which ignore that line.
 
+mod legend;
 mod lines;
 mod saved;
 mod svg;

@@ -7,11 +7,11 @@ use std::{
 
 use inferno::flamegraph::{
     self, Options, TextTruncateDirection,
-    color::{BackgroundColor, Color, PaletteMap},
+    color::{BackgroundColor, Color, PaletteMap, StrokeColor},
 };
 
 use super::{
-    Caption,
+    Caption, legend,
     lines::{Line, Lines, Per},
     saved::{Stacks, differences},
 };
@@ -36,13 +36,13 @@ pub(super) fn plain(lines: &Lines, flame: &Flame, caption: &Caption, out: &mut d
     }
     let mut options = options(lines, caption);
     options.palette_map = Some(&mut colours);
-    options.notes = notes(flame);
     let text: Vec<String> =
         all.iter().map(|(stack, line)| format!("{} {}", stack.join(";"), line.us)).collect();
     let mut drawn = Vec::new();
     draw(&mut options, &text, &mut drawn)?;
-    let figures = figures(&all);
-    retitle(&String::from_utf8_lossy(&drawn), &figures, out)
+    let kinds = all.values().flat_map(|line| line.frames.iter().filter_map(|(kind, _)| *kind)).collect();
+    let drawn = legend::add(&String::from_utf8_lossy(&drawn), &kinds, missing(flame));
+    retitle(&drawn, &figures(&all), out)
 }
 
 /// What has changed since `before`.
@@ -84,6 +84,8 @@ fn options<'a>(lines: &Lines, caption: &Caption) -> Options<'a> {
     options.count_name = UNIT.to_owned();
     options.name_type = "".to_owned();
     options.bgcolors = Some(BackgroundColor::Grey);
+    // Neighbours of one colour are told apart.
+    options.stroke_color = StrokeColor::Color(Color { r: 238, g: 238, b: 238 });
     // Names are told apart by their beginning.
     options.text_truncate_direction = TextTruncateDirection::Right;
     // The lines are in the order in which they are to be drawn: this keeps inferno from sorting them as texts, where the
@@ -92,12 +94,13 @@ fn options<'a>(lines: &Lines, caption: &Caption) -> Options<'a> {
     options
 }
 
-fn notes(flame: &Flame) -> String {
-    let mut notes = "orange: running; blue: waiting; grey: not measured".to_owned();
-    if !flame.is_complete() {
-        notes.push_str("; incomplete: some requests were given up before they could be drawn");
+/// What is not in the picture.
+fn missing(flame: &Flame) -> &'static str {
+    if flame.is_complete() {
+        ""
+    } else {
+        "incomplete: some requests were given up before they could be drawn"
     }
-    notes
 }
 
 fn draw(options: &mut Options<'_>, lines: &[String], out: &mut dyn Write) -> io::Result<()> {
@@ -105,7 +108,7 @@ fn draw(options: &mut Options<'_>, lines: &[String], out: &mut dyn Write) -> io:
 }
 
 /// Running, waiting and the rest have colours that people who see few colours can tell apart, too.
-fn colour(kind: Option<Kind>) -> Color {
+pub(super) fn colour(kind: Option<Kind>) -> Color {
     let (r, g, b) = match kind {
         Some(Kind::Runs) => (230, 97, 1),
         Some(Kind::Waits | Kind::Function) => (116, 173, 229),
