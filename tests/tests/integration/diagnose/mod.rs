@@ -14,6 +14,7 @@ mod kubelet;
 mod node;
 mod runc;
 mod runtime;
+mod settled;
 mod slow;
 
 const SHIM: u32 = 24_141;
