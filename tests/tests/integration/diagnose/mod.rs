@@ -10,6 +10,7 @@ use plegtrace::render::text;
 use plegtrace_tests::found::{process, stopped};
 use plegtrace_tests::story::{CONTAINERD, MS, S, Story, at};
 
+mod answerers;
 mod kubelet;
 mod node;
 mod runc;
