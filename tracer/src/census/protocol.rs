@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::input::{
-    Command, Component, ContainerFact, EndedInit, Freezer, GoroutinesFact, Liveness, ParkedThreads, Pressure,
-    ProcessFact, RuntimeSays, Unanswered, VersionFact,
+    Answerers, Command, Component, ContainerFact, EndedInit, Freezer, GoroutinesFact, Liveness,
+    ParkedThreads, Pressure, ProcessFact, RuntimeSays, Unanswered, VersionFact,
 };
 
 /// Version of both; parent and child are the same file, unless somebody points the parent elsewhere.
@@ -209,6 +209,8 @@ pub(super) enum Answer {
     Pressure(Pressure),
     /// Containers whose bundles were found, and those of them whose first process has ended.
     Containers { containers: Vec<ContainerFact>, ended: Vec<EndedInit> },
+    /// Programs that answer for the kernel.
+    Answerers(Answerers),
     /// Goroutines.
     Goroutines(GoroutinesFact),
     /// The version of the program of a process, when it tells.

@@ -21,6 +21,9 @@ pub const RELIST_OPEN_NS: u64 = 3 * RELIST_PERIOD_NS;
 /// A stall that is younger may be the first sign of a larger one: a relist that waits behind it counts as open only after
 /// [`RELIST_OPEN_NS`], began up to a period later, and is looked at once a second.
 pub const SETTLED_NS: u64 = RELIST_OPEN_NS + 3 * SECOND_NS;
+/// What stands still for less was perhaps only held for a moment, by a debugger or a dump of its memory: an observation
+/// does not end because of it. What two looks see counts from the first to the last.
+pub const STILL_NS: u64 = 3 * SECOND_NS;
 /// A last successful list older than this is a stall, long before the kubelet's own threshold.
 pub const LAST_LIST_NS: u64 = 10 * SECOND_NS;
 /// A call open longer is a stall, unless its operation is one of those below.

@@ -21,6 +21,8 @@ pub struct Finding {
     pub headline: String,
     /// Who is to blame.
     pub culprit: Option<Culprit>,
+    /// The process that does not move because of the culprit, when that is another one.
+    pub behind: Option<u32>,
     /// For how long.
     pub since: Option<Age>,
     /// Who is held up, the nearest first.
@@ -94,6 +96,7 @@ impl Finding {
             severity: Severity::Stall,
             headline: headline.into(),
             culprit: None,
+            behind: None,
             since: None,
             victims: Vec::new(),
             reach: 0,

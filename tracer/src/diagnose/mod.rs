@@ -17,13 +17,14 @@ mod reason;
 mod rule;
 pub mod rules;
 mod scene;
+mod settled;
 mod slow;
 mod unit;
 mod verdict;
 
 use crate::{
-    correlate::{Age, ListOutcome, Relist, Snapshot, thresholds::SETTLED_NS},
-    stuck::{self, REACH_RELIST, Stuck},
+    correlate::Snapshot,
+    stuck::{self, Stuck},
 };
 
 pub use evidence::{Evidence, Source};
@@ -99,28 +100,6 @@ impl Diagnosis {
     pub fn unexplained(&self) -> impl Iterator<Item = &Reason> {
         self.reasons.iter().filter(|reason| !self.explains(reason))
     }
-
-    /// Nothing more needs to be seen: the first cause is certain, it holds something up, and it is known how far that
-    /// reaches: up to the relist, or not, because one that began since then has got its list. A stopped shim is certain
-    /// within a second; whether lists wait behind it shows only later.
-    #[must_use]
-    pub fn is_settled(&self, snapshot: &Snapshot) -> bool {
-        let settled = |finding: &Finding| {
-            let is_certain = finding.confidence == Confidence::High && finding.severity == Severity::Stall;
-            is_certain
-                && (finding.reach >= REACH_RELIST
-                    || finding.since.is_none_or(|since| has_shown(snapshot, since)))
-        };
-        self.first().is_some_and(settled)
-    }
-}
-
-/// Would it have been seen by now that relists wait for something of this age?
-fn has_shown(snapshot: &Snapshot, since: Age) -> bool {
-    let listed = |relist: &Relist| {
-        relist.list == ListOutcome::Ok && snapshot.now.0.saturating_sub(relist.root().start().0) < since.ns
-    };
-    since.ns >= SETTLED_NS || snapshot.relists.iter().any(listed)
 }
 
 /// Asks every rule.

@@ -7,8 +7,8 @@ use crate::{
     },
     cri::Method,
     diagnose::{Reason, Slow},
-    input::{Component, Layer},
-    stuck::{Stuck, Waiter},
+    input::{Answerers, Component, Layer, ParkedThreads},
+    stuck::{Stuck, StuckKind, Waiter},
 };
 
 /// What rules look at.
@@ -93,6 +93,12 @@ impl<'a> Scene<'a> {
         (seen.fact.at_ns < round.began_ns).then_some(ago)
     }
 
+    /// Programs that answer for the kernel, when the last look found something waiting for one.
+    #[must_use]
+    pub fn answerers(self) -> Option<&'a Answerers> {
+        self.snapshot.census.round.as_ref()?.answerers.as_ref()
+    }
+
     /// Figures of the processes of one kind that have ended.
     #[must_use]
     pub fn ended(self, kind: &ProcessKind) -> Option<&'a ProcessRow> {
@@ -103,6 +109,28 @@ impl<'a> Scene<'a> {
     pub fn requests(self, component: Component) -> impl Iterator<Item = &'a Request> {
         self.snapshot.census.requests.iter().filter(move |request| request.component == component)
     }
+}
+
+/// Where the threads of a stuck thing wait; of a request, those of the runtime, when it is in a system call itself.
+pub(super) fn parks_of<'a>(stuck: &'a Stuck, scene: &Scene<'a>) -> Option<&'a [ParkedThreads]> {
+    match &stuck.what {
+        StuckKind::Process { .. } => Some(&stuck.parks),
+        StuckKind::Request(request) => {
+            let calls = request.frames.iter().take(3).any(|frame| frame.contains("yscall"));
+            let mut processes = scene.snapshot.census.processes.iter();
+            let server = processes.find(|seen| calls && seen.fact.pid == request.pid)?;
+            Some(&server.fact.parked)
+        }
+        _ => None,
+    }
+}
+
+/// The first of these parks that is as wanted.
+pub(super) fn parked_in(
+    parks: &[ParkedThreads],
+    wanted: impl Fn(&ParkedThreads) -> bool,
+) -> Option<&ParkedThreads> {
+    parks.iter().find(|park| wanted(park))
 }
 
 /// The request that waits for a stuck thing while it holds a lock that others of the waiters want.

@@ -78,9 +78,10 @@ impl UnknownCause {
 /// Is a reason a consequence of what was found?
 pub(super) fn explains(findings: &[Finding], reason: &Reason) -> bool {
     let culprit = |pid: u32| {
-        findings
-            .iter()
-            .any(|finding| finding.culprit.as_ref().is_some_and(|culprit| culprit.pid == Some(pid)))
+        findings.iter().any(|finding| {
+            finding.behind == Some(pid)
+                || finding.culprit.as_ref().is_some_and(|culprit| culprit.pid == Some(pid))
+        })
     };
     let reach = findings.iter().map(|finding| finding.reach).max().unwrap_or(0);
     match reason {

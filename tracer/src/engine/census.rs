@@ -55,8 +55,11 @@ impl Observation {
         self.take_census(true);
     }
 
-    pub(super) fn take_census(&mut self, wait: bool) {
-        for fact in self.census.take(wait) {
+    /// Takes what a round has found when it is over; was one?
+    pub(super) fn take_census(&mut self, wait: bool) -> bool {
+        let facts = self.census.take(wait);
+        let any = !facts.is_empty();
+        for fact in facts {
             self.pictures.something_new();
             if let Fact::Process(process) = &fact
                 && let Some(group) = &process.cpu_group
@@ -66,5 +69,6 @@ impl Observation {
             }
             self.pipeline.fact(clock::monotonic_ns(), fact);
         }
+        any
     }
 }

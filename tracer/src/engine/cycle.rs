@@ -23,12 +23,14 @@ use crate::{
 const DRAIN: Duration = Duration::from_millis(200);
 /// Open calls are read this often.
 const LOOK: Duration = Duration::from_secs(1);
+/// The same at the start of an observation that ends as soon as it has an answer, while something looks stuck.
+const SHORT_LOOK: Duration = Duration::from_millis(200);
 /// Counters are read at each look, and this often while the node rests.
 const COUNT_AT_REST: Duration = Duration::from_secs(5);
 /// New processes are looked for this often even when no exec was seen; and where none can be seen.
 const RESCAN: Duration = Duration::from_secs(120);
 const RESCAN_BLIND: Duration = Duration::from_secs(15);
-/// The node must have been watched this long before an early end.
+/// The node must have been watched this long before an early end, unless what holds it up is proved to be older.
 const ENOUGH: Duration = Duration::from_secs(4);
 
 impl Observation {
@@ -54,7 +56,10 @@ impl Observation {
                 () = &mut deadline => return Ok(StopWhy::Duration),
                 _ = drain.tick() => {
                     self.drain();
-                    self.take_census(false);
+                    // Somebody waits for what the census has found.
+                    if self.take_census(false) && !settings.to_the_end {
+                        look.reset_immediately();
+                    }
                 }
                 _ = rescan.tick() => self.rescan = true,
                 _ = look.tick() => {
@@ -75,6 +80,9 @@ impl Observation {
                         return Ok(StopWhy::RecordingOver);
                     }
                     progress.tick(&self.line(&pulse, began.elapsed(), settings.duration));
+                    if !settings.to_the_end && began.elapsed() < ENOUGH && self.pictures.is_suspicious() {
+                        look.reset_after(SHORT_LOOK);
+                    }
                 }
             }
         }
@@ -93,9 +101,11 @@ impl Observation {
     }
 
     /// A cause that is settled, and was looked at twice, needs no more time; nor does a census that has nobody to wait for.
+    /// One that is proved does not even need that.
     fn is_enough(&self, snapshot: &Snapshot, diagnosis: &Diagnosis, elapsed: Duration, alone: bool) -> bool {
         let watched = elapsed >= ENOUGH && self.census.are_enough();
-        watched && diagnosis.is_settled(snapshot) || alone && self.census.are_all()
+        let proved = !alone && self.census.is_idle() && diagnosis.is_proved(snapshot);
+        proved || watched && diagnosis.is_settled(snapshot) || alone && self.census.are_all()
     }
 
     fn line(&self, pulse: &Pulse, elapsed: Duration, of: Duration) -> String {

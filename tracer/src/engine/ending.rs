@@ -62,8 +62,13 @@ impl Observation {
             self.leave(live);
         }
         self.name_stacks(true);
-        // Only now: it takes its time, and the node shall not carry the probes meanwhile.
-        self.last_census(settings);
+        if why == StopWhy::Enough {
+            // The last look is what made it enough; another one, which may be cut, could only take that away.
+            self.take_census(true);
+        } else {
+            // Only now: it takes its time, and the node shall not carry the probes meanwhile.
+            self.last_census(settings);
+        }
         let now = seen_until.unwrap_or_else(clock::monotonic_ns);
         self.pipeline.fact(now, Fact::Stop(Stop { why }));
         progress.clear();

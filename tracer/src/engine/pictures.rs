@@ -39,6 +39,11 @@ impl Pictures {
         self.suspicious = suspicious;
     }
 
+    /// Did the last picture show something that may be stuck?
+    pub(super) fn is_suspicious(&self) -> bool {
+        self.suspicious
+    }
+
     /// Has the node been calm for a while?
     pub(super) fn is_at_rest(&self) -> bool {
         self.calm_since.is_some_and(|since| since.elapsed() >= RESTS)

@@ -9,7 +9,10 @@ use std::{
 
 use crate::{
     census::{Census, RUNTIME, Request},
-    correlate::{Snapshot, thresholds::SECOND_NS},
+    correlate::{
+        Snapshot,
+        thresholds::{CALL_OPEN_NS, SECOND_NS},
+    },
     cri::Method,
     diagnose::Diagnosis,
     input::{Fact, Layer},
@@ -19,6 +22,10 @@ use crate::{
 /// runtime, so the pause doubles each time, up to [`LONG_PAUSE`].
 const PAUSE: Duration = Duration::from_secs(3);
 const LONG_PAUSE: Duration = Duration::from_secs(48);
+/// The first two pauses when something has begun to look stuck, or did so when we came: whoever asks what holds the node up
+/// waits for the answer. Together they are more than the three seconds that tell a stop from a short halt. So hasty is one observation once in [`HASTE`].
+const SOON: [Duration; 2] = [Duration::from_millis(800), Duration::from_millis(2100)];
+const HASTE: Duration = Duration::from_secs(60);
 /// The same while nothing does: then only processes are looked at.
 const CALM: Duration = Duration::from_secs(10);
 /// A handler that is open for so long is worth a look at its goroutine.
@@ -43,6 +50,8 @@ pub(crate) struct Rounds {
     count: u64,
     /// Rounds in a row since something looks stuck.
     in_a_row: u32,
+    /// When the first of them began, the last time that we were hasty.
+    hasty_since: Option<Instant>,
 }
 
 impl Rounds {
@@ -79,14 +88,14 @@ impl Rounds {
         last: bool,
     ) -> Option<Depth> {
         let rest = self.ended.filter(|_| self.running.is_none())?.elapsed();
-        if rest < PAUSE {
+        if rest < SOON[0] || last && rest < PAUSE {
             return None;
         }
         if !alone && !is_suspicious(snapshot, diagnosis) {
             self.in_a_row = 0;
             return (last || rest >= CALM).then_some(Depth::Processes);
         }
-        let pause = LONG_PAUSE.min(PAUSE * 2_u32.pow(self.in_a_row.min(8) / 2));
+        let pause = self.pause(alone, Instant::now()).min(until_late(snapshot).unwrap_or(LONG_PAUSE));
         if rest < pause && !last {
             return None;
         }
@@ -94,9 +103,35 @@ impl Rounds {
         Some(Depth::Goroutines)
     }
 
+    /// From the end of the last round to the next while something looks stuck. A census alone knows ages by its looks only,
+    /// so they lie far apart.
+    fn pause(&mut self, alone: bool, now: Instant) -> Duration {
+        // The round with which an observation begins reads goroutines, too: it is the first in a row.
+        if self.count == 1 {
+            self.in_a_row = self.in_a_row.max(1);
+        }
+        if self.in_a_row <= 1 && self.hasty_since.is_none_or(|since| now - since >= HASTE) {
+            self.hasty_since = Some(now);
+        }
+        let hasty = !alone && self.hasty_since.is_some_and(|since| now - since < CALM);
+        match self.in_a_row {
+            0 | 1 if hasty => SOON[0],
+            2 if hasty => SOON[1],
+            row => {
+                let hasty = if alone { 1 } else { 3 };
+                LONG_PAUSE.min(PAUSE * 2_u32.pow(row.saturating_sub(hasty).min(8) / 2))
+            }
+        }
+    }
+
     /// Was something that looks stuck looked at twice?
     pub(crate) fn are_enough(&self) -> bool {
         self.running.is_none() && (self.ended.is_none() || self.count >= 2)
+    }
+
+    /// No round runs: what was seen is told.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.running.is_none()
     }
 
     /// Nothing more comes of a census without probes.
@@ -117,6 +152,17 @@ pub(crate) fn may_ask(snapshot: &Snapshot) -> bool {
     !silent && !open && !waiting
 }
 
+/// For how long after the last look a request that is older than the probes, and in flight as we know, is not late yet:
+/// another look then tells, and none before.
+fn until_late(snapshot: &Snapshot) -> Option<Duration> {
+    let open = snapshot.census.requests.iter().filter(|request| {
+        let young = request.stays && request.since.ns < CALL_OPEN_NS;
+        young && request.since.at_least && request.component.role().is_runtime()
+    });
+    let left = open.map(|request| CALL_OPEN_NS - request.since.ns).min();
+    left.map(Duration::from_nanos)
+}
+
 /// Something is held up, or a request that was in flight at the last look may be older than the probes.
 pub(crate) fn is_suspicious(snapshot: &Snapshot, diagnosis: &Diagnosis) -> bool {
     let first = snapshot.census.rounds <= 1;
@@ -127,4 +173,45 @@ pub(crate) fn is_suspicious(snapshot: &Snapshot, diagnosis: &Diagnosis) -> bool 
         call.span.layer() == Layer::Handler && call.age_ns >= OPEN_NS && !call.span.is_long_lived()
     });
     old || open || !diagnosis.stuck.is_empty() || !diagnosis.reasons.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pauses before the next `looks` rounds of an observation that is suspicious all the time, in tenths of a second.
+    fn pauses(rounds: &mut Rounds, looks: usize, alone: bool, now: &mut Instant) -> Vec<u128> {
+        let one = |_| {
+            let pause = rounds.pause(alone, *now);
+            *now += pause;
+            (rounds.in_a_row, rounds.count) = (rounds.in_a_row + 1, rounds.count + 1);
+            pause.as_millis() / 100
+        };
+        (0..looks).map(one).collect()
+    }
+
+    /// What is stuck when we come is looked at again soon, then less and less often.
+    #[test]
+    fn the_first_looks_come_soon() {
+        let mut now = Instant::now();
+        let mut rounds = Rounds { count: 1, ..Rounds::default() };
+        assert_eq!(pauses(&mut rounds, 8, false, &mut now), [8, 21, 30, 30, 60, 60, 120, 120]);
+        let mut rounds = Rounds { count: 1, ..Rounds::default() };
+        assert_eq!(
+            pauses(&mut rounds, 4, true, &mut now),
+            [30, 30, 60, 60],
+            "ages need looks that lie apart"
+        );
+    }
+
+    /// A node that is suspicious now and then does not make us hasty each time.
+    #[test]
+    fn haste_is_rare() {
+        let (mut now, mut rounds) = (Instant::now(), Rounds { count: 7, ..Rounds::default() });
+        assert_eq!(pauses(&mut rounds, 3, false, &mut now), [8, 8, 21]);
+        (rounds.in_a_row, now) = (0, now + CALM);
+        assert_eq!(pauses(&mut rounds, 3, false, &mut now), [30, 30, 30]);
+        (rounds.in_a_row, now) = (0, now + HASTE);
+        assert_eq!(pauses(&mut rounds, 1, false, &mut now), [8]);
+    }
 }

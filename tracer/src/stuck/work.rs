@@ -3,7 +3,7 @@
 use super::{Stuck, StuckKind, Waiter, halted, phases};
 use crate::{
     correlate::{
-        Age, Known, ProcessSeen, Request, Snapshot,
+        Age, Known, OpenProcess, ProcessSeen, Request, Snapshot,
         thresholds::{EXEC_OUTPUT_NS, late_after_ns},
     },
     cri::Method,
@@ -63,9 +63,20 @@ fn is_late(seen: &ProcessSeen, snapshot: &Snapshot) -> bool {
     let parent = snapshot.census.processes.iter().find(|other| other.fact.pid == seen.fact.parent);
     let parent = parent.map(|parent| parent.fact.component);
     let limit = seen.fact.command.as_ref().and_then(|command| late_after_ns(command, parent));
-    let over = limit.is_some_and(|limit| age(seen, snapshot).ns > limit);
+    let over = limit.is_some_and(|limit| known_age_ns(seen, snapshot) > limit);
     // What is stopped or frozen is told as such; what waits for it is late as its parent.
     over && seen.fact.state != 'Z' && !(halted::is_halted(seen))
+}
+
+/// How old it was when it was last known to be there: at its look, or now when no end of it was seen by who would see it.
+fn known_age_ns(seen: &ProcessSeen, snapshot: &Snapshot) -> u64 {
+    let fact = &seen.fact;
+    let same = |process: &OpenProcess| {
+        process.pid == fact.pid && process.start.is_none_or(|start| start.0 <= fact.at_ns)
+    };
+    let traced = snapshot.processes.open.iter().any(same);
+    let until = if traced { snapshot.now.0 } else { fact.at_ns };
+    until.saturating_sub(fact.started_ns.unwrap_or(fact.at_ns))
 }
 
 /// A process that started before we came has an exact age all the same: the kernel keeps it.

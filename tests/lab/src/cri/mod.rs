@@ -14,7 +14,7 @@ pub use messages::{
     Container, ContainerConfig, ContainerMetadata, ContainerState, ContainerStatus, ContainerStatusResponse,
     CreateContainerRequest, Empty, ExecSyncRequest, ExecSyncResponse, Id, Image, ImageSpec,
     LinuxContainerConfig, LinuxContainerResources, LinuxContainerSecurityContext, LinuxPodSandboxConfig,
-    LinuxSandboxSecurityContext, ListContainersResponse, ListImagesResponse, ListPodSandboxResponse,
+    LinuxSandboxSecurityContext, ListContainersResponse, ListImagesResponse, ListPodSandboxResponse, Mount,
     NamespaceMode, NamespaceOption, PodSandbox, PodSandboxConfig, PodSandboxMetadata,
     PodSandboxStatusResponse, RunPodSandboxRequest, RuntimeCondition, RuntimeStatus, StatusRequest,
     StatusResponse, StopContainerRequest, UpdateContainerResourcesRequest, VersionRequest, VersionResponse,

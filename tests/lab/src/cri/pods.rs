@@ -82,6 +82,7 @@ impl PodSpec {
             metadata: Some(m::ContainerMetadata { name: "c".to_owned(), attempt: 0 }),
             image: Some(m::ImageSpec { image: self.image.clone() }),
             command: self.command.clone(),
+            mounts: Vec::new(),
             labels: self.labels(),
             log_path: format!("{}.log", self.name),
             linux: Some(m::LinuxContainerConfig {
@@ -104,6 +105,8 @@ pub struct Extra {
     pub command: Vec<String>,
     /// Path of its seccomp profile.
     pub seccomp: Option<PathBuf>,
+    /// A path of the node that it gets.
+    pub host_path: Option<PathBuf>,
     /// Parent of its cgroup; empty is containerd's own.
     pub cgroup_parent: String,
     /// Where its log goes.
@@ -132,10 +135,15 @@ impl Extra {
             namespace_options: Some(namespace_options),
             seccomp_profile_path: seccomp.unwrap_or_default(),
         };
+        let mount = |path: &PathBuf| m::Mount {
+            container_path: "/host".to_owned(),
+            host_path: path.display().to_string(),
+        };
         let config = m::ContainerConfig {
             metadata: Some(m::ContainerMetadata { name: self.name.clone(), attempt: 0 }),
             image: Some(m::ImageSpec { image: self.image.clone() }),
             command: self.command.clone(),
+            mounts: self.host_path.iter().map(mount).collect(),
             labels: labels.clone(),
             log_path: format!("{}.log", self.name),
             linux: Some(m::LinuxContainerConfig { resources: None, security_context: Some(security) }),

@@ -12,20 +12,30 @@ use crate::node::Node;
 
 /// Makes the container `name`, which waits for ever once it is started; gives its id.
 pub(super) fn create(node: &Node, pod: &Pod, name: &str, seccomp: Option<PathBuf>) -> Result<String> {
+    let extra = Extra { seccomp, ..of(node, name) };
+    Ok(node.containerd().client().create_extra(&pod.sandbox, &extra, CALL_LIMIT)?)
+}
+
+/// The same container with a path of the node, not made yet.
+pub(super) fn with_host_path(node: &Node, name: &str, path: PathBuf) -> Extra {
+    Extra { host_path: Some(path), ..of(node, name) }
+}
+
+fn of(node: &Node, name: &str) -> Extra {
     let containerd = node.containerd();
     let scratch = containerd.scratch();
     let driver = containerd.knobs().cgroup_driver;
     // Beside those of the kubelet's containers; systemd's need a slice.
     let cgroup_parent = if driver == CgroupDriver::Systemd { scratch.cgroup(driver) } else { String::new() };
-    let extra = Extra {
+    Extra {
         name: name.to_owned(),
         image: image::REFERENCE.to_owned(),
         command: vec!["/pause".to_owned()],
-        seccomp,
+        seccomp: None,
+        host_path: None,
         cgroup_parent,
         log_directory: scratch.path().join("logs"),
-    };
-    Ok(containerd.client().create_extra(&pod.sandbox, &extra, CALL_LIMIT)?)
+    }
 }
 
 /// The step that removes it.

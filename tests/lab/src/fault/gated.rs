@@ -16,17 +16,13 @@ use crate::process::{self, Process};
 /// Longer than any test or demo.
 const LONG: u32 = 100_000;
 
-fn gates(node: &Node) -> Result<&Path> {
+pub(super) fn gates(node: &Node) -> Result<&Path> {
     let containerd = node.containerd();
     ensure!(containerd.knobs().gates, "the node has no gates: set Knobs::gates");
     Ok(containerd.scratch().path())
 }
 
-/// The gate's processes of a lab that sleep now.
-fn sleepers(dir: &Path) -> Vec<u32> {
-    waiting(dir, libc::SYS_clock_nanosleep)
-}
-
+/// The gate's processes of a lab that are in this call now.
 fn waiting(dir: &Path, syscall: i64) -> Vec<u32> {
     let is_waiting = |pid: &u32| {
         process::name(*pid) == gate::NAME
@@ -35,13 +31,13 @@ fn waiting(dir: &Path, syscall: i64) -> Vec<u32> {
     process::marked(dir).into_iter().filter(is_waiting).collect()
 }
 
-fn opening(file: PathBuf) -> impl FnOnce() -> Result<()> + Send + 'static {
+pub(super) fn opening(file: PathBuf) -> impl FnOnce() -> Result<()> + Send + 'static {
     move || fs::remove_file(file).context("cannot open the gate again")
 }
 
-/// The hook that runc waits for, as the child of the runc that works on `container`.
-fn hook_of(dir: &Path, container: &str) -> Option<(Process, u32)> {
-    sleepers(dir).into_iter().find_map(|hook| {
+/// The hook that runc waits for, in this call, as the child of the runc that works on `container`.
+pub(super) fn hook_in(dir: &Path, container: &str, syscall: i64) -> Option<(Process, u32)> {
+    waiting(dir, syscall).into_iter().find_map(|hook| {
         let runc = process::parent(hook)?;
         let is_ours = process::arguments(runc).last().is_some_and(|last| last == container);
         Some((Process::running(hook).filter(|_| is_ours)?, runc))
@@ -67,8 +63,9 @@ fn hooked(node: &Node, pod: &Pod, place: Place) -> Result<Fault> {
         Call::start(client, "StartContainer", move |client| client.start_container(&id, HANGING))
     };
     let guard = guard.holding(call?);
-    let (hook, runc) =
-        process::wait_for("a sleeping hook below runc", EFFECT_LIMIT, || Ok(hook_of(dir, &container)))?;
+    let (hook, runc) = process::wait_for("a sleeping hook below runc", EFFECT_LIMIT, || {
+        Ok(hook_in(dir, &container, libc::SYS_clock_nanosleep))
+    })?;
     let facts = Facts {
         victims: vec![runc],
         culprits: vec![hook.pid()],

@@ -7,10 +7,10 @@ use super::changed_pods::PODS;
 use super::guard::{Facts, Fault};
 use super::stopped::stopped_fault;
 use super::{
-    cni_flock, exec_pipe_held, exec_storm, frozen_container, frozen_shim, full_channel, kill_containerd,
-    kill_kubelet, lock_hostage, many_changed_pods, orphaned_init, rc93_hang, rc93_standalone,
-    restart_containerd, sleeping_cni, sleeping_hook, sleeping_poststop, slow_cni, status_hangs,
-    stop_containerd, stop_kubelet, stop_shim,
+    cni_flock, dead_mount, exec_pipe_held, exec_storm, frozen_container, frozen_shim, full_channel,
+    kill_containerd, kill_kubelet, lock_hostage, many_changed_pods, orphaned_init, rc93_hang,
+    rc93_standalone, restart_containerd, silent_agent, sleeping_cni, sleeping_hook, sleeping_poststop,
+    slow_cni, status_hangs, stop_containerd, stop_kubelet, stop_shim,
 };
 use crate::knobs::Knobs;
 use crate::node::Node;
@@ -59,6 +59,10 @@ pub enum Kind {
     ContainerdRestarted,
     /// `Status` hangs behind a reload of the CNI configuration, lists are answered.
     StatusHangs,
+    /// A hook opens a file, and the program that must permit it does not answer: StartContainer hangs in runc create.
+    SilentAgent,
+    /// A host path of a container is on a FUSE file system that does not answer: CreateContainer hangs.
+    DeadMount,
     /// Commands are executed in all pods all the time.
     ExecStorm,
     /// The relist of a kubelet of old waits for room in its event channel.
@@ -102,6 +106,8 @@ impl Kind {
             Kind::CniSlow => None,
             Kind::CniFlock => Some("N2"),
             Kind::StatusHangs => Some("L2"),
+            Kind::SilentAgent => Some("X11"),
+            Kind::DeadMount => Some("R12"),
             Kind::ExecStorm => Some("O2"),
             Kind::FullChannel => Some("K1"),
             Kind::ManyChangedPods => Some("K3"),
@@ -111,7 +117,10 @@ impl Kind {
     /// What the node needs for it.
     #[must_use]
     pub fn knobs(self) -> Knobs {
-        let gates = matches!(self, Kind::Hook | Kind::Poststop | Kind::Cni | Kind::CniSlow | Kind::CniFlock);
+        let gates = matches!(
+            self,
+            Kind::Hook | Kind::Poststop | Kind::Cni | Kind::CniSlow | Kind::CniFlock | Kind::SilentAgent
+        );
         let blocking_pleg = self == Kind::FullChannel;
         let pods = if self == Kind::ManyChangedPods { PODS } else { 1 };
         Knobs { rc93: self == Kind::Rc93, blocking_pleg, gates, pods, ..Knobs::default() }
@@ -150,6 +159,8 @@ impl Kind {
             Kind::CniFlock => cni_flock(node),
             Kind::ContainerdRestarted => restart_containerd(node),
             Kind::StatusHangs => status_hangs(node),
+            Kind::SilentAgent => silent_agent(node, &pod()?),
+            Kind::DeadMount => dead_mount(node, &pod()?),
             Kind::ExecStorm => exec_storm(node),
             Kind::FullChannel => full_channel(node, &pod()?),
             Kind::ManyChangedPods => many_changed_pods(node),

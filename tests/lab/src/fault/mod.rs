@@ -22,6 +22,8 @@
 //! | `cni-flock` | N2 | two RunPodSandbox: one plugin waits in flock(2) for another | SIGKILL of both plugins |
 //! | `containerd-restarted` | R15 | nothing any more: the calls in flight have failed | it is healed already |
 //! | `status-hangs` | L2 | Status, behind a reload of the CNI configuration that reads a FIFO | the FIFO's other end |
+//! | `silent-agent` | X11 | StartContainer, in `runc create`, in a hook, in open(2) | the end of the agent |
+//! | `dead-mount` | R12 | CreateContainer, in stat(2) of a host path on FUSE | the end of the mount |
 //! | `exec-storm` | O2 | nothing: all is a little late | the end of the threads that exec |
 //! | `full-channel` | K1 | the relist, in the send of an event | as `status-hangs`, and a new start of the kubelet |
 //! | `many-changed-pods` | K3 | nothing: one relist of a new kubelet is long | it is over by itself |
@@ -29,6 +31,7 @@
 //! Root causes are named as in the rules of diagnosis. The faults of `rc93`, those of hooks and CNI plugins, that of the
 //! full channel and that of the changed pods need a node that is prepared for them: [`Kind::knobs`].
 
+mod answerers;
 mod bundle;
 mod changed_pods;
 mod exec_pipe;
@@ -46,6 +49,7 @@ mod status;
 mod stopped;
 mod storm;
 
+pub use answerers::{dead_mount, silent_agent};
 pub use changed_pods::{fill_pods, many_changed_pods};
 pub use exec_pipe::exec_pipe_held;
 pub use frozen::{frozen_container, frozen_shim, frozen_shim_unified};

@@ -10,10 +10,12 @@ use plegtrace::render::text;
 use plegtrace_tests::found::{process, stopped};
 use plegtrace_tests::story::{CONTAINERD, MS, S, Story, at};
 
+mod answerers;
 mod kubelet;
 mod node;
 mod runc;
 mod runtime;
+mod settled;
 mod slow;
 
 const SHIM: u32 = 24_141;

@@ -36,6 +36,8 @@ fn said(kind: Kind) -> Option<Said> {
         Kind::ContainerFrozen => of("frozen", &["StopContainer"], &["FROZEN"]),
         Kind::Cni => of("process", &["process", "RunPodSandbox"], &["\"action\":\"ADD\""]),
         Kind::CniFlock => of("process", &["process", "RunPodSandbox"], &["\"flock\""]),
+        Kind::SilentAgent => of("process", &["process", "process"], &["\"openat\"", "fanotify"]),
+        Kind::DeadMount => of("request", &[], &["CreateContainer", "os.Stat"]),
         // What is gone, answers slowly or merely does too much is not stuck.
         Kind::ContainerdKilled
         | Kind::KubeletKilled

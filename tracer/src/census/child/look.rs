@@ -3,6 +3,7 @@
 use std::{collections::HashMap, io};
 
 use super::{
+    answerers::are_awaited,
     classify::{Interest, Kind, shares_files},
     containers::is_id,
     locks,
@@ -33,6 +34,8 @@ pub(super) struct Looker {
     /// Already told: this kernel, or our privileges, do not allow it for anybody.
     no_syscall: bool,
     no_stack: bool,
+    /// A thread waits for a program that answers for the kernel.
+    pub(super) awaits_answerers: bool,
 }
 
 impl Looker {
@@ -42,6 +45,7 @@ impl Looker {
             return Ok(());
         }
         let mut threads = self.threads(tell, interest, node)?;
+        self.awaits_answerers |= threads.parks.iter().any(|seen| are_awaited(&seen.park));
         let by_cgroup = cgroup(tell, interest, node)?;
         let told = command(tell, interest)?;
         self.paths(tell, interest, node, &mut threads)?;

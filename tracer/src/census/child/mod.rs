@@ -4,6 +4,7 @@
 //! It is a process of its own because nothing else can be given up: a thread that waits for the memory lock of another
 //! process, or for a filesystem that does not answer, waits for as long as that takes.
 
+mod answerers;
 mod calls;
 mod classify;
 mod containers;

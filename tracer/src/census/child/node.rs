@@ -9,6 +9,7 @@ use std::{
 };
 
 use super::{
+    answerers,
     classify::{Interest, Interests, Kind, classify, shares_files},
     containers::Containers,
     files::Holders,
@@ -70,6 +71,9 @@ pub(super) fn processes(tell: &mut Tell, kept: &mut Kept) -> io::Result<()> {
         }
     }
     frozen_workloads(tell, &interests, &node)?;
+    if looker.awaits_answerers {
+        answerers::tell(tell, &tree)?;
+    }
     if let Some(pressure) = pressures(&tell.path("/proc/pressure")) {
         tell.say(&Answer::Pressure(pressure))?;
     }

@@ -8,8 +8,8 @@ use std::{
 use crate::{
     census::protocol::{Answer, Asked, Job},
     input::{
-        CensusFact, ContainerFact, EndedInit, Fact, GoroutinesFact, Liveness, Pressure, ProcessFact,
-        RuntimeSays, Unanswered, VersionFact,
+        Answerers, CensusFact, ContainerFact, EndedInit, Fact, GoroutinesFact, Liveness, Pressure,
+        ProcessFact, RuntimeSays, Unanswered, VersionFact,
     },
     target::CommandLines,
 };
@@ -34,6 +34,7 @@ pub(super) struct Merged {
     versions: BTreeMap<u32, Option<VersionFact>>,
     says: Option<RuntimeSays>,
     ended: Vec<EndedInit>,
+    answerers: Option<Answerers>,
     pub(super) unanswered: Vec<Unanswered>,
     unanswered_more: usize,
     left_out: u32,
@@ -87,6 +88,7 @@ impl Merged {
             Answer::Containers { containers, ended } => {
                 (self.containers, self.ended) = (containers, ended);
             }
+            Answer::Answerers(found) => self.answerers = Some(found),
             Answer::Goroutines(fact) => {
                 self.goroutines.insert(fact.pid, fact);
             }
@@ -186,6 +188,7 @@ impl Merged {
             versions: self.versions.into_values().flatten().collect(),
             says: self.says,
             ended: self.ended,
+            answerers: self.answerers,
         };
         let processes = self.processes.into_values().map(Fact::Process);
         let goroutines = self.goroutines.into_values().map(Fact::Goroutines);

@@ -4,6 +4,7 @@
 //! sockets are parsed by [`crate::target`], which needs them too.
 
 mod cgroup;
+mod fanotify;
 mod fd;
 mod locks;
 mod mountinfo;
@@ -14,6 +15,7 @@ mod syscall;
 mod version;
 
 pub use cgroup::{Membership, container_id, memberships};
+pub(in crate::census) use fanotify::decides_accesses;
 pub use fd::{Access, Link, link};
 pub(in crate::census) use locks::{has_lock, holder_of_lock};
 pub use mountinfo::{Mount, mounts};

@@ -105,16 +105,6 @@ pub(super) const KNOWN: &[Known] = &[
         sources: &["k8s#64137", "moby#29638"],
     },
     Known {
-        id: "X11",
-        title: "an agent that must permit each file access does not answer",
-        area: Kernel,
-        versions: "virus scanners and the like",
-        symptoms: &["hung task in fanotify_handle_event"],
-        look: "open or execve blocked in fanotify_get_response; the agent holds an fd named anon_inode:[fanotify]",
-        next: "stop or restart that agent: the kernel then permits what waits",
-        sources: &["hotsos#594"],
-    },
-    Known {
         id: "X12",
         title: "the audit queue is full, and each audited system call waits",
         area: Kernel,

@@ -137,16 +137,6 @@ pub(super) const KNOWN: &[Known] = &[
         sources: &["moby#36010", "moby#40817", "k8s#94829"],
     },
     Known {
-        id: "R12",
-        title: "CreateContainer hangs in stat of a host path on a dead network filesystem",
-        area: Runtime,
-        versions: "all; the stat can be cancelled since August 2026",
-        symptoms: &["failed to reserve container name", "failed to stat"],
-        look: "a thread of containerd in state D in newfstatat with cifs, nfs or fuse in its kernel stack",
-        next: "restore the server, or unmount lazily (umount -l) and delete the pod",
-        sources: &["containerd#10828", "containerd#13867"],
-    },
-    Known {
         id: "R13",
         title: "measuring the size of large image layers saturates the disk",
         area: Runtime,

@@ -10,6 +10,7 @@ mod n1_cni_plugin_hangs;
 mod n2_cni_plugins_queue_for_a_lock;
 mod o1_held_off_the_cpu;
 mod o2_exec_storm;
+mod r12_create_stats_a_dead_mount;
 mod r14_runtime_frozen;
 mod r15_runtime_down;
 mod r1_update_holds_status_lock;
@@ -19,6 +20,7 @@ mod u10_hook_hangs;
 mod u1_rc93_seccomp_pipe;
 mod u2_init_waits_for_start;
 mod u4_container_left_frozen;
+mod x11_file_access_agent;
 
 use super::Rule;
 
@@ -36,6 +38,7 @@ pub static ALL: &[&Rule] = &[
     &o2_exec_storm::RULE,
     &r1_update_holds_status_lock::RULE,
     &r8_exec_output_held::RULE,
+    &r12_create_stats_a_dead_mount::RULE,
     &r14_runtime_frozen::RULE,
     &r15_runtime_down::RULE,
     &s10_shim_frozen::RULE,
@@ -43,6 +46,7 @@ pub static ALL: &[&Rule] = &[
     &u2_init_waits_for_start::RULE,
     &u4_container_left_frozen::RULE,
     &u10_hook_hangs::RULE,
+    &x11_file_access_agent::RULE,
 ];
 
 /// The rule with this id, in whatever case it was typed.

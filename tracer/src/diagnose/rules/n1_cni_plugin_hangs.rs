@@ -29,7 +29,10 @@ pub(super) static RULE: Rule = Rule {
             "a CNI plugin older than 10 s, a child of the runtime, and what it is blocked on",
             "runtime goroutines in RunPodSandbox or StopPodSandbox that wait for a plugin",
         ],
-        excluded_by: &["it waits for a file lock: the holder of the lock is the cause (N2)"],
+        excluded_by: &[
+            "it waits for a file lock: the holder of the lock is the cause (N2)",
+            "it waits until an agent permits an access to a file (X11)",
+        ],
         next: &[
             "check what it is blocked on: the peer of a socket is its agent; restart that",
             "kill the plugin: the kubelet tries again",
@@ -46,7 +49,8 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
 
 fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let (words, pid) = plugin(stuck)?;
-    if stuck.since.ns < RULE.min_age_ns || in_syscall(&stuck.parks, &LOCKS).is_some() {
+    let permission = stuck.parks.iter().any(ParkedThreads::waits_for_permission);
+    if stuck.since.ns < RULE.min_age_ns || permission || in_syscall(&stuck.parks, &LOCKS).is_some() {
         return None;
     }
     let pod = of_pod(stuck.container.as_ref());

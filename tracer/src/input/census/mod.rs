@@ -50,6 +50,20 @@ pub struct CensusFact {
     /// Containers and sandboxes whose first process has ended. At most 4096.
     #[serde(default)]
     pub ended: Vec<EndedInit>,
+    /// Programs that answer for the kernel; `None` when nothing waits for one.
+    #[serde(default)]
+    pub answerers: Option<Answerers>,
+}
+
+/// Programs that answer for the kernel. At most 16 of each kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answerers {
+    /// They hold /dev/fuse: servers of FUSE file systems.
+    pub fuse: Vec<Holder>,
+    /// They may refuse accesses to files (fanotify).
+    pub permission: Vec<Holder>,
+    /// There may be others.
+    pub incomplete: bool,
 }
 
 /// What version a program of the node says it has.

@@ -131,6 +131,24 @@ pub struct ParkedThreads {
     pub user_function: Option<String>,
 }
 
+impl ParkedThreads {
+    /// They wait for the answer of a program that serves a FUSE file system.
+    #[must_use]
+    pub fn waits_for_fuse(&self) -> bool {
+        self.is_in("request_wait_answer")
+    }
+
+    /// They wait until a program permits their access to a file.
+    #[must_use]
+    pub fn waits_for_permission(&self) -> bool {
+        self.is_in("fanotify_handle_event") || self.is_in("fanotify_get_response")
+    }
+
+    fn is_in(&self, function: &str) -> bool {
+        self.kernel_stack.iter().any(|name| name == function)
+    }
+}
+
 /// A system call a thread is inside.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyscallFact {

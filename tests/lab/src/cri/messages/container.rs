@@ -45,6 +45,17 @@ pub struct LinuxContainerConfig {
     pub security_context: Option<LinuxContainerSecurityContext>,
 }
 
+/// `Mount`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Mount {
+    /// Where it is in the container.
+    #[prost(string, tag = "1")]
+    pub container_path: String,
+    /// Where it is on the node.
+    #[prost(string, tag = "2")]
+    pub host_path: String,
+}
+
 /// `ContainerConfig`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ContainerConfig {
@@ -57,6 +68,9 @@ pub struct ContainerConfig {
     /// Replaces the image's entry point.
     #[prost(string, repeated, tag = "3")]
     pub command: Vec<String>,
+    /// Paths of the node in it.
+    #[prost(message, repeated, tag = "7")]
+    pub mounts: Vec<Mount>,
     /// Labels; the kubelet's are `io.kubernetes.container.name` and friends.
     #[prost(map = "string, string", tag = "9")]
     pub labels: HashMap<String, String>,

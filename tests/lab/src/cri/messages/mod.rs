@@ -8,7 +8,7 @@ mod sandbox;
 pub use container::{
     Container, ContainerConfig, ContainerMetadata, ContainerState, ContainerStatus, ContainerStatusResponse,
     CreateContainerRequest, ExecSyncRequest, ExecSyncResponse, LinuxContainerConfig, LinuxContainerResources,
-    LinuxContainerSecurityContext, ListContainersResponse, StopContainerRequest,
+    LinuxContainerSecurityContext, ListContainersResponse, Mount, StopContainerRequest,
     UpdateContainerResourcesRequest,
 };
 pub use runtime::{
