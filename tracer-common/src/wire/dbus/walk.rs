@@ -149,22 +149,18 @@ impl Walk {
     /// Text of the preamble. What is behind its end is read again.
     #[inline(always)]
     fn line(&mut self, have: u32, count: u32) -> Next {
-        let first = self.position.phase == phase::START && self.position.unit[0] == 0;
-        // One behind the end of the line; 0: it does not end here.
-        let mut end = 0;
-        let mut is_text = true;
-        let mut i = 0;
-        while i < 16 {
-            let byte = self.position.unit[i];
-            if end == 0 && (i as u32) < have {
-                if byte == b'\n' {
-                    end = i as u32 + 1;
-                } else if !(byte.wrapping_sub(b' ') < 95 || byte == b'\r' || byte == 0 && i == 0 && first) {
-                    is_text = false;
-                }
-            }
-            i += 1;
-        }
+        let unit = &self.position.unit;
+        let first = self.position.phase == phase::START && unit[0] == 0;
+        let low = lanes(half(unit, 0), if have < 8 { have } else { 8 });
+        let high = lanes(half(unit, 8), have.saturating_sub(8));
+        let end = if low.end != 0 {
+            low.end
+        } else if high.end != 0 {
+            8 + high.end
+        } else {
+            0
+        };
+        let is_text = low.odd & !u64::from(first) == 0 && (low.end != 0 || high.odd == 0);
         let back = have.wrapping_sub(end);
         if !is_text || end != 0 && back > count {
             return self.lost(Next::OutOfStep);
@@ -186,6 +182,52 @@ impl Walk {
         self.at = self.len;
         why
     }
+}
+
+/// Eight bytes of a unit.
+#[inline(always)]
+const fn half(unit: &[u8; 16], at: usize) -> u64 {
+    u64::from_le_bytes([
+        unit[at],
+        unit[at + 1],
+        unit[at + 2],
+        unit[at + 3],
+        unit[at + 4],
+        unit[at + 5],
+        unit[at + 6],
+        unit[at + 7],
+    ])
+}
+
+/// What eight bytes of a line are.
+struct Lanes {
+    /// One behind the end of the line; 0: it does not end here.
+    end: u32,
+    /// A bit for each byte up to there that no line has.
+    odd: u64,
+}
+
+/// Looks at the first `have` of eight bytes at once: a branch for each byte makes too many paths for the verifier.
+#[inline(always)]
+const fn lanes(word: u64, have: u32) -> Lanes {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const NUMBERS: u64 = 0x0102_0304_0506_0708;
+    let there = if have >= 8 { u64::MAX } else { (1 << (8 * have)) - 1 };
+    let newlines = zeros(word ^ (b'\n' as u64 * ONES)) & there;
+    let returns = zeros(word ^ (b'\r' as u64 * ONES));
+    let controls = zeros(word & (0xe0 * ONES)) & !returns & !newlines;
+    let last = newlines & newlines.wrapping_neg();
+    // Bits up to that of the newline; all when there is none.
+    let line = last.wrapping_sub(1) & there;
+    let odd = (controls | word >> 7 & ONES | zeros(word ^ (0x7f * ONES))) & line;
+    Lanes { end: (last.wrapping_mul(NUMBERS) >> 56) as u32, odd }
+}
+
+/// The lowest bit of each byte that is zero.
+#[inline(always)]
+const fn zeros(word: u64) -> u64 {
+    const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    !(((word & LOW) + LOW) | word | LOW) >> 7
 }
 
 /// `l`, or a `B` that is not that of `BEGIN`.
