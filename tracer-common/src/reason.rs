@@ -63,6 +63,8 @@ pub enum Reason {
     AnswerAlone = 27,
     /// A shim asked a process that has not been seen to be a watched runtime.
     PeerUnknown = 28,
+    /// A thread began or ended another write while one of its writes had no end.
+    ExitUnseen = 29,
 }
 
 /// Is it a loss of something the report needs, or a normal thing?
@@ -76,7 +78,7 @@ pub enum Weight {
 
 impl Reason {
     /// Every reason there is, in the order of their numbers.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::RingFull,
         Self::OpenCallsFull,
         Self::WatchedFull,
@@ -106,6 +108,7 @@ impl Reason {
         Self::SendCut,
         Self::AnswerAlone,
         Self::PeerUnknown,
+        Self::ExitUnseen,
     ];
     /// Number of reasons: entries of the map `REASONS`.
     pub const COUNT: u32 = Self::ALL.len() as u32;
@@ -143,6 +146,7 @@ impl Reason {
             Self::SendCut => "send_cut",
             Self::AnswerAlone => "answer_alone",
             Self::PeerUnknown => "peer_unknown",
+            Self::ExitUnseen => "exit_unseen",
         }
     }
 
@@ -205,6 +209,9 @@ impl Reason {
             Self::PeerUnknown => {
                 "requests of shims were not followed: whom they asked is not traced, or had not read anything yet"
             }
+            Self::ExitUnseen => {
+                "writes whose end was not seen: answered requests may count as open, and requests never sent as sent"
+            }
         }
     }
 
@@ -226,7 +233,8 @@ impl Reason {
             | Self::MessageRepeated
             | Self::OutOfStep
             | Self::FramesLeft
-            | Self::SendingFull => Weight::Loss,
+            | Self::SendingFull
+            | Self::ExitUnseen => Weight::Loss,
             Self::NotWatched
             | Self::SystemGoroutine
             | Self::EndWithoutStart

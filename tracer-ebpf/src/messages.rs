@@ -147,6 +147,10 @@ pub(crate) fn begin(scratch: &mut Scratch, writer: Writer) -> Result<(), Reason>
     }
     // By reference: a copy does not fit on the stack.
     let sending: &Sending = &scratch.sending;
+    // SAFETY: the value is compared at once; only this thread writes this key.
+    if unsafe { SENDING.get(writer.tid) }.is_some_and(|last| last.tgid == writer.tgid) {
+        count::reason(Reason::ExitUnseen);
+    }
     if SENDING.insert(writer.tid, sending, 0).is_err() {
         count::reason(Reason::SendingFull);
     }
@@ -227,8 +231,12 @@ pub(crate) fn end(scratch: &mut Scratch, writer: Writer, fd: u32, result: i64) -
     scratch.sending = *sending;
     let _ = SENDING.remove(writer.tid);
     let sending = &scratch.sending;
-    if sending.fd != fd {
+    if sending.tgid != writer.tgid {
+        // Of a thread that was killed: its requests went with its process.
         return Ok(());
+    }
+    if sending.fd != fd {
+        return Err(Reason::ExitUnseen);
     }
     let sent = if result <= 0 {
         0

@@ -2,6 +2,7 @@
 //! what they found.
 
 mod captures;
+mod dbus;
 mod properties;
 mod tables;
 

@@ -123,8 +123,8 @@ pub struct Sending {
     pub position: Position,
     /// Not 0: what is written is not ttrpc, or cannot be read.
     pub lost: u32,
-    /// Always 0.
-    pub reserved: u32,
+    /// Process that writes: the number of a thread that was killed inside a write is used again.
+    pub tgid: u32,
 }
 
 /// Who holds an end of a connection.

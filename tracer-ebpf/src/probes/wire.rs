@@ -107,7 +107,7 @@ fn try_enter(regs: u64, way: Way) -> Result<(), Reason> {
     scratch.sending.buffer = buffer;
     scratch.sending.len = if len > LONGEST { LONGEST as u32 } else { len as u32 };
     scratch.sending.fd = fd;
-    scratch.sending.reserved = 0;
+    scratch.sending.tgid = writer.tgid;
     // SAFETY: no arguments.
     scratch.sending.start_ns = unsafe { bpf_ktime_get_ns() };
     messages::begin(scratch, writer)
