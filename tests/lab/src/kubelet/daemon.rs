@@ -171,7 +171,7 @@ impl Kubelet {
         manifest::publish(&manifests(&self.dir), name, &manifest::pod(name, &self.knobs))
     }
 
-    /// Adds a static pod from which the node can be debugged ([`TOOLS`] is the directory `tools`); it runs some time later.
+    /// Adds a static pod from which the node can be debugged ([`super::TOOLS`] is the directory `tools`); it runs some time later.
     ///
     /// # Errors
     ///

@@ -53,7 +53,7 @@ fn container(number: usize, knobs: &Knobs) -> Value {
     container
 }
 
-/// Where [`debugger`] finds the directory of tools.
+/// Where a pod to debug the node from finds the directory of tools.
 pub const TOOLS: &str = "/tools";
 
 /// The manifest of a pod as operators debug a node from: privileged, in the node's pid namespace and network, with a root

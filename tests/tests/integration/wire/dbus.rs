@@ -48,7 +48,7 @@ fn one(what: u8, endian: Endian, body: &[u8]) -> Message {
 }
 
 /// What the library itself reads of a message: type, flags, serial, serial of the call, and size.
-fn expected(message: &Message) -> (u8, bool, u32, u32, u32) {
+fn expected(message: &Message) -> Seen {
     let header = message.header();
     let kind = match header.message_type() {
         Type::MethodCall => kind::CALL,
@@ -62,7 +62,10 @@ fn expected(message: &Message) -> (u8, bool, u32, u32, u32) {
     (kind, kind == kind::CALL && !silent, serial, reply.map_or(0, std::num::NonZero::get), size)
 }
 
-fn found(pieces: &[&[u8]]) -> (Vec<(u8, bool, u32, u32, u32)>, usize, Position) {
+/// Kind, whether an answer is expected, serial, the serial it answers, size.
+type Seen = (u8, bool, u32, u32, u32);
+
+fn found(pieces: &[&[u8]]) -> (Vec<Seen>, usize, Position) {
     let (read, position) = read(pieces);
     let messages = read.messages.iter();
     let messages =
