@@ -510,6 +510,23 @@ fn the_last_list_outlives_its_relist() {
     assert_eq!((snapshot.relists.len(), snapshot.last_list), (2, LastList::At(at(0))));
 }
 
+/// A handler that the kubelet has given up is a stall before it is old: then the pulse is not calm.
+#[test]
+fn a_handler_that_was_given_up_is_not_calm() {
+    let mut story = Story::node();
+    for n in 0..9 {
+        story.relist(n * S, 0);
+    }
+    story.begin(Layer::Handler, "ExecSync", 70, 900, 8 * S + 200 * MS);
+    story.call(Layer::KubeletCall, "ExecSync", (50, 1000), 8 * S + 199 * MS, 8 * S + 300 * MS, 0);
+    story.relist(9 * S, 0).read_open(9 * S + 900 * MS);
+    let mut correlator = pushed(Limits::default(), Vec::new());
+    frames(story).iter().for_each(|frame| correlator.push(decode(frame).unwrap()));
+    let now = at(10 * S);
+    assert_eq!(diagnose(&correlator.snapshot(now)).verdict, Verdict::Stall);
+    pulse_agrees_at(&correlator, now);
+}
+
 /// An abandoned handler stays one when the call that it answered is no longer kept.
 #[test]
 fn abandoned_stays_abandoned() {

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use super::{
     Correlator, LastList, ListOutcome, TracedState,
     inflight::OpenEntry,
-    thresholds::{LAST_LIST_NS, RELIST_OPEN_NS},
+    thresholds::{ABANDONED_AFTER_NS, LAST_LIST_NS, RELIST_OPEN_NS},
 };
 use crate::{
     decode::MonoNs,
-    input::{Component, Layer},
+    input::{Component, HookFact, Layer},
 };
 
 /// The node in a few figures.
@@ -41,6 +41,29 @@ pub struct InFlightCalls {
     pub oldest: MonoNs,
 }
 
+/// Open handlers and open calls of the kubelet, by operation: is there a handler whose caller may have given up?
+#[derive(Debug, Default)]
+struct Callers<'a>(BTreeMap<&'a str, [u64; 3]>);
+
+impl<'a> Callers<'a> {
+    /// Takes an open call of a hook, and its age.
+    fn add(&mut self, hook: Option<&'a HookFact>, age_ns: u64) {
+        let Some(hook) = hook else { return };
+        let kind = match hook.layer {
+            Layer::Handler if age_ns >= ABANDONED_AFTER_NS => 0,
+            Layer::KubeletCall => 1,
+            // Most of them are inside of a counted call.
+            Layer::KubeletClient => 2,
+            _ => return,
+        };
+        self.0.entry(&hook.operation).or_default()[kind] += 1;
+    }
+
+    fn may_have_left(&self) -> bool {
+        self.0.values().any(|[handlers, calls, clients]| handlers > calls.max(clients))
+    }
+}
+
 impl Correlator {
     /// What is in flight, by layer and operation; what is made to last is left out. It costs what is open.
     #[must_use]
@@ -67,15 +90,19 @@ impl Correlator {
     #[must_use]
     pub fn pulse(&self, now: MonoNs) -> Pulse {
         let open = self.open.entries().filter(|entry| entry.is_open());
-        let ages = open.filter_map(|entry| Some((self.is_to_last(entry)?, now.since(entry.start()))));
-        let (mut count, mut oldest_ns) = (0, 0);
-        for (lasts, age) in ages {
+        let ages = open.filter_map(|entry| Some((entry, self.is_to_last(entry)?, now.since(entry.start()))));
+        let (mut count, mut oldest_ns, mut callers) = (0, 0, Callers::default());
+        for (entry, lasts, age) in ages {
             count += 1;
-            oldest_ns = if lasts { oldest_ns } else { age.max(oldest_ns) };
+            if !lasts {
+                oldest_ns = age.max(oldest_ns);
+                callers.add(self.node.hooks.get(&entry.fact.hook).map(AsRef::as_ref), age);
+            }
         }
         let last_list = self.latest_list();
         let late_process = self.processes.any_late(now, self.node.observing_since());
         let calm = oldest_ns < RELIST_OPEN_NS
+            && !callers.may_have_left()
             && !late_process
             && last_list.is_some_and(|at| now.since(at) <= LAST_LIST_NS)
             && !self.is_down();
