@@ -47,8 +47,11 @@ fn one(what: u8, endian: Endian, body: &[u8]) -> Message {
     }
 }
 
-/// What the library itself reads of a message: type, flags, serial, serial of the call, and size.
-fn expected(message: &Message) -> (u8, bool, u32, u32, u32) {
+/// Type of a message, whether somebody is to answer it, its serial, the serial of the call that it answers, and its size.
+type Seen = (u8, bool, u32, u32, u32);
+
+/// What the library itself reads of a message.
+fn expected(message: &Message) -> Seen {
     let header = message.header();
     let kind = match header.message_type() {
         Type::MethodCall => kind::CALL,
@@ -62,7 +65,7 @@ fn expected(message: &Message) -> (u8, bool, u32, u32, u32) {
     (kind, kind == kind::CALL && !silent, serial, reply.map_or(0, std::num::NonZero::get), size)
 }
 
-fn found(pieces: &[&[u8]]) -> (Vec<(u8, bool, u32, u32, u32)>, usize, Position) {
+fn found(pieces: &[&[u8]]) -> (Vec<Seen>, usize, Position) {
     let (read, position) = read(pieces);
     let messages = read.messages.iter();
     let messages =
@@ -175,4 +178,15 @@ fn in_step_again() {
     let hello = one(4, LE, b"");
     let (seen, lost, _) = found(&[b"\xff\xfe not D-Bus at all", hello.data()]);
     assert_eq!((seen.len(), lost), (1, 1));
+}
+
+/// Lines are text: any other byte, wherever it is, means that they are none.
+#[test]
+fn lines_are_text() {
+    for (byte, at) in (0..=u8::MAX).flat_map(|byte| [(byte, 4), (byte, 11)]) {
+        let mut line = b"AUTH EXTERNAL 30\r\n".to_vec();
+        line[at] = byte;
+        let is_text = matches!(byte, b' '..=b'~' | b'\r' | b'\n');
+        assert_eq!(read(&[&line]).0.lost, usize::from(!is_text), "{byte:#x} at {at}");
+    }
 }
