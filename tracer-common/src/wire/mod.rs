@@ -3,7 +3,7 @@
 //! found in them.
 //!
 //! The same code is meant for the kernel side and for user space: no allocation, no panic, a constant amount of work per
-//! step. `ttrpc` and `dbus` run in the kernel; `http2` and `grpc` read their bytes through [`Bytes`], because the kernel
+//! step. `ttrpc` runs in the kernel, `dbus` can; `http2` and `grpc` read their bytes through [`Bytes`], because the kernel
 //! side cannot have a slice of a process's memory.
 
 pub mod bytes;

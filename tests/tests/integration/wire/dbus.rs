@@ -47,7 +47,10 @@ fn one(what: u8, endian: Endian, body: &[u8]) -> Message {
     }
 }
 
-/// What the library itself reads of a message: type, flags, serial, serial of the call, and size.
+/// Type of a message, whether somebody is to answer it, its serial, the serial of the call that it answers, and its size.
+type Seen = (u8, bool, u32, u32, u32);
+
+/// What the library itself reads of a message.
 fn expected(message: &Message) -> Seen {
     let header = message.header();
     let kind = match header.message_type() {
@@ -61,9 +64,6 @@ fn expected(message: &Message) -> Seen {
     let size = u32::try_from(message.data().len()).unwrap();
     (kind, kind == kind::CALL && !silent, serial, reply.map_or(0, std::num::NonZero::get), size)
 }
-
-/// Kind, whether an answer is expected, serial, the serial it answers, size.
-type Seen = (u8, bool, u32, u32, u32);
 
 fn found(pieces: &[&[u8]]) -> (Vec<Seen>, usize, Position) {
     let (read, position) = read(pieces);
@@ -178,4 +178,15 @@ fn in_step_again() {
     let hello = one(4, LE, b"");
     let (seen, lost, _) = found(&[b"\xff\xfe not D-Bus at all", hello.data()]);
     assert_eq!((seen.len(), lost), (1, 1));
+}
+
+/// Lines are text: any other byte, wherever it is, means that they are none.
+#[test]
+fn lines_are_text() {
+    for (byte, at) in (0..=u8::MAX).flat_map(|byte| [(byte, 4), (byte, 11)]) {
+        let mut line = b"AUTH EXTERNAL 30\r\n".to_vec();
+        line[at] = byte;
+        let is_text = matches!(byte, b' '..=b'~' | b'\r' | b'\n');
+        assert_eq!(read(&[&line]).0.lost, usize::from(!is_text), "{byte:#x} at {at}");
+    }
 }
