@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Args;
 
 use crate::ebpf::{Object, Want};
@@ -20,7 +20,7 @@ pub(crate) struct Options {
     #[arg(long)]
     debug_log: bool,
     /// Link everything in, optimised: runs in any container and on any distribution of this architecture
-    #[arg(long = "static")]
+    #[arg(long = "static", conflicts_with = "debug_log")]
     fixed: bool,
 }
 
@@ -45,49 +45,49 @@ pub(crate) struct Built {
 pub(crate) fn run(options: &Options) -> Result<()> {
     let profile = if options.release { Profile::Release } else { Profile::Dev };
     let want = if options.debug_log { Want::WithDebugLog } else { Want::Shipped };
-    let binary =
-        if options.fixed { build_static(&Object::build(want)?)? } else { build(profile, want)?.binary };
+    let binary = if options.fixed { Statics::build()?.plegtrace } else { build(profile, want)?.binary };
     step("build", &format!("done: {}", binary.display()));
     Ok(())
 }
 
-/// Builds the optimised binary that needs no library of the system it runs on. It has a directory of its own, because
-/// programs that run during the build cannot be linked like that.
-///
-/// # Errors
-/// As [`run`].
-pub(crate) fn build_static(object: &Object) -> Result<PathBuf> {
-    step("build", "plegtrace, static");
-    let target = host_target()?;
-    let flags = format!("CARGO_TARGET_{}_RUSTFLAGS", target.to_uppercase().replace('-', "_"));
-    let mut command = host_cargo();
-    command
-        .args(["build", "-p", "plegtrace", "--bin", "plegtrace", "--release", "--target", &target])
-        .envs(object.envs())
-        .env(flags, "-C target-feature=+crt-static")
-        // It is copied to nodes; names of functions stay.
-        .env("CARGO_PROFILE_RELEASE_DEBUG", "false");
-    cmd::run(&mut command)?;
-    Ok(static_binary(&target))
+/// Static programs have a directory of their own: what runs during the build cannot be linked like that.
+const STATIC: &str = "static";
+/// For whom they are made; the guests are of this architecture, too.
+const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+
+/// Programs that need no library of the system they run on.
+#[derive(Debug)]
+pub(crate) struct Statics {
+    /// The product.
+    pub(crate) plegtrace: PathBuf,
+    /// The tests that run in guests: the C library of the oldest one is older than ours.
+    pub(crate) vm_tests: PathBuf,
 }
 
-/// Where [`build_static`] puts it.
-///
-/// # Errors
-/// When rustc cannot be asked for the name of this machine.
-pub(crate) fn static_path() -> Result<PathBuf> {
-    Ok(static_binary(&host_target()?))
-}
+impl Statics {
+    /// Where they are once they are built.
+    pub(crate) fn places() -> Self {
+        let of = |name| paths::target().join(STATIC).join(TRIPLE).join("release").join(name);
+        Self { plegtrace: of("plegtrace"), vm_tests: of("vm-tests") }
+    }
 
-fn static_binary(target: &str) -> PathBuf {
-    paths::target().join(target).join("release/plegtrace")
-}
-
-/// The name by which rustc knows this machine.
-fn host_target() -> Result<String> {
-    let told = cmd::output(Command::new("rustc").arg("-vV").current_dir(paths::workspace()))?;
-    let host = told.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host.context("`rustc -vV` names no host")?.to_owned())
+    /// Builds them together, because they have everything but their last step in common.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub(crate) fn build() -> Result<Self> {
+        let object = Object::build(Want::Shipped)?;
+        step("build", "static programs");
+        let mut command = host_cargo();
+        command
+            .args(["build", "--release", "--target", TRIPLE])
+            .args(["-p", "plegtrace", "--bin", "plegtrace", "-p", "plegtrace-vm-tests", "--bin", "vm-tests"])
+            .env("CARGO_TARGET_DIR", paths::target().join(STATIC))
+            .env("RUSTFLAGS", "-C target-feature=+crt-static")
+            .envs(object.envs());
+        cmd::run(&mut command)?;
+        Ok(Self::places())
+    }
 }
 
 /// Builds the object and the binary.

@@ -13,7 +13,7 @@ use super::expected;
 use super::layers::{self, Layer, Program, Turn};
 use super::mutants;
 use super::program;
-use crate::build::{self, Built, Profile, host_cargo};
+use crate::build::{self, Built, Profile, Statics, host_cargo};
 use crate::cmd::{self, Exit};
 use crate::ebpf::Want;
 use crate::paths;
@@ -161,7 +161,6 @@ fn beside_each_other(programs: &[Program], built: &Built) -> [Result<Outcome>; 3
         let waiting = scope.spawn(|| {
             vm::lower()?;
             vm::ahead(&selection);
-            build::build_static(&built.object)?;
             integration(true)
         });
         (lab(Turn::Alone), waiting.join().expect("the thread of what can wait does not panic"))
@@ -197,7 +196,7 @@ fn layer(part: Part, programs: &[Program], built: &Built) -> Result<Outcome> {
         Part::Unit => run_programs(Layer::Unit, programs, built),
         Part::Integration => run_programs(Layer::Integration, programs, built),
         Part::Lab => {
-            build::build_static(&built.object)?;
+            Statics::build()?;
             run_programs(Layer::Lab, programs, built)
         }
         Part::Docs => {
@@ -232,7 +231,7 @@ fn run_all<'a>(programs: impl Iterator<Item = &'a Program>, built: &Built) -> Re
 pub(super) fn prepared(program: &Program, built: &Built) -> Result<Command> {
     let mut envs = built.object.envs();
     envs.push(("PLEGTRACE_BIN", built.binary.clone().into_os_string()));
-    envs.push(("PLEGTRACE_STATIC_BIN", build::static_path()?.into_os_string()));
+    envs.push(("PLEGTRACE_STATIC_BIN", Statics::places().plegtrace.into_os_string()));
     // Under sudo the home directory is another one.
     envs.push(("PLEGTRACE_CACHE", paths::cache()?.into_os_string()));
     envs.push(("CARGO_MANIFEST_DIR", program.directory.clone().into_os_string()));
@@ -293,7 +292,7 @@ fn log(name: &str) -> PathBuf {
 /// When something does not compile.
 pub(super) fn lab_programs() -> Result<(Built, Vec<Program>)> {
     let built = build::build(Profile::Release, Want::WithDebugLog)?;
-    build::build_static(&built.object)?;
+    Statics::build()?;
     let programs = layers::compile(&built.object, &[]).context("the test programs do not compile")?;
     Ok((built, programs.into_iter().filter(|program| program.layer == Layer::Lab).collect()))
 }

@@ -3,7 +3,8 @@
 use anyhow::{Context as _, Result};
 
 use super::command::Selection;
-use super::{image, payload};
+use super::image;
+use crate::build::Statics;
 use crate::progress::step;
 use crate::setup;
 
@@ -15,7 +16,7 @@ const LOWEST: libc::c_int = 19;
 pub(crate) fn ahead(selection: &Selection) {
     let made = || -> Result<()> {
         setup::vm_tools()?;
-        payload::binary()?;
+        Statics::build()?;
         // An image that cannot be made is its guest's failure, told there.
         selection.suites().iter().for_each(|suite| drop(image::get(*suite, false)));
         Ok(())

@@ -17,6 +17,7 @@ use super::payload::{self, Mode};
 use super::qemu::Machine;
 use super::suites::{self, Suite};
 use super::verdict::{self, Counts, Report};
+use crate::build::Statics;
 use crate::progress::step;
 use crate::{cmd, paths, setup};
 
@@ -145,7 +146,7 @@ pub(crate) fn stats(selection: &Selection) -> Result<Vec<(String, Figures)>> {
 
 fn guests(selection: &Selection) -> Result<Vec<Ran>> {
     setup::vm_tools()?;
-    let binary = payload::binary()?;
+    let binary = Statics::build()?.vm_tests;
     fs::create_dir_all(logs()).with_context(|| format!("cannot create {}", logs().display()))?;
     let disk = logs().join("payload.ext4");
     payload::disk(&binary, &Mode::Tests(selection.test.clone()), &disk)?;
@@ -206,7 +207,7 @@ fn boot(suite: Suite, image: Image, selection: &Selection, disk: &Path) -> Resul
 fn shell(selection: &Selection) -> Result<()> {
     let [suite] = selection.suites[..] else { bail!("a shell needs one guest: add --kernel NAME") };
     setup::vm_tools()?;
-    let binary = payload::binary()?;
+    let binary = Statics::build()?.vm_tests;
     let disk = logs().join("payload-shell.ext4");
     fs::create_dir_all(logs()).with_context(|| format!("cannot create {}", logs().display()))?;
     payload::disk(&binary, &Mode::Shell, &disk)?;

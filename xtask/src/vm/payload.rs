@@ -4,18 +4,12 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use crate::build::host_cargo;
-use crate::ebpf::{Object, Want};
-use crate::progress::step;
-use crate::{cmd, paths};
-
-/// Static, because the C library of the oldest guest is older than ours.
-const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+use crate::cmd;
 
 /// Size of the file system that a test may freeze.
 const SCRATCH_MEBIBYTES: u64 = 4;
@@ -27,24 +21,6 @@ pub(crate) enum Mode {
     Tests(Option<String>),
     /// Opens a shell on the serial port and powers off when it ends.
     Shell,
-}
-
-/// Builds the guest's binary with the eBPF object inside.
-///
-/// # Errors
-/// When something does not compile.
-pub(crate) fn binary() -> Result<PathBuf> {
-    let object = Object::build(Want::Shipped)?;
-    step("vm", "building the guest's test binary");
-    let target = paths::target().join("vm");
-    let mut command = host_cargo();
-    command
-        .args(["build", "--release", "-p", "plegtrace-vm-tests", "--bin", "vm-tests", "--target", TRIPLE])
-        .env("CARGO_TARGET_DIR", &target)
-        .env("RUSTFLAGS", "-C target-feature=+crt-static")
-        .envs(object.envs());
-    cmd::run(&mut command)?;
-    Ok(target.join(TRIPLE).join("release/vm-tests"))
 }
 
 /// Makes the disk at `disk`.
