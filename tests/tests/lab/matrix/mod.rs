@@ -111,6 +111,11 @@ fn check_culprit(kind: Kind, finding: &Value, facts: &Facts, midway: bool) {
             assert!(facts.victims.contains(&pid.unwrap()), "{kind:?}: {facts:?}\n{finding}");
         }
         _ => {
+            let is_told = |pid: &u32| finding["victims"].to_string().contains(&format!("(pid {pid})"));
+            if kind == Kind::CniFlock {
+                let lock = finding["headline"].as_str().unwrap().contains(" file lock ");
+                assert!(lock && facts.victims.iter().any(is_told), "{facts:?}\n{finding:#}");
+            }
             let pid = pid.unwrap_or_else(|| panic!("{kind:?} has no culprit: {finding}"));
             assert!(facts.culprits.contains(&pid), "{kind:?}: {facts:?}\n{finding}");
         }

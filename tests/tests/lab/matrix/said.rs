@@ -35,7 +35,8 @@ fn said(kind: Kind) -> Option<Said> {
         Kind::ExecPipe => of("output_held", &["ExecSync"], &["\"orphan\":true"]),
         Kind::ContainerFrozen => of("frozen", &["StopContainer"], &["FROZEN"]),
         Kind::Cni => of("process", &["process", "RunPodSandbox"], &["\"action\":\"ADD\""]),
-        Kind::CniFlock => of("process", &["process", "RunPodSandbox"], &["\"flock\""]),
+        // Which of the two is stuck depends on the moment: the one that holds the lock is so first.
+        Kind::CniFlock => of("process", &["process", "RunPodSandbox"], &[]),
         Kind::SilentAgent => of("process", &["process", "process"], &["\"openat\"", "fanotify"]),
         Kind::DeadMount => of("request", &[], &["CreateContainer", "os.Stat"]),
         // What is gone, answers slowly or merely does too much is not stuck.
