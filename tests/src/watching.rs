@@ -9,11 +9,11 @@ use anyhow::{Context as _, Result, bail};
 use clap::Parser as _;
 use plegtrace::cli::{Args, Settings};
 use plegtrace::correlate::Snapshot;
-use plegtrace::decode::{Call, Event, Message, ParkEvent, Process, decode};
+use plegtrace::decode::{BusCall, Call, Event, Message, ParkEvent, Process, decode};
 use plegtrace::engine::{self, EngineError};
 use plegtrace::input::{
-    Armed, CommandFact, Fact, Frame, HookFact, InFlight, Layer, MessagesFact, OpenCallFact, ProcessesFact,
-    RefusedFact,
+    Armed, BusFact, CommandFact, Fact, Frame, HookFact, InFlight, Layer, MessagesFact, OpenCallFact,
+    ProcessesFact, RefusedFact,
 };
 use plegtrace_lab::process;
 
@@ -49,6 +49,10 @@ pub struct Seen {
     pub messages: Vec<Message>,
     /// The last reading of those without an answer.
     pub open_messages: MessagesFact,
+    /// Answered calls over D-Bus, in the order of the stream.
+    pub bus_calls: Vec<BusCall>,
+    /// The last reading of those without an answer.
+    pub open_bus: BusFact,
     /// Records that could not be decoded.
     pub undecoded: usize,
 }
@@ -67,6 +71,7 @@ impl Seen {
                 }
                 Fact::InFlight(reading) => self.open = reading,
                 Fact::Messages(reading) => self.open_messages = reading,
+                Fact::BusCalls(reading) => self.open_bus = reading,
                 Fact::Refused(refused) => self.refused.push(refused),
                 Fact::Armed(armed) => self.armed = Some(armed),
                 Fact::Command(command) => self.commands.push(command),
@@ -78,6 +83,7 @@ impl Seen {
             },
             Ok(Event::Park(park)) => self.parks.push(park),
             Ok(Event::Message(message)) => self.messages.push(message),
+            Ok(Event::BusCall(call)) => self.bus_calls.push(call),
             Ok(Event::Process(process)) => self.processes.push(process),
             Err(_) => self.undecoded += 1,
         }

@@ -20,13 +20,15 @@ pub enum RecKind {
     ExecArgsEnv = 0x0211,
     /// A request between runtime and shim was answered: [`MessageRec`](crate::rec::MessageRec).
     Message = 0x0300,
+    /// A call over D-Bus was answered: [`BusRec`](crate::rec::BusRec).
+    BusCall = 0x0310,
     /// A fact of user space, as JSON: targets, hooks, in-flight snapshots, loss, clock offsets.
     Fact = 0x1000,
 }
 
 impl RecKind {
     /// Every kind there is.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Call,
         Self::Park,
         Self::Fork,
@@ -35,6 +37,7 @@ impl RecKind {
         Self::ExecArgs,
         Self::ExecArgsEnv,
         Self::Message,
+        Self::BusCall,
         Self::Fact,
     ];
 
@@ -50,6 +53,7 @@ impl RecKind {
             0x0210 => Some(Self::ExecArgs),
             0x0211 => Some(Self::ExecArgsEnv),
             0x0300 => Some(Self::Message),
+            0x0310 => Some(Self::BusCall),
             0x1000 => Some(Self::Fact),
             _ => None,
         }
@@ -65,6 +69,7 @@ impl RecKind {
             Self::ExecArgs => Some(size_of::<crate::rec::ExecRec>()),
             Self::ExecArgsEnv => Some(size_of::<crate::rec::ExecEnvRec>()),
             Self::Message => Some(size_of::<crate::rec::MessageRec>()),
+            Self::BusCall => Some(size_of::<crate::rec::BusRec>()),
             Self::Fact => None,
         }
     }

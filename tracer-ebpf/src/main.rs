@@ -13,6 +13,8 @@
 #[cfg(target_arch = "bpf")]
 mod arguments;
 #[cfg(target_arch = "bpf")]
+mod bus;
+#[cfg(target_arch = "bpf")]
 mod count;
 #[cfg(target_arch = "bpf")]
 mod emit;

@@ -11,6 +11,8 @@ use plegtrace_common::{
     reason::Reason,
     site::{MAX_HOOKS, MAX_SITES, SiteConf, SiteKey},
     wire::{
+        bus::{BusKey, MAX_BUS_CALLS, OpenBusCall},
+        dbus,
         state::{
             Holder, MAX_ENDS, MAX_MESSAGES, MAX_POSITIONS, MAX_SENDING, MessageKey, OpenMessage, PositionKey,
             Sending,
@@ -19,7 +21,7 @@ use plegtrace_common::{
     },
 };
 
-use crate::{environment::Scratch, messages};
+use crate::{bus, environment::Scratch, messages};
 
 /// Finished spans and process steps, kernel → user space, drained on a timer (never a wake-up: one costs more than
 /// the probe itself). Full: the record is dropped and counted as [`Reason::RingFull`].
@@ -90,3 +92,18 @@ pub(crate) static ENDS: LruHashMap<u64, Holder> = LruHashMap::with_max_entries(M
 /// Where a write is walked through. Not read by user space.
 #[map]
 pub(crate) static WALKS: PerCpuArray<messages::Scratch> = PerCpuArray::with_max_entries(1, 0);
+
+/// Calls over D-Bus without an answer. Written here, read by user space at any time, which sweeps it when the caller or
+/// its connection is gone. A plain hash, as [`OPEN_CALLS`]. Full: the call is refused and counted as
+/// [`Reason::MessagesFull`].
+#[map]
+pub(crate) static BUS_CALLS: HashMap<BusKey, OpenBusCall> = HashMap::with_max_entries(MAX_BUS_CALLS, 0);
+
+/// As [`POSITIONS`], for connections to a bus.
+#[map]
+pub(crate) static BUS_POSITIONS: LruHashMap<PositionKey, dbus::Position> =
+    LruHashMap::with_max_entries(MAX_POSITIONS, 0);
+
+/// Where the bytes of a bus are walked through. Not read by user space.
+#[map]
+pub(crate) static BUS_WALKS: PerCpuArray<bus::Scratch> = PerCpuArray::with_max_entries(1, 0);

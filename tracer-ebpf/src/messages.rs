@@ -13,7 +13,8 @@ use plegtrace_common::{
     rec::MessageRec,
     wire::{
         state::{
-            Begun, Ends, Holder, MAX_FRAMES, MESSAGE_UNSENT, MessageKey, OpenMessage, PositionKey, Sending,
+            Begun, Ends, Holder, MAX_FRAMES, MESSAGE_UNSENT, MessageKey, OpenMessage, PositionKey,
+            SENDING_BUS, SENDING_LOST, Sending,
         },
         ttrpc::{Bytes, FrameHeader, HEAD, Head, Names, Next, Position, Walk, kind},
     },
@@ -21,7 +22,7 @@ use plegtrace_common::{
 
 use crate::{
     arguments::masked,
-    count, emit,
+    bus, count, emit,
     maps::{ENDS, MESSAGES, POSITIONS, SENDING, WALKS},
 };
 
@@ -45,7 +46,7 @@ pub(crate) struct Writer {
 /// `BPF_NOEXIST` (include/uapi/linux/bpf.h).
 const NEW: u64 = 1;
 /// Errors after which a write is made again: EINTR, EAGAIN, and ERESTARTSYS, which user space never sees.
-const AGAIN: [i64; 3] = [-4, -11, -512];
+pub(crate) const AGAIN: [i64; 3] = [-4, -11, -512];
 
 /// The bytes of a write, in the memory of the current process.
 struct User {
@@ -109,7 +110,7 @@ pub(crate) fn begin(scratch: &mut Scratch, writer: Writer) -> Result<(), Reason>
     // SAFETY: the value is copied at once; both sides write one message at a time.
     let position = unsafe { POSITIONS.get(key) }.copied().unwrap_or(Position::BOUNDARY);
     scratch.sending.position = position;
-    scratch.sending.lost = 0;
+    scratch.sending.flags = 0;
     scratch.sending.begun = [Begun { stream: 0, end: 0 }; MAX_FRAMES];
     scratch.walk = Walk::new(position, scratch.sending.len);
     let mut user = User { buffer: scratch.sending.buffer };
@@ -143,10 +144,15 @@ pub(crate) fn begin(scratch: &mut Scratch, writer: Writer) -> Result<(), Reason>
         }
     }
     if outcome.is_err() {
-        scratch.sending.lost = 1;
+        scratch.sending.flags = SENDING_LOST;
     }
-    // By reference: a copy does not fit on the stack.
-    let sending: &Sending = &scratch.sending;
+    remember(&scratch.sending, writer);
+    outcome
+}
+
+/// Keeps a write until it ends. By reference: a copy does not fit on the stack.
+#[inline(always)]
+pub(crate) fn remember(sending: &Sending, writer: Writer) {
     // SAFETY: the value is compared at once; only this thread writes this key.
     if unsafe { SENDING.get(writer.tid) }.is_some_and(|last| last.tgid == writer.tgid) {
         count::reason(Reason::ExitUnseen);
@@ -154,7 +160,6 @@ pub(crate) fn begin(scratch: &mut Scratch, writer: Writer) -> Result<(), Reason>
     if SENDING.insert(writer.tid, sending, 0).is_err() {
         count::reason(Reason::SendingFull);
     }
-    outcome
 }
 
 #[inline(always)]
@@ -223,20 +228,24 @@ fn request_key(ends: &Ends, stream: u32) -> MessageKey {
     MessageKey { asker: ends.sock, answerer: ends.peer, socket: ends.socket, stream, reserved: 0 }
 }
 
-/// The write of the current thread has ended, with this result; `fd` is that of the call that ends.
+/// The write of the current thread has ended, with this result; `fd` is that of the call that ends. Is there something
+/// that a bus has to walk through?
 #[inline(always)]
-pub(crate) fn end(scratch: &mut Scratch, writer: Writer, fd: u32, result: i64) -> Result<(), Reason> {
+pub(crate) fn end(scratch: &mut Scratch, writer: Writer, fd: u32, result: i64) -> Result<bool, Reason> {
     // SAFETY: the value is copied at once; only this thread writes this key.
-    let Some(sending) = (unsafe { SENDING.get(writer.tid) }) else { return Ok(()) };
+    let Some(sending) = (unsafe { SENDING.get(writer.tid) }) else { return Ok(false) };
     scratch.sending = *sending;
     let _ = SENDING.remove(writer.tid);
     let sending = &scratch.sending;
     if sending.tgid != writer.tgid {
         // Of a thread that was killed: its requests went with its process.
-        return Ok(());
+        return Ok(false);
     }
     if sending.fd != fd {
         return Err(Reason::ExitUnseen);
+    }
+    if sending.flags & SENDING_BUS != 0 {
+        return Ok(bus::end(sending, result));
     }
     let sent = if result <= 0 {
         0
@@ -249,12 +258,12 @@ pub(crate) fn end(scratch: &mut Scratch, writer: Writer, fd: u32, result: i64) -
         unsent(sending, sent, result > 0 || AGAIN.contains(&result));
     }
     let before = sending.position;
-    if sending.lost != 0 {
+    if sending.flags & SENDING_LOST != 0 {
         save(&sending.ends, before, Position::BOUNDARY);
-        return Ok(());
+        return Ok(false);
     }
     if sent == 0 {
-        return Ok(());
+        return Ok(false);
     }
     scratch.walk = Walk::new(before, sent);
     let mut user = User { buffer: sending.buffer };
@@ -270,7 +279,7 @@ pub(crate) fn end(scratch: &mut Scratch, writer: Writer, fd: u32, result: i64) -
         }
     }
     save(&scratch.sending.ends, before, scratch.walk.position);
-    Ok(())
+    Ok(false)
 }
 
 /// Notes the requests that were not taken; those that will not be written again are forgotten.

@@ -1,4 +1,4 @@
-//! File descriptor → both ends of a connection between AF_UNIX stream sockets, and which of them speak ttrpc.
+//! File descriptor → both ends of a connection between AF_UNIX stream sockets, and which of them speak ttrpc or D-Bus.
 
 use plegtrace_common::{reason::Reason, role::Role, wire::state::Ends};
 
@@ -120,4 +120,31 @@ fn is_of_runtime(sock: u64) -> Result<bool, Reason> {
         return Ok(false);
     }
     Ok(task::kernel::<u64>(address, wire!(address_name) + len - 8)? & MASK == LAST)
+}
+
+/// Is the other end one where the system bus or systemd itself listens? By the end of its path, so that it does not matter
+/// whether that begins with `/run`, `/var/run` or the root of a node in a container.
+#[inline(always)]
+pub(crate) fn is_bus(ends: &Ends) -> Result<bool, Reason> {
+    const PRIVATE: [u64; 2] = [u64::from_ne_bytes(*b"systemd/"), u64::from_ne_bytes(*b"private\0")];
+    const SYSTEM: [u64; 3] = [
+        u64::from_ne_bytes(*b"/dbus/sy"),
+        u64::from_ne_bytes(*b"stem_bus"),
+        u64::from_ne_bytes(*b"_socket\0"),
+    ];
+    let address: u64 = task::kernel(ends.peer, wire!(unix_addr))?;
+    if address == 0 {
+        return Ok(false);
+    }
+    // With the family, and the zero at the end of the path.
+    let len: u32 = task::kernel(address, wire!(address_len))?;
+    if !(18..=110).contains(&len) {
+        return Ok(false);
+    }
+    let word = |back: u32| task::kernel::<u64>(address, wire!(address_name) + len - back);
+    let (first, second) = (word(16)?, word(8)?);
+    if second == PRIVATE[1] {
+        return Ok(first == PRIVATE[0]);
+    }
+    Ok(second == SYSTEM[2] && first == SYSTEM[1] && len >= 26 && word(24)? == SYSTEM[0])
 }

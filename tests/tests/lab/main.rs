@@ -4,6 +4,7 @@
 //! neighbours of minutes: run one alone with `cargo test -p plegtrace-tests --test lab MODULE:: -- --test-threads=1`.
 
 mod browser;
+mod bus;
 mod capabilities;
 mod census;
 mod census_node;

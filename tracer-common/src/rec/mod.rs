@@ -1,10 +1,12 @@
 //! The records of the ring buffer, one file per family.
 
+mod bus;
 mod call;
 mod park;
 mod process;
 mod wire;
 
+pub use bus::BusRec;
 pub use call::{
     CALL_BY_REPLY, CALL_FAILED, CALL_OK, CALL_PARKS, CALL_REPLIED, CALL_RESTARTED, CALL_UNWOUND, CallRec,
 };

@@ -6,6 +6,7 @@
 //! step. `ttrpc` runs in the kernel, `dbus` can; `http2` and `grpc` read their bytes through [`Bytes`], because the kernel
 //! side cannot have a slice of a process's memory.
 
+pub mod bus;
 pub mod bytes;
 pub mod dbus;
 pub mod grpc;

@@ -20,6 +20,11 @@ pub const MAX_FRAMES: usize = 8;
 /// The request has not been taken by the socket yet: its buffer is full.
 pub const MESSAGE_UNSENT: u32 = 1;
 
+/// What is written is not of its protocol, or cannot be read.
+pub const SENDING_LOST: u32 = 1;
+/// It is written to a bus: `begun` has serials, and `position` is not used.
+pub const SENDING_BUS: u32 = 2;
+
 /// Key of a request without an answer. Both ends of a connection know it: addresses are used again, numbers of sockets
 /// are not.
 #[repr(C)]
@@ -97,9 +102,9 @@ pub struct Ends {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct Begun {
-    /// Its stream; 0: none.
+    /// Its stream; 0: none. On a bus, its serial.
     pub stream: u32,
-    /// Where its header ends in the write.
+    /// Where its header ends in the write; on a bus 0: none.
     pub end: u32,
 }
 
@@ -121,8 +126,8 @@ pub struct Sending {
     pub begun: [Begun; MAX_FRAMES],
     /// How far the direction had been read before.
     pub position: Position,
-    /// Not 0: what is written is not ttrpc, or cannot be read.
-    pub lost: u32,
+    /// `SENDING_*` bits.
+    pub flags: u32,
     /// Process that writes: the number of a thread that was killed inside a write is used again.
     pub tgid: u32,
 }

@@ -1,7 +1,8 @@
-//! Family `wire`: requests on the sockets between runtime and shims.
+//! Families `wire` and `bus`: requests on the sockets between runtime and shims, and calls to systemd.
 //!
-//! Two raw tracepoints that every system call of the machine passes: which call it is, and whose, is asked first. Bytes
-//! are read on the side that writes; reads only teach who holds an end.
+//! Two raw tracepoints that every system call of the machine passes: which call it is, and whose, is asked first. Between
+//! runtime and shims bytes are read on the side that writes; reads only teach who holds an end. Of a bus only the client is
+//! followed: what it writes and what it reads.
 
 use aya_ebpf::{
     EbpfContext,
@@ -12,7 +13,7 @@ use aya_ebpf::{
 use plegtrace_common::reason::Reason;
 
 use crate::{
-    count,
+    bus, count,
     messages::{self, Writer},
     socket::{self, Side},
     task, watch,
@@ -31,17 +32,22 @@ const PART_LEN: u64 = 8;
 /// Longer writes are cut by the kernel (`MAX_RW_COUNT`).
 const LONGEST: u64 = 0x7fff_f000;
 
+/// How a system call says where bytes are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// read, recvfrom, write, sendto
+    Buffer,
+    /// readv, writev
+    Parts,
+    /// recvmsg, sendmsg
+    Message,
+}
+
 /// What a system call does with a socket.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// read, readv, recvfrom, recvmsg
-    Read,
-    /// write, sendto
-    Buffer,
-    /// writev
-    Parts,
-    /// sendmsg
-    Message,
+    Read(Place),
+    Write(Place),
 }
 
 impl Way {
@@ -49,10 +55,12 @@ impl Way {
     #[inline(always)]
     fn of(number: u64) -> Option<Self> {
         match number {
-            0 | 19 | 45 | 47 => Some(Self::Read),
-            1 | 44 => Some(Self::Buffer),
-            20 => Some(Self::Parts),
-            46 => Some(Self::Message),
+            0 | 45 => Some(Self::Read(Place::Buffer)),
+            19 => Some(Self::Read(Place::Parts)),
+            47 => Some(Self::Read(Place::Message)),
+            1 | 44 => Some(Self::Write(Place::Buffer)),
+            20 => Some(Self::Write(Place::Parts)),
+            46 => Some(Self::Write(Place::Message)),
             _ => None,
         }
     }
@@ -89,19 +97,36 @@ fn arg(ctx: &RawTracePointContext, n: usize) -> u64 {
 fn try_enter(regs: u64, way: Way) -> Result<(), Reason> {
     let pid_tgid = bpf_get_current_pid_tgid();
     let tgid = (pid_tgid >> 32) as u32;
-    let Some(side) = watch::get(tgid).and_then(|watched| Side::of(watched.role)) else { return Ok(()) };
-    let writer = Writer { tgid, tid: pid_tgid as u32, is_shim: side == Side::Shim };
+    let Some(watched) = watch::get(tgid) else { return Ok(()) };
+    let side = Side::of(watched.role);
+    let writes = match way {
+        Way::Write(place) => Some(place),
+        Way::Read(_) => None,
+    };
+    let asks = writes.is_some() && bus::asks(watched.role);
+    if side.is_none() && !asks {
+        return Ok(());
+    }
+    let writer = Writer { tgid, tid: pid_tgid as u32, is_shim: side == Some(Side::Shim) };
     let fd = task::kernel::<u64>(regs, FIRST)? as u32;
     let Some(mut ends) = socket::of_fd(fd)? else { return Ok(()) };
-    if !socket::is_ttrpc(&ends, side)? {
+    let is_ttrpc = match side {
+        Some(side) => socket::is_ttrpc(&ends, side)?,
+        None => false,
+    };
+    let is_followed = is_ttrpc || asks && socket::is_bus(&ends)?;
+    if !is_followed {
         return Ok(());
     }
     ends.peer_socket = socket::number(ends.peer)?;
-    messages::learn(&ends, writer.tgid);
-    if way == Way::Read {
-        return Ok(());
+    if is_ttrpc {
+        messages::learn(&ends, writer.tgid);
     }
-    let (buffer, len) = bytes(regs, way)?;
+    let Some(place) = writes else { return Ok(()) };
+    let (buffer, len, parts) = bytes(regs, place)?;
+    if is_ttrpc && parts != 1 {
+        return Err(Reason::MessageInParts);
+    }
     let Some(scratch) = messages::scratch() else { return Ok(()) };
     scratch.sending.ends = ends;
     scratch.sending.buffer = buffer;
@@ -110,22 +135,22 @@ fn try_enter(regs: u64, way: Way) -> Result<(), Reason> {
     scratch.sending.tgid = writer.tgid;
     // SAFETY: no arguments.
     scratch.sending.start_ns = unsafe { bpf_ktime_get_ns() };
-    messages::begin(scratch, writer)
+    if is_ttrpc { messages::begin(scratch, writer) } else { bus::begin(&mut scratch.sending, writer) }
 }
 
-/// Where the bytes of a write are, and how many.
+/// Where the bytes of a call are, or the first part of them, how many there are there, and in how many parts they are.
 #[inline(always)]
-fn bytes(regs: u64, way: Way) -> Result<(u64, u64), Reason> {
+fn bytes(regs: u64, place: Place) -> Result<(u64, u64, u64), Reason> {
     let second: u64 = task::kernel(regs, SECOND)?;
-    let (parts, count) = match way {
-        Way::Parts => (second, task::kernel(regs, THIRD)?),
-        Way::Message => (user(second + MSG_PARTS)?, user(second + MSG_COUNT)?),
-        _ => return Ok((second, task::kernel(regs, THIRD)?)),
+    let (parts, count) = match place {
+        Place::Parts => (second, task::kernel(regs, THIRD)?),
+        Place::Message => (user(second + MSG_PARTS)?, user(second + MSG_COUNT)?),
+        Place::Buffer => return Ok((second, task::kernel(regs, THIRD)?, 1)),
     };
-    if count != 1 {
-        return Err(Reason::MessageInParts);
+    if count == 0 {
+        return Ok((0, 0, 0));
     }
-    Ok((user(parts)?, user(parts + PART_LEN)?))
+    Ok((user(parts)?, user(parts + PART_LEN)?, count))
 }
 
 #[inline(always)]
@@ -135,13 +160,32 @@ fn user(address: u64) -> Result<u64, Reason> {
 
 #[inline(always)]
 fn try_exit(regs: u64, result: i64) -> Result<(), Reason> {
-    if !Way::of(task::kernel(regs, NUMBER)?).is_some_and(|way| way != Way::Read) {
-        return Ok(());
-    }
+    let Some(way) = Way::of(task::kernel(regs, NUMBER)?) else { return Ok(()) };
     let pid_tgid = bpf_get_current_pid_tgid();
     let (tgid, tid) = ((pid_tgid >> 32) as u32, pid_tgid as u32);
     let writer = Writer { tgid, tid, is_shim: false };
-    let fd = task::kernel::<u64>(regs, FIRST)? as u32;
-    let Some(scratch) = messages::scratch() else { return Ok(()) };
-    messages::end(scratch, writer, fd, result)
+    let of_bus = match way {
+        Way::Read(_) if result <= 0 => false,
+        Way::Read(place) => has_read(regs, place, result as u64, writer)?,
+        Way::Write(_) => {
+            let fd = task::kernel::<u64>(regs, FIRST)? as u32;
+            let Some(scratch) = messages::scratch() else { return Ok(()) };
+            messages::end(scratch, writer, fd, result)?
+        }
+    };
+    if of_bus { bus::walk() } else { Ok(()) }
+}
+
+/// A read has brought so many bytes. Is it one from a bus that is followed?
+#[inline(always)]
+fn has_read(regs: u64, place: Place, taken: u64, reader: Writer) -> Result<bool, Reason> {
+    if !watch::get(reader.tgid).is_some_and(|watched| bus::asks(watched.role)) {
+        return Ok(false);
+    }
+    let Some(ends) = socket::of_fd(task::kernel::<u64>(regs, FIRST)? as u32)? else { return Ok(false) };
+    if !socket::is_bus(&ends)? {
+        return Ok(false);
+    }
+    let (buffer, len, _) = bytes(regs, place)?;
+    Ok(bus::read(&ends, buffer, if len > LONGEST { LONGEST as u32 } else { len as u32 }, taken, reader))
 }

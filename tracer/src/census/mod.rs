@@ -19,7 +19,7 @@ mod parent;
 mod protocol;
 pub mod text;
 
-pub use child::serve;
+pub use child::{BusConnection, Queues, serve};
 pub use cpu::CpuReader;
 pub use mappers::{Hazard, Holder, Inside, Mappers};
 pub use memory::{Memory, MemoryError, Piece, ProcessMemory};

@@ -327,8 +327,8 @@ pub enum Source {
     Processes,
     /// What was already stuck at the start: processes, sockets, cgroups. Needs no eBPF.
     Census,
-    /// Requests between runtime and shims, read from their sockets, and `processes`. Every system call of the node passes
-    /// a probe.
+    /// Requests between runtime and shims, and calls to systemd over D-Bus, read from their sockets, and `processes`. Every
+    /// system call of the node passes a probe.
     Wire,
 }
 

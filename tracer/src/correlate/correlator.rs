@@ -7,6 +7,7 @@ use plegtrace_common::site::MAX_HOOKS;
 use super::{
     abandoned,
     ageing::Ageing,
+    bus::BusState,
     census::CensusState,
     clients::Clients,
     finished::Taken,
@@ -50,6 +51,7 @@ pub struct Correlator {
     pub(super) processes: Follower,
     pub(super) phases: Phases,
     pub(super) messages: MessageState,
+    pub(super) bus: BusState,
     /// Records per hook.
     pub(super) records: Vec<u64>,
     /// Latest end of a call.
@@ -89,6 +91,7 @@ impl Correlator {
             processes: Follower::new(),
             phases: Phases::default(),
             messages: MessageState::default(),
+            bus: BusState::default(),
             records: vec![0; MAX_HOOKS as usize],
             newest: MonoNs::default(),
             forgotten_list: None,
@@ -119,6 +122,7 @@ impl Correlator {
                 self.keep_slow_requests_if_due();
             }
             Event::Message(message) => self.messages.message(message, &self.limits),
+            Event::BusCall(call) => self.bus.call(call, &self.limits),
             Event::Fact { at, fact } => {
                 self.tally.facts += 1;
                 self.fact(at, *fact);
@@ -135,6 +139,7 @@ impl Correlator {
         match fact {
             Fact::InFlight(reading) => return self.in_flight(reading),
             Fact::Messages(reading) => return self.messages.reading(reading, &self.limits),
+            Fact::BusCalls(reading) => return self.bus.reading(reading, &self.limits),
             Fact::Symbols(symbols) => return self.parks.symbols(symbols, &self.limits),
             Fact::Process(process) => return self.census.process(process, &self.limits),
             Fact::Goroutines(goroutines) => return self.census.goroutines(goroutines, &self.limits),

@@ -115,6 +115,8 @@ pub(super) struct Drops {
     pub(super) stacks: u64,
     /// Requests between runtime and shims that did not fit.
     pub(super) messages: u64,
+    /// Calls over D-Bus that did not fit.
+    pub(super) bus_calls: u64,
 }
 
 impl Drops {
@@ -164,6 +166,12 @@ impl Drops {
                 "messages_full",
                 "too many requests between runtime and shims at once: some are in no table",
                 self.messages,
+                true,
+            ),
+            (
+                "bus_calls_full",
+                "too many calls over D-Bus at once: some are in no table",
+                self.bus_calls,
                 true,
             ),
             ("facts_full", "too many targets, refusals or reasons: some are not shown", self.facts, true),

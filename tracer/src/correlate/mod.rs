@@ -8,6 +8,7 @@
 mod abandoned;
 mod age;
 mod ageing;
+mod bus;
 mod caller;
 mod census;
 mod clients;
@@ -45,6 +46,7 @@ mod trees;
 mod view;
 
 pub use age::Age;
+pub use bus::{Bus, BusRow, BusWait, OpenBusCall};
 pub use caller::Caller;
 pub use census::{Census, Held, Known, ProcessSeen, Request, Unreported, WaitsFor};
 pub use correlator::Correlator;

@@ -32,6 +32,9 @@ impl Correlator {
         if let Some(reading) = self.messages.retold() {
             told.push((MonoNs(reading.at_ns), Fact::Messages(reading)));
         }
+        if let Some(reading) = self.bus.retold() {
+            told.push((MonoNs(reading.at_ns), Fact::BusCalls(reading)));
+        }
         self.census.retell(&mut |at, fact| told.push((at, fact)));
         told.extend(self.node.stop.map(|stop| (now, Fact::Stop(stop))));
         told

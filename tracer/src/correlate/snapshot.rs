@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::{
     Processes, RequestTree, RpcRow,
     age::Age,
+    bus::Bus,
     caller::Caller,
     census::Census,
     cpu::Cpu,
@@ -72,6 +73,8 @@ pub struct Snapshot {
     pub processes: Processes,
     /// Requests between runtime and shims.
     pub messages: Messages,
+    /// Calls over D-Bus.
+    pub bus: Bus,
     /// How client and server side were brought together.
     pub joins: Joins,
     /// What was lost or given up, at every stage.

@@ -169,6 +169,43 @@ pub struct Message {
     pub method: String,
 }
 
+/// What tells one call over D-Bus from every other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BusCallId {
+    /// Inode number of the socket of who calls.
+    pub socket: u64,
+    /// Serial of the call; 0: the connection itself.
+    pub serial: u32,
+    /// When its first byte was written.
+    pub start: MonoNs,
+}
+
+/// A call over D-Bus that was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BusCall {
+    /// Its identity.
+    pub id: BusCallId,
+    /// Process that called.
+    pub asker: u32,
+    /// When it had read the header of the answer.
+    pub end: MonoNs,
+    /// What was called.
+    pub names: BusNames,
+    /// Name of the error that was the answer; empty when that could not be read.
+    pub error: Option<String>,
+}
+
+/// What a call over D-Bus says that it calls; empty texts where that could not be read, or is not there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BusNames {
+    /// Interface.
+    pub interface: String,
+    /// Method.
+    pub member: String,
+    /// Name on the bus of who is to answer.
+    pub destination: String,
+}
+
 impl Call {
     /// Its identity.
     #[must_use]
@@ -254,6 +291,8 @@ pub enum Event {
     Process(Process),
     /// A request between runtime and shim was answered.
     Message(Message),
+    /// A call over D-Bus was answered.
+    BusCall(BusCall),
     /// A fact of user space.
     Fact {
         /// When it was established.

@@ -4,6 +4,7 @@
 //! with their exact length by zerocopy; texts stay raw (they are escaped where they are rendered). One file per family
 //! of records, named like the family in `tracer-common`.
 
+mod bus;
 mod call;
 mod event;
 mod fact;
@@ -12,8 +13,10 @@ mod process;
 mod record;
 mod wire;
 
+pub use bus::bus_names;
 pub use event::{
-    Call, CallId, CallResult, Event, Message, MessageId, Meta, MonoNs, ParkEvent, Parked, Process, Step,
+    BusCall, BusCallId, BusNames, Call, CallId, CallResult, Event, Message, MessageId, Meta, MonoNs,
+    ParkEvent, Parked, Process, Step,
 };
 pub use park::stack;
 pub use record::{DecodeError, decode};

@@ -3,7 +3,7 @@
 use plegtrace_common::kind::RecKind;
 
 use super::{
-    Event, MonoNs, call, fact, park,
+    Event, MonoNs, bus, call, fact, park,
     process::{self, Life},
     wire,
 };
@@ -34,7 +34,7 @@ pub enum DecodeError {
     #[error("{0:?} record in a stream: it belongs between the kernel and plegtrace only")]
     Private(RecKind),
     /// A request whose names are none.
-    #[error("service and method of a request are no names")]
+    #[error("the names of a request are no names")]
     MessageNames,
     /// The JSON of a fact does not have the expected form.
     #[error("fact record is malformed: {0}")]
@@ -54,6 +54,7 @@ pub fn decode(frame: &Frame) -> Result<Event, DecodeError> {
         RecKind::Exec => process::decode(&frame.bytes, Life::Exec).map(Event::Process),
         RecKind::Exit => process::decode(&frame.bytes, Life::Exit).map(Event::Process),
         RecKind::Message => wire::decode(&frame.bytes).map(Event::Message),
+        RecKind::BusCall => bus::decode(&frame.bytes).map(Event::BusCall),
         RecKind::ExecArgs | RecKind::ExecArgsEnv => Err(DecodeError::Private(frame.kind)),
         RecKind::Fact => {
             let fact = fact::decode(frame.payload())?;
@@ -89,8 +90,15 @@ mod tests {
     /// A frame whose kind and length disagree is refused by every family.
     #[test]
     fn a_wrong_size_is_an_error() {
-        let kinds =
-            [RecKind::Call, RecKind::Park, RecKind::Fork, RecKind::Exec, RecKind::Exit, RecKind::Message];
+        let kinds = [
+            RecKind::Call,
+            RecKind::Park,
+            RecKind::Fork,
+            RecKind::Exec,
+            RecKind::Exit,
+            RecKind::Message,
+            RecKind::BusCall,
+        ];
         for kind in kinds {
             let mut frame = frame_fact(7, &Fact::Stop(Stop { why: StopWhy::Interrupt }));
             frame.kind = kind;

@@ -40,6 +40,7 @@ pub fn admit(frame: Frame) -> Result<(Frame, Option<Frame>), FrameError> {
         | RecKind::Exec
         | RecKind::Exit
         | RecKind::Message
+        | RecKind::BusCall
         | RecKind::Fact => Ok((frame, None)),
     }
 }

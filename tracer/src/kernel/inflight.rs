@@ -5,7 +5,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use aya::maps::Map;
 use plegtrace_common::{
     key::{CallKey, OpenCall, Parker, ParkerKey, Watched},
-    wire::state::{MessageKey, OpenMessage},
+    wire::{
+        bus::{BusKey, OpenBusCall},
+        state::{MessageKey, OpenMessage},
+    },
 };
 use zerocopy::FromBytes;
 
@@ -30,6 +33,8 @@ pub type OpenCalls = Entries<CallKey, OpenCall>;
 pub type Parkers = Entries<ParkerKey, Parker>;
 /// Requests between runtime and shims without an answer.
 pub type OpenMessages = Entries<MessageKey, OpenMessage>;
+/// Calls over D-Bus without an answer.
+pub type OpenBusCalls = Entries<BusKey, OpenBusCall>;
 /// Watched processes, by their number.
 pub type Processes = Entries<u32, Watched>;
 
@@ -82,6 +87,21 @@ impl Kernel {
     /// The map cannot be read.
     pub fn messages(&self) -> Result<OpenMessages, KernelError> {
         Entries::read(&self.messages_fd)
+    }
+
+    /// Reads every call over D-Bus that has no answer. As for [`Self::open_calls`].
+    ///
+    /// # Errors
+    ///
+    /// The map cannot be read.
+    pub fn bus_calls(&self) -> Result<OpenBusCalls, KernelError> {
+        Entries::read(&self.bus_calls_fd)
+    }
+
+    /// Removes a call over D-Bus that nobody waits for any more.
+    pub fn forget_bus_call(&mut self, key: &BusKey) {
+        // Already gone is what we want.
+        let _ = self.bus_calls.remove(&Plain(*key));
     }
 
     /// The process that holds the end of a connection where a request is to be answered, if it has read or written there

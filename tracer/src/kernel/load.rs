@@ -15,7 +15,10 @@ use plegtrace_common::{
     key::{CallKey, HookStats, OpenCall, Parker, ParkerKey, Watched},
     settings::{KernelSettings, WireSettings},
     site::{MAX_HOOKS, SiteConf, SiteKey},
-    wire::state::{Holder, MessageKey, OpenMessage},
+    wire::{
+        bus::{BusKey, OpenBusCall},
+        state::{Holder, MessageKey, OpenMessage},
+    },
 };
 use zerocopy::IntoBytes;
 
@@ -37,7 +40,7 @@ macro_rules! pod {
     };
 }
 pod!(CallKey, OpenCall, HookStats, ParkerKey, Parker, SiteConf, SiteKey, Watched);
-pod!(Holder, MessageKey, OpenMessage);
+pod!(BusKey, Holder, MessageKey, OpenBusCall, OpenMessage);
 
 /// How to load.
 #[derive(Clone, Copy, Debug)]
@@ -93,6 +96,8 @@ pub struct Kernel {
     pub(super) parks_refused: Option<String>,
     pub(super) messages_fd: OwnedFd,
     pub(super) messages: HashMap<MapData, Plain<MessageKey>, Plain<OpenMessage>>,
+    pub(super) bus_calls_fd: OwnedFd,
+    pub(super) bus_calls: HashMap<MapData, Plain<BusKey>, Plain<OpenBusCall>>,
     pub(super) ends: HashMap<MapData, u64, Plain<Holder>>,
     /// Why the programs of family `wire` are not there.
     pub(super) wire_refused: Option<String>,
@@ -163,6 +168,8 @@ impl Kernel {
         };
         let messages_fd =
             ebpf.map("MESSAGES").and_then(inflight::duplicate).ok_or(KernelError::Missing("MESSAGES"))?;
+        let bus_calls_fd =
+            ebpf.map("BUS_CALLS").and_then(inflight::duplicate).ok_or(KernelError::Missing("BUS_CALLS"))?;
         let open_calls_fd =
             ebpf.map("OPEN_CALLS").and_then(inflight::duplicate).ok_or(KernelError::Missing("OPEN_CALLS"))?;
         let watched_fd =
@@ -174,6 +181,7 @@ impl Kernel {
             parkers_fd,
             parks_refused,
             messages_fd,
+            bus_calls_fd,
             wire_refused,
             watched_fd,
             log,
@@ -186,6 +194,7 @@ impl Kernel {
             open_calls: take(&mut ebpf, "OPEN_CALLS")?,
             parkers: take(&mut ebpf, "PARKERS")?,
             messages: take(&mut ebpf, "MESSAGES")?,
+            bus_calls: take(&mut ebpf, "BUS_CALLS")?,
             ends: take(&mut ebpf, "ENDS")?,
             hooks: take(&mut ebpf, "HOOKS")?,
             watched: take(&mut ebpf, "WATCHED")?,
@@ -263,7 +272,7 @@ pub(super) fn open(object: &[u8], options: &LoadOptions) -> Result<Ebpf, KernelE
             loader.override_global("WIRE", wire.as_bytes(), true);
         }
         None => {
-            for map in ["MESSAGES", "SENDING", "POSITIONS", "ENDS"] {
+            for map in ["MESSAGES", "SENDING", "POSITIONS", "ENDS", "BUS_CALLS", "BUS_POSITIONS"] {
                 loader.map_max_entries(map, 1);
             }
         }

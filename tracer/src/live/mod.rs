@@ -1,5 +1,6 @@
 //! [`Live`]: the running kernel as a source of the input stream.
 
+mod bus;
 mod drain;
 mod govern;
 mod governor;
@@ -44,6 +45,8 @@ pub(crate) struct Live {
     follows_parks: bool,
     /// Requests between runtime and shims are followed.
     follows_wire: bool,
+    /// Who has not read what, on buses.
+    queues: census::Queues,
     /// How goroutines are asked whether they are still there; `None`: they are not.
     census: Option<census::Request>,
     /// Questions that were asked so far, when there were too many for one look.
@@ -86,6 +89,7 @@ impl Live {
             follows,
             follows_parks,
             follows_wire: false,
+            queues: census::Queues::default(),
             census,
             asked: 0,
             goid_offsets: HashMap::new(),

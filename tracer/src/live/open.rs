@@ -34,12 +34,17 @@ impl Live {
         let mut open = self.kernel.open_calls()?;
         let parkers = if self.follows_parks { self.kernel.parkers()?.entries } else { Vec::new() };
         let messages = self.follows_wire.then(|| self.kernel.messages()).transpose()?;
+        let bus_calls = self.follows_wire.then(|| self.kernel.bus_calls()).transpose()?;
         let processes = self.follows.then(|| self.kernel.processes()).transpose()?;
         govern::disown_young_parkers(&mut open.entries, &parkers);
         self.drain_all(sink);
         if let Some(messages) = messages {
             let fact = self.open_messages(at_ns, &messages);
             sink(Arrival::Fact { at_ns, fact: Fact::Messages(fact) });
+        }
+        if let Some(calls) = bus_calls {
+            let fact = self.open_bus_calls(at_ns, &calls);
+            sink(Arrival::Fact { at_ns, fact: Fact::BusCalls(fact) });
         }
         if let Some(processes) = processes {
             self.forget_ended_programs(&mut open, &processes);

@@ -61,5 +61,5 @@ pub(crate) use process::{
 pub use program::{FileVersion, Lease, LeaseEnd, Program, share_mounts};
 pub use site::{GSource, Price, Site, SiteCheck};
 pub use symtab::Witness;
-pub use unix_sockets::{UnixSocket, unix_sockets};
+pub use unix_sockets::{UnixSocket, is_bus_path, unix_sockets};
 pub use version::GoVersion;

@@ -28,6 +28,12 @@ pub fn unix_sockets(text: &str) -> Vec<UnixSocket> {
     text.lines().skip(1).take(MAX_LINES).filter_map(line).collect()
 }
 
+/// Does the system bus, or systemd itself, listen here? By the end of the path, as the kernel side does.
+#[must_use]
+pub fn is_bus_path(path: &str) -> bool {
+    path.ends_with("/dbus/system_bus_socket") || path.ends_with("systemd/private")
+}
+
 /// "Num: RefCount Protocol Flags Type St Inode Path"; the path may contain spaces.
 fn line(line: &str) -> Option<UnixSocket> {
     let mut fields = line.split_ascii_whitespace();

@@ -3,6 +3,7 @@
 //! Used by diagnosis, whose evidence are sentences, and by `render`. Texts of the node inside of these sentences are cut
 //! to a length, but **raw**: whoever shows a sentence escapes it ([`crate::render::escape`]).
 
+mod bus;
 mod cpu;
 pub mod human;
 mod owner;
@@ -11,6 +12,7 @@ mod phase;
 mod request;
 mod stuck;
 
+pub use bus::{bus_method, bus_names, bus_waits_for};
 pub use cpu::{cpu_share, quota, throttled};
 pub use owner::{command_words, container_line, of_pod, short_id};
 pub use park::{go_stack, holders, park_line, pipe_words, short_function, socket_line, syscall_words};

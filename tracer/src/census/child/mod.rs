@@ -18,6 +18,7 @@ mod locks;
 mod look;
 mod names;
 mod node;
+mod queues;
 mod read;
 mod sandbox;
 mod scan;
@@ -33,6 +34,7 @@ use std::io::{self, BufRead, Read as _};
 use super::protocol::{Answer, Job, Order, Step};
 use crate::target;
 use kept::Kept;
+pub use queues::{BusConnection, Queues};
 use tell::Tell;
 
 /// An order is short: pids and paths.

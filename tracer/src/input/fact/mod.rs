@@ -3,6 +3,7 @@
 //! All times are nanoseconds of CLOCK_MONOTONIC unless the name says otherwise. Texts come from the node and are
 //! hostile: they are escaped where they are rendered.
 
+mod bus;
 mod cpu;
 mod hook;
 mod in_flight;
@@ -13,6 +14,7 @@ mod target;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
+    bus::{BusFact, BusReaderFact, OpenBusFact},
     cpu::{CpuFact, DaemonCpu, QuotaFact},
     hook::{Armed, HookCounters, HookFact, Layer},
     in_flight::{InFlight, Liveness, OpenCallFact, ParkerFact, SymbolFact, SymbolsFact},
@@ -43,6 +45,8 @@ pub enum Fact {
     InFlight(InFlight),
     /// The requests between runtime and shims without an answer at one moment.
     Messages(MessagesFact),
+    /// The calls over D-Bus without an answer at one moment.
+    BusCalls(BusFact),
     /// Names for addresses in stacks of parks; each address is told once.
     Symbols(SymbolsFact),
     /// The watched processes at one moment.

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::{
+    bus::BusDoc,
     calls::{Open, Operation},
     census::CensusDoc,
     cpu::CpuDoc,
@@ -61,6 +62,8 @@ pub(super) struct Document<'a> {
     processes: ProcessesDoc<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     messages: Option<MessagesDoc<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bus: Option<BusDoc<'a>>,
     joins: JoinsDoc,
     census: CensusDoc<'a>,
     probes: Probes<'a>,
@@ -96,6 +99,7 @@ impl<'a> Document<'a> {
             operations: snapshot.rows.iter().map(Operation::new).collect(),
             processes: ProcessesDoc::new(snapshot),
             messages: MessagesDoc::new(snapshot),
+            bus: BusDoc::new(snapshot),
             joins: JoinsDoc::new(snapshot.joins),
             census: CensusDoc::of_snapshot(snapshot),
             probes: Probes::new(snapshot),

@@ -40,6 +40,7 @@
 //! | `processes.slowest[]`, `failed[]` | a process: `pid`, `container`, `start_at`, `duration_ns`, `how` (`exited`, `killed`, `became_workload`, `replaced`), `exit_code`, `signal` |
 //! | `processes.workloads[]` | `pid`, `container`, `started_for`, `start_at`, `ended_at`; `how`, `exit_code`, `signal` when it has ended |
 //! | `messages` | left out unless the source `wire` is on: requests between runtime and shims: `read_at`, `complete`, `methods` (`service`, `method`, both empty when not read; `count` (answered), `unanswered` (ended with a process), `open`, `sum_ns`, `max_ns`, `p50_ns`, `p99_ns`, `log2_ns`), `open`: those without an answer, oldest first: `service`, `method`, `start_at`, `age_ns`, `pid` (who asks), `answerer_pid` (`null`: not known), `socket` (inode number, at who asks), `stream`, `unsent` (the buffer is full), `long_lived` |
+//! | `bus` | left out unless the source `wire` is on: calls of runc, kubelet and runtimes over D-Bus: `read_at`, `complete`, `methods` (`interface`, `member`, `destination`, empty when not read; `connection`: not a call, but from the first byte of a connection to the first line of the bus; `count` (answered), `errors` (of these), `last_error`, `unanswered` (ended with process or connection), `open`, and durations as in `messages`, until the caller has read the answer), `open`: those without an answer, oldest first: `interface`, `member`, `destination`, `start_at`, `age_ns`, `pid` (who calls), `bus_pid` (`null`: not known), `socket` (inode number), `serial`, `waits_for` (`accept`, `room` (the buffer is full: not sent), `bus` (has not read it), `caller` (has not read what came), `answer` (the bus has read it), `unknown`), `unread_by_bus`, `unread` (bytes; `null`: not known), `readers`: clients of the bus that have not read everything, `pid` (`null`: not known), `socket`, `unread` |
 //! | `joins` | handlers `joined` to a client call, `ambiguous`, `foreign`, `own`: that answered our census |
 //! | `census` | `rounds`, `versions` (what programs of the node say of themselves: `program`, `version`), `round` (the last: `began_ns`, `ended_ns`, `processes`, `unanswered`, `left_out`, `containers`, `says`: what the runtime says of them over the CRI, with our `calls`, `ended`: those whose first process has ended), `requests`, `processes`, `by_hand` (processes that a person started, each also with `typed_in`: runc, and tools for containers; never taken for the node's), `goroutines` as they were found |
 //! | `probes` | `mode`, `sites`, `took_ns`, and `hooks`: `index`, `component`, `layer`, `operation`, `symbol`, `sites`, `records`, `hits` |
@@ -50,6 +51,7 @@
 //! | `cost` | `cpu_ns`, `wall_ns`, `rss_bytes`, `rss_peak_bytes`, `child_peak_bytes` (of the largest child of the census), `probes_ns` (CPU time the traced programs spent in probes: an estimate from above, hits times what a hit takes in a VM; null when not counted) |
 //! | `stopped` | why observing ended: `duration`, `interrupt`, `enough`, `targets_gone`, `recording_over` |
 
+mod bus;
 mod calls;
 mod census;
 mod cpu;

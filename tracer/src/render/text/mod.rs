@@ -3,6 +3,7 @@
 //! Made to be read at three in the morning on a narrow terminal: at most 120 columns, readable at 80; long lists are cut
 //! and say by how much. One file per section, in the order of the page.
 
+mod bus;
 mod by_hand;
 mod finding;
 mod frame;

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use super::{
-    by_hand, finding, frame, messages, open, processes, relists, requests, rpc, stuck, time, tree, unseen,
-    verdict,
+    bus, by_hand, finding, frame, messages, open, processes, relists, requests, rpc, stuck, time, tree,
+    unseen, verdict,
 };
 use crate::{
     correlate::Snapshot,
@@ -60,6 +60,7 @@ pub fn report(
         relists::write(&mut page)?;
         rpc::write(&mut page)?;
         messages::write(&mut page)?;
+        bus::write(&mut page)?;
         tree::write(&mut page)?;
         requests::write(&mut page)?;
     }

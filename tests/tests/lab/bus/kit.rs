@@ -1,0 +1,245 @@
+//! A private bus (a real dbus-daemon), whoever plays systemd there, a monitor of the bus, and the real runc with the
+//! systemd cgroup driver.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use plegtrace_lab::{Containerd, packages, process};
+use serde_json::json;
+use zbus::blocking::{Connection, connection};
+use zbus::message::Message;
+use zbus::object_server::SignalEmitter;
+use zbus::zvariant::{OwnedObjectPath, OwnedValue};
+
+pub(super) const LIMIT: Duration = Duration::from_secs(30);
+const SYSTEMD: &str = "org.freedesktop.systemd1";
+const MANAGER: &str = "/org/freedesktop/systemd1";
+
+/// A dbus-daemon that allows everything.
+#[derive(Debug)]
+pub(super) struct Bus {
+    dir: PathBuf,
+    pub(super) daemon: Child,
+}
+
+impl Bus {
+    pub(super) fn start(containerd: &Containerd, name: &str) -> Result<Bus> {
+        let dir = containerd.scratch().path().join(name);
+        fs::create_dir_all(dir.join("dbus"))?;
+        let socket = dir.join("dbus/system_bus_socket");
+        let config = format!(
+            "<busconfig><type>system</type><listen>unix:path={}</listen><auth>EXTERNAL</auth><policy context=\"default\">\
+             <allow send_destination=\"*\" eavesdrop=\"true\"/><allow eavesdrop=\"true\"/><allow own=\"*\"/>\
+             <allow user=\"*\"/></policy></busconfig>",
+            socket.display()
+        );
+        fs::write(dir.join("bus.conf"), config)?;
+        let mut command = Command::new("dbus-daemon");
+        command.arg("--nofork").arg(format!("--config-file={}", dir.join("bus.conf").display()));
+        let daemon = containerd.scratch().spawn(&mut command, &dir.join("log"))?;
+        process::wait_for("a bus", LIMIT, || Ok(UnixStream::connect(&socket).ok().map(drop)))?;
+        Ok(Bus { dir, daemon })
+    }
+
+    pub(super) fn address(&self) -> String {
+        format!("unix:path={}", self.dir.join("dbus/system_bus_socket").display())
+    }
+}
+
+/// Whoever plays systemd: jobs are done at once, or, once it is `silent`, calls of `StartTransientUnit` wait for ever.
+#[derive(Debug)]
+struct Manager {
+    jobs: AtomicU32,
+    silent: Arc<AtomicBool>,
+}
+
+impl Manager {
+    async fn job(&self, emitter: &SignalEmitter<'_>, unit: &str) -> zbus::fdo::Result<OwnedObjectPath> {
+        let id = self.jobs.fetch_add(1, Ordering::Relaxed);
+        let path = format!("{MANAGER}/job/{id}");
+        let path = OwnedObjectPath::try_from(path).map_err(|e| zbus::fdo::Error::Failed(e.to_string()))?;
+        Self::job_removed(emitter, id, path.clone(), unit, "done").await?;
+        Ok(path)
+    }
+}
+
+type Properties = Vec<(String, OwnedValue)>;
+
+#[zbus::interface(name = "org.freedesktop.systemd1.Manager")]
+impl Manager {
+    async fn start_transient_unit(
+        &self,
+        unit: String,
+        _mode: String,
+        _properties: Properties,
+        _more: Vec<(String, Properties)>,
+        #[zbus(signal_emitter)] emitter: SignalEmitter<'_>,
+    ) -> zbus::fdo::Result<OwnedObjectPath> {
+        if self.silent.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        self.job(&emitter, &unit).await
+    }
+
+    async fn stop_unit(
+        &self,
+        unit: String,
+        _mode: String,
+        #[zbus(signal_emitter)] emitter: SignalEmitter<'_>,
+    ) -> zbus::fdo::Result<OwnedObjectPath> {
+        self.job(&emitter, &unit).await
+    }
+
+    fn set_unit_properties(&self, _unit: String, _runtime: bool, _properties: Properties) {}
+
+    fn reset_failed_unit(&self, _unit: String) {}
+
+    #[zbus(property)]
+    fn version(&self) -> String {
+        "252".to_owned()
+    }
+
+    #[zbus(signal)]
+    async fn job_removed(
+        emitter: &SignalEmitter<'_>,
+        id: u32,
+        job: OwnedObjectPath,
+        unit: &str,
+        result: &str,
+    ) -> zbus::Result<()>;
+}
+
+/// Plays systemd on a bus for as long as it lives.
+#[derive(Debug)]
+pub(super) struct Systemd {
+    connection: Connection,
+    pub(super) silent: Arc<AtomicBool>,
+}
+
+impl Systemd {
+    pub(super) fn start(bus: &Bus) -> Result<Systemd> {
+        let silent = Arc::new(AtomicBool::new(false));
+        let manager = Manager { jobs: AtomicU32::new(1), silent: Arc::clone(&silent) };
+        let builder = connection::Builder::address(bus.address().as_str())?;
+        let connection = builder.name(SYSTEMD)?.serve_at(MANAGER, manager)?.build()?;
+        Ok(Systemd { connection, silent })
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.connection.unique_name().map(ToString::to_string).unwrap_or_default()
+    }
+}
+
+/// Owns systemd's name, and reads nothing any more.
+pub(super) fn deaf_systemd(bus: &Bus) -> Result<UnixStream> {
+    let mut stream = UnixStream::connect(bus.dir.join("dbus/system_bus_socket"))?;
+    stream.set_read_timeout(Some(LIMIT))?;
+    // The uid in hexadecimal digits of its decimal ones: root.
+    stream.write_all(b"\0AUTH EXTERNAL 30\r\n")?;
+    let mut answer = [0; 4096];
+    let read = stream.read(&mut answer)?;
+    ensure!(answer[..read].starts_with(b"OK "), "the bus does not take us");
+    stream.write_all(b"BEGIN\r\n")?;
+    let own = "org.freedesktop.DBus";
+    let call =
+        |member| Message::method_call("/org/freedesktop/DBus", member)?.interface(own)?.destination(own);
+    stream.write_all(call("Hello")?.build(&())?.data())?;
+    stream.write_all(call("RequestName")?.build(&(SYSTEMD, 0u32))?.data())?;
+    let mut seen = Vec::new();
+    process::wait_for("the name of systemd", LIMIT, || {
+        let read = stream.read(&mut answer)?;
+        seen.extend_from_slice(&answer[..read]);
+        // NameAcquired, and the answer to the call.
+        let text = String::from_utf8_lossy(&seen);
+        Ok((text.contains("NameAcquired") && text.contains(SYSTEMD)).then_some(()))
+    })?;
+    Ok(stream)
+}
+
+/// dbus-monitor, which sees every call on a bus.
+#[derive(Debug)]
+pub(super) struct Monitor {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Monitor {
+    pub(super) fn start(containerd: &Containerd, bus: &Bus) -> Result<Monitor> {
+        let log = bus.dir.join("monitor");
+        let mut command = Command::new("dbus-monitor");
+        command.args(["--address", &bus.address(), "type='method_call'"]);
+        let child = containerd.scratch().spawn(&mut command, &log)?;
+        process::wait_for("a monitor", LIMIT, || {
+            Ok(fs::read_to_string(&log)?.contains("NameLost").then_some(()))
+        })?;
+        Ok(Monitor { child, log })
+    }
+
+    /// Calls by interface and method; those of the connection `but` are left out.
+    pub(super) fn calls(&self, but: &str) -> Result<BTreeMap<(String, String), u64>> {
+        let text = fs::read_to_string(&self.log)?;
+        let mut calls = BTreeMap::new();
+        for line in text.lines().filter(|line| line.starts_with("method call ")) {
+            if word(line, "sender=")? != but {
+                let name = (word(line, "interface=")?, word(line, "member=")?);
+                *calls.entry(name).or_default() += 1;
+            }
+        }
+        Ok(calls)
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn word(line: &str, name: &str) -> Result<String> {
+    let (_, rest) = line.split_once(name).with_context(|| format!("no {name} in {line}"))?;
+    Ok(rest.split([' ', ';']).next().unwrap_or_default().to_owned())
+}
+
+/// Starts the node's runc with the systemd cgroup driver; it runs a program that ends at once.
+pub(super) fn runc(containerd: &Containerd, bus: &Bus, name: &str) -> Result<Child> {
+    let dir = containerd.scratch().path().join(format!("bundle-{name}"));
+    fs::create_dir_all(dir.join("rootfs/proc"))?;
+    fs::copy(packages::busybox()?, dir.join("rootfs/busybox"))?;
+    let slice = format!("plegtracelab{}.slice", containerd.scratch().id());
+    let config = json!({
+        "ociVersion": "1.0.2",
+        "process": {
+            "user": { "uid": 0, "gid": 0 }, "cwd": "/", "env": ["PATH=/"], "args": ["/busybox", "true"],
+        },
+        "root": { "path": "rootfs", "readonly": true },
+        "mounts": [{ "destination": "/proc", "type": "proc", "source": "proc" }],
+        "linux": {
+            "cgroupsPath": format!("{slice}:lab:{name}"),
+            "namespaces": [{ "type": "pid" }, { "type": "mount" }, { "type": "ipc" }],
+        },
+    });
+    fs::write(dir.join("config.json"), config.to_string())?;
+    let state = containerd.scratch().path().join("runc-by-hand");
+    // runc asks whether systemd runs; only it sees that.
+    let script = "mount -t tmpfs none /run/systemd && mkdir /run/systemd/system && exec \"$0\" \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script]).arg(containerd.runc_program());
+    command.arg("--root").arg(state).args(["--systemd-cgroup", "run", "--bundle"]).arg(&dir).arg(name);
+    command.env("DBUS_SYSTEM_BUS_ADDRESS", bus.address()).stdin(Stdio::null());
+    containerd.scratch().spawn(&mut command, &dir.join("log"))
+}
+
+/// What that runc said.
+pub(super) fn said(containerd: &Containerd, name: &str) -> String {
+    let log: &Path = &containerd.scratch().path().join(format!("bundle-{name}/log"));
+    fs::read_to_string(log).unwrap_or_default()
+}

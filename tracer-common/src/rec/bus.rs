@@ -1,0 +1,33 @@
+//! [`BusRec`]: a call over D-Bus was answered.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::{
+    header::RecHeader,
+    wire::bus::{TEXT, TEXTS},
+};
+
+/// One answered call.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct BusRec {
+    /// `ts_ns` is when the caller had read the header of the answer; process and thread are those that read it.
+    pub header: RecHeader,
+    /// When the first byte of the call was written, nanoseconds of CLOCK_MONOTONIC.
+    pub start_ns: u64,
+    /// Inode number of the socket of who called.
+    pub socket: u64,
+    /// Serial of the call; 0: the connection itself, from its first byte to the first line of the bus.
+    pub serial: u32,
+    /// Type of the answer: [`kind::RETURN`](crate::wire::dbus::kind::RETURN) or
+    /// [`kind::ERROR`](crate::wire::dbus::kind::ERROR).
+    pub kind: u32,
+    /// Bytes of the call.
+    pub bytes: u32,
+    /// Bytes of the answer.
+    pub answer_bytes: u32,
+    /// See [`BusTexts`](crate::wire::bus::BusTexts).
+    pub texts: [u8; TEXT * TEXTS],
+}
+
+const _: () = assert!(size_of::<BusRec>() == 56 + TEXT * TEXTS);

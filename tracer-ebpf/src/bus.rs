@@ -1,0 +1,423 @@
+//! Calls over D-Bus without an answer: the only place that begins and ends them.
+//!
+//! What a client writes is walked through when the write begins, which opens its calls, and when it ends, which says how
+//! much was taken. What it reads is walked through when the read has ended, which closes them: neither the bus nor
+//! systemd has to be watched.
+
+use core::{ffi::c_void, hint::black_box};
+
+use aya_ebpf::helpers::{bpf_ktime_get_ns, generated::bpf_probe_read_user};
+use plegtrace_common::{
+    kind::RecKind,
+    reason::Reason,
+    rec::BusRec,
+    role::Role,
+    wire::{
+        bus::{BUS_UNSENT, BusKey, BusTexts, MAX_UNITS, OpenBusCall, TEXT, TEXTS},
+        dbus::{Message, Next, Position, Walk, kind},
+        state::{Begun, Ends, MAX_FRAMES, PositionKey, SENDING_BUS, SENDING_LOST, Sending},
+        ttrpc::Bytes,
+    },
+};
+
+use crate::{
+    arguments::masked,
+    count, emit,
+    maps::{BUS_CALLS, BUS_POSITIONS, BUS_WALKS},
+    messages::{self, AGAIN, Writer},
+};
+
+/// Where bytes are walked through; an entry of a map.
+#[repr(C)]
+pub(crate) struct Scratch {
+    walk: Walk,
+    job: Job,
+    /// Calls that began in this write.
+    begun: [Begun; MAX_FRAMES],
+    /// How many. Kept here, not in a register: there each number would be a path for the verifier.
+    calls: u32,
+    /// The same for what a helper is asked for: where to, and how many bytes.
+    fetch: [u32; 2],
+    reserved: u32,
+    call: OpenBusCall,
+}
+
+/// Why bytes are walked through.
+mod why {
+    /// A write begins: its calls are opened.
+    pub(super) const BEGINS: u32 = 0;
+    /// A write has ended: only how far it went is of interest.
+    pub(super) const WRITTEN: u32 = 1;
+    /// A read has ended: what it brought closes calls.
+    pub(super) const READ: u32 = 2;
+}
+
+/// What comes of a step.
+mod step {
+    pub(super) const GO_ON: u64 = 0;
+    pub(super) const END: u64 = 1;
+    pub(super) const OUT_OF_STEP: u64 = 2;
+    pub(super) const UNREADABLE: u64 = 3;
+    pub(super) const FULL: u64 = 4;
+}
+
+/// Bytes that a system call has moved.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Job {
+    ends: Ends,
+    buffer: u64,
+    /// All that were moved.
+    taken: u64,
+    /// How many of them may be at `buffer`.
+    len: u32,
+    /// One of [`why`].
+    why: u32,
+    /// Not 0: what was not taken will not be written again.
+    given_up: u32,
+    /// Not 0: what was written is not D-Bus.
+    lost: u32,
+    /// When it began.
+    start_ns: u64,
+    tgid: u32,
+    tid: u32,
+}
+
+/// `BPF_NOEXIST` (include/uapi/linux/bpf.h).
+const NEW: u64 = 1;
+
+/// Bytes in the memory of the current process.
+struct User {
+    buffer: u64,
+    fetch: *mut [u32; 2],
+}
+
+impl Bytes for User {
+    #[inline(always)]
+    fn fetch(&mut self, at: u32, unit: &mut [u8; 16], to: u32, count: u32) -> bool {
+        // SAFETY: part of an entry of a map.
+        let [to, count] = unsafe {
+            self.fetch.write_volatile([to, count]);
+            self.fetch.read_volatile()
+        };
+        let (to, count) = (masked(u64::from(to), 15), masked(u64::from(count), 31));
+        let from = self.buffer.wrapping_add(u64::from(at));
+        // SAFETY: the unit is part of a larger entry of a map, and both together are at most 16; the helper checks the
+        // address and fails cleanly.
+        unsafe {
+            let to = unit.as_mut_ptr().add(to as usize);
+            bpf_probe_read_user(to.cast(), count, from as *const c_void) == 0
+        }
+    }
+}
+
+/// Is it one whose calls are followed?
+#[inline(always)]
+pub(crate) fn asks(role: u32) -> bool {
+    const ASKING: u32 = 1 << Role::Kubelet as u32
+        | 1 << Role::Containerd as u32
+        | 1 << Role::Crio as u32
+        | 1 << Role::Dockerd as u32
+        | 1 << Role::CriDockerd as u32
+        | 1 << Role::Conmon as u32
+        | 1 << Role::Runc as u32;
+    role < 32 && ASKING >> role & 1 != 0
+}
+
+/// Where this CPU walks; always there.
+#[inline(always)]
+fn scratch() -> Option<&'static mut Scratch> {
+    // SAFETY: the entry is our CPU's, and programs on system calls do not interrupt each other.
+    BUS_WALKS.get_ptr_mut(0).map(|scratch| unsafe { &mut *scratch })
+}
+
+/// Addresses are even, so what is read has a key of its own.
+#[inline(always)]
+fn position_key(ends: &Ends, is_read: bool) -> PositionKey {
+    PositionKey { sock: ends.sock | u64::from(is_read), socket: ends.socket }
+}
+
+#[inline(always)]
+fn position(key: &PositionKey) -> Position {
+    // SAFETY: the value is copied at once; one thread at a time reads or writes messages.
+    unsafe { BUS_POSITIONS.get(key) }.copied().unwrap_or(Position::BOUNDARY)
+}
+
+#[inline(always)]
+fn save(key: &PositionKey, now: &Position) {
+    if !now.is_boundary() {
+        if BUS_POSITIONS.insert(key, now, 0).is_err() {
+            count::reason(Reason::SendingFull);
+        }
+    } else {
+        let _ = BUS_POSITIONS.remove(key);
+    }
+}
+
+/// Walks through the bytes of the job from where the direction stands. Each step is a function that the verifier looks at
+/// by itself, once: all paths through all steps would be too many for it.
+#[inline(always)]
+fn walk_through(scratch: &mut Scratch, at: &PositionKey, len: u32) -> Result<(), Reason> {
+    scratch.walk = Walk::new(position(at), len);
+    scratch.call.texts = [0; TEXT * TEXTS];
+    scratch.calls = 0;
+    for _ in 0..MAX_UNITS {
+        match bus_step() {
+            step::GO_ON => {}
+            step::END => return Ok(()),
+            step::OUT_OF_STEP => return Err(Reason::OutOfStep),
+            step::UNREADABLE => return Err(Reason::MessageUnreadable),
+            _ => break,
+        }
+    }
+    Err(Reason::FramesLeft)
+}
+
+/// A step of [`walk_through`]: one unit of the bytes in this CPU's scratch. A global function of BPF (Linux 5.6): it has no
+/// pointers, and nothing is known of what it gives but that it is a number.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn bus_step() -> u64 {
+    let Some(scratch) = scratch() else { return step::END };
+    let (why, buffer, len) = (scratch.job.why, scratch.job.buffer, scratch.job.len);
+    let mut user = User { buffer, fetch: &raw mut scratch.fetch };
+    match scratch.walk.next(&mut user) {
+        Next::Start => scratch.call.texts = [0; TEXT * TEXTS],
+        Next::Text { field, at, len: text } if why != why::WRITTEN => {
+            keep(&mut scratch.call.texts, field, buffer, at, text, len);
+        }
+        Next::Message(message) if why == why::BEGINS && message.expects_answer() => {
+            scratch.call.bytes = message.size;
+            return started(scratch, Begun { stream: message.serial, end: message.header_end });
+        }
+        Next::Line { first: true } if why == why::BEGINS => {
+            scratch.call.bytes = len;
+            return started(scratch, Begun { stream: 0, end: 1 });
+        }
+        Next::Message(message) if why == why::READ && message.is_answer() && message.reply != 0 => {
+            close(scratch, &message);
+            scratch.call.texts = [0; TEXT * TEXTS];
+        }
+        Next::Line { .. } if why == why::READ => connected(scratch),
+        Next::Text { .. } | Next::Message(_) | Next::Line { .. } | Next::Part => {}
+        Next::End => return step::END,
+        Next::OutOfStep => return step::OUT_OF_STEP,
+        Next::Unreadable => return step::UNREADABLE,
+    }
+    step::GO_ON
+}
+
+/// A call begins in this write.
+#[inline(always)]
+fn started(scratch: &mut Scratch, begun: Begun) -> u64 {
+    if scratch.calls >= MAX_FRAMES as u32 {
+        return step::FULL;
+    }
+    scratch.begun[black_box(scratch.calls as usize) & (MAX_FRAMES - 1)] = begun;
+    scratch.calls += 1;
+    if let Err(reason) = open(scratch, begun.stream) {
+        count::reason(reason);
+    }
+    step::GO_ON
+}
+
+/// A write begins; what it is stands in `sending`.
+#[inline(always)]
+pub(crate) fn begin(sending: &mut Sending, writer: Writer) -> Result<(), Reason> {
+    let Some(scratch) = scratch() else { return Ok(()) };
+    sending.flags = SENDING_BUS;
+    scratch.begun = [Begun { stream: 0, end: 0 }; MAX_FRAMES];
+    scratch.job = Job {
+        ends: sending.ends,
+        buffer: sending.buffer,
+        taken: 0,
+        len: sending.len,
+        why: why::BEGINS,
+        given_up: 0,
+        lost: 0,
+        start_ns: sending.start_ns,
+        tgid: writer.tgid,
+        tid: writer.tid,
+    };
+    let outcome = walk_through(scratch, &position_key(&sending.ends, false), sending.len);
+    sending.begun = scratch.begun;
+    if outcome.is_err() {
+        sending.flags |= SENDING_LOST;
+    }
+    messages::remember(sending, writer);
+    outcome
+}
+
+/// Keeps a text of a header: as much of it as fits, and as these bytes have.
+#[inline(always)]
+fn keep(texts: &mut [u8; TEXT * TEXTS], field: u8, buffer: u64, at: u32, len: u32, all: u32) {
+    let Some(place) = BusTexts::place(field) else { return };
+    let here = all.wrapping_sub(at);
+    let len = masked(u64::from(if here < len { here } else { len }), TEXT as u64 - 1);
+    let place = masked(place as u64, TEXTS as u64 - 1) as usize;
+    let from = buffer.wrapping_add(u64::from(at)) as *const c_void;
+    // SAFETY: within the texts, as both masks say; the helper checks the address and fails cleanly. What it cannot read
+    // stays empty.
+    unsafe {
+        bpf_probe_read_user(texts.as_mut_ptr().add(place * TEXT).cast(), len, from);
+    }
+}
+
+/// A call that had not been taken when it was written before keeps its start.
+#[inline(always)]
+fn open(scratch: &mut Scratch, serial: u32) -> Result<(), Reason> {
+    let (job, call) = (&scratch.job, &mut scratch.call);
+    call.start_ns = job.start_ns;
+    call.peer_socket = job.ends.peer_socket;
+    (call.tgid, call.tid) = (job.tgid, job.tid);
+    call.flags = BUS_UNSENT;
+    let key = &key(&job.ends, serial);
+    let call: &OpenBusCall = call;
+    if BUS_CALLS.insert(key, call, NEW).is_ok() {
+        return Ok(());
+    }
+    let Some(known) = BUS_CALLS.get_ptr_mut(key) else { return Err(Reason::MessagesFull) };
+    // SAFETY: a map value stays valid until the program returns; one thread at a time writes to a connection.
+    if unsafe { (*known).flags } & BUS_UNSENT != 0 {
+        return Ok(());
+    }
+    count::reason(Reason::MessageRepeated);
+    BUS_CALLS.insert(key, call, 0).map_err(|_| Reason::MessagesFull)
+}
+
+#[inline(always)]
+fn key(ends: &Ends, serial: u32) -> BusKey {
+    BusKey { sock: ends.sock, socket: ends.socket, serial, reserved: 0 }
+}
+
+/// A write has ended with this result. Is there something to walk through?
+#[inline(always)]
+pub(crate) fn end(sending: &Sending, result: i64) -> bool {
+    let Some(scratch) = scratch() else { return false };
+    let taken = if result > 0 { result as u64 } else { 0 };
+    scratch.job = Job {
+        ends: sending.ends,
+        buffer: sending.buffer,
+        taken,
+        len: sending.len,
+        why: why::WRITTEN,
+        given_up: u32::from(result <= 0 && !AGAIN.contains(&result)),
+        lost: sending.flags & SENDING_LOST,
+        start_ns: 0,
+        tgid: 0,
+        tid: 0,
+    };
+    if taken < u64::from(sending.len) {
+        count::reason(Reason::SendCut);
+    }
+    for begun in &sending.begun {
+        if begun.end != 0 {
+            settle(scratch, begun);
+        }
+    }
+    scratch.job.lost != 0 || scratch.job.taken != 0
+}
+
+/// A call has been taken by its socket, or it is to be written again, or it never will be.
+#[inline(always)]
+fn settle(scratch: &Scratch, begun: &Begun) {
+    // SAFETY: part of an entry of a map; read each time, so that nothing is known of it.
+    let (taken, given_up) = unsafe {
+        ((&raw const scratch.job.taken).read_volatile(), (&raw const scratch.job.given_up).read_volatile())
+    };
+    let key = &key(&scratch.job.ends, begun.stream);
+    if u64::from(begun.end) <= taken {
+        if let Some(call) = BUS_CALLS.get_ptr_mut(key) {
+            // SAFETY: as in `open`.
+            unsafe { (*call).flags = 0 };
+        }
+    } else if given_up != 0 {
+        let _ = BUS_CALLS.remove(key);
+    }
+}
+
+/// A read has ended that brought `taken` bytes, of which `len` fit where `buffer` is.
+#[inline(always)]
+pub(crate) fn read(ends: &Ends, buffer: u64, len: u32, taken: u64, reader: Writer) -> bool {
+    let Some(scratch) = scratch() else { return false };
+    let (tgid, tid) = (reader.tgid, reader.tid);
+    scratch.job =
+        Job { ends: *ends, buffer, taken, len, why: why::READ, given_up: 0, lost: 0, start_ns: 0, tgid, tid };
+    true
+}
+
+/// Walks through bytes that have been moved, as [`end`] or [`read`] said: of what was read, answers close their calls.
+#[inline(always)]
+pub(crate) fn walk() -> Result<(), Reason> {
+    let Some(scratch) = scratch() else { return Ok(()) };
+    // SAFETY: part of an entry of a map; read anew, so that reads and writes are one path for the verifier.
+    let Job { ends, taken, len, why, lost, .. } = unsafe { (&raw const scratch.job).read_volatile() };
+    let direction = &position_key(&ends, why == why::READ);
+    if lost != 0 {
+        save(direction, &Position::BOUNDARY);
+        return Ok(());
+    }
+    let len = if taken < u64::from(len) { taken as u32 } else { len };
+    scratch.job.len = len;
+    let outcome = walk_through(scratch, direction, len);
+    if outcome.is_err() {
+        scratch.walk.position = Position::BOUNDARY;
+    }
+    // What was gathered from, or scattered to, more places: bodies.
+    let rest = taken.wrapping_sub(u64::from(len));
+    if rest > 0 {
+        let left = u64::from(scratch.walk.position.left);
+        if left >= rest {
+            scratch.walk.position.left = (left - rest) as u32;
+        } else {
+            scratch.walk.position = Position::BOUNDARY;
+        }
+    }
+    save(direction, &scratch.walk.position);
+    outcome
+}
+
+/// The bus has said its first line: the connection is there.
+#[inline(always)]
+fn connected(scratch: &Scratch) {
+    // SAFETY: only whether it is there is looked at.
+    if unsafe { BUS_CALLS.get(key(&scratch.job.ends, 0)) }.is_some() {
+        let line = Message { kind: kind::RETURN, flags: 0, serial: 0, reply: 0, size: 0, header_end: 0 };
+        close(scratch, &line);
+    }
+}
+
+/// An answer: its call is over.
+#[inline(always)]
+fn close(scratch: &Scratch, answer: &Message) {
+    const ERROR: usize = 3 * TEXT;
+    let (job, texts) = (&scratch.job, &scratch.call.texts);
+    let key = &key(&job.ends, answer.reply);
+    // SAFETY: the value is read at once; nobody else closes it.
+    let Some(open) = (unsafe { BUS_CALLS.get(key) }) else {
+        count::reason(Reason::AnswerAlone);
+        return;
+    };
+    // SAFETY: no arguments.
+    let now = unsafe { bpf_ktime_get_ns() };
+    let written = emit::fill::<BusRec>(|record| {
+        let record = record.as_mut_ptr();
+        // SAFETY: room for one record; each field of it is written.
+        unsafe {
+            (*record).header = emit::header::<BusRec>(RecKind::BusCall, now, job.tgid, job.tid);
+            (*record).start_ns = open.start_ns;
+            (*record).socket = key.socket;
+            (*record).serial = key.serial;
+            (*record).kind = u32::from(answer.kind);
+            (*record).bytes = open.bytes;
+            (*record).answer_bytes = answer.size;
+            (*record).texts = open.texts;
+            let to = (&raw mut (*record).texts).cast::<[u8; TEXT]>().add(ERROR / TEXT);
+            *to = *texts.as_ptr().add(ERROR).cast::<[u8; TEXT]>();
+        }
+    });
+    if !written {
+        count::reason(Reason::RingFull);
+    }
+    let _ = BUS_CALLS.remove(key);
+}

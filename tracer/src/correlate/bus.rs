@@ -1,0 +1,307 @@
+//! [`Bus`]: calls over D-Bus, finished and open.
+
+use std::{
+    collections::{BTreeMap, HashSet, btree_map::Entry},
+    mem::take,
+};
+
+use super::{Latency, limits::Limits};
+use crate::{
+    decode::{BusCall, BusCallId, BusNames, MonoNs},
+    input::{BusFact, BusReaderFact, OpenBusFact},
+};
+
+/// The calls over D-Bus at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Bus {
+    /// When the open ones were read; `None`: they are not followed.
+    pub read_at: Option<MonoNs>,
+    /// All of them could be read.
+    pub complete: bool,
+    /// One row per method, by interface, method and destination.
+    pub rows: Vec<BusRow>,
+    /// Calls without an answer, oldest first.
+    pub open: Vec<OpenBusCall>,
+    /// Clients of the bus that have not read what it wrote to them, the most first.
+    pub readers: Vec<BusReaderFact>,
+}
+
+/// One method.
+#[derive(Clone, Debug)]
+pub struct BusRow {
+    /// What is called; without a method it is the connection to the bus itself, or what could not be read.
+    pub names: BusNames,
+    /// It is the connection to the bus itself: from its first byte to the first line of the bus.
+    pub is_connection: bool,
+    /// Answered calls, also with an error.
+    pub latency: Latency,
+    /// Calls that were answered with an error.
+    pub errors: u64,
+    /// Name of the last of those errors; empty when that could not be read.
+    pub last_error: Option<String>,
+    /// Calls without an answer, ended with their process or connection.
+    pub unanswered: u64,
+    /// Calls without an answer now.
+    pub open: u64,
+}
+
+/// Whom a call waits for, as far as the queues of its connection say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BusWait {
+    /// The bus: it has not accepted the connection.
+    Accept,
+    /// The bus: its buffer is full, and the call has not been sent.
+    Room,
+    /// The bus: it has not read this many bytes.
+    Bus(u32),
+    /// Its caller: this many bytes are there for it to read.
+    Caller(u32),
+    /// Who is to answer: the bus has read the call.
+    Answer,
+    /// Not known.
+    Unknown,
+}
+
+/// A call without an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenBusCall {
+    /// As it was read.
+    pub fact: OpenBusFact,
+    /// Its age.
+    pub age_ns: u64,
+}
+
+impl OpenBusCall {
+    /// It is the connection to the bus itself.
+    #[must_use]
+    pub fn is_connection(&self) -> bool {
+        self.fact.serial == 0
+    }
+
+    /// Whom it waits for.
+    #[must_use]
+    pub fn waits_for(&self) -> BusWait {
+        let fact = &self.fact;
+        match (fact.accepted, fact.unread_by_bus, fact.unread) {
+            (Some(false), ..) => BusWait::Accept,
+            _ if fact.unsent => BusWait::Room,
+            (_, Some(unread), _) if unread > 0 => BusWait::Bus(unread),
+            (_, _, Some(unread)) if unread > 0 => BusWait::Caller(unread),
+            (_, Some(_), Some(_)) => BusWait::Answer,
+            _ => BusWait::Unknown,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Sums {
+    latency: Latency,
+    errors: u64,
+    last_error: Option<String>,
+    unanswered: u64,
+}
+
+/// What is kept of them.
+#[derive(Debug, Default)]
+pub(super) struct BusState {
+    rows: BTreeMap<(BusNames, bool), Sums>,
+    open: Vec<OpenBusFact>,
+    readers: Vec<BusReaderFact>,
+    /// Answered since the last reading, which may still have them.
+    answered: HashSet<BusCallId>,
+    read_at: Option<MonoNs>,
+    complete: bool,
+    /// What did not fit.
+    pub(super) dropped: u64,
+}
+
+impl BusState {
+    /// A call was answered.
+    pub(super) fn call(&mut self, call: BusCall, limits: &Limits) {
+        if self.answered.len() < limits.open_calls {
+            self.answered.insert(call.id);
+        } else {
+            self.dropped += 1;
+        }
+        let ns = call.end.since(call.id.start);
+        if let Some(row) = self.row(call.names, call.id.serial == 0, limits) {
+            row.latency.record(ns);
+            row.errors += u64::from(call.error.is_some());
+            row.last_error = call.error.or_else(|| row.last_error.take());
+        }
+    }
+
+    /// The open ones were read.
+    pub(super) fn reading(&mut self, mut reading: BusFact, limits: &Limits) {
+        let answered = take(&mut self.answered);
+        reading.open.retain(|open| !answered.contains(&id(open)));
+        let (over, mut open): (Vec<_>, Vec<_>) = reading.open.into_iter().partition(|open| open.over);
+        for gone in over {
+            if let Some(row) = self.row(names(&gone), gone.serial == 0, limits) {
+                row.unanswered += 1;
+            }
+        }
+        let most = limits.open_calls;
+        self.dropped += open.len().saturating_sub(most) as u64;
+        open.truncate(most);
+        reading.readers.truncate(most);
+        (self.read_at, self.complete) = (Some(MonoNs(reading.at_ns)), reading.complete);
+        (self.open, self.readers) = (open, reading.readers);
+    }
+
+    fn row(&mut self, names: BusNames, is_connection: bool, limits: &Limits) -> Option<&mut Sums> {
+        let full = self.rows.len() >= limits.rows;
+        match self.rows.entry((names, is_connection)) {
+            Entry::Occupied(row) => Some(row.into_mut()),
+            Entry::Vacant(_) if full => {
+                self.dropped += 1;
+                None
+            }
+            Entry::Vacant(place) => Some(place.insert(Sums::default())),
+        }
+    }
+
+    fn still_open(&self) -> impl Iterator<Item = &OpenBusFact> {
+        self.open.iter().filter(|open| !self.answered.contains(&id(open)))
+    }
+
+    /// What a stream that begins now must know.
+    pub(super) fn retold(&self) -> Option<BusFact> {
+        let open = self.still_open().cloned().collect();
+        let (at_ns, readers) = (self.read_at?.0, self.readers.clone());
+        Some(BusFact { at_ns, open, readers, complete: self.complete })
+    }
+
+    /// The calls at `now`.
+    pub(super) fn view(&self, now: MonoNs) -> Bus {
+        let empty = |names: &BusNames, is_connection| BusRow {
+            names: names.clone(),
+            is_connection,
+            latency: Latency::default(),
+            errors: 0,
+            last_error: None,
+            unanswered: 0,
+            open: 0,
+        };
+        let mut rows: BTreeMap<(BusNames, bool), BusRow> = BTreeMap::new();
+        for ((names, is_connection), sums) in &self.rows {
+            let row = BusRow {
+                latency: sums.latency.clone(),
+                errors: sums.errors,
+                last_error: sums.last_error.clone(),
+                unanswered: sums.unanswered,
+                ..empty(names, *is_connection)
+            };
+            rows.insert((names.clone(), *is_connection), row);
+        }
+        let mut open = Vec::new();
+        for fact in self.still_open() {
+            let key = (names(fact), fact.serial == 0);
+            let none = empty(&key.0, key.1);
+            rows.entry(key).or_insert(none).open += 1;
+            open.push(OpenBusCall { fact: fact.clone(), age_ns: now.since(MonoNs(fact.start_ns)) });
+        }
+        open.sort_by_key(|call| (call.fact.start_ns, call.fact.socket, call.fact.serial));
+        Bus {
+            read_at: self.read_at,
+            complete: self.complete,
+            rows: rows.into_values().collect(),
+            open,
+            readers: self.readers.clone(),
+        }
+    }
+}
+
+fn names(open: &OpenBusFact) -> BusNames {
+    BusNames {
+        interface: open.interface.clone(),
+        member: open.member.clone(),
+        destination: open.destination.clone(),
+    }
+}
+
+fn id(open: &OpenBusFact) -> BusCallId {
+    BusCallId { socket: open.socket, serial: open.serial, start: MonoNs(open.start_ns) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(serial: u32, start: u64, end: u64, error: Option<&str>) -> BusCall {
+        BusCall {
+            id: BusCallId { socket: 7, serial, start: MonoNs(start) },
+            asker: 10,
+            end: MonoNs(end),
+            names: BusNames { member: "StopUnit".to_owned(), ..BusNames::default() },
+            error: error.map(str::to_owned),
+        }
+    }
+
+    fn open(serial: u32, start_ns: u64) -> OpenBusFact {
+        OpenBusFact {
+            socket: 7,
+            serial,
+            start_ns,
+            asker: 10,
+            member: "StopUnit".to_owned(),
+            ..Default::default()
+        }
+    }
+
+    fn reading(at_ns: u64, open: Vec<OpenBusFact>) -> BusFact {
+        BusFact { at_ns, open, complete: true, ..BusFact::default() }
+    }
+
+    /// A call that was answered while the map was read, or since, is not open; one that ended with its caller counts
+    /// once; the connection itself is a row of its own.
+    #[test]
+    fn what_was_answered_is_not_open() {
+        let (mut state, limits) = (BusState::default(), Limits::default());
+        state.call(call(1, 100, 150, Some("a.Error")), &limits);
+        let over = OpenBusFact { over: true, ..open(4, 90) };
+        state.reading(reading(149, vec![open(1, 100), open(2, 120), open(0, 110), over]), &limits);
+        let view = state.view(MonoNs(200));
+        let seen: Vec<_> = view.open.iter().map(|it| (it.fact.serial, it.age_ns)).collect();
+        assert_eq!(seen, [(0, 90), (2, 80)], "oldest first");
+        let rows = |state: &BusState| -> Vec<_> {
+            let rows = state.view(MonoNs(220)).rows.into_iter();
+            rows.map(|row| (row.is_connection, row.latency.count(), row.errors, row.unanswered, row.open))
+                .collect()
+        };
+        assert_eq!(rows(&state), [(false, 1, 1, 1, 1), (true, 0, 0, 0, 1)]);
+        state.call(call(2, 120, 210, None), &limits);
+        assert_eq!(rows(&state), [(false, 2, 1, 1, 0), (true, 0, 0, 0, 1)]);
+        assert_eq!(state.retold().unwrap().open.len(), 1);
+        assert_eq!(state.view(MonoNs(220)).rows[0].last_error.as_deref(), Some("a.Error"));
+        state.reading(reading(300, vec![]), &limits);
+        assert!(state.view(MonoNs(300)).open.is_empty());
+    }
+
+    /// Queues say who is waited for; without them nobody is named.
+    #[test]
+    fn who_is_waited_for() {
+        let waits = |accepted, unsent, unread_by_bus, unread| {
+            let fact = OpenBusFact { accepted, unsent, unread_by_bus, unread, ..open(1, 1) };
+            OpenBusCall { fact, age_ns: 1 }.waits_for()
+        };
+        assert_eq!(waits(Some(false), false, None, Some(0)), BusWait::Accept);
+        assert_eq!(waits(Some(true), true, Some(9), Some(0)), BusWait::Room);
+        assert_eq!(waits(Some(true), false, Some(9), Some(0)), BusWait::Bus(9));
+        assert_eq!(waits(Some(true), false, Some(0), Some(5)), BusWait::Caller(5));
+        assert_eq!(waits(Some(true), false, Some(0), Some(0)), BusWait::Answer);
+        assert_eq!(waits(None, false, None, None), BusWait::Unknown);
+    }
+
+    /// What does not fit is counted.
+    #[test]
+    fn bounds() {
+        let limits = Limits { rows: 1, open_calls: 1, ..Limits::default() };
+        let mut state = BusState::default();
+        state.call(call(1, 1, 2, None), &limits);
+        state.call(call(0, 1, 2, None), &limits);
+        assert_eq!(state.dropped, 2, "no row, and no place among those that were answered");
+        state.reading(reading(9, vec![open(5, 5), open(7, 6)]), &limits);
+        assert_eq!((state.dropped, state.view(MonoNs(9)).open.len()), (3, 1));
+    }
+}

@@ -1,0 +1,86 @@
+//! Calls over D-Bus without an answer: how far each has come, and which of them nobody waits for any more.
+
+use plegtrace_common::wire::bus::{BUS_UNSENT, BusKey, OpenBusCall};
+
+use super::Live;
+use crate::{
+    census::{self, BusConnection},
+    decode::bus_names,
+    input::{BusFact, OpenBusFact},
+    kernel::OpenBusCalls,
+};
+
+/// Of younger ones queues are not read: most are answered before.
+const QUEUES_FROM_NS: u64 = 1_000_000_000;
+
+impl Live {
+    /// What the map had at `at_ns`. A call that is over is reported once, then forgotten.
+    pub(super) fn open_bus_calls(&mut self, at_ns: u64, read: &OpenBusCalls) -> BusFact {
+        let is_old = |call: &OpenBusCall| at_ns.saturating_sub(call.start_ns) >= QUEUES_FROM_NS;
+        let asked = read.entries.iter().any(|(_, call)| is_old(call)) && self.queues.read();
+        let mut open = Vec::with_capacity(read.entries.len());
+        for (key, call) in &read.entries {
+            let connection = if asked && is_old(call) {
+                self.queues.connection(key.socket)
+            } else {
+                BusConnection::default()
+            };
+            let fact = fact(key, call, &connection, census::exists(call.tgid));
+            if fact.over {
+                self.kernel.forget_bus_call(key);
+            }
+            open.push(fact);
+        }
+        let readers = if asked { self.queues.readers() } else { Vec::new() };
+        BusFact { at_ns, open, readers, complete: read.complete }
+    }
+}
+
+fn fact(key: &BusKey, call: &OpenBusCall, connection: &BusConnection, exists: bool) -> OpenBusFact {
+    let names = bus_names(&call.texts).unwrap_or_default();
+    OpenBusFact {
+        socket: key.socket,
+        serial: key.serial,
+        start_ns: call.start_ns,
+        asker: call.tgid,
+        interface: names.interface,
+        member: names.member,
+        destination: names.destination,
+        unsent: call.flags & BUS_UNSENT != 0,
+        accepted: connection.accepted,
+        unread_by_bus: connection.unread_by_bus,
+        unread: connection.unread,
+        bus: connection.bus,
+        over: !exists || connection.gone,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plegtrace_common::wire::bus::{TEXT, TEXTS};
+
+    use super::*;
+
+    /// A call is over with its process or its connection; what is known of the connection is told.
+    #[test]
+    fn over_with_its_process_or_connection() {
+        let key = BusKey { sock: 1, socket: 3, serial: 5, reserved: 0 };
+        let mut texts = [0; TEXT * TEXTS];
+        texts[TEXT..TEXT + 5].copy_from_slice(b"Hello");
+        let call = OpenBusCall {
+            start_ns: 9,
+            peer_socket: 4,
+            tgid: 10,
+            tid: 11,
+            bytes: 0,
+            flags: BUS_UNSENT,
+            texts,
+        };
+        let open = BusConnection { unread_by_bus: Some(7), bus: 20, ..BusConnection::default() };
+        let told = fact(&key, &call, &open, true);
+        assert_eq!((told.socket, told.serial, told.unsent, told.over), (3, 5, true, false));
+        assert_eq!((told.member.as_str(), told.unread_by_bus, told.bus), ("Hello", Some(7), 20));
+        assert!(fact(&key, &call, &open, false).over);
+        assert!(fact(&key, &call, &BusConnection { gone: true, ..open }, true).over);
+    }
+}

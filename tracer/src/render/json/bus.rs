@@ -1,0 +1,131 @@
+//! Calls over D-Bus.
+
+use serde::Serialize;
+
+use super::{calls::trimmed, doc::At};
+use crate::{
+    correlate::{BusRow, BusWait, OpenBusCall, Snapshot},
+    decode::MonoNs,
+};
+
+#[derive(Debug, Serialize)]
+pub(super) struct BusDoc<'a> {
+    read_at: At,
+    complete: bool,
+    methods: Vec<MethodDoc<'a>>,
+    open: Vec<OpenDoc<'a>>,
+    readers: Vec<ReaderDoc>,
+}
+
+#[derive(Debug, Serialize)]
+struct MethodDoc<'a> {
+    interface: &'a str,
+    member: &'a str,
+    destination: &'a str,
+    connection: bool,
+    count: u64,
+    errors: u64,
+    last_error: Option<&'a str>,
+    unanswered: u64,
+    open: u64,
+    sum_ns: u64,
+    max_ns: u64,
+    p50_ns: Option<u64>,
+    p99_ns: Option<u64>,
+    log2_ns: &'a [u64],
+}
+
+#[derive(Debug, Serialize)]
+struct OpenDoc<'a> {
+    interface: &'a str,
+    member: &'a str,
+    destination: &'a str,
+    start_at: At,
+    age_ns: u64,
+    pid: u32,
+    bus_pid: Option<u32>,
+    socket: u64,
+    serial: u32,
+    waits_for: &'static str,
+    unread_by_bus: Option<u32>,
+    unread: Option<u32>,
+}
+
+#[derive(Debug, Serialize)]
+struct ReaderDoc {
+    pid: Option<u32>,
+    socket: u64,
+    unread: u32,
+}
+
+impl<'a> BusDoc<'a> {
+    /// `None` when they are not followed.
+    pub(super) fn new(snapshot: &'a Snapshot) -> Option<Self> {
+        let bus = &snapshot.bus;
+        let reader = |pid: u32| (pid != 0).then_some(pid);
+        Some(Self {
+            read_at: At::new(snapshot, bus.read_at?),
+            complete: bus.complete,
+            methods: bus.rows.iter().map(MethodDoc::new).collect(),
+            open: bus.open.iter().map(|open| OpenDoc::new(open, snapshot)).collect(),
+            readers: bus
+                .readers
+                .iter()
+                .map(|it| ReaderDoc { pid: reader(it.pid), socket: it.socket, unread: it.unread })
+                .collect(),
+        })
+    }
+}
+
+impl<'a> MethodDoc<'a> {
+    fn new(row: &'a BusRow) -> Self {
+        let latency = &row.latency;
+        Self {
+            interface: &row.names.interface,
+            member: &row.names.member,
+            destination: &row.names.destination,
+            connection: row.is_connection,
+            count: latency.count(),
+            errors: row.errors,
+            last_error: row.last_error.as_deref(),
+            unanswered: row.unanswered,
+            open: row.open,
+            sum_ns: latency.sum_ns(),
+            max_ns: latency.max_ns(),
+            p50_ns: latency.quantile_ns(0.5),
+            p99_ns: latency.quantile_ns(0.99),
+            log2_ns: trimmed(latency.buckets()),
+        }
+    }
+}
+
+impl<'a> OpenDoc<'a> {
+    fn new(open: &'a OpenBusCall, snapshot: &Snapshot) -> Self {
+        let fact = &open.fact;
+        Self {
+            interface: &fact.interface,
+            member: &fact.member,
+            destination: &fact.destination,
+            start_at: At::new(snapshot, MonoNs(fact.start_ns)),
+            age_ns: open.age_ns,
+            pid: fact.asker,
+            bus_pid: (fact.bus != 0).then_some(fact.bus),
+            socket: fact.socket,
+            serial: fact.serial,
+            waits_for: waits_for(open.waits_for()),
+            unread_by_bus: fact.unread_by_bus,
+            unread: fact.unread,
+        }
+    }
+}
+
+fn waits_for(whom: BusWait) -> &'static str {
+    match whom {
+        BusWait::Accept => "accept",
+        BusWait::Room => "room",
+        BusWait::Bus(_) => "bus",
+        BusWait::Caller(_) => "caller",
+        BusWait::Answer => "answer",
+        BusWait::Unknown => "unknown",
+    }
+}
