@@ -4,10 +4,12 @@
 use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
+use std::time::Duration;
 
-use plegtrace_lab::host;
+use plegtrace_lab::{host, process};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
+const LIMIT: Duration = Duration::from_secs(20);
 /// Nobody on this machine.
 const USER: u32 = 12_345;
 
@@ -69,6 +71,8 @@ fn each_of_the_reader_s_is_needed() {
     host::require_root().unwrap();
     let stranger = Stranger(Command::new("sleep").arg("600").uid(USER).gid(USER).spawn().unwrap());
     let pid = stranger.0.id();
+    // A process that runs has no kernel stack: it must have come to its sleep.
+    process::wait_for("a stranger that sleeps", LIMIT, || Ok(stack(pid).then_some(()))).unwrap();
     for (what, needs, read) in [
         ("exe", CapabilitySet::SYS_PTRACE, exe as fn(u32) -> bool),
         ("system call", CapabilitySet::SYS_PTRACE, call),
