@@ -58,7 +58,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Starts one with an empty profile, and installs it first where it is missing. `None`, which is said aloud, on
+    /// Starts one with an empty profile, and installs it first where it is missing. `None`, with a declared skip, on
     /// distributions without such a package.
     ///
     /// # Errors

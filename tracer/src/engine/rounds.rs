@@ -129,7 +129,7 @@ impl Rounds {
         self.running.is_none() && (self.ended.is_none() || self.count >= 2)
     }
 
-    /// No round runs: what was seen is told.
+    /// No round runs: everything that was seen has been reported.
     pub(crate) fn is_idle(&self) -> bool {
         self.running.is_none()
     }
@@ -153,7 +153,7 @@ pub(crate) fn may_ask(snapshot: &Snapshot) -> bool {
 }
 
 /// For how long after the last look a request that is older than the probes, and in flight as we know, is not late yet:
-/// another look then tells, and none before.
+/// a look at that time tells, an earlier one does not.
 fn until_late(snapshot: &Snapshot) -> Option<Duration> {
     let open = snapshot.census.requests.iter().filter(|request| {
         let young = request.stays && request.since.ns < CALL_OPEN_NS;

@@ -61,7 +61,7 @@ mod tests {
 
     use super::*;
 
-    /// A call is over with its process or its connection; what is known of the connection is told.
+    /// A call is over with its process or its connection; what is known of the connection is reported.
     #[test]
     fn over_with_its_process_or_connection() {
         let key = BusKey { sock: 1, socket: 3, serial: 5, reserved: 0 };

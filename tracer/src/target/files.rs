@@ -11,14 +11,14 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::namespace;
 
-/// The first of these processes of which it can be told where it is: is it in other mounts than we are? Then it is the one
-/// through which the node's files are seen.
+/// The first of these processes whose mount namespace can be read, if that is not ours: the node's files are seen through
+/// it.
 #[must_use]
 pub fn elsewhere(pids: impl IntoIterator<Item = u32>) -> Option<u32> {
     first(Path::new("/proc"), pids)
 }
 
-/// Are the mounts of a process others than ours? `None` when that cannot be told.
+/// Are the mounts of a process others than ours? `None` when that cannot be read.
 #[must_use]
 pub fn is_apart(pid: u32) -> Option<bool> {
     let proc = Path::new("/proc");
@@ -70,7 +70,7 @@ mod tests {
 
     use super::*;
 
-    /// The first that can be told decides; only another number is another namespace.
+    /// The first whose namespace can be read decides; only another number is another namespace.
     #[test]
     fn who_is_elsewhere() {
         let proc = tempfile::tempdir().unwrap();

@@ -26,7 +26,7 @@ pub mod kind {
     pub const RETURN: u8 = 2;
     /// An answer that says what went wrong.
     pub const ERROR: u8 = 3;
-    /// A signal: nobody answers it.
+    /// A signal: it has no answer.
     pub const SIGNAL: u8 = 4;
 }
 
@@ -52,7 +52,7 @@ pub mod field {
     pub const UNIX_FDS: u8 = 9;
 }
 
-/// Flag of a call that nobody is to answer.
+/// Flag of a call that expects no answer.
 pub const NO_REPLY_EXPECTED: u8 = 1;
 
 /// How far one direction of a connection has been read.
@@ -137,7 +137,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// Is it a call that somebody is to answer?
+    /// Is it a call that expects an answer?
     #[inline(always)]
     #[must_use]
     pub const fn expects_answer(&self) -> bool {

@@ -24,7 +24,7 @@ use crate::{
 const TIME: Duration = Duration::from_millis(400);
 /// Descriptors that are looked at, per process.
 const MAX_DESCRIPTORS: usize = 8192;
-/// Answerers that are told, of each kind.
+/// Most answerers that are reported, of each kind.
 const MAX_TOLD: usize = 16;
 
 /// Does a thread wait for a program that answers for the kernel?

@@ -22,7 +22,7 @@ const SCAN_TIME: Duration = Duration::from_millis(100);
 const MAX_FDS: usize = 4096;
 /// Sockets whose holders are kept.
 const MAX_HOLDERS: usize = 4096;
-/// Readers that are told at once.
+/// Most readers that are reported at once.
 const MAX_READERS: usize = 4;
 
 /// All unix sockets at one moment, and who was found to hold some of them.
