@@ -12,6 +12,7 @@ mod child;
 mod clock;
 mod cpu;
 pub mod goroutines;
+mod halts;
 mod mappers;
 mod memory;
 mod own;
@@ -21,6 +22,7 @@ pub mod text;
 
 pub use child::{BusConnection, Queues, serve};
 pub use cpu::CpuReader;
+pub use halts::HaltWatch;
 pub use mappers::{Hazard, Holder, Inside, Mappers};
 pub use memory::{Memory, MemoryError, Piece, ProcessMemory};
 pub use own::{exists, own_memory};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{
     Correlator, LastList, ListOutcome, TracedState,
     inflight::OpenEntry,
-    thresholds::{ABANDONED_AFTER_NS, LAST_LIST_NS, RELIST_OPEN_NS},
+    thresholds::{ABANDONED_AFTER_NS, LAST_LIST_NS, RELIST_OPEN_NS, stuck_after_ns},
 };
 use crate::{
     decode::MonoNs,
@@ -21,6 +21,8 @@ pub struct Pulse {
     pub open: u64,
     /// Age of the oldest of them that is not made to last, nanoseconds; 0 when there is none.
     pub oldest_ns: u64,
+    /// So long until one of them, or a program of the node that runs, has lasted longer than it should, nanoseconds.
+    pub until_late_ns: Option<u64>,
     /// The start of the last relist that got its list, as far as the last relist tells.
     pub last_list: LastList,
     /// Nothing that is open is old, and lists come: a [`Snapshot`](super::Snapshot) would show nothing new. What only the
@@ -64,6 +66,16 @@ impl<'a> Callers<'a> {
     }
 }
 
+/// How long until a call of this hook is late.
+fn until_late(hook: &HookFact, age_ns: u64) -> Option<u64> {
+    let limit = match hook.layer {
+        Layer::Relist => Some(RELIST_OPEN_NS),
+        Layer::Handler => stuck_after_ns(&hook.operation),
+        _ => None,
+    };
+    limit?.checked_sub(age_ns)
+}
+
 impl Correlator {
     /// What is in flight, by layer and operation; what is made to last is left out. It costs what is open.
     #[must_use]
@@ -92,11 +104,15 @@ impl Correlator {
         let open = self.open.entries().filter(|entry| entry.is_open());
         let ages = open.filter_map(|entry| Some((entry, self.is_to_last(entry)?, now.since(entry.start()))));
         let (mut count, mut oldest_ns, mut callers) = (0, 0, Callers::default());
+        let mut until_late_ns = self.processes.until_late(now, self.node.observing_since());
         for (entry, lasts, age) in ages {
             count += 1;
             if !lasts {
                 oldest_ns = age.max(oldest_ns);
-                callers.add(self.node.hooks.get(&entry.fact.hook).map(AsRef::as_ref), age);
+                let hook = self.node.hooks.get(&entry.fact.hook).map(AsRef::as_ref);
+                until_late_ns =
+                    until_late_ns.into_iter().chain(hook.and_then(|hook| until_late(hook, age))).min();
+                callers.add(hook, age);
             }
         }
         let last_list = self.latest_list();
@@ -112,7 +128,8 @@ impl Correlator {
             (None, None) => LastList::Untraced,
         };
         let open_relists = self.open_relists().len() as u64;
-        Pulse { relists: self.relists.count + open_relists, open: count, oldest_ns, last_list, calm }
+        let relists = self.relists.count + open_relists;
+        Pulse { relists, open: count, oldest_ns, until_late_ns, last_list, calm }
     }
 
     /// Is this call made to last, like a stream of events? `None` for a call of a hook that nobody announced.

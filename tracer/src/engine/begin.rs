@@ -14,7 +14,7 @@ use super::{
     symbols::Symbols,
 };
 use crate::{
-    census::CpuReader,
+    census::{CpuReader, HaltWatch},
     cli::Settings,
     clock,
     flame::Flame,
@@ -54,6 +54,7 @@ impl Observation {
             census: Rounds::default(),
             pictures: Pictures::default(),
             cpu: CpuReader::default(),
+            halts: HaltWatch::default(),
             counted: None,
             recorder,
             symbols: Symbols::default(),

@@ -61,11 +61,12 @@ impl Observation {
         let any = !facts.is_empty();
         for fact in facts {
             self.pictures.something_new();
-            if let Fact::Process(process) = &fact
-                && let Some(group) = &process.cpu_group
-            {
-                let root = root_of(self.survey.files_of());
-                self.cpu.belongs(process.pid, &root.join(group.trim_start_matches('/')));
+            if let Fact::Process(process) = &fact {
+                self.halts.found(process);
+                if let Some(group) = &process.cpu_group {
+                    let root = root_of(self.survey.files_of());
+                    self.cpu.belongs(process.pid, &root.join(group.trim_start_matches('/')));
+                }
             }
             self.pipeline.fact(clock::monotonic_ns(), fact);
         }

@@ -66,6 +66,9 @@ impl Observation {
                     self.look(settings)?;
                     self.name_stacks(false);
                     self.collect(false);
+                    if self.halts.is_new() && self.census.hurry() {
+                        self.pictures.something_new();
+                    }
                     let now = clock::monotonic_ns();
                     let pulse = self.pipeline.pulse(now);
                     let mut due = self.pictures.is_due(&pulse);
@@ -80,8 +83,8 @@ impl Observation {
                         return Ok(StopWhy::RecordingOver);
                     }
                     progress.tick(&self.line(&pulse, began.elapsed(), settings.duration));
-                    if !settings.to_the_end && began.elapsed() < ENOUGH && self.pictures.is_suspicious() {
-                        look.reset_after(SHORT_LOOK);
+                    if let Some(soon) = self.next_look(settings, began.elapsed(), &pulse) {
+                        look.reset_after(soon);
                     }
                 }
             }
@@ -106,6 +109,17 @@ impl Observation {
         let watched = elapsed >= ENOUGH && self.census.are_enough();
         let proved = !alone && self.census.is_idle() && diagnosis.is_proved(snapshot);
         proved || watched && diagnosis.is_settled(snapshot) || alone && self.census.are_all()
+    }
+
+    /// When the next look is due, if that is before [`LOOK`]: somebody waits for an answer, or something that is open is late
+    /// then.
+    fn next_look(&self, settings: &Settings, elapsed: Duration, pulse: &Pulse) -> Option<Duration> {
+        let waits = !settings.to_the_end && self.pictures.is_suspicious();
+        if waits && (elapsed < ENOUGH || self.census.is_hasty()) {
+            return Some(SHORT_LOOK);
+        }
+        let until = Duration::from_nanos(pulse.until_late_ns?);
+        (until < LOOK).then_some(until.max(SHORT_LOOK))
     }
 
     fn line(&self, pulse: &Pulse, elapsed: Duration, of: Duration) -> String {

@@ -28,7 +28,7 @@ use std::{
 
 pub(crate) use crate::live::let_interrupts_end_us;
 use crate::{
-    census::CpuReader,
+    census::{CpuReader, HaltWatch},
     chain::chain,
     cli::Settings,
     correlate::Snapshot,
@@ -184,6 +184,8 @@ struct Observation {
     pictures: Pictures,
     /// What the daemons get of the processors.
     cpu: CpuReader,
+    /// Which daemons have stopped since the last second.
+    halts: HaltWatch,
     /// When the counters were last read.
     counted: Option<Instant>,
     /// Writes what the tap sees.

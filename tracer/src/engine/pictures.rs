@@ -22,6 +22,8 @@ pub(super) struct Pictures {
     last: Option<Instant>,
     restless_since: Option<Instant>,
     calm_since: Option<Instant>,
+    /// When something that is open will be late.
+    late_at: Option<Instant>,
     /// The census has found something since the last picture.
     fresh: bool,
     /// The last picture showed something that may be stuck.
@@ -64,7 +66,9 @@ impl Pictures {
             let since = *self.restless_since.get_or_insert(now);
             if now - since < EAGER { Duration::ZERO } else { PATIENT }
         };
-        let due = std::mem::take(&mut self.fresh) || self.last.is_none_or(|last| now - last >= pause);
+        let late = self.late_at.is_some_and(|at| now >= at);
+        self.late_at = pulse.until_late_ns.map(|left| now + Duration::from_nanos(left));
+        let due = std::mem::take(&mut self.fresh) || late || self.last.is_none_or(|last| now - last >= pause);
         if due {
             self.last = Some(now);
         }
@@ -78,7 +82,7 @@ mod tests {
     use crate::correlate::LastList;
 
     fn pulse(calm: bool) -> Pulse {
-        Pulse { relists: 0, open: 0, oldest_ns: 0, last_list: LastList::Untraced, calm }
+        Pulse { relists: 0, open: 0, oldest_ns: 0, until_late_ns: None, last_list: LastList::Untraced, calm }
     }
 
     /// Seconds at which a picture is drawn, one question a second.
@@ -110,6 +114,20 @@ mod tests {
         assert_eq!([2, 3].map(&mut due), [true, true]);
         pictures.showed(false);
         assert!(!pictures.is_due_at(&pulse(true), now + Duration::from_secs(4)));
+    }
+
+    /// What has become late is looked at, once.
+    #[test]
+    fn lateness_is_looked_at() {
+        let (mut pictures, now) = (Pictures::default(), Instant::now());
+        let mut due = |seconds, left: Option<u64>| {
+            let pulse = Pulse { until_late_ns: left.map(|left| left * 1_000_000_000), ..pulse(true) };
+            pictures.is_due_at(&pulse, now + Duration::from_secs(seconds))
+        };
+        assert_eq!(
+            [due(0, Some(2)), due(1, Some(1)), due(2, None), due(3, None)],
+            [true, false, true, false]
+        );
     }
 
     /// What the census found is looked at at once.

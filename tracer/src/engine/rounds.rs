@@ -16,6 +16,7 @@ use crate::{
     cri::Method,
     diagnose::Diagnosis,
     input::{Fact, Layer},
+    stuck::late_from,
 };
 
 /// From the end of a round to the start of the next while something looks stuck. Each reads the goroutines of kubelet and
@@ -52,6 +53,11 @@ pub(crate) struct Rounds {
     in_a_row: u32,
     /// When the first of them began, the last time that we were hasty.
     hasty_since: Option<Instant>,
+    /// Something has happened that is worth a look at once.
+    hurried: bool,
+    /// When that was so last, and when a look came early because something had become late.
+    news: Option<Instant>,
+    crossed: Option<Instant>,
 }
 
 impl Rounds {
@@ -88,6 +94,10 @@ impl Rounds {
         last: bool,
     ) -> Option<Depth> {
         let rest = self.ended.filter(|_| self.running.is_none())?.elapsed();
+        if std::mem::take(&mut self.hurried) || self.is_late_since(snapshot, rest, Instant::now()) {
+            self.in_a_row += 1;
+            return Some(Depth::Goroutines);
+        }
         if rest < SOON[0] || last && rest < PAUSE {
             return None;
         }
@@ -101,6 +111,37 @@ impl Rounds {
         }
         self.in_a_row += 1;
         Some(Depth::Goroutines)
+    }
+
+    /// A daemon has stopped: the next look is due at once, and those after it soon, unless that was so a moment ago. Whether
+    /// it is due now.
+    pub(crate) fn hurry(&mut self) -> bool {
+        let now = Instant::now();
+        let due = self.news.is_none_or(|last| now - last >= CALM);
+        if due {
+            (self.news, self.hasty_since, self.hurried, self.in_a_row) = (Some(now), Some(now), true, 0);
+        }
+        due
+    }
+
+    /// Do looks follow each other soon, because somebody waits for what they find?
+    pub(crate) fn is_hasty(&self) -> bool {
+        self.hasty_since.is_some_and(|since| since.elapsed() < CALM)
+    }
+
+    /// Has something become late since the last look? Then it is worth one, now and then.
+    fn is_late_since(&mut self, snapshot: &Snapshot, rest: Duration, now: Instant) -> bool {
+        let looked = snapshot.census.round.as_ref().map_or(0, |round| round.began_ns);
+        let rare = self.crossed.is_none_or(|last| now - last >= PAUSE);
+        let late =
+            rest >= SOON[0] && rare && late_from(snapshot).any(|late| looked < late && late < snapshot.now.0);
+        if late {
+            self.crossed = Some(now);
+            if self.news.is_none_or(|last| now - last >= HASTE) {
+                (self.news, self.hasty_since, self.in_a_row) = (Some(now), Some(now), 0);
+            }
+        }
+        late
     }
 
     /// From the end of the last round to the next while something looks stuck. A census alone knows ages by its looks only,
@@ -178,6 +219,11 @@ pub(crate) fn is_suspicious(snapshot: &Snapshot, diagnosis: &Diagnosis) -> bool 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        correlate::{Correlator, Limits, OpenProcess, ProcessKind},
+        decode::MonoNs,
+        input::CensusFact,
+    };
 
     /// Pauses before the next `looks` rounds of an observation that is suspicious all the time, in tenths of a second.
     fn pauses(rounds: &mut Rounds, looks: usize, alone: bool, now: &mut Instant) -> Vec<u128> {
@@ -213,5 +259,55 @@ mod tests {
         assert_eq!(pauses(&mut rounds, 3, false, &mut now), [30, 30, 30]);
         (rounds.in_a_row, now) = (0, now + HASTE);
         assert_eq!(pauses(&mut rounds, 1, false, &mut now), [8]);
+    }
+
+    /// When a daemon stops, the next look comes at once and those after it soon, however long nothing was suspicious; one
+    /// that stops again and again does not make us look all the time.
+    #[test]
+    fn a_stop_is_looked_at_at_once() {
+        let now = Instant::now();
+        let early = Some(now.checked_sub(Duration::from_secs(5)).unwrap());
+        let mut rounds = Rounds { count: 7, hasty_since: early, ended: Some(now), ..Rounds::default() };
+        let snapshot = Correlator::new(Limits::default()).snapshot(MonoNs(9 * SECOND_NS));
+        let diagnosis = crate::diagnose::diagnose(&snapshot);
+        assert_eq!(rounds.due(&snapshot, &diagnosis, false, false), None);
+        assert!(rounds.hurry() && !rounds.hurry());
+        assert_eq!(rounds.due(&snapshot, &diagnosis, false, false), Some(Depth::Goroutines));
+        let mut now = Instant::now();
+        assert_eq!(pauses(&mut rounds, 4, false, &mut now), [8, 21, 30, 30]);
+    }
+
+    /// What has become late since the last look is worth one, once; what was late then, or is not yet, is not.
+    #[test]
+    fn lateness_is_looked_at_once() {
+        let mut snapshot = Correlator::new(Limits::default()).snapshot(MonoNs(100 * SECOND_NS));
+        let round = |at: u64| Some(CensusFact { began_ns: at * SECOND_NS, ..CensusFact::default() });
+        snapshot.processes.open.push(OpenProcess {
+            pid: 7,
+            kind: ProcessKind::RuncInit,
+            start: Some(MonoNs(94 * SECOND_NS)),
+            age_ns: 6 * SECOND_NS,
+            at_least: false,
+            comm: "runc".to_owned(),
+            container: None,
+            bundle: None,
+            under: None,
+            parents: Vec::new(),
+            phases: Vec::new(),
+            late: true,
+        });
+        let (now, rest) = (Instant::now(), Duration::from_secs(2));
+        let late = |snapshot: &Snapshot| Rounds::default().is_late_since(snapshot, rest, now);
+        snapshot.census.round = round(98);
+        assert!(late(&snapshot));
+        let mut hasty = Rounds::default();
+        assert!(hasty.is_late_since(&snapshot, rest, now) && hasty.is_hasty(), "the next look comes soon");
+        let mut rounds = Rounds { crossed: Some(now), ..Rounds::default() };
+        assert!(!rounds.is_late_since(&snapshot, rest, now), "one was a moment ago");
+        snapshot.census.round = round(99);
+        assert!(!late(&snapshot), "that look saw it late");
+        snapshot.census.round = round(98);
+        snapshot.processes.open[0].start = Some(MonoNs(96 * SECOND_NS));
+        assert!(!late(&snapshot), "it is young");
     }
 }

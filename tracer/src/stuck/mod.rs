@@ -17,6 +17,7 @@ use crate::{
 };
 
 pub(crate) use chain::{matters, processes};
+pub(crate) use work::late_from;
 
 /// [`Stuck::reach`] of what holds up the relist: nothing reaches farther.
 pub const REACH_RELIST: u8 = 3;

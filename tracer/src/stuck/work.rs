@@ -4,10 +4,10 @@ use super::{Stuck, StuckKind, Waiter, halted, phases};
 use crate::{
     correlate::{
         Age, Known, OpenProcess, ProcessSeen, Request, Snapshot,
-        thresholds::{EXEC_OUTPUT_NS, late_after_ns},
+        thresholds::{EXEC_OUTPUT_NS, late_after_ns, stuck_after_ns},
     },
     cri::Method,
-    input::{Command, Component, ContainerFact, FdTarget, ParkedThreads, PipeFact},
+    input::{Command, Component, ContainerFact, FdTarget, Layer, ParkedThreads, PipeFact},
 };
 
 /// Processes that are late and wait for no other that is late, each with the processes that wait for it.
@@ -59,11 +59,15 @@ fn waits_for_parent(seen: &ProcessSeen) -> bool {
     seen.fact.parked.iter().any(|park| from(park) == Some(true))
 }
 
-fn is_late(seen: &ProcessSeen, snapshot: &Snapshot) -> bool {
+/// The age from which a process that the census found is late; `None`: never by its age.
+fn limit_ns(seen: &ProcessSeen, snapshot: &Snapshot) -> Option<u64> {
     let parent = snapshot.census.processes.iter().find(|other| other.fact.pid == seen.fact.parent);
     let parent = parent.map(|parent| parent.fact.component);
-    let limit = seen.fact.command.as_ref().and_then(|command| late_after_ns(command, parent));
-    let over = limit.is_some_and(|limit| known_age_ns(seen, snapshot) > limit);
+    seen.fact.command.as_ref().and_then(|command| late_after_ns(command, parent))
+}
+
+fn is_late(seen: &ProcessSeen, snapshot: &Snapshot) -> bool {
+    let over = limit_ns(seen, snapshot).is_some_and(|limit| known_age_ns(seen, snapshot) > limit);
     // What is stopped or frozen is told as such; what waits for it is late as its parent.
     over && seen.fact.state != 'Z' && !(halted::is_halted(seen))
 }
@@ -77,6 +81,19 @@ fn known_age_ns(seen: &ProcessSeen, snapshot: &Snapshot) -> u64 {
     let traced = snapshot.processes.open.iter().any(same);
     let until = if traced { snapshot.now.0 } else { fact.at_ns };
     until.saturating_sub(fact.started_ns.unwrap_or(fact.at_ns))
+}
+
+/// When something that is open became late, or will if it is still there: only a look after that tells how it waits.
+pub(crate) fn late_from(snapshot: &Snapshot) -> impl Iterator<Item = u64> {
+    let seen = snapshot.census.processes.iter().filter(|seen| seen.fact.state != 'Z');
+    let seen = seen.filter_map(|seen| Some(seen.fact.started_ns?.saturating_add(limit_ns(seen, snapshot)?)));
+    let open = snapshot.processes.open.iter();
+    let open =
+        open.filter_map(|process| Some(process.start?.0.saturating_add(process.kind.late_after_ns()?)));
+    let handlers = snapshot.open.iter().filter(|call| call.span.layer() == Layer::Handler);
+    let handlers = handlers
+        .filter_map(|call| Some(call.span.start().0.saturating_add(stuck_after_ns(call.span.operation())?)));
+    seen.chain(open).chain(handlers)
 }
 
 /// A process that started before we came has an exact age all the same: the kernel keeps it.

@@ -17,6 +17,10 @@ use serde_json::Value;
 const LIMIT: Duration = Duration::from_secs(90);
 /// A cause is named so long after it could be, at most.
 const NAMED_WITHIN: Duration = Duration::from_secs(10);
+/// After its threshold, when it begins in the middle of an observation.
+const NAMED_SOON: Duration = Duration::from_secs(2);
+/// So many relists a calm node is watched before.
+const CALM_RELISTS: u32 = 14;
 /// For the last look at the end of an observation.
 const LAST_LOOK: Duration = Duration::from_secs(2);
 const PODS: usize = 3;
@@ -40,8 +44,8 @@ enum Observer {
 /// a full channel comes with the lock that fills it: their report is due within the limit.
 fn needed_s(kind: Kind) -> Option<u64> {
     match kind {
-        // These have to last five seconds first.
-        Kind::ContainerFrozen | Kind::ExecStorm => Some(12),
+        // It has to last five seconds first.
+        Kind::ExecStorm => Some(12),
         Kind::ContainerdRestarted | Kind::FullChannel => Some(8),
         // The kubelet takes its time to start.
         Kind::ManyChangedPods => Some(11),
@@ -281,6 +285,31 @@ fn every_fault_is_named() {
     on_its_own_node(Kind::ManyChangedPods, &mut rows);
     if Kind::all().iter().all(|kind| is_wanted(*kind)) {
         matrix::publish(&mut rows);
+    }
+}
+
+/// Faults that begin while a calm node has been watched for a while are named as soon as they may be: a stop when it has
+/// lasted longer than a debugger would hold a process, a `runc` when it is late.
+#[test]
+fn what_begins_later_is_named_soon() {
+    host::require_root().unwrap();
+    let still = Duration::from_nanos(plegtrace::correlate::thresholds::STILL_NS);
+    let node = Node::start(&Knobs { gates: true, pods: PODS, ..Knobs::default() }).unwrap();
+    let late = Duration::ZERO;
+    for (kind, threshold) in [(Kind::ShimStopped, still), (Kind::Hook, late), (Kind::Poststop, late)] {
+        let mut early = trace(&node, &["-v", "-o", "json"], UNTIL_FOUND);
+        early.wait_until_armed(LIMIT).unwrap();
+        // Longer than the first looks of a census, which follow each other soon.
+        node.wait_for_relists(CALM_RELISTS, LIMIT).unwrap();
+        let from_ns = monotonic_ns();
+        let fault = kind.inject(&node, "p2").unwrap();
+        let injected = Injected { from_ns, to_ns: monotonic_ns() };
+        let facts = fault.facts().clone();
+        let ended = early.finish(LIMIT).unwrap();
+        fault.heal().unwrap();
+        let after = check(kind, Observer::Early, &ended, &facts, &injected);
+        assert!(after <= threshold + NAMED_SOON, "{kind:?}: {after:?}");
+        wait_until_well(&node);
     }
 }
 

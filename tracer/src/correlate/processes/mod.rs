@@ -215,6 +215,15 @@ impl Follower {
         self.spans.values().any(|span| is_late(span, now.since(span.start.or(since).unwrap_or(now))))
     }
 
+    /// How long until a process is open longer than its kind ever needs. Whose it is does not matter: the census tells.
+    pub(super) fn until_late(&self, now: MonoNs, since: Option<MonoNs>) -> Option<u64> {
+        let left = |span: &Span| {
+            let limit = span.kind().late_after_ns()?;
+            limit.checked_sub(now.since(span.start.or(since).unwrap_or(now)))
+        };
+        self.spans.values().filter_map(left).min()
+    }
+
     fn parents(&self, span: &Span) -> Vec<(u32, ProcessKind)> {
         let mut parents = Vec::new();
         let mut next = span.parent;
