@@ -41,6 +41,46 @@ impl Drop for Shell {
     }
 }
 
+/// A tool that somebody left running; killed at the end, as by Ctrl-C.
+struct Tool(Child);
+
+impl Tool {
+    fn start(command: &mut Command) -> Tool {
+        Tool(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+
+    /// A debugger that holds a process; a tracer that lets it run.
+    fn debug(pid: u32, of: u32) -> [Tool; 2] {
+        host::ensure(&["gdb", "strace"]).unwrap();
+        let (pid, of) = (pid.to_string(), of.to_string());
+        let mut gdb = Command::new("gdb");
+        gdb.args(["-nx", "-batch", "-p", &pid, "-ex", &format!("shell sleep {LASTS}")]);
+        [Tool::start(&mut gdb), Tool::start(Command::new("strace").args(["-f", "-q", "-p", &of]))]
+    }
+
+    /// Its own client of containerd: a command with its output streamed, and the events.
+    fn ctr(node: &Node, container: &str) -> [Tool; 2] {
+        let ctr = |words: &[&str]| Tool::start(node.containerd().ctr().unwrap().args(words));
+        [ctr(&["tasks", "exec", "--exec-id", "operator", container, "sleep", LASTS]), ctr(&["events"])]
+    }
+}
+
+impl Drop for Tool {
+    fn drop(&mut self) {
+        let _ = process::signal(self.0.id(), libc::SIGINT);
+        if process::wait(&mut self.0, Duration::from_secs(5)).is_err() {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+}
+
+/// The first process of a container.
+fn init_of(container: &str) -> u32 {
+    let inside = || process::in_cgroup(container).into_iter().find(|pid| process::name(*pid) == "pause");
+    wait_for("the container's process", LIMIT, || Ok(inside())).unwrap()
+}
+
 fn runc_root(node: &Node) -> std::path::PathBuf {
     node.containerd().scratch().path().join("runc/k8s.io")
 }
@@ -57,6 +97,7 @@ fn look_around(node: &Node, container: &str) {
     client.list_pod_sandbox(LIMIT).unwrap();
     client.list_images(LIMIT).unwrap();
     client.container_status(container, LIMIT).unwrap();
+    client.list_container_stats(LIMIT).unwrap();
 }
 
 /// `crictl exec -s CONTAINER sleep …`, by the call that it makes.
@@ -68,13 +109,15 @@ fn exec(node: &Node, container: &str) -> Call {
     .unwrap()
 }
 
-/// Long commands that began before plegtrace and beside it, in shells and over the CRI: the node is healthy, and runc is
-/// told as typed by a person.
+/// Long commands that began before plegtrace and beside it, in shells, by containerd's own client and over the CRI, and tools
+/// that trace or stop a process of a pod: the node is healthy, and runc is told as typed by a person.
 #[test]
 fn nobody_is_accused_of_what_an_operator_types() {
     host::require_root().unwrap();
-    let node = Node::start(&Knobs { pods: 2, ..Knobs::default() }).unwrap();
+    let node = Node::start(&Knobs { pods: 3, ..Knobs::default() }).unwrap();
     let (pod, other) = (node.pod("p1").unwrap(), node.pod("p2").unwrap());
+    let debugged = node.pod("p3").unwrap();
+    let _tools = Tool::debug(init_of(&debugged.container), init_of(&debugged.sandbox));
     let before = Shell::runc_exec(&node, &pod.container);
     let mut calls: Vec<Call> = (0..4).map(|_| exec(&node, &pod.container)).collect();
     let first = before.command();
@@ -84,6 +127,7 @@ fn nobody_is_accused_of_what_an_operator_types() {
     watching.wait_until_armed(LIMIT).unwrap();
     let beside = Shell::runc_exec(&node, &other.container);
     let second = beside.command();
+    let _clients = Tool::ctr(&node, &other.container);
     calls.extend((0..4).map(|_| exec(&node, &other.container)));
     look_around(&node, &pod.container);
     for call in &mut calls {

@@ -215,7 +215,11 @@ impl Containerd {
     }
 
     /// Its own client, for what the CRI does not offer.
-    pub(crate) fn ctr(&self) -> Result<Command> {
+    ///
+    /// # Errors
+    ///
+    /// When its package has none.
+    pub fn ctr(&self) -> Result<Command> {
         let mut ctr = Command::new(self.tree.path("usr/bin/ctr")?);
         ctr.arg("-a").arg(self.socket()).args(["-n", "k8s.io"]);
         Ok(ctr)

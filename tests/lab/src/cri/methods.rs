@@ -44,6 +44,15 @@ impl Client {
         Ok(list.containers)
     }
 
+    /// `ListContainerStats` without a filter; the figures are not read.
+    ///
+    /// # Errors
+    ///
+    /// As for every call: the deadline, or what the runtime said.
+    pub fn list_container_stats(&self, deadline: Duration) -> Result<(), Error> {
+        self.runtime("ListContainerStats", m::Empty {}, deadline).map(|m::Empty {}| ())
+    }
+
     /// `PodSandboxStatus`.
     ///
     /// # Errors
