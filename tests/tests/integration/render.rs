@@ -111,6 +111,7 @@ fn own_pipe(pid: u32) -> ParkedThreads {
             fd: Some(FdFact { fd: 9, target: FdTarget::Pipe(pipe) }),
             path: None,
             lock_holder: None,
+            watched: Vec::new(),
         }),
         kernel_stack: ["anon_pipe_write", "vfs_write", "ksys_write"].map(str::to_owned).to_vec(),
         user_function: None,

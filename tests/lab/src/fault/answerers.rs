@@ -72,12 +72,26 @@ pub fn silent_agent(node: &Node, pod: &Pod) -> Result<Fault> {
     let scanned = dir.join(format!("scanned-{container}"));
     fs::write(&scanned, "").context("cannot write a file")?;
     let agent = listener(&scanned)?;
-    let order = gate::close(dir, Place::CreateRuntime, &container, &Order::Lock(scanned.clone(), 0))?;
-    let guard = guard.healed_by(gated::opening(order)).healed_by(move || {
+    let let_go = move || {
         // The kernel permits what waits.
         drop(agent);
         Ok(())
-    });
+    };
+    opening_hook(node, pod, container, scanned, guard, let_go)
+}
+
+/// Starts a container whose createRuntime hook opens a file and waits there, until `let_go` lets it go on.
+fn opening_hook(
+    node: &Node,
+    pod: &Pod,
+    container: String,
+    file: PathBuf,
+    guard: Fault,
+    let_go: impl FnOnce() -> Result<()> + Send + 'static,
+) -> Result<Fault> {
+    let (dir, client) = (gated::gates(node)?, node.containerd().client());
+    let order = gate::close(dir, Place::CreateRuntime, &container, &Order::Lock(file.clone(), 0))?;
+    let guard = guard.healed_by(gated::opening(order)).healed_by(let_go);
     let id = container.clone();
     let call = Call::start(client, "StartContainer", move |client| client.start_container(&id, HANGING))?;
     let guard = guard.holding(call);
@@ -89,9 +103,25 @@ pub fn silent_agent(node: &Node, pod: &Pod) -> Result<Fault> {
         culprits: vec![std::process::id()],
         pod: pod.name.clone(),
         ids: vec![pod.sandbox.clone(), container],
-        path: Some(scanned),
+        path: Some(file),
     };
     Ok(guard.with(facts))
+}
+
+/// A container in the sandbox of `pod` whose createRuntime hook opens a file on a FUSE file system that does not answer: its
+/// StartContainer hangs in `runc create`.
+///
+/// # Errors
+///
+/// When the node has no gates, the kernel no FUSE, or the hook is not seen.
+pub fn dead_fuse(node: &Node, pod: &Pod) -> Result<Fault> {
+    let dir = gated::gates(node)?;
+    let container = extra::create(node, pod, "fused", None)?;
+    let removal = extra::removal(node.containerd().client(), &container);
+    let guard = Fault::new(Facts::default()).cleaned_by(removal);
+    let mount = DeadMount::mount(dir.join(format!("fuse-{container}")))?;
+    let file = mount.place.join("data");
+    opening_hook(node, pod, container, file, guard, move || mount.unmount())
 }
 
 /// A FUSE file system that answers nothing but its first request, and how full it is.

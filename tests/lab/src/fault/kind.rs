@@ -7,8 +7,8 @@ use super::changed_pods::PODS;
 use super::guard::{Facts, Fault};
 use super::stopped::stopped_fault;
 use super::{
-    cni_flock, dead_mount, exec_pipe_held, exec_storm, frozen_container, frozen_shim, full_channel,
-    kill_containerd, kill_kubelet, lock_hostage, many_changed_pods, orphaned_init, rc93_hang,
+    cni_flock, dead_fuse, dead_mount, exec_pipe_held, exec_storm, frozen_container, frozen_shim,
+    full_channel, kill_containerd, kill_kubelet, lock_hostage, many_changed_pods, orphaned_init, rc93_hang,
     rc93_standalone, restart_containerd, silent_agent, sleeping_cni, sleeping_hook, sleeping_poststop,
     slow_cni, status_hangs, stop_containerd, stop_kubelet, stop_shim,
 };
@@ -63,6 +63,8 @@ pub enum Kind {
     SilentAgent,
     /// A host path of a container is on a FUSE file system that does not answer: CreateContainer hangs.
     DeadMount,
+    /// A hook opens a file on a FUSE file system that does not answer: StartContainer hangs in runc create.
+    DeadFuse,
     /// Commands are executed in all pods all the time.
     ExecStorm,
     /// The relist of a kubelet of old waits for room in its event channel.
@@ -108,6 +110,7 @@ impl Kind {
             Kind::StatusHangs => Some("L2"),
             Kind::SilentAgent => Some("X11"),
             Kind::DeadMount => Some("R12"),
+            Kind::DeadFuse => Some("X6"),
             Kind::ExecStorm => Some("O2"),
             Kind::FullChannel => Some("K1"),
             Kind::ManyChangedPods => Some("K3"),
@@ -119,7 +122,13 @@ impl Kind {
     pub fn knobs(self) -> Knobs {
         let gates = matches!(
             self,
-            Kind::Hook | Kind::Poststop | Kind::Cni | Kind::CniSlow | Kind::CniFlock | Kind::SilentAgent
+            Kind::Hook
+                | Kind::Poststop
+                | Kind::Cni
+                | Kind::CniSlow
+                | Kind::CniFlock
+                | Kind::SilentAgent
+                | Kind::DeadFuse
         );
         let blocking_pleg = self == Kind::FullChannel;
         let pods = if self == Kind::ManyChangedPods { PODS } else { 1 };
@@ -161,6 +170,7 @@ impl Kind {
             Kind::StatusHangs => status_hangs(node),
             Kind::SilentAgent => silent_agent(node, &pod()?),
             Kind::DeadMount => dead_mount(node, &pod()?),
+            Kind::DeadFuse => dead_fuse(node, &pod()?),
             Kind::ExecStorm => exec_storm(node),
             Kind::FullChannel => full_channel(node, &pod()?),
             Kind::ManyChangedPods => many_changed_pods(node),

@@ -24,6 +24,7 @@
 //! | `status-hangs` | L2 | Status, behind a reload of the CNI configuration that reads a FIFO | the FIFO's other end |
 //! | `silent-agent` | X11 | StartContainer, in `runc create`, in a hook, in open(2) | the end of the agent |
 //! | `dead-mount` | R12 | CreateContainer, in stat(2) of a host path on FUSE | the end of the mount |
+//! | `dead-fuse` | X6 | StartContainer, in `runc create`, in a hook, in open(2) of a file on FUSE | the end of the mount |
 //! | `exec-storm` | O2 | nothing: all is a little late | the end of the threads that exec |
 //! | `full-channel` | K1 | the relist, in the send of an event | as `status-hangs`, and a new start of the kubelet |
 //! | `many-changed-pods` | K3 | nothing: one relist of a new kubelet is long | it is over by itself |
@@ -49,7 +50,7 @@ mod status;
 mod stopped;
 mod storm;
 
-pub use answerers::{dead_mount, silent_agent};
+pub use answerers::{dead_fuse, dead_mount, silent_agent};
 pub use changed_pods::{fill_pods, many_changed_pods};
 pub use exec_pipe::exec_pipe_held;
 pub use frozen::{frozen_container, frozen_shim, frozen_shim_unified};

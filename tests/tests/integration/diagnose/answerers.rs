@@ -95,6 +95,38 @@ fn x11_of_plugins_and_requests() {
     none(&looked(20 * S, &[containerd()], &[waits], &agents(&[AGENT])));
 }
 
+/// A hook, a plugin or a request on FUSE: its server is to blame when there is only one, otherwise what waits; without the
+/// wait for FUSE it is a hook that hangs, and one that has just begun is none.
+#[test]
+fn x6_names_the_server() {
+    let fuse = || in_kernel("openat", &["request_wait_answer", "fuse_simple_request", "fuse_lookup_name"]);
+    let node = |park: ParkedThreads, started: u64| {
+        let command = Some(Command::Other { program: "/opt/gpu-hook".into() });
+        let hook =
+            ProcessFact { command, parked: vec![park], ..process(Component::Helper, CHILD, RUNC, started) };
+        [hook, runc("create", RUNC, SHIM), process(Component::Shim, SHIM, 1, 0)]
+    };
+    let servers =
+        |pids: &[u32]| Answerers { fuse: pids.iter().copied().map(held).collect(), ..Answerers::default() };
+    let finding = only(&looked(20 * S, &node(fuse(), 0), &[], &servers(&[AGENT])), "X6");
+    assert_eq!((culprit(&finding), finding.behind), (Some(AGENT), Some(CHILD)));
+    assert_eq!(finding.confidence, Confidence::High);
+    assert!(finding.headline.contains("openat of /mnt/data"), "{}", finding.headline);
+    for found in [servers(&[]), servers(&[AGENT, AGENT + 1])] {
+        let unsure = only(&looked(20 * S, &node(fuse(), 0), &[], &found), "X6");
+        assert_eq!((culprit(&unsure), unsure.confidence), (Some(CHILD), Confidence::Medium));
+    }
+    only(&looked(20 * S, &[cni(CHILD, fuse())], &[], &servers(&[AGENT])), "X6");
+    let containerd =
+        || ProcessFact { parked: vec![fuse()], ..process(Component::Containerd, CONTAINERD, 1, 0) };
+    let opens = request(&["syscall.Syscall6", "syscall.openat", "os.OpenFile"]);
+    only(&looked(20 * S, &[containerd()], &[opens], &servers(&[AGENT])), "X6");
+
+    let elsewhere = in_kernel("openat", &["wait_for_partner", "fifo_open"]);
+    only(&looked(20 * S, &node(elsewhere, 0), &[], &servers(&[AGENT])), "U10");
+    none(&looked(20 * S, &node(fuse(), 16 * S), &[], &servers(&[AGENT])));
+}
+
 fn request(innermost: &[&str]) -> GoroutineGroup {
     let outer = [
         "github.com/containerd/containerd/pkg/cri/server.(*criService).CreateContainer",
@@ -129,7 +161,7 @@ fn r12_needs_the_stat_and_the_file_system() {
 
     none(&looked(20 * S, &containerd(&["io_schedule", "ext4_getattr"]), &[stat()], &servers(&[AGENT])));
     let opens = request(&["syscall.Syscall6", "syscall.openat", "os.OpenFile"]);
-    none(&looked(20 * S, &containerd(&fuse), &[opens], &servers(&[AGENT])));
+    only(&looked(20 * S, &containerd(&fuse), &[opens], &servers(&[AGENT])), "X6");
     let mut young = Story::node();
     young.census(17 * S, &containerd(&fuse), &[stat()], &[]).census(
         20 * S,

@@ -58,7 +58,15 @@ fn seen_twice(
 
 fn syscall(name: &str, fd: Option<FdTarget>) -> SyscallFact {
     let fd = fd.map(|target| FdFact { fd: 9, target });
-    SyscallFact { nr: 1, name: Some(name.into()), args: [0; 6], fd, path: None, lock_holder: None }
+    SyscallFact {
+        nr: 1,
+        name: Some(name.into()),
+        args: [0; 6],
+        fd,
+        path: None,
+        lock_holder: None,
+        watched: Vec::new(),
+    }
 }
 
 fn park(syscall: SyscallFact) -> ParkedThreads {

@@ -2,7 +2,7 @@
 
 use plegtrace::diagnose::{Confidence, Finding, Severity, Verdict, diagnose};
 use plegtrace::input::{
-    CensusFact, Command, Component, Fact, FdTarget, Holder, Layer, PipeFact, Pressure, ProcessFact,
+    CensusFact, Command, Component, Fact, FdFact, FdTarget, Holder, Layer, PipeFact, Pressure, ProcessFact,
     SocketFact, SyscallFact,
 };
 use plegtrace_common::rec::{CALL_FAILED, PROCESS_EXECED};
@@ -97,7 +97,7 @@ fn l3_needs_more_than_the_age_of_a_stop() {
 /// A plugin that waits for its agent, and one that queues for a lock: then the holder is to blame.
 #[test]
 fn n1_or_n2_by_what_it_waits_for() {
-    let agent = SocketFact { peers: vec![holder(777)], ..SocketFact::default() };
+    let agent = SocketFact { peers: vec![holder(777), holder(778)], ..SocketFact::default() };
     let waits = cni(CHILD, park(syscall("read", Some(FdTarget::Socket(agent)))));
     let finding = only(&seen_twice(12 * S, &[waits], &[], &[]), "N1");
     assert_eq!(culprit(&finding), Some(CHILD));
@@ -110,6 +110,45 @@ fn n1_or_n2_by_what_it_waits_for() {
     assert_eq!(only(&seen_twice(12 * S, &[unknown], &[], &[]), "N2").confidence, Confidence::Medium);
     let young = seen_twice(8 * S, &[cni(CHILD, park(syscall("read", None)))], &[], &[]);
     none(&young);
+}
+
+/// The one process at the other end of the one socket at which a plugin waits is its agent, also where the plugin waits in
+/// epoll; with several sockets, with several holders, and when that process waits for the plugin, it is the plugin that hangs.
+#[test]
+fn n3_names_the_agent() {
+    let to = |pids: &[u32]| {
+        let peers = pids.iter().copied().map(holder).collect();
+        FdTarget::Socket(SocketFact { path: Some("/run/agent.sock".into()), peers, ..SocketFact::default() })
+    };
+    let reads = |pids: &[u32]| cni(CHILD, park(syscall("recvfrom", Some(to(pids)))));
+    let watches = |all: &[&[u32]]| {
+        let watched = all.iter().map(|pids| FdFact { fd: 5, target: to(pids) }).collect();
+        cni(CHILD, park(SyscallFact { watched, ..syscall("epoll_pwait", None) }))
+    };
+    let runtime = || process(Component::Containerd, CONTAINERD, 1, 0);
+    let of = |plugin: ProcessFact| {
+        diagnose(&seen_twice(12 * S, &[plugin, runtime()], &[], &[])).findings.swap_remove(0)
+    };
+    for plugin in [reads(&[777]), watches(&[&[777]])] {
+        let found = of(plugin);
+        assert_eq!((found.rule.id, culprit(&found), found.behind), ("N3", Some(777), Some(CHILD)));
+        assert_eq!(found.confidence, Confidence::Medium, "only stories prove it");
+        assert!(found.headline.contains("agent x 777"), "{}", found.headline);
+        assert!(found.evidence.iter().any(|seen| seen.text.contains("/run/agent.sock")), "{found:#?}");
+    }
+    for plugin in [reads(&[777, 778]), reads(&[CONTAINERD]), watches(&[&[777], &[778]]), watches(&[&[]])] {
+        assert_eq!(of(plugin).rule.id, "N1");
+    }
+    let tcp = FdFact { fd: 6, target: FdTarget::Other { link: "socket:[77]".into() } };
+    let watched = vec![FdFact { fd: 5, target: to(&[777]) }, tcp];
+    let either = cni(CHILD, park(SyscallFact { watched, ..syscall("epoll_pwait", None) }));
+    assert_eq!(of(either).rule.id, "N1", "it may as well wait for the network");
+    let bus = SocketFact { path: Some("/run/dbus/system_bus_socket".into()), ..SocketFact::default() };
+    let bus = FdTarget::Socket(SocketFact { peers: vec![holder(777)], ..bus });
+    assert_eq!(of(cni(CHILD, park(syscall("recvmsg", Some(bus))))).rule.id, "N1", "a bus passes on");
+    let writes = cni(CHILD, park(syscall("write", Some(to(&[777])))));
+    assert_eq!(of(writes).rule.id, "N1", "it does not wait for an answer");
+    none(&seen_twice(8 * S, &[reads(&[777])], &[], &[]));
 }
 
 /// A lock outlives who took it: nobody is to be killed then, least of all whoever has that number now.

@@ -180,6 +180,7 @@ fn who_waits_for_a_parent_that_waits_is_not_named() {
         }),
         path: None,
         lock_holder: None,
+        watched: Vec::new(),
     };
     let park = |from| ParkedThreads {
         threads: 1,
@@ -226,6 +227,7 @@ fn an_orphan_tells_its_container_by_its_fifo() {
         fd: Some(FdFact { fd: 5, target: fifo }),
         path: Some("/proc/self/fd/5".into()),
         lock_holder: None,
+        watched: Vec::new(),
     };
     let park = ParkedThreads {
         threads: 1,

@@ -38,6 +38,7 @@ fn said(kind: Kind) -> Option<Said> {
         // Which of the two is stuck depends on the moment: the one that holds the lock is so first.
         Kind::CniFlock => of("process", &["process", "RunPodSandbox"], &[]),
         Kind::SilentAgent => of("process", &["process", "process"], &["\"openat\"", "fanotify"]),
+        Kind::DeadFuse => of("process", &["process", "process"], &["\"openat\"", "request_wait_answer"]),
         Kind::DeadMount => of("request", &[], &["CreateContainer", "os.Stat"]),
         // What is gone, answers slowly or merely does too much is not stuck.
         Kind::ContainerdKilled

@@ -29,7 +29,7 @@ const MAX_TOLD: usize = 16;
 
 /// Does a thread wait for a program that answers for the kernel?
 pub(super) fn are_awaited(park: &ParkedThreads) -> bool {
-    park.waits_for_fuse() || park.waits_for_permission()
+    park.waits_for_answerer()
 }
 
 /// Tells who they are.

@@ -6,7 +6,7 @@ use super::{
     answerers::are_awaited,
     classify::{Interest, Kind, shares_files},
     containers::is_id,
-    locks,
+    epoll, locks,
     names::{Names, is_go},
     node::{Groups, Node, cgroup},
     read,
@@ -71,6 +71,9 @@ impl Looker {
         let whole = tell.ask(pid, comm, Step::Stacks)?;
         let mut threads = threads::look(&tell.process(pid), pid, whole, &node.holders, &node.sockets);
         locks::holders(tell, pid, &mut threads);
+        if interest.component == Component::Helper {
+            epoll::sockets(tell, pid, node, &mut threads);
+        }
         if let Some(error) = threads.no_syscall.as_ref().filter(|_| !self.no_syscall) {
             self.no_syscall = true;
             tell.refused(0, "", "system calls", error)?;

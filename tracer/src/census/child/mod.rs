@@ -9,6 +9,7 @@ mod calls;
 mod classify;
 mod containers;
 mod cri;
+mod epoll;
 mod files;
 mod freezer;
 mod goroutines;

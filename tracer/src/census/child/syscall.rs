@@ -124,7 +124,15 @@ pub(super) fn fact(pid: u32, at: &Position, holders: &Holders, sockets: &Sockets
     let name = name(nr);
     let fd = name.filter(|name| ON_FD.contains(name)).and_then(|_| descriptor(args[0]));
     let fd = fd.and_then(|fd| descriptor_of(pid, fd, holders, sockets));
-    Some(SyscallFact { nr, name: name.map(str::to_owned), args, fd, path: None, lock_holder: None })
+    Some(SyscallFact {
+        nr,
+        name: name.map(str::to_owned),
+        args,
+        fd,
+        path: None,
+        lock_holder: None,
+        watched: Vec::new(),
+    })
 }
 
 /// What a descriptor of `pid` refers to.
@@ -239,7 +247,11 @@ mod tests {
         let of = |name: &str, dir: u64, path: &str| {
             let (name, path) = (Some(name.to_owned()), Some(path.to_owned()));
             let args = [dir, 0x1000, 0, 0, 0, 0];
-            reopened(9, &SyscallFact { nr: 257, name, args, fd: None, path, lock_holder: None }, &holders)
+            reopened(
+                9,
+                &SyscallFact { nr: 257, name, args, fd: None, path, lock_holder: None, watched: Vec::new() },
+                &holders,
+            )
         };
         assert_eq!((of("openat", 5, "7"), of("openat2", 5, "7")), (Some(7), Some(7)));
         assert_eq!(of("openat", 0xffff_ff9c, "/proc/self/fd/7"), Some(7));

@@ -201,6 +201,7 @@ mod tests {
                 fd: None,
                 path: None,
                 lock_holder: None,
+                watched: Vec::new(),
             }),
             kernel_stack: stack.iter().map(|name| (*name).to_owned()).collect(),
             user_function: None,

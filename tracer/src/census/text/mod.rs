@@ -4,6 +4,7 @@
 //! sockets are parsed by [`crate::target`], which needs them too.
 
 mod cgroup;
+mod epoll;
 mod fanotify;
 mod fd;
 mod locks;
@@ -15,6 +16,7 @@ mod syscall;
 mod version;
 
 pub use cgroup::{Membership, container_id, memberships};
+pub(in crate::census) use epoll::watched_by_epoll;
 pub(in crate::census) use fanotify::decides_accesses;
 pub use fd::{Access, Link, link};
 pub(in crate::census) use locks::{has_lock, holder_of_lock};
@@ -33,7 +35,7 @@ pub fn all(text: &str) {
     }
     let _ = (holder_of_lock(text, 1), has_lock(text, "00:1a:1"), pressure(text, "some"), version(text));
     let _ = (link(text), mounts(text), functions(text), position(text));
-    let _ = crate::target::unix_sockets(text);
+    let _ = (crate::target::unix_sockets(text), watched_by_epoll(text));
 }
 
 #[cfg(test)]

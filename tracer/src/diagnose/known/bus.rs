@@ -1,7 +1,7 @@
 //! Causes in what runtimes wait for: systemd, D-Bus, and the agents of network plugins.
 
 use super::Known;
-use crate::diagnose::Area::{Bus, Cni};
+use crate::diagnose::Area::Bus;
 
 pub(super) const KNOWN: &[Known] = &[
     Known {
@@ -123,15 +123,5 @@ pub(super) const KNOWN: &[Known] = &[
         look: "PID 1 in state D; its kernel stack (/proc/1/stack) says in what",
         next: "take that stack, then reboot; install another kernel",
         sources: &["cockpit bots#8970", "runc#4853"],
-    },
-    Known {
-        id: "N3",
-        title: "the agent behind a network plugin is down or does not answer",
-        area: Cni,
-        versions: "",
-        symptoms: &["Unable to create endpoint", "dial unix /run/multus/multus.sock: connection refused"],
-        look: "a network plugin waits in read or connect of a unix socket; ss -xp says who serves it",
-        next: "mend or restart that agent",
-        sources: &["cilium#9046", "multus#1146", "vpc-cni#2945"],
     },
 ];

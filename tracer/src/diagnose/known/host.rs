@@ -55,16 +55,6 @@ pub(super) const KNOWN: &[Known] = &[
         sources: &["eks-ami#454", "azurelinux#18443"],
     },
     Known {
-        id: "X6",
-        title: "a container cannot end, because one of its processes hangs in the kernel",
-        area: Kernel,
-        versions: "",
-        symptoms: &["a pod stays Terminating"],
-        look: "the container's init is in zap_pid_ns_processes, and one process of it is left, often in a FUSE request",
-        next: "end the FUSE server, or abort its connection (/sys/fs/fuse/connections/N/abort)",
-        sources: &["moby#37627", "moby#31614"],
-    },
-    Known {
         id: "X7",
         title: "network namespaces are made and removed one after the other, and one does not end",
         area: Kernel,

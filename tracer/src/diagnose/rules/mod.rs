@@ -8,6 +8,7 @@ mod l2_status_only;
 mod l3_pod_stays_terminating;
 mod n1_cni_plugin_hangs;
 mod n2_cni_plugins_queue_for_a_lock;
+mod n3_agent_of_a_plugin;
 mod o1_held_off_the_cpu;
 mod o2_exec_storm;
 mod r12_create_stats_a_dead_mount;
@@ -21,6 +22,7 @@ mod u1_rc93_seccomp_pipe;
 mod u2_init_waits_for_start;
 mod u4_container_left_frozen;
 mod x11_file_access_agent;
+mod x6_fuse_server;
 
 use super::Rule;
 
@@ -34,6 +36,7 @@ pub static ALL: &[&Rule] = &[
     &l3_pod_stays_terminating::RULE,
     &n1_cni_plugin_hangs::RULE,
     &n2_cni_plugins_queue_for_a_lock::RULE,
+    &n3_agent_of_a_plugin::RULE,
     &o1_held_off_the_cpu::RULE,
     &o2_exec_storm::RULE,
     &r1_update_holds_status_lock::RULE,
@@ -46,6 +49,7 @@ pub static ALL: &[&Rule] = &[
     &u2_init_waits_for_start::RULE,
     &u4_container_left_frozen::RULE,
     &u10_hook_hangs::RULE,
+    &x6_fuse_server::RULE,
     &x11_file_access_agent::RULE,
 ];
 

@@ -1,5 +1,6 @@
 //! N1: a network plugin does not end.
 
+use super::n3_agent_of_a_plugin as n3;
 use crate::{
     correlate::thresholds::CNI_NS,
     diagnose::{Area, Finding, Page, Proof, Rule, Scene, evidence::in_syscall},
@@ -31,7 +32,8 @@ pub(super) static RULE: Rule = Rule {
         ],
         excluded_by: &[
             "it waits for a file lock: the holder of the lock is the cause (N2)",
-            "it waits until an agent permits an access to a file (X11)",
+            "it waits until an agent permits an access to a file (X11), or for a FUSE server (X6)",
+            "it waits at a unix socket for one process, its agent (N3)",
         ],
         next: &[
             "check what it is blocked on: the peer of a socket is its agent; restart that",
@@ -49,8 +51,8 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
 
 fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let (words, pid) = plugin(stuck)?;
-    let permission = stuck.parks.iter().any(ParkedThreads::waits_for_permission);
-    if stuck.since.ns < RULE.min_age_ns || permission || in_syscall(&stuck.parks, &LOCKS).is_some() {
+    let other = stuck.parks.iter().any(ParkedThreads::waits_for_answerer) || n3::agent(stuck).is_some();
+    if stuck.since.ns < RULE.min_age_ns || other || in_syscall(&stuck.parks, &LOCKS).is_some() {
         return None;
     }
     let pod = of_pod(stuck.container.as_ref());

@@ -60,7 +60,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
 
 fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let StuckKind::Request(request) = &stuck.what else { return None };
-    if request.method() != Some(Method::CreateContainer) || !is_in_stat(request) {
+    if !is_meant(stuck) {
         return None;
     }
     let park = parked_in(parks_of(stuck, scene)?, |park| stats(park) && kind(park).is_some())?;
@@ -77,8 +77,14 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     Some(finding.advise(RULE.page.next.iter().copied()))
 }
 
+/// Is it a `CreateContainer` that looks at a host path?
+pub(super) fn is_meant(stuck: &Stuck) -> bool {
+    matches!(&stuck.what, StuckKind::Request(request)
+        if request.method() == Some(Method::CreateContainer) && is_in_stat(request))
+}
+
 /// With the program that serves the file system, when there is only one that can be it.
-fn served(finding: Finding, place: &str, stuck: &Stuck, scene: &Scene<'_>) -> Finding {
+pub(super) fn served(finding: Finding, place: &str, stuck: &Stuck, scene: &Scene<'_>) -> Finding {
     let answerers = scene.answerers();
     let servers: &[Holder] = answerers.map_or(&[], |found| &found.fuse);
     let all = answerers.is_some_and(|found| !found.incomplete);

@@ -28,7 +28,10 @@ pub(super) static RULE: Rule = Rule {
             "a process older than 5 s whose parent is a runc",
             "that runc waits for it, and a shim waits for that runc",
         ],
-        excluded_by: &["it is runc's own init", "it waits until an agent permits an access to a file (X11)"],
+        excluded_by: &[
+            "it is runc's own init",
+            "it waits until an agent permits an access to a file (X11), or for a FUSE server (X6)",
+        ],
         next: &[
             "check what the hook is blocked on",
             "kill the hook: runc fails, and the kubelet tries again",
@@ -50,7 +53,7 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let Some(Waiter::Process { component: Component::Runc, command: Some(runc), .. }) = parent(stuck) else {
         return None;
     };
-    if stuck.since.ns < RULE.min_age_ns || stuck.parks.iter().any(ParkedThreads::waits_for_permission) {
+    if stuck.since.ns < RULE.min_age_ns || stuck.parks.iter().any(ParkedThreads::waits_for_answerer) {
         return None;
     }
     let (hook, pod) = (command_words(command, comm), of_pod(stuck.container.as_ref()));

@@ -98,7 +98,7 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
 }
 
 /// `openat of /run/x.lock`.
-fn access(park: &ParkedThreads) -> String {
+pub(super) fn access(park: &ParkedThreads) -> String {
     let call = park.syscall.as_ref();
     let name = call.and_then(|call| call.name.as_deref()).unwrap_or("its access");
     match call.and_then(|call| call.path.as_deref()) {

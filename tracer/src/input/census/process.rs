@@ -144,6 +144,12 @@ impl ParkedThreads {
         self.is_in("fanotify_handle_event") || self.is_in("fanotify_get_response")
     }
 
+    /// They wait inside the kernel for a program that answers for it: neither they nor a signal can end that.
+    #[must_use]
+    pub fn waits_for_answerer(&self) -> bool {
+        self.waits_for_fuse() || self.waits_for_permission()
+    }
+
     fn is_in(&self, function: &str) -> bool {
         self.kernel_stack.iter().any(|name| name == function)
     }
@@ -165,6 +171,9 @@ pub struct SyscallFact {
     /// Who took the file lock that it waits for; its `fd` is -1, and it has no name when it is not seen to hold it.
     #[serde(default)]
     pub lock_holder: Option<Holder>,
+    /// The sockets that it waits for, when it is one of epoll: any but those at which the process listens.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub watched: Vec<FdFact>,
 }
 
 #[cfg(test)]

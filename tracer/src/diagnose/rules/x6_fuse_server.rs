@@ -1,0 +1,64 @@
+//! X6: a process hangs in the kernel, because the program that serves a FUSE file system does not answer.
+
+use super::{r12_create_stats_a_dead_mount as r12, x11_file_access_agent::access};
+use crate::{
+    correlate::thresholds::HOOK_NS,
+    diagnose::{
+        Area, Finding, Page, Proof, Rule, Scene,
+        scene::{parked_in, parks_of},
+    },
+    input::ParkedThreads,
+    stuck::{Stuck, StuckKind},
+    words::{self, of_pod},
+};
+
+pub(super) static RULE: Rule = Rule {
+    id: "X6",
+    title: "a process hangs in the kernel, because a FUSE server does not answer",
+    area: Area::Kernel,
+    min_age_ns: HOOK_NS,
+    proof: Proof::Real,
+    page: Page {
+        mechanism: "Whoever uses a file on FUSE waits in the kernel for the program that serves it. Once that program has \
+            read the request and does not answer, not even SIGKILL ends the wait. Hooks, runc, network plugins and the \
+            runtime hang so. A container hangs so at its end: its first process waits in zap_pid_ns_processes for the \
+            last of the others, and the pod stays Terminating.",
+        versions: "all; FUSE is used by s3fs, gcsfuse, sshfs, GlusterFS, lxcfs and many CSI drivers",
+        symptoms: &["a pod stays Terminating", "hung task in request_wait_answer", "ContainerCreating"],
+        evidence: &[
+            "something of the node does not move, and waits in request_wait_answer",
+            "a process that holds /dev/fuse, and no other one does",
+            "by hand, for a container that does not end: a process of it in request_wait_answer",
+        ],
+        excluded_by: &["a CreateContainer in os.Stat of a host path (R12)"],
+        next: &[
+            "restart the FUSE server, or abort its connection: echo 1 > /sys/fs/fuse/connections/N/abort",
+            "then unmount the file system lazily (umount -l)",
+        ],
+        trap: "Killing what waits does not help: the signal is not seen before the server answers.",
+        sources: &["moby#37627", "moby#31614", "fs/fuse/dev.c (request_wait_answer)"],
+    },
+    examine,
+};
+
+fn examine(scene: &Scene<'_>) -> Vec<Finding> {
+    scene.stuck().filter_map(|stuck| finding(stuck, scene)).collect()
+}
+
+fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
+    let park = parked_in(parks_of(stuck, scene)?, ParkedThreads::waits_for_fuse)?;
+    if stuck.since.ns < RULE.min_age_ns || r12::is_meant(stuck) {
+        return None;
+    }
+    let (what, pod) = (access(park), of_pod(stuck.container.as_ref()));
+    let (component, waits) = match &stuck.what {
+        StuckKind::Process { command, comm, pid, .. } => {
+            (crate::input::Component::Helper, format!("{} (pid {pid})", words::command_words(command, comm)))
+        }
+        StuckKind::Request(request) => (request.component, words::requests(request)),
+        _ => return None,
+    };
+    let headline = format!("{waits}{pod} hangs in {what}: the FUSE file system does not answer");
+    let finding = Finding::of_stuck(&RULE, headline, component, stuck, scene);
+    Some(r12::served(finding, &what, stuck, scene).advise(RULE.page.next.iter().copied()))
+}
