@@ -39,6 +39,8 @@ mod site;
 #[cfg(target_arch = "bpf")]
 mod socket;
 #[cfg(target_arch = "bpf")]
+mod stack;
+#[cfg(target_arch = "bpf")]
 mod task;
 #[cfg(target_arch = "bpf")]
 mod watch;

@@ -14,11 +14,12 @@ use plegtrace_common::{
     site::{SiteConf, action, pairing},
 };
 
-use crate::{count, go, go::regs, inflight, inflight::Hit, site, watch};
+use crate::{count, go, go::regs, inflight, inflight::Hit, site, stack, watch};
 
 /// A call begins.
 #[uprobe]
 pub(crate) fn call_in(ctx: ProbeContext) -> u32 {
+    stack::of_the_task(&ctx);
     if let Err(reason) = try_call_in(&ctx) {
         count::reason(reason);
     }
@@ -28,6 +29,7 @@ pub(crate) fn call_in(ctx: ProbeContext) -> u32 {
 /// A call ends, replies, or shows its result.
 #[uprobe]
 pub(crate) fn call_out(ctx: ProbeContext) -> u32 {
+    stack::of_the_task(&ctx);
     if let Err(reason) = try_call_out(&ctx) {
         count::reason(reason);
     }

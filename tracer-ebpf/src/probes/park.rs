@@ -6,12 +6,13 @@
 use aya_ebpf::{helpers::bpf_get_current_pid_tgid, macros::uprobe, programs::ProbeContext};
 use plegtrace_common::{key::ParkerKey, reason::Reason};
 
-use crate::{count, go, go::regs, parks, site};
+use crate::{count, go, go::regs, parks, site, stack};
 
 /// hook: runtime.gopark(unlockf func(*g, unsafe.Pointer) bool, lock unsafe.Pointer, reason waitReason, …), on the
 /// goroutine that waits
 #[uprobe]
 pub(crate) fn park_in(ctx: ProbeContext) -> u32 {
+    stack::of_the_task(&ctx);
     if let Err(reason) = try_park_in(&ctx) {
         count::reason(reason);
     }
@@ -21,6 +22,7 @@ pub(crate) fn park_in(ctx: ProbeContext) -> u32 {
 /// hook: runtime.execute(gp *g, inheritTime bool), on the scheduler's stack
 #[uprobe]
 pub(crate) fn park_out(ctx: ProbeContext) -> u32 {
+    stack::of_the_task(&ctx);
     if let Err(reason) = try_park_out(&ctx) {
         count::reason(reason);
     }

@@ -12,6 +12,9 @@ use crate::{
 const SEGMENT_NS: u64 = 30_000_000_000;
 /// Segments that fill the memory that there is.
 const SEGMENTS: usize = 4;
+/// What is older than this, nanoseconds, is dropped also where there is room: a stall is named within seconds to a minute, the
+/// kubelet's health check fails after three, and nobody's memory has to grow for half an hour before it is full.
+const KEPT_NS: u64 = 300_000_000_000;
 
 /// Records of one piece of time, packed.
 #[derive(Debug)]
@@ -88,9 +91,14 @@ impl Flight {
         if let Some(segment) = self.segments.back_mut() {
             segment.preamble = preamble.len();
         }
-        while self.segments.len() > 1 && self.bytes() > self.limit {
+        while self.segments.len() > 1 && (self.bytes() > self.limit || self.oldest_is_too_old(now_ns)) {
             self.segments.pop_front();
         }
+    }
+
+    /// Did also the end of the oldest segment happen long ago?
+    fn oldest_is_too_old(&self, now_ns: u64) -> bool {
+        self.segments.get(1).is_some_and(|next| now_ns.saturating_sub(next.began_ns) > KEPT_NS)
     }
 
     fn begin(&mut self, now_ns: u64) {
@@ -166,6 +174,21 @@ mod tests {
         flight.clear();
         flight.push(&frame(20, "n"));
         assert_eq!(times(&flight.copy().into_recording()), [20]);
+    }
+
+    /// A quiet node, which fills no memory: nothing older than the five minutes and a segment is kept, nothing younger is dropped.
+    #[test]
+    fn what_is_old_goes() {
+        let mut flight = Flight::new(1 << 20);
+        let at = |second: u64| second * 1_000_000_000;
+        for second in 0..=900 {
+            if flight.is_due(at(second)) {
+                flight.cut(at(second), &[frame(at(second), "p")]);
+            }
+            flight.push(&frame(at(second), "n"));
+        }
+        let times = times(&flight.copy().into_recording());
+        assert_eq!((times[0], times.last()), (at(900) - KEPT_NS - SEGMENT_NS, Some(&at(900))));
     }
 
     /// What is too old for the memory is dropped, and what is left begins with its own preamble.

@@ -2,6 +2,7 @@
 //! and afterwards containerd is as it was.
 
 use std::collections::BTreeMap;
+use std::thread;
 
 use anyhow::{Context as _, Result, ensure};
 use plegtrace::cli::Attach;
@@ -14,8 +15,13 @@ use crate::wait::{self, BUDGET};
 
 /// Requests that answer without a pod and are probed on every kernel, however dear a probe is there.
 const METHODS: [&str; 2] = ["ListPodSandbox", "ListContainers"];
+/// How many clients make them at the same time. Handlers that compete for a processor are preempted by each other, also
+/// inside of our programs: what those keep must belong to the task (`tracer-ebpf/src/stack.rs`).
+const CLIENTS: usize = 8;
+/// How often each of them makes each.
+const TIMES: usize = 10;
 /// How often each is made.
-const EACH: usize = 30;
+const EACH: usize = CLIENTS * TIMES;
 /// What a uprobe puts in place of an instruction (x86: int3).
 const BREAKPOINT: u8 = 0xcc;
 
@@ -50,11 +56,7 @@ fn fires(attach: Attach) -> Result<String> {
     let observation = Observation::begin(attach)?;
     let patched = containerd.text_byte(site.0)?;
     ensure!(patched == BREAKPOINT, "{patched:#x} at a probe site, not a breakpoint");
-    for method in METHODS {
-        for _ in 0..EACH {
-            client.call(method)?;
-        }
-    }
+    call_all(&client)?;
     let all = METHODS.len() * EACH;
     let observation = observation.until(&format!("{all} calls"), |seen| seen.handlers().count() >= all)?;
     let (snapshot, seen) = observation.end()?;
@@ -75,6 +77,20 @@ fn fires(attach: Attach) -> Result<String> {
         armed.mode,
         armed.took_ns / 1_000_000
     ))
+}
+
+fn call_all(client: &Client) -> Result<()> {
+    let calls = || {
+        METHODS
+            .iter()
+            .cycle()
+            .take(METHODS.len() * TIMES)
+            .try_for_each(|method| client.call(method).map(drop))
+    };
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(calls)).collect();
+        clients.into_iter().try_for_each(|client| client.join().expect("a client does not panic"))
+    })
 }
 
 /// Where the handler of `ListContainers` begins, from the start of the code, and the byte that is there without a
