@@ -18,6 +18,7 @@ mod locks;
 mod look;
 mod names;
 mod node;
+mod peer;
 mod queues;
 mod read;
 mod sandbox;
