@@ -2,6 +2,7 @@
 //! does not answer is named.
 
 mod kit;
+mod verdicts;
 
 use std::collections::BTreeMap;
 use std::os::fd::AsRawFd as _;
@@ -41,7 +42,7 @@ fn calls_of_runc_are_exact() {
     let monitor = Monitor::start(&containerd, &bus).unwrap();
     for n in 0..RUNS {
         let name = format!("r{n}");
-        let mut child = runc(&containerd, &bus, &name).unwrap();
+        let mut child = runc(&containerd, &bus.address(), &name).unwrap();
         let status = process::wait(&mut child, LIMIT).unwrap();
         assert!(status.success(), "{status}: {}", said(&containerd, &name));
     }
@@ -96,7 +97,7 @@ fn who_does_not_answer_is_named() {
     let bus = Bus::start(&containerd, "bus").unwrap();
     let systemd = Systemd::start(&bus).unwrap();
     systemd.silent.store(true, Ordering::Relaxed);
-    let mut child = runc(&containerd, &bus, "silent").unwrap();
+    let mut child = runc(&containerd, &bus.address(), "silent").unwrap();
     let call = stuck(&watching, child.id(), |serial| serial != 0);
     assert_eq!((call.fact.member.as_str(), call.waits_for()), ("StartTransientUnit", BusWait::Answer));
     assert_eq!(call.fact.destination, "org.freedesktop.systemd1");
@@ -107,7 +108,7 @@ fn who_does_not_answer_is_named() {
 
     let deaf = Bus::start(&containerd, "deaf").unwrap();
     let stream = deaf_systemd(&deaf).unwrap();
-    let mut child = runc(&containerd, &deaf, "deaf").unwrap();
+    let mut child = runc(&containerd, &deaf.address(), "deaf").unwrap();
     let call = stuck(&watching, child.id(), |serial| serial != 0);
     assert_eq!(call.waits_for(), BusWait::Answer, "{call:?}");
     let link = std::fs::read_link(format!("/proc/self/fd/{}", stream.as_raw_fd())).unwrap();
@@ -123,7 +124,7 @@ fn who_does_not_answer_is_named() {
     child.wait().unwrap();
 
     let stopped = fault::stop_process(bus.daemon.id()).unwrap();
-    let mut child = runc(&containerd, &bus, "stopped").unwrap();
+    let mut child = runc(&containerd, &bus.address(), "stopped").unwrap();
     let call = stuck(&watching, child.id(), |serial| serial == 0);
     assert!(matches!(call.waits_for(), BusWait::Accept | BusWait::Bus(_)), "{call:?}");
     assert_eq!(call.fact.bus, bus.daemon.id(), "{call:?}");

@@ -5,10 +5,14 @@ use std::{
     mem::take,
 };
 
-use super::{Latency, limits::Limits};
+use super::{
+    Latency,
+    bus_peers::{BusPeer, BusPeers},
+    limits::Limits,
+};
 use crate::{
     decode::{BusCall, BusCallId, BusNames, MonoNs},
-    input::{BusFact, BusReaderFact, OpenBusFact},
+    input::{BusFact, BusReaderFact, OpenBusFact, SYSTEMD},
 };
 
 /// The calls over D-Bus at one moment.
@@ -24,6 +28,18 @@ pub struct Bus {
     pub open: Vec<OpenBusCall>,
     /// Clients of the bus that have not read what it wrote to them, the most first.
     pub readers: Vec<BusReaderFact>,
+    /// Processes that old calls wait for, by pid.
+    pub peers: Vec<BusPeer>,
+    /// When systemd last answered a call, other than with an error.
+    pub systemd_answered: Option<MonoNs>,
+}
+
+impl Bus {
+    /// What is known of a process that calls wait for.
+    #[must_use]
+    pub fn peer(&self, pid: u32) -> Option<&BusPeer> {
+        self.peers.iter().find(|peer| peer.fact.pid == pid)
+    }
 }
 
 /// One method.
@@ -107,6 +123,8 @@ pub(super) struct BusState {
     rows: BTreeMap<(BusNames, bool), Sums>,
     open: Vec<OpenBusFact>,
     readers: Vec<BusReaderFact>,
+    peers: BusPeers,
+    systemd_answered: Option<MonoNs>,
     /// Answered since the last reading, which may still have them.
     answered: HashSet<BusCallId>,
     read_at: Option<MonoNs>,
@@ -122,6 +140,9 @@ impl BusState {
             self.answered.insert(call.id);
         } else {
             self.dropped += 1;
+        }
+        if call.names.destination == SYSTEMD && call.error.is_none() {
+            self.systemd_answered = self.systemd_answered.max(Some(call.end));
         }
         let ns = call.end.since(call.id.start);
         if let Some(row) = self.row(call.names, call.id.serial == 0, limits) {
@@ -145,6 +166,7 @@ impl BusState {
         self.dropped += open.len().saturating_sub(most) as u64;
         open.truncate(most);
         reading.readers.truncate(most);
+        self.peers.reading(MonoNs(reading.at_ns), reading.peers, most);
         (self.read_at, self.complete) = (Some(MonoNs(reading.at_ns)), reading.complete);
         (self.open, self.readers) = (open, reading.readers);
     }
@@ -169,7 +191,7 @@ impl BusState {
     pub(super) fn retold(&self) -> Option<BusFact> {
         let open = self.still_open().cloned().collect();
         let (at_ns, readers) = (self.read_at?.0, self.readers.clone());
-        Some(BusFact { at_ns, open, readers, complete: self.complete })
+        Some(BusFact { at_ns, open, readers, peers: self.peers.retold(), complete: self.complete })
     }
 
     /// The calls at `now`.
@@ -208,6 +230,8 @@ impl BusState {
             rows: rows.into_values().collect(),
             open,
             readers: self.readers.clone(),
+            peers: self.peers.view(),
+            systemd_answered: self.systemd_answered,
         }
     }
 }

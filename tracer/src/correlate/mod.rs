@@ -9,6 +9,7 @@ mod abandoned;
 mod age;
 mod ageing;
 mod bus;
+mod bus_peers;
 mod caller;
 mod census;
 mod clients;
@@ -47,6 +48,7 @@ mod view;
 
 pub use age::Age;
 pub use bus::{Bus, BusRow, BusWait, OpenBusCall};
+pub use bus_peers::BusPeer;
 pub use caller::Caller;
 pub use census::{Census, Held, Known, ProcessSeen, Request, Unreported, WaitsFor};
 pub use correlator::Correlator;

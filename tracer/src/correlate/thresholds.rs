@@ -39,6 +39,9 @@ pub const STOP_CONTAINER_NS: u64 = DEADLINE_NS + 30 * SECOND_NS;
 /// holds for `runc init` until it becomes the workload: in a container that was created it waits for `runc start`,
 /// which follows at once.
 pub const RUNC_NS: u64 = 5 * SECOND_NS;
+/// Whoever answers a call over D-Bus does so in milliseconds, systemd with a job that it has queued; one without an answer
+/// for longer is a stall. Every command of runc that makes one is late by then.
+pub const BUS_NS: u64 = RUNC_NS;
 /// A CNI plugin open longer is a stall: it waits for its agent, or for a lock.
 pub const CNI_NS: u64 = 10 * SECOND_NS;
 /// An OCI hook open longer is a stall: its runc waits for it, and is late itself then. Where containerd gives a deletion

@@ -29,6 +29,8 @@ pub enum Source {
     Census,
     /// Stacks of goroutines.
     Goroutines,
+    /// What processes write to sockets, and the queues of those.
+    Wire,
     /// Counters of the scheduler: of threads, of cgroups, of the node.
     Scheduler,
 }
@@ -42,6 +44,7 @@ impl Source {
             Self::Processes => "processes",
             Self::Census => "census",
             Self::Goroutines => "goroutines",
+            Self::Wire => "wire",
             Self::Scheduler => "scheduler",
         }
     }
@@ -73,7 +76,8 @@ pub(super) fn of_stuck(stuck: &Stuck, scene: &Scene<'_>) -> Vec<Evidence> {
     if !parents.is_empty() {
         all.push(Evidence::new(Source::Census, format!("{} for it", waits(&parents))));
     }
-    all.push(Evidence::new(Source::Census, words::what(stuck)));
+    let source = if matches!(stuck.what, StuckKind::Bus(_)) { Source::Wire } else { Source::Census };
+    all.push(Evidence::new(source, words::what(stuck)));
     all.extend(of_phases(stuck));
     // Where stopped threads were when they were stopped says little.
     if !matches!(stuck.what, StuckKind::Stopped { .. } | StuckKind::Frozen { .. }) {

@@ -107,7 +107,7 @@ impl Finding {
             also: Vec::new(),
         };
         match rule.proof {
-            Proof::Real | Proof::Rebuilt => finding,
+            Proof::Real | Proof::Rebuilt | Proof::Scripted => finding,
             Proof::Story => finding.doubted("this rule has never been tested on the real programs"),
         }
     }
@@ -212,7 +212,9 @@ fn victims(waiters: &[Waiter]) -> Vec<String> {
 pub(super) fn fold(findings: &mut Vec<Finding>) {
     let mut kept: Vec<Finding> = Vec::new();
     for mut finding in findings.drain(..) {
-        let pid = |finding: &Finding| finding.culprit.as_ref().and_then(|culprit| culprit.pid);
+        // A culprit whose process is not known is known by who waits for it.
+        let pid =
+            |finding: &Finding| finding.culprit.as_ref().and_then(|culprit| culprit.pid).or(finding.behind);
         let same = kept.iter_mut().find(|other| pid(other).is_some() && pid(other) == pid(&finding));
         let Some(first) = same else {
             kept.push(finding);

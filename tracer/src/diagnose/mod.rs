@@ -7,6 +7,7 @@
 //! others up wins over the one that alarms. Overload is said only when nothing else is. When nothing fits, the diagnosis
 //! says so, and the facts stand for themselves.
 
+mod bus;
 mod evidence;
 mod excluded;
 mod finding;

@@ -69,6 +69,8 @@ pub enum Proof {
     Real,
     /// The real program was rebuilt with the defect, and brought into this state.
     Rebuilt,
+    /// The real programs waited, and a program that we wrote played the one that they wait for.
+    Scripted,
     /// Only streams of facts written by hand. Confidence is never more than medium.
     Story,
 }
@@ -80,6 +82,7 @@ impl Proof {
         match self {
             Self::Real => "real",
             Self::Rebuilt => "rebuilt",
+            Self::Scripted => "scripted",
             Self::Story => "story",
         }
     }

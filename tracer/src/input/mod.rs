@@ -17,8 +17,8 @@ pub(crate) use envelope::MAX_FRAME;
 pub use envelope::{Arrival, Frame, FrameError, frame_fact, next_frame};
 pub use exec::admit;
 pub use fact::{
-    Armed, BusFact, BusReaderFact, CommandFact, Component, Cost, CpuFact, DaemonCpu, Fact, HookCounters,
-    HookFact, InFlight, KnownFact, Layer, Liveness, LossCount, MessagesFact, OpenBusFact, OpenCallFact,
-    OpenMessageFact, ParkerFact, Presence, ProcessesFact, QuotaFact, RefusedFact, Start, Stop, StopWhy,
-    SymbolFact, SymbolsFact, TargetFact, TargetGone, WatchedFact,
+    Armed, BusFact, BusPeerFact, BusReaderFact, CommandFact, Component, Cost, CpuFact, DaemonCpu, Fact,
+    HookCounters, HookFact, InFlight, KnownFact, Layer, Liveness, LossCount, MessagesFact, OpenBusFact,
+    OpenCallFact, OpenMessageFact, ParkerFact, Presence, ProcessesFact, QuotaFact, RefusedFact, SYSTEMD,
+    Start, Stop, StopWhy, SymbolFact, SymbolsFact, TargetFact, TargetGone, WatchedFact,
 };

@@ -4,14 +4,16 @@ use plegtrace_common::wire::bus::{BUS_UNSENT, BusKey, OpenBusCall};
 
 use super::Live;
 use crate::{
-    census::{self, BusConnection},
+    census::{self, BusConnection, Queues},
     decode::bus_names,
-    input::{BusFact, OpenBusFact},
+    input::{BusFact, BusPeerFact, OpenBusFact, SYSTEMD},
     kernel::OpenBusCalls,
 };
 
 /// Of younger ones queues are not read: most are answered before.
 const QUEUES_FROM_NS: u64 = 1_000_000_000;
+/// Processes that calls wait for: more are not looked at.
+const MAX_PEERS: usize = 8;
 
 impl Live {
     /// What the map had at `at_ns`. A call that is over is reported once, then forgotten.
@@ -19,25 +21,43 @@ impl Live {
         let is_old = |call: &OpenBusCall| at_ns.saturating_sub(call.start_ns) >= QUEUES_FROM_NS;
         let asked = read.entries.iter().any(|(_, call)| is_old(call)) && self.queues.read();
         let mut open = Vec::with_capacity(read.entries.len());
+        let mut peers: Vec<BusPeerFact> = Vec::new();
         for (key, call) in &read.entries {
             let connection = if asked && is_old(call) {
                 self.queues.connection(key.socket)
             } else {
                 BusConnection::default()
             };
-            let fact = fact(key, call, &connection, census::exists(call.tgid));
+            let mut fact = fact(key, call, &connection, census::exists(call.tgid));
+            if asked && is_old(call) {
+                fact.comm = Queues::comm(call.tgid);
+                self.look_at_peers(&connection, &mut peers);
+            }
             if fact.over {
                 self.kernel.forget_bus_call(key);
             }
             open.push(fact);
         }
         let readers = if asked { self.queues.readers() } else { Vec::new() };
-        BusFact { at_ns, open, readers, complete: read.complete }
+        BusFact { at_ns, open, readers, peers, complete: read.complete }
+    }
+
+    /// Each process is looked at once per reading.
+    fn look_at_peers(&self, connection: &BusConnection, peers: &mut Vec<BusPeerFact>) {
+        let known = |pid: u32| pid == 0 || peers.iter().any(|peer| peer.pid == pid);
+        if peers.len() >= MAX_PEERS || known(connection.bus) && known(connection.owner) {
+            return;
+        }
+        let found = self.queues.peers(connection);
+        let new = found.into_iter().filter(|found| peers.iter().all(|peer| peer.pid != found.pid));
+        let new: Vec<BusPeerFact> = new.collect();
+        peers.extend(new);
     }
 }
 
 fn fact(key: &BusKey, call: &OpenBusCall, connection: &BusConnection, exists: bool) -> OpenBusFact {
     let names = bus_names(&call.texts).unwrap_or_default();
+    let owner = if names.destination == SYSTEMD { connection.owner } else { 0 };
     OpenBusFact {
         socket: key.socket,
         serial: key.serial,
@@ -51,6 +71,8 @@ fn fact(key: &BusKey, call: &OpenBusCall, connection: &BusConnection, exists: bo
         unread_by_bus: connection.unread_by_bus,
         unread: connection.unread,
         bus: connection.bus,
+        owner,
+        comm: String::new(),
         over: !exists || connection.gone,
     }
 }

@@ -94,6 +94,7 @@ fn page(rule: &Rule, options: &TextOptions, out: &mut dyn Write) -> io::Result<(
     let proof = match rule.proof {
         Proof::Real => "reproduced in tests with the real programs",
         Proof::Rebuilt => "reproduced in tests with a real program rebuilt with the defect",
+        Proof::Scripted => "reproduced in tests with the real programs, one of them played by a script",
         Proof::Story => "not reproduced with the real programs: never more than medium confidence",
     };
     let about = format!("{}; recognised {age}; {proof}", rule.area.name());

@@ -90,6 +90,11 @@ fn nearest(stuck: &Stuck, known: &Known, snapshot: &Snapshot) -> Vec<Request> {
                 let may = request.method().is_none_or(|method| may_run(method, command, stuck));
                 may && waits_for_command(&request.waits_for, command, snapshot)
             }
+            // Who waits for a runc that calls.
+            StuckKind::Bus(_) => runc_of(stuck).is_some_and(|command| {
+                let may = request.method().is_none_or(|method| may_run(method, command, stuck));
+                may && waits_for_command(&request.waits_for, command, snapshot)
+            }),
             StuckKind::OutputHeld { .. } => request.method() == Some(Method::ExecSync),
             _ => false,
         };
@@ -243,7 +248,8 @@ pub(crate) fn matters(stuck: &Stuck) -> bool {
         StuckKind::Stopped { component, .. } | StuckKind::Frozen { component, .. } => {
             halted::is_own(*component) || !stuck.waiters.is_empty()
         }
-        StuckKind::Process { .. } | StuckKind::OutputHeld { .. } | StuckKind::Request(_) => true,
+        StuckKind::Process { .. } | StuckKind::OutputHeld { .. } => true,
+        StuckKind::Bus(_) | StuckKind::Request(_) => true,
         // Somebody waits for a command.
         StuckKind::Unreported { exec, .. } => exec.is_some(),
         StuckKind::Unreaped { .. } => false,

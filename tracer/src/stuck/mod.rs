@@ -3,6 +3,7 @@
 //! Only the innermost things are named: a runc that waits for its hook is a waiter, the hook is stuck; a handler behind a
 //! lock is a waiter, what holds up the lock's holder is stuck. Why it is stuck is the business of diagnosis.
 
+mod bus;
 mod chain;
 mod daemon;
 mod halted;
@@ -16,6 +17,7 @@ use crate::{
     input::{Command, Component, ContainerFact, Freezer, ParkedThreads, PipeFact, ProcessFact, SocketFact},
 };
 
+pub use bus::{BusParty, BusStall};
 pub(crate) use chain::{matters, processes};
 pub(crate) use work::late_from;
 
@@ -125,6 +127,8 @@ pub enum StuckKind {
         /// The runtime.
         runtime: u32,
     },
+    /// Whoever does not answer calls over D-Bus.
+    Bus(Box<BusStall>),
     /// A request that waits for nothing else that is known.
     Request(Request),
 }
@@ -140,6 +144,7 @@ impl StuckKind {
             Self::Unreaped { .. } => "unreaped",
             Self::OutputHeld { .. } => "output_held",
             Self::Unreported { .. } => "unreported",
+            Self::Bus(_) => "bus",
             Self::Request(_) => "request",
         }
     }
@@ -154,6 +159,14 @@ impl StuckKind {
             | Self::Unreaped { pid, .. }
             | Self::Unreported { pid, .. } => *pid,
             Self::OutputHeld { pipe, shim } => pipe.writers.first().map_or(*shim, |writer| writer.pid),
+            // Who does not answer; when that is not known, who does not get an answer.
+            Self::Bus(stall) => {
+                if stall.pid == 0 {
+                    stall.call.fact.asker
+                } else {
+                    stall.pid
+                }
+            }
             Self::Request(request) => request.pid,
         }
     }
@@ -204,6 +217,7 @@ pub fn find(snapshot: &Snapshot) -> Vec<Stuck> {
         let waiters = chain::waiters(stuck, &known, snapshot);
         stuck.waiters.extend(waiters);
     }
+    found.extend(bus::find(&known, snapshot));
     let explained =
         found.iter().flat_map(|stuck| stuck.waiters.iter().filter_map(chain::goroutines)).collect();
     found.extend(chain::unexplained(&known, snapshot, &explained));

@@ -1,6 +1,6 @@
 //! Processes that do one thing and end, and have not: runc, CNI plugins, hooks; and pipes that outlive their command.
 
-use super::{Stuck, StuckKind, Waiter, halted, phases};
+use super::{Stuck, StuckKind, Waiter, bus, halted, phases};
 use crate::{
     correlate::{
         Age, Known, OpenProcess, ProcessSeen, Request, Snapshot,
@@ -34,8 +34,11 @@ pub(super) fn processes(snapshot: &Snapshot) -> Vec<Stuck> {
         };
         waits_for_parent(seen) && late.iter().any(held)
     };
+    // What makes a call over D-Bus waits for whoever is to answer it, and what it has started waits for it.
+    let callers = bus::callers(snapshot);
+    let calls = |seen: &ProcessSeen| callers.contains(&seen.fact.pid) || callers.contains(&seen.fact.parent);
     let (behind, first): (Vec<&ProcessSeen>, Vec<&ProcessSeen>) =
-        late.iter().filter(|seen| !has_child(seen)).partition(|seen| parent_is_held(seen));
+        late.iter().filter(|seen| !has_child(seen) && !calls(seen)).partition(|seen| parent_is_held(seen));
     let with_siblings = |seen: &ProcessSeen| {
         let mut stuck = stuck(seen, snapshot);
         let siblings = behind.iter().filter(|other| other.fact.parent == seen.fact.parent);
@@ -120,7 +123,7 @@ fn stuck(seen: &ProcessSeen, snapshot: &Snapshot) -> Stuck {
 
 /// Whose it is. `runc init` and hooks are not told for whom they work; the runc that waits for them is, and its shim
 /// knows the pod.
-fn container(seen: &ProcessSeen, ancestors: &[&ProcessSeen]) -> Option<ContainerFact> {
+pub(super) fn container(seen: &ProcessSeen, ancestors: &[&ProcessSeen]) -> Option<ContainerFact> {
     let chain = || std::iter::once(seen).chain(ancestors.iter().copied());
     let known = chain().find_map(|process| process.fact.container.clone());
     let by_fifo = || Some((seen.fact.parked.iter().find_map(waits_to_be_started)?, "exec.fifo"));
@@ -150,14 +153,14 @@ pub(super) fn waiting(parent: u32, snapshot: &Snapshot) -> Vec<Waiter> {
     ancestors(parent, snapshot).into_iter().map(|seen| waiter(seen, snapshot)).collect()
 }
 
-fn waiter(seen: &ProcessSeen, snapshot: &Snapshot) -> Waiter {
+pub(super) fn waiter(seen: &ProcessSeen, snapshot: &Snapshot) -> Waiter {
     let fact = &seen.fact;
     let phases = phases(fact, snapshot);
     Waiter::Process { component: fact.component, command: fact.command.clone(), pid: fact.pid, phases }
 }
 
 /// Parents up to the first that serves others (a shim, a runtime, the kubelet), that one included.
-fn ancestors(mut parent: u32, snapshot: &Snapshot) -> Vec<&ProcessSeen> {
+pub(super) fn ancestors(mut parent: u32, snapshot: &Snapshot) -> Vec<&ProcessSeen> {
     let mut found = Vec::new();
     // A chain of parents has no loop, but it is read while it changes.
     while let Some(seen) = snapshot.census.processes.iter().find(|seen| seen.fact.pid == parent)

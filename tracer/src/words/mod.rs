@@ -12,7 +12,7 @@ mod phase;
 mod request;
 mod stuck;
 
-pub use bus::{bus_method, bus_names, bus_waits_for};
+pub use bus::{bus_caller, bus_method, bus_names, bus_peer, bus_stall, bus_waits_for};
 pub use cpu::{cpu_share, quota, throttled};
 pub use owner::{command_words, container_line, of_pod, short_id};
 pub use park::{go_stack, holders, park_line, pipe_words, short_function, socket_line, syscall_words};

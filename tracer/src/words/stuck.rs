@@ -1,7 +1,9 @@
 //! What does not move, and who waits for it.
 
 use super::{
-    LONG, cut,
+    LONG,
+    bus::bus_stall,
+    cut,
     owner::{command_words, of_pod, short_id},
     park::holders,
     phase::phase,
@@ -53,6 +55,7 @@ pub fn what(stuck: &Stuck) -> String {
                 None => format!("a command in container {ended}, and runtime {runtime} still waits for it"),
             }
         }
+        StuckKind::Bus(stall) => bus_stall(stall),
         StuckKind::Request(request) => format!("{}: {}", requests(request), waits_for(request)),
     }
 }

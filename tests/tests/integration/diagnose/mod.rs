@@ -11,6 +11,7 @@ use plegtrace_tests::found::{process, stopped};
 use plegtrace_tests::story::{CONTAINERD, MS, S, Story, at};
 
 mod answerers;
+mod bus;
 mod kubelet;
 mod node;
 mod runc;

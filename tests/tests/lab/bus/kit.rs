@@ -33,6 +33,24 @@ pub(super) struct Bus {
 impl Bus {
     pub(super) fn start(containerd: &Containerd, name: &str) -> Result<Bus> {
         let dir = containerd.scratch().path().join(name);
+        let mut command = Self::prepare(&dir)?;
+        let daemon = containerd.scratch().spawn(&mut command, &dir.join("log"))?;
+        Self::started(dir, daemon)
+    }
+
+    /// The same, as a child of this process and with nobody to clean up after it.
+    pub(super) fn start_here(dir: &Path) -> Result<Bus> {
+        let daemon = Self::prepare(dir)?.spawn()?;
+        Self::started(dir.to_owned(), daemon)
+    }
+
+    fn started(dir: PathBuf, daemon: Child) -> Result<Bus> {
+        let socket = dir.join("dbus/system_bus_socket");
+        process::wait_for("a bus", LIMIT, || Ok(UnixStream::connect(&socket).ok().map(drop)))?;
+        Ok(Bus { dir, daemon })
+    }
+
+    fn prepare(dir: &Path) -> Result<Command> {
         fs::create_dir_all(dir.join("dbus"))?;
         let socket = dir.join("dbus/system_bus_socket");
         let config = format!(
@@ -44,14 +62,17 @@ impl Bus {
         fs::write(dir.join("bus.conf"), config)?;
         let mut command = Command::new("dbus-daemon");
         command.arg("--nofork").arg(format!("--config-file={}", dir.join("bus.conf").display()));
-        let daemon = containerd.scratch().spawn(&mut command, &dir.join("log"))?;
-        process::wait_for("a bus", LIMIT, || Ok(UnixStream::connect(&socket).ok().map(drop)))?;
-        Ok(Bus { dir, daemon })
+        Ok(command)
     }
 
     pub(super) fn address(&self) -> String {
-        format!("unix:path={}", self.dir.join("dbus/system_bus_socket").display())
+        address(&self.dir)
     }
+}
+
+/// The address of the bus in a directory.
+pub(super) fn address(dir: &Path) -> String {
+    format!("unix:path={}", dir.join("dbus/system_bus_socket").display())
 }
 
 /// Whoever plays systemd: jobs are done at once, or, once it is `silent`, calls of `StartTransientUnit` wait for ever.
@@ -210,7 +231,7 @@ fn word(line: &str, name: &str) -> Result<String> {
 }
 
 /// Starts the node's runc with the systemd cgroup driver; it runs a program that ends at once.
-pub(super) fn runc(containerd: &Containerd, bus: &Bus, name: &str) -> Result<Child> {
+pub(super) fn runc(containerd: &Containerd, bus: &str, name: &str) -> Result<Child> {
     let dir = containerd.scratch().path().join(format!("bundle-{name}"));
     fs::create_dir_all(dir.join("rootfs/proc"))?;
     fs::copy(packages::busybox()?, dir.join("rootfs/busybox"))?;
@@ -234,7 +255,7 @@ pub(super) fn runc(containerd: &Containerd, bus: &Bus, name: &str) -> Result<Chi
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script]).arg(containerd.runc_program());
     command.arg("--root").arg(state).args(["--systemd-cgroup", "run", "--bundle"]).arg(&dir).arg(name);
-    command.env("DBUS_SYSTEM_BUS_ADDRESS", bus.address()).stdin(Stdio::null());
+    command.env("DBUS_SYSTEM_BUS_ADDRESS", bus).stdin(Stdio::null());
     containerd.scratch().spawn(&mut command, &dir.join("log"))
 }
 

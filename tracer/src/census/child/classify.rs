@@ -92,6 +92,7 @@ fn rank(component: Component) -> u8 {
         Component::Helper => 3,
         Component::Shim => 4,
         Component::Conmon => 5,
+        Component::Systemd | Component::BusDaemon => 6,
     }
 }
 

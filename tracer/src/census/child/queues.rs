@@ -9,9 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::unix_diag::Link;
+use super::{peer, unix_diag::Link};
 use crate::{
-    input::BusReaderFact,
+    input::{BusPeerFact, BusReaderFact},
     target::{UnixSocket, is_bus_path},
 };
 
@@ -33,6 +33,12 @@ pub struct Queues {
     /// Sockets of callers that were there once.
     seen: HashSet<u64>,
     holders: HashMap<u64, u32>,
+    /// Processes that were found to hold ends of buses: those of new connections are most likely theirs.
+    buses: HashSet<u32>,
+    /// Those have been asked again since the last reading.
+    asked_again: bool,
+    /// First processes of the PID namespaces of buses, as far as they are clients; of this reading.
+    owners: HashMap<u32, u32>,
     scanned: Option<Instant>,
 }
 
@@ -49,6 +55,8 @@ pub struct BusConnection {
     pub unread: Option<u32>,
     /// Process that holds the end of the bus; 0 when not known.
     pub bus: u32,
+    /// Process that plays systemd there; 0 when not known.
+    pub owner: u32,
 }
 
 impl Queues {
@@ -63,6 +71,8 @@ impl Queues {
         };
         self.sockets = list.into_iter().map(|socket| (socket.inode, socket)).collect();
         self.holders.retain(|socket, _| self.sockets.contains_key(socket));
+        self.owners.clear();
+        self.asked_again = false;
         true
     }
 
@@ -80,13 +90,63 @@ impl Queues {
             Some(peer) => Some(peer),
             None => self.sockets.values().find(|it| waits(it)).map(|it| it.inode),
         };
+        let bus = end.map_or(0, |end| self.holder(end));
         BusConnection {
             gone: false,
             accepted: Some(peer.is_some()),
             unread_by_bus: peer.and_then(|peer| self.sockets.get(&peer)?.unread),
             unread,
-            bus: end.map_or(0, |end| self.holder(end)),
+            bus,
+            owner: self.owner(bus),
         }
+    }
+
+    /// Who plays systemd on a bus; 0 when not known. It is the first process of the bus's PID namespace (on a node that is a
+    /// container, that of the container), if it is a client of this bus or, behind a private socket, holds its ends.
+    fn owner(&mut self, bus: u32) -> u32 {
+        if bus == 0 {
+            return 0;
+        }
+        if let Some(owner) = self.owners.get(&bus) {
+            return *owner;
+        }
+        let init = peer::init_of(bus).filter(|init| *init == bus || self.unread_of(*init, bus).is_some());
+        let owner = init.unwrap_or(0);
+        self.owners.insert(bus, owner);
+        owner
+    }
+
+    /// Bytes that a client of a bus has not read, all its connections together; `None` when it has none.
+    fn unread_of(&self, client: u32, bus: u32) -> Option<u32> {
+        let held = |socket: u64, pid: u32| self.holders.get(&socket) == Some(&pid);
+        let ends = self.sockets.values().filter(|end| {
+            !end.listening && end.name.as_deref().is_some_and(is_bus_path) && held(end.inode, bus)
+        });
+        let own = ends.filter_map(|end| end.peer).filter(|peer| held(*peer, client));
+        let unread = own.filter_map(|socket| self.sockets.get(&socket)?.unread);
+        unread.fold(None, |sum: Option<u32>, unread| Some(sum.unwrap_or(0).saturating_add(unread)))
+    }
+
+    /// What the processes that such a connection waits for are doing; after [`Self::connection`].
+    #[must_use]
+    pub fn peers(&self, connection: &BusConnection) -> Vec<BusPeerFact> {
+        let (bus, owner) = (connection.bus, connection.owner);
+        let pids = [bus, owner].into_iter().filter(|pid| *pid != 0);
+        let mut found: Vec<BusPeerFact> = Vec::new();
+        for pid in pids {
+            if found.iter().all(|peer| peer.pid != pid) {
+                let is_init = pid == owner;
+                let unread = if pid == bus { None } else { self.unread_of(pid, bus) };
+                found.extend(peer::look(pid).map(|peer| BusPeerFact { is_init, unread, ..peer }));
+            }
+        }
+        found
+    }
+
+    /// The kernel's name of a process; empty when it is gone.
+    #[must_use]
+    pub fn comm(pid: u32) -> String {
+        peer::comm(pid)
     }
 
     /// Clients of a bus that have not read what it wrote to them, the most first; after [`Self::read`].
@@ -106,6 +166,14 @@ impl Queues {
         if let Some(pid) = self.holders.get(&socket) {
             return *pid;
         }
+        if !self.asked_again {
+            self.asked_again = true;
+            let (ends, wanted) = self.wanted();
+            self.buses.clone().into_iter().for_each(|bus| self.take(bus, &ends, &wanted));
+            if let Some(pid) = self.holders.get(&socket) {
+                return *pid;
+            }
+        }
         if self.scanned.is_none_or(|last| last.elapsed() >= SCAN_EVERY) {
             self.scan();
         }
@@ -116,20 +184,35 @@ impl Queues {
     fn scan(&mut self) {
         let began = Instant::now();
         self.scanned = Some(began);
-        let is_bus = |it: &&UnixSocket| it.name.as_deref().is_some_and(is_bus_path);
-        let ends = self.sockets.values().filter(is_bus);
-        let wanted: HashSet<u64> = ends.flat_map(|it| [Some(it.inode), it.peer]).flatten().collect();
+        let (ends, wanted) = self.wanted();
+        self.buses.clear();
         let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
         for pid in processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
             if began.elapsed() > SCAN_TIME || self.holders.len() >= MAX_HOLDERS {
                 return;
             }
-            for socket in sockets_of(pid).filter(|socket| wanted.contains(socket)) {
-                // systemd keeps the socket at which the bus listens too.
-                let known = self.holders.entry(socket).or_insert(pid);
-                if *known == 1 {
-                    *known = pid;
-                }
+            self.take(pid, &ends, &wanted);
+        }
+    }
+
+    /// Ends of buses, and both ends of their connections.
+    fn wanted(&self) -> (HashSet<u64>, HashSet<u64>) {
+        let is_bus = |it: &&UnixSocket| it.name.as_deref().is_some_and(is_bus_path);
+        let all: Vec<&UnixSocket> = self.sockets.values().filter(is_bus).collect();
+        let ends = all.iter().map(|it| it.inode).collect();
+        (ends, all.iter().flat_map(|it| [Some(it.inode), it.peer]).flatten().collect())
+    }
+
+    /// What a process holds of them.
+    fn take(&mut self, pid: u32, ends: &HashSet<u64>, wanted: &HashSet<u64>) {
+        for socket in sockets_of(pid).filter(|socket| wanted.contains(socket)) {
+            if ends.contains(&socket) {
+                self.buses.insert(pid);
+            }
+            // systemd keeps the socket at which the bus listens too.
+            let known = self.holders.entry(socket).or_insert(pid);
+            if *known == 1 {
+                *known = pid;
             }
         }
     }

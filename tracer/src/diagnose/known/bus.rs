@@ -1,39 +1,9 @@
-//! Causes in what runtimes wait for: systemd, D-Bus, and the agents of network plugins.
+//! Causes in what runtimes wait for: systemd and D-Bus.
 
 use super::Known;
 use crate::diagnose::Area::Bus;
 
 pub(super) const KNOWN: &[Known] = &[
-    Known {
-        id: "D1",
-        title: "PID 1 has used up its serial numbers, and its own library refuses every message it wants to send",
-        area: Bus,
-        versions: "systemd before 242, also 219 of RHEL 7; fixed by systemd PR 11818",
-        symptoms: &["Failed to propagate agent release message: Operation not supported"],
-        look: "systemctl hangs over the bus, while PID 1 is idle and still reads; it has been up for very long",
-        next: "systemctl daemon-reexec, then upgrade systemd",
-        sources: &["systemd#11804", "runc#1959", "cri-o#2584"],
-    },
-    Known {
-        id: "D2",
-        title: "PID 1 is busy reading the mount table, which each runc changes",
-        area: Bus,
-        versions: "runc 1.0.0-rc7 to 1.1.14; fixed in 1.1.15 and 1.2.0",
-        symptoms: &["Timeout waiting for systemd to create kubepods-...slice"],
-        look: "PID 1 uses most of a CPU and reads /proc/self/mountinfo again and again",
-        next: "upgrade runc; use fewer exec probes and mounts",
-        sources: &["runc#2532", "runc#3925", "systemd#8703"],
-    },
-    Known {
-        id: "D3",
-        title: "runc waits without a deadline for an answer of systemd that does not come",
-        area: Bus,
-        versions: "all runc with the systemd driver",
-        symptoms: &["runc processes that are days old"],
-        look: "runc is idle with a connection to the system bus, and busctl status org.freedesktop.systemd1 does not answer",
-        next: "see to PID 1, then kill the runc that waits",
-        sources: &["runc#3904", "runc#4481"],
-    },
     Known {
         id: "D4",
         title: "systemd answers, but does not say that the job has ended",
@@ -43,16 +13,6 @@ pub(super) const KNOWN: &[Known] = &[
         look: "each runc create takes 30 s longer than it should",
         next: "look at the jobs that hang: systemctl list-jobs",
         sources: &["runc PR 1754", "runc PR 2614", "runc PR 3782"],
-    },
-    Known {
-        id: "D5",
-        title: "root has no connection to the system bus left: 256, of which each runc takes two",
-        area: Bus,
-        versions: "all; a leak in runc was fixed in 1.0.0-rc94",
-        symptoms: &["The maximum number of active connections for UID 0 has been reached"],
-        look: "busctl list counts some 256 connections of root, many of them of runc",
-        next: "kill the runc processes that hang, find out for what they wait, and raise max_connections_per_user",
-        sources: &["cri-o#3808", "podman PR 11313"],
     },
     Known {
         id: "D6",
@@ -85,16 +45,6 @@ pub(super) const KNOWN: &[Known] = &[
         sources: &["cri-o#3808", "systemd#18080"],
     },
     Known {
-        id: "D9",
-        title: "the bus daemon is the bottleneck: every runc hears of every job",
-        area: Bus,
-        versions: "all with the systemd driver",
-        symptoms: &["busctl takes 10 s and more while many containers start"],
-        look: "dbus-daemon uses all of a CPU and PID 1 is idle",
-        next: "start fewer containers at a time, or use the cgroupfs driver",
-        sources: &["runc#4853", "systemd#1961"],
-    },
-    Known {
         id: "D10",
         title: "too many units, or reloads one after the other, keep PID 1 busy",
         area: Bus,
@@ -113,15 +63,5 @@ pub(super) const KNOWN: &[Known] = &[
         look: "crio sends no more jobs to systemd, although systemd is well",
         next: "restart crio, then upgrade it",
         sources: &["cri-o PR 5922"],
-    },
-    Known {
-        id: "D12",
-        title: "PID 1 itself hangs in the kernel",
-        area: Bus,
-        versions: "",
-        symptoms: &["half of the node does not answer", "ps hangs"],
-        look: "PID 1 in state D; its kernel stack (/proc/1/stack) says in what",
-        next: "take that stack, then reboot; install another kernel",
-        sources: &["cockpit bots#8970", "runc#4853"],
     },
 ];

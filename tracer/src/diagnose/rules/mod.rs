@@ -1,5 +1,13 @@
 //! Known causes, one file per cause. Ids are never reused; a cause that no longer occurs keeps its file.
 
+mod d12_systemd_hangs_in_the_kernel;
+mod d13_systemd_does_not_run;
+mod d14_bus_daemon_does_not_read;
+mod d1_serials_of_systemd_run_out;
+mod d2_systemd_is_busy;
+mod d3_systemd_does_not_answer;
+mod d5_no_connections_left;
+mod d9_bus_daemon_is_busy;
 mod k1_full_event_channel;
 mod k3_many_changed_pods;
 mod k7_kubelet_does_not_run;
@@ -28,6 +36,14 @@ use super::Rule;
 
 /// All rules, by id.
 pub static ALL: &[&Rule] = &[
+    &d1_serials_of_systemd_run_out::RULE,
+    &d2_systemd_is_busy::RULE,
+    &d3_systemd_does_not_answer::RULE,
+    &d5_no_connections_left::RULE,
+    &d9_bus_daemon_is_busy::RULE,
+    &d12_systemd_hangs_in_the_kernel::RULE,
+    &d13_systemd_does_not_run::RULE,
+    &d14_bus_daemon_does_not_read::RULE,
     &k1_full_event_channel::RULE,
     &k3_many_changed_pods::RULE,
     &k7_kubelet_does_not_run::RULE,

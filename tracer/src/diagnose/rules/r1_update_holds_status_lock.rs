@@ -4,7 +4,7 @@ use crate::{
     correlate::{Held, Request, WaitsFor},
     cri::Method,
     diagnose::{
-        Area, Evidence, Finding, Page, Proof, Rule, Scene, Source, evidence::in_syscall, scene::hostage,
+        Area, Evidence, Finding, Page, Proof, Rule, Scene, Source, bus, evidence::in_syscall, scene::hostage,
     },
     input::Component,
     stuck::{Stuck, StuckKind},
@@ -64,10 +64,16 @@ fn behind_a_process(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     }
     let component = match &stuck.what {
         StuckKind::Stopped { component, .. } | StuckKind::Frozen { component, .. } => *component,
+        StuckKind::Bus(stall) => stall.component(),
         _ => Component::Runc,
     };
-    let headline =
+    let mut headline =
         format!("every ListContainers waits behind one {} in {}", holder.operation, holder.component.name());
+    if let StuckKind::Bus(_) = &stuck.what {
+        let runc =
+            bus::caller(stuck, Some("update")).map_or("its runc update".to_owned(), |(words, _)| words);
+        headline.push_str(&format!(": {runc} waits for D-Bus, where {}", words::what(stuck)));
+    }
     let mut finding = Finding::of_stuck(&RULE, headline, component, stuck, scene);
     // That a process is stopped is first seen when we look; how long the update waits, its goroutine knows.
     if holder.since.ns > stuck.since.ns {
@@ -92,6 +98,13 @@ fn behind_a_process(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
         StuckKind::Frozen { freezer, .. } => finding.advise([
             super::u4_container_left_frozen::thaw(freezer),
             "then find out who froze it".to_owned(),
+        ]),
+        StuckKind::Bus(stall) => bus::with_facts(finding, stall).advise([
+            match bus::caller(stuck, Some("update")) {
+                Some((_, pid)) => format!("kill -9 {pid} (its runc): the update fails, and the lists answer"),
+                None => "kill its runc update (pgrep -af 'runc.* update'), and the lists answer".to_owned(),
+            },
+            format!("then see to {}: the next runc waits for it as well", bus::name(stall)),
         ]),
         _ => finding.advise([
             format!("kill -9 {pid}: the update fails, and the lists answer"),

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The name under which process 1 of a node is on the system bus.
+pub const SYSTEMD: &str = "org.freedesktop.systemd1";
+
 /// The calls without an answer at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BusFact {
@@ -11,6 +14,9 @@ pub struct BusFact {
     pub open: Vec<OpenBusFact>,
     /// Clients of the bus that have not read what it wrote to them, the most first; only read when a call is old.
     pub readers: Vec<BusReaderFact>,
+    /// Processes that old calls wait for: bus daemons, and systemd.
+    #[serde(default)]
+    pub peers: Vec<BusPeerFact>,
     /// The map could be read to its end.
     pub complete: bool,
 }
@@ -42,6 +48,12 @@ pub struct OpenBusFact {
     pub unread: Option<u32>,
     /// Process that holds the other end, or listens there; 0 when not known.
     pub bus: u32,
+    /// Process that is to answer it, when it is one for systemd; 0 when not known.
+    #[serde(default)]
+    pub owner: u32,
+    /// The kernel's name of the process that calls; empty for young calls. Hostile text.
+    #[serde(default)]
+    pub comm: String,
     /// The caller or its connection is gone: nobody waits for the answer any more.
     pub over: bool,
 }
@@ -55,4 +67,23 @@ pub struct BusReaderFact {
     pub pid: u32,
     /// Bytes that it has not read.
     pub unread: u32,
+}
+
+/// A process that calls wait for, from files of `/proc` that never wait for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BusPeerFact {
+    /// Process.
+    pub pid: u32,
+    /// It is the first process of the bus's PID namespace, and on the bus: systemd. Else it is a bus daemon.
+    pub is_init: bool,
+    /// The kernel's name of it. Hostile text.
+    pub comm: String,
+    /// State of its first thread: R, S, D, T, t, Z, …
+    pub state: char,
+    /// Kernel function in which that waits; empty when it runs, or the kernel does not say.
+    pub wchan: String,
+    /// CPU time it has used, all threads together; the resolution is a clock tick.
+    pub ran_ns: u64,
+    /// Bytes that it has not read from the bus; `None`: not known, or it is the bus.
+    pub unread: Option<u32>,
 }

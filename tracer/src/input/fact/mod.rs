@@ -14,7 +14,7 @@ mod target;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    bus::{BusFact, BusReaderFact, OpenBusFact},
+    bus::{BusFact, BusPeerFact, BusReaderFact, OpenBusFact, SYSTEMD},
     cpu::{CpuFact, DaemonCpu, QuotaFact},
     hook::{Armed, HookCounters, HookFact, Layer},
     in_flight::{InFlight, Liveness, OpenCallFact, ParkerFact, SymbolFact, SymbolsFact},

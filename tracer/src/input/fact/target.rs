@@ -61,6 +61,10 @@ pub enum Component {
     Conmon,
     Runc,
     Helper,
+    /// Process 1 of the node, when it answers calls over D-Bus.
+    Systemd,
+    /// dbus-daemon or dbus-broker: whoever holds the ends of a system bus.
+    BusDaemon,
 }
 
 impl Component {
@@ -95,13 +99,19 @@ impl Component {
             Self::Conmon => Role::Conmon,
             Self::Runc => Role::Runc,
             Self::Helper => Role::Helper,
+            // The kernel side does not watch them.
+            Self::Systemd | Self::BusDaemon => Role::None,
         }
     }
 
     /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
-        self.role().name()
+        match self {
+            Self::Systemd => "systemd",
+            Self::BusDaemon => "D-Bus daemon",
+            other => other.role().name(),
+        }
     }
 }
 

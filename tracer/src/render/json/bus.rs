@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 
-use super::{calls::trimmed, doc::At};
+use super::{calls::trimmed, doc::At, facts::component};
 use crate::{
-    correlate::{BusRow, BusWait, OpenBusCall, Snapshot},
+    correlate::{BusPeer, BusRow, BusWait, OpenBusCall, Snapshot},
     decode::MonoNs,
+    stuck::{BusParty, BusStall},
 };
 
 #[derive(Debug, Serialize)]
@@ -15,6 +16,7 @@ pub(super) struct BusDoc<'a> {
     methods: Vec<MethodDoc<'a>>,
     open: Vec<OpenDoc<'a>>,
     readers: Vec<ReaderDoc>,
+    peers: Vec<PeerDoc<'a>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -43,11 +45,26 @@ struct OpenDoc<'a> {
     start_at: At,
     age_ns: u64,
     pid: u32,
+    comm: &'a str,
     bus_pid: Option<u32>,
+    owner_pid: Option<u32>,
     socket: u64,
     serial: u32,
     waits_for: &'static str,
     unread_by_bus: Option<u32>,
+    unread: Option<u32>,
+}
+
+#[derive(Debug, Serialize)]
+struct PeerDoc<'a> {
+    component: &'static str,
+    pid: u32,
+    comm: &'a str,
+    state: char,
+    wchan: &'a str,
+    still_ns: u64,
+    ran_ns: u64,
+    over_ns: u64,
     unread: Option<u32>,
 }
 
@@ -73,7 +90,25 @@ impl<'a> BusDoc<'a> {
                 .iter()
                 .map(|it| ReaderDoc { pid: reader(it.pid), socket: it.socket, unread: it.unread })
                 .collect(),
+            peers: bus.peers.iter().map(PeerDoc::new).collect(),
         })
+    }
+}
+
+impl<'a> PeerDoc<'a> {
+    fn new(peer: &'a BusPeer) -> Self {
+        let fact = &peer.fact;
+        Self {
+            component: component(peer.component()),
+            pid: fact.pid,
+            comm: &fact.comm,
+            state: fact.state,
+            wchan: &fact.wchan,
+            still_ns: peer.still_ns,
+            ran_ns: peer.ran_ns,
+            over_ns: peer.over_ns,
+            unread: fact.unread,
+        }
     }
 }
 
@@ -109,12 +144,47 @@ impl<'a> OpenDoc<'a> {
             start_at: At::new(snapshot, MonoNs(fact.start_ns)),
             age_ns: open.age_ns,
             pid: fact.asker,
+            comm: &fact.comm,
+            owner_pid: (fact.owner != 0).then_some(fact.owner),
             bus_pid: (fact.bus != 0).then_some(fact.bus),
             socket: fact.socket,
             serial: fact.serial,
             waits_for: waits_for(open.waits_for()),
             unread_by_bus: fact.unread_by_bus,
             unread: fact.unread,
+        }
+    }
+}
+
+/// The oldest of the calls over D-Bus that wait for the same.
+#[derive(Debug, Serialize)]
+pub(super) struct BusStallDoc<'a> {
+    party: &'static str,
+    process: Option<u32>,
+    calls: u32,
+    caller: u32,
+    interface: &'a str,
+    member: &'a str,
+    destination: &'a str,
+    waits_for: &'static str,
+}
+
+impl<'a> BusStallDoc<'a> {
+    pub(super) fn new(stall: &'a BusStall) -> Self {
+        let fact = &stall.call.fact;
+        Self {
+            party: match stall.party {
+                BusParty::Daemon => "bus",
+                BusParty::Systemd => "systemd",
+                BusParty::Other => "other",
+            },
+            process: (stall.pid != 0).then_some(stall.pid),
+            calls: stall.calls,
+            caller: fact.asker,
+            interface: &fact.interface,
+            member: &fact.member,
+            destination: &fact.destination,
+            waits_for: waits_for(stall.call.waits_for()),
         }
     }
 }

@@ -19,6 +19,8 @@ pub(in crate::render) fn component(component: Component) -> &'static str {
         Component::Conmon => "conmon",
         Component::Runc => "runc",
         Component::Helper => "helper",
+        Component::Systemd => "systemd",
+        Component::BusDaemon => "bus-daemon",
     }
 }
 

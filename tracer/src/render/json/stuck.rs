@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::{
+    bus::BusStallDoc,
     facts::{CommandDoc, ContainerDoc, FreezerDoc, ParkDoc, PipeDoc, SocketDoc, all, component as name},
     processes::PhaseDoc,
 };
@@ -32,6 +33,8 @@ pub(super) struct StuckDoc<'a> {
     request: Option<RequestDoc<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unreported: Option<UnreportedDoc<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bus: Option<BusStallDoc<'a>>,
     age_ns: u64,
     at_least: bool,
     container: Option<ContainerDoc<'a>>,
@@ -106,6 +109,7 @@ impl<'a> StuckDoc<'a> {
             pipe: None,
             request: None,
             unreported: None,
+            bus: None,
             age_ns,
             at_least,
             container: stuck.container.as_ref().map(ContainerDoc::from),
@@ -128,6 +132,10 @@ impl<'a> StuckDoc<'a> {
                 Self { unreported: Some(unreported), ..blank }
             }
             StuckKind::OutputHeld { pipe, .. } => Self { pipe: Some(pipe.into()), ..blank },
+            StuckKind::Bus(stall) => {
+                let component = Some(name(stall.component()));
+                Self { component, bus: Some(BusStallDoc::new(stall)), ..blank }
+            }
             StuckKind::Request(request) => Self { request: Some(RequestDoc::new(request)), ..blank },
         }
     }

@@ -74,7 +74,7 @@ fn open(page: &mut Page<'_>) -> io::Result<()> {
     let rest = format!("{}, oldest first", human::plural(open.len() as u64, "call"));
     page.section("D-Bus calls without an answer", &rest)?;
     let columns =
-        [("age", Align::Right), ("method", Align::Left), ("from", Align::Left), ("waits for", Align::Left)];
+        [("age", Align::Right), ("method", Align::Left), ("by", Align::Left), ("waits for", Align::Left)];
     let mut table = Table::new(&columns);
     let shown = page.rows(open.len());
     for call in &open[..shown] {
@@ -82,10 +82,11 @@ fn open(page: &mut Page<'_>) -> io::Result<()> {
             Cell::bad_if(human::duration(call.age_ns), call.age_ns >= WORTH_SHOWING_NS),
             escape::text_to(&words::bus_method(&words::bus_names(&call.fact), call.is_connection()), NAME)
                 .into(),
-            call.fact.asker.to_string().into(),
+            escape::text(&words::bus_caller(&call.fact)).into(),
             escape::text(&words::bus_waits_for(call, bus)).into(),
         ]);
     }
     table.write(page.out, page.paint, page.width)?;
-    page.more(open.len() - shown)
+    page.more(open.len() - shown)?;
+    bus.peers.iter().try_for_each(|peer| page.indented("", &escape::line(&words::bus_peer(peer))))
 }

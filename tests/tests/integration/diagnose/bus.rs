@@ -1,0 +1,330 @@
+//! Causes in systemd and D-Bus: whoever does not answer a call is named, by the queues and by what it is doing.
+
+use plegtrace::correlate::Snapshot;
+use plegtrace::diagnose::{Confidence, Diagnosis, Finding, Severity, Verdict, diagnose};
+use plegtrace::input::{
+    BusFact, BusPeerFact, CensusFact, Component, ContainerFact, Fact, OpenBusFact, SYSTEMD, VersionFact,
+};
+use plegtrace::render::{json, text};
+use plegtrace::stuck::StuckKind;
+use plegtrace_tests::found::{lists, process, relist, update};
+use plegtrace_tests::story::{S, Story, at};
+
+use super::{CHILD, RUNC, SHIM, culprit, ids, none, only, runc};
+
+const DAEMON: u32 = 700;
+
+/// A call of `runc` to systemd that the bus has read.
+fn call(member: &str) -> OpenBusFact {
+    OpenBusFact {
+        socket: 9,
+        serial: 3,
+        start_ns: at(2 * S).0,
+        asker: RUNC,
+        interface: "org.freedesktop.systemd1.Manager".into(),
+        member: member.into(),
+        destination: SYSTEMD.into(),
+        accepted: Some(true),
+        unread_by_bus: Some(0),
+        unread: Some(0),
+        bus: DAEMON,
+        owner: 1,
+        comm: "runc".into(),
+        ..OpenBusFact::default()
+    }
+}
+
+/// What a process does, a share of a CPU in percent included.
+fn peer(pid: u32, state: char, wchan: &str, percent: u64, unread: Option<u32>) -> (BusPeerFact, u64) {
+    let (is_init, comm) = (pid == 1, if pid == 1 { "systemd" } else { "dbus-daemon" }.into());
+    (BusPeerFact { pid, is_init, comm, state, wchan: wchan.into(), ran_ns: 0, unread }, percent)
+}
+
+fn idle_bus() -> (BusPeerFact, u64) {
+    peer(DAEMON, 'S', "ep_poll", 1, None)
+}
+
+fn idle_systemd() -> (BusPeerFact, u64) {
+    peer(1, 'S', "ep_poll", 0, Some(0))
+}
+
+/// The calls and processes are read each second from the third to the last one.
+fn read(story: &mut Story, last: u64, calls: &[OpenBusFact], peers: &[(BusPeerFact, u64)]) {
+    for second in 3..=last {
+        let ran = |(peer, percent): &(BusPeerFact, u64)| BusPeerFact {
+            ran_ns: second * S / 100 * percent,
+            ..peer.clone()
+        };
+        let (open, peers) = (calls.to_vec(), peers.iter().map(ran).collect());
+        let reading = BusFact { at_ns: at(second * S).0, open, peers, complete: true, ..BusFact::default() };
+        story.fact(second * S, &Fact::BusCalls(reading));
+    }
+}
+
+fn after(last: u64, call: OpenBusFact, peers: &[(BusPeerFact, u64)]) -> Snapshot {
+    let mut story = Story::node();
+    story.relist(S, 0);
+    story.census(S, &[], &[], &[]);
+    read(&mut story, last, &[call], peers);
+    story.read_open(last * S);
+    story.snapshot(last * S)
+}
+
+/// Ten seconds after the call.
+fn late(call: OpenBusFact, peers: &[(BusPeerFact, u64)]) -> Snapshot {
+    after(12, call, peers)
+}
+
+fn confidence(finding: &Finding) -> (Option<u32>, Confidence) {
+    (culprit(finding), finding.confidence)
+}
+
+/// A bus that does not read or accept, or has no room: D14, and sure only when it is seen why.
+#[test]
+fn d14_needs_a_bus_that_does_not_read() {
+    let unread = OpenBusFact { unread_by_bus: Some(96), ..call("StartTransientUnit") };
+    let stopped = peer(DAEMON, 'T', "do_signal_stop", 0, None);
+    let finding = only(&late(unread.clone(), std::slice::from_ref(&stopped)), "D14");
+    assert_eq!(confidence(&finding), (Some(DAEMON), Confidence::High));
+    assert_eq!((finding.severity, finding.since.unwrap().ns), (Severity::Stall, 10 * S));
+    assert!(finding.next[0].contains(&format!("kill -CONT {DAEMON}")), "{:?}", finding.next);
+    assert!(finding.next[1].contains(&format!("kill -9 {RUNC}")), "{:?}", finding.next);
+    let frozen = peer(DAEMON, 'S', "do_freezer_trap", 0, None);
+    let finding = only(&late(unread.clone(), &[frozen]), "D14");
+    assert!(finding.next[0].contains(&format!("/proc/{DAEMON}/cgroup")), "{:?}", finding.next);
+    // It may have read the call before it was stopped.
+    let read_before = only(&late(call("StartTransientUnit"), &[stopped, idle_systemd()]), "D14");
+    assert_eq!(confidence(&read_before), (Some(DAEMON), Confidence::High));
+    // Nobody says why.
+    let finding = only(&late(unread.clone(), &[idle_bus()]), "D14");
+    assert_eq!(confidence(&finding), (Some(DAEMON), Confidence::Medium));
+    let nobody = OpenBusFact { bus: 0, ..unread.clone() };
+    assert_eq!(confidence(&only(&late(nobody, &[]), "D14")), (None, Confidence::Medium));
+    // Not accepted, and no room.
+    let connection = OpenBusFact {
+        serial: 0,
+        interface: String::new(),
+        member: String::new(),
+        destination: String::new(),
+        accepted: Some(false),
+        unread_by_bus: None,
+        ..call("")
+    };
+    let finding = only(&late(connection, &[idle_bus()]), "D14");
+    assert!(finding.headline.contains("has not accepted a new connection"), "{}", finding.headline);
+    let full = OpenBusFact { unsent: true, ..unread };
+    let finding = only(&late(full, &[idle_bus()]), "D14");
+    assert!(finding.headline.contains("the socket is full"), "{}", finding.headline);
+}
+
+/// The same of a bus that is busy: D9; also when systemd is idle and has been given nothing.
+#[test]
+fn d9_needs_a_busy_bus() {
+    let unread = OpenBusFact { unread_by_bus: Some(96), ..call("StartTransientUnit") };
+    let busy = |percent| peer(DAEMON, 'R', "", percent, None);
+    let finding = only(&late(unread.clone(), &[busy(97)]), "D9");
+    assert_eq!(confidence(&finding), (Some(DAEMON), Confidence::Medium));
+    only(&late(unread, &[busy(49)]), "D14");
+    only(&late(call("StopUnit"), &[busy(97), idle_systemd()]), "D9");
+    only(&late(call("StopUnit"), &[busy(97), peer(1, 'S', "ep_poll", 0, Some(500))]), "D3");
+    only(&late(call("StopUnit"), &[busy(97), peer(1, 'R', "", 90, Some(0))]), "D2");
+}
+
+/// The bus has read the call, and systemd does not answer: by what systemd is doing.
+#[test]
+fn systemd_is_told_apart_by_what_it_does() {
+    let (high, medium) = (Confidence::High, Confidence::Medium);
+    let cases = [
+        (peer(1, 'S', "ep_poll", 0, Some(0)), "D3", high),
+        (peer(1, 'S', "unix_stream_read_generic", 3, Some(8000)), "D3", high),
+        (peer(1, 'R', "", 49, Some(8000)), "D3", high),
+        (peer(1, 'R', "", 51, Some(8000)), "D2", Confidence::Low),
+        (peer(1, 'D', "cgroup_kn_lock_live", 0, Some(8000)), "D12", medium),
+        (peer(1, 'D', "__refrigerator", 0, Some(8000)), "D13", high),
+        (peer(1, 'S', "do_freezer_trap", 0, Some(8000)), "D13", high),
+        (peer(1, 't', "ptrace_stop", 0, Some(0)), "D13", high),
+    ];
+    for (systemd, id, confidence) in cases {
+        let what = format!("{systemd:?}");
+        let finding = only(&late(call("StopUnit"), &[idle_bus(), systemd]), id);
+        assert_eq!((culprit(&finding), finding.confidence), (Some(1), confidence), "{what}");
+        assert_eq!(finding.culprit.as_ref().unwrap().component, Component::Systemd);
+        assert!(!finding.next.iter().any(|next| next.contains("kill -9 1:")), "{:?}", finding.next);
+    }
+    // Its private socket has no bus in between.
+    let private = OpenBusFact { bus: 1, unread_by_bus: Some(200), ..call("StopUnit") };
+    let finding = only(&late(private, &[peer(1, 'S', "do_freezer_trap", 0, None)]), "D13");
+    assert!(finding.headline.contains("has not read Manager/StopUnit"), "{}", finding.headline);
+    // A state that was seen once is a moment.
+    let mut story = Story::node();
+    read(&mut story, 11, &[call("StopUnit")], &[idle_bus(), idle_systemd()]);
+    let d = peer(1, 'D', "cgroup_kn_lock_live", 0, Some(0)).0;
+    let reading =
+        BusFact { at_ns: at(12 * S).0, open: vec![call("StopUnit")], peers: vec![d], ..BusFact::default() };
+    story.fact(12 * S, &Fact::BusCalls(reading));
+    only(&story.snapshot(12 * S), "D3");
+}
+
+/// Who has systemd's name is not known, or the queues are not: that is said.
+#[test]
+fn d3_says_what_is_not_known() {
+    let nobody = OpenBusFact { owner: 0, ..call("StopUnit") };
+    let finding = only(&late(nobody, &[idle_bus()]), "D3");
+    assert_eq!(confidence(&finding), (None, Confidence::Medium));
+    assert!(finding.doubts[0].contains("which process is org.freedesktop.systemd1"), "{:?}", finding.doubts);
+    let blind = OpenBusFact {
+        accepted: None,
+        unread_by_bus: None,
+        unread: None,
+        bus: 0,
+        owner: 0,
+        ..call("StopUnit")
+    };
+    let finding = only(&late(blind, &[]), "D3");
+    assert_eq!(confidence(&finding), (None, Confidence::Low));
+}
+
+/// Serial numbers run out before systemd 242, and only of one that reads everything, is idle and answers nobody.
+#[test]
+fn d1_needs_an_old_systemd_that_is_silent() {
+    let with = |version: &str, systemd: (BusPeerFact, u64)| {
+        let mut story = Story::node();
+        let versions = vec![VersionFact { program: "systemd".into(), version: version.into() }];
+        let (began_ns, ended_ns) = (at(S).0, at(S).0);
+        story.fact(S, &Fact::Census(CensusFact { began_ns, ended_ns, versions, ..CensusFact::default() }));
+        read(&mut story, 12, &[call("StopUnit")], &[idle_bus(), systemd]);
+        story.snapshot(12 * S)
+    };
+    let finding = only(&with("241", idle_systemd()), "D1");
+    assert_eq!(confidence(&finding), (Some(1), Confidence::Low));
+    assert!(finding.next.iter().any(|next| next.contains("daemon-reexec")), "{:?}", finding.next);
+    let finding = only(&with("252", idle_systemd()), "D3");
+    assert!(finding.evidence.iter().any(|it| it.text.contains("systemd 252")), "{:?}", finding.evidence);
+    only(&with("219", peer(1, 'S', "ep_poll", 0, Some(77))), "D3");
+    only(&with("219", peer(1, 'S', "do_freezer_trap", 0, Some(0))), "D13");
+}
+
+/// A call that is young, has been answered, or waits for its caller is nobody's fault; one that is late forbids "healthy".
+#[test]
+fn a_late_call_is_a_stall() {
+    let verdict = |snapshot: &Snapshot| diagnose(snapshot).verdict;
+    let peers = [idle_bus(), idle_systemd()];
+    let young = after(7, call("StopUnit"), &peers);
+    none(&young);
+    assert_eq!(verdict(&young), Verdict::Healthy);
+    assert_eq!(verdict(&after(8, call("StopUnit"), &peers)), Verdict::Stall);
+    let for_caller = OpenBusFact { unread: Some(50), ..call("StopUnit") };
+    none(&late(for_caller, &peers));
+    let over = OpenBusFact { over: true, ..call("StopUnit") };
+    none(&late(over, &peers));
+    // Somebody else on the bus: no rule, but a stall all the same.
+    let other = OpenBusFact { destination: "org.freedesktop.login1".into(), owner: 0, ..call("Inhibit") };
+    let snapshot = late(other, &[idle_bus()]);
+    none(&snapshot);
+    let diagnosis = diagnose(&snapshot);
+    assert_eq!(diagnosis.verdict, Verdict::Stall);
+    assert!(matches!(&diagnosis.stuck[0].what, StuckKind::Bus(stall) if stall.call.fact.asker == RUNC));
+}
+
+/// The census knows the runc: with its init and its shim it waits, and none of them is stuck by itself; container and pod
+/// are those that runc works for.
+#[test]
+fn the_runc_that_waits_is_named() {
+    let pod = ContainerFact {
+        id: "c1".into(),
+        sandbox: Some("s1".into()),
+        name: Some("web".into()),
+        pod: Some("shop".into()),
+        namespace: Some("prod".into()),
+        source: "bundle".into(),
+    };
+    let mut story = Story::node();
+    story.containers = vec![pod.clone()];
+    let all = [runc("create", RUNC, SHIM), runc("init", CHILD, RUNC), process(Component::Shim, SHIM, 1, 0)];
+    story.census(3 * S, &all, &[], &[]).census(12 * S, &all, &[], &[]);
+    read(&mut story, 12, &[call("StartTransientUnit")], &[idle_bus(), idle_systemd()]);
+    let snapshot = story.snapshot(12 * S);
+    let diagnosis = diagnose(&snapshot);
+    assert_eq!((ids(&diagnosis), diagnosis.stuck.len()), (vec!["D3"], 1), "{diagnosis:#?}");
+    let finding = &diagnosis.findings[0];
+    assert!(
+        finding.headline.contains(&format!("runc create of c1 (pid {RUNC}) waits")),
+        "{}",
+        finding.headline
+    );
+    assert_eq!(finding.culprit.as_ref().unwrap().container, Some(pod));
+    let victims = finding.victims.join("; ");
+    assert!([RUNC, CHILD, SHIM].iter().all(|pid| victims.contains(&pid.to_string())), "{victims}");
+    assert!(diagnosis.reasons.iter().all(|reason| diagnosis.explains(reason)), "{:?}", diagnosis.reasons);
+    let page = page(&snapshot, &diagnosis);
+    assert!(page.contains("STALL D3") && page.contains("prod/shop, container web"), "{page}");
+}
+
+fn page(snapshot: &Snapshot, diagnosis: &Diagnosis) -> String {
+    let mut page = Vec::new();
+    text::report(snapshot, diagnosis, &text::TextOptions::default(), &mut page).unwrap();
+    String::from_utf8(page).unwrap()
+}
+
+/// R1 whose update waits for D-Bus is one verdict with the whole chain: lists, update, runc update, the call, systemd.
+#[test]
+fn r1_names_the_chain_down_to_systemd() {
+    for owner in [1, 0] {
+        let mut story = Story::node();
+        let all = [runc("update", RUNC, SHIM), process(Component::Shim, SHIM, 1, 0)];
+        for second in [3, 12] {
+            story.census(second * S, &all, &[update(), lists()], &[relist()]);
+        }
+        let call = OpenBusFact { owner, ..call("SetUnitProperties") };
+        read(&mut story, 12, &[call], &[idle_bus(), idle_systemd()]);
+        let snapshot = story.snapshot(12 * S);
+        let finding = only(&snapshot, "R1");
+        assert_eq!((culprit(&finding), finding.reach), ((owner != 0).then_some(owner), 3));
+        assert_eq!(finding.also, ["D3"]);
+        let chain = [
+            "every ListContainers waits behind one UpdateContainerResources in containerd",
+            &format!("runc update of c1 (pid {RUNC}) waits for D-Bus"),
+            if owner == 1 { "systemd (pid 1)" } else { "org.freedesktop.systemd1" },
+            "Manager/SetUnitProperties",
+        ];
+        let places: Vec<_> = chain.iter().map(|part| finding.headline.find(part)).collect();
+        assert!(places.is_sorted() && places[0] == Some(0), "{places:?}: {}", finding.headline);
+        assert!(finding.next[0].contains(&format!("kill -9 {RUNC}")), "{:?}", finding.next);
+        assert!(finding.victims[0].contains("relist"), "{:?}", finding.victims);
+    }
+}
+
+/// Many runc behind one systemd are one thing, and JSON says so.
+#[test]
+fn many_calls_are_one_stall() {
+    let mut story = Story::node();
+    let of = |n: u32| OpenBusFact {
+        socket: u64::from(n),
+        asker: RUNC + n,
+        start_ns: at(2 * S).0 + u64::from(n),
+        ..call("StopUnit")
+    };
+    let calls: Vec<OpenBusFact> = (0..30).map(of).collect();
+    read(&mut story, 12, &calls, &[idle_bus(), idle_systemd()]);
+    let snapshot = story.snapshot(12 * S);
+    let finding = only(&snapshot, "D3");
+    assert!(
+        finding.headline.contains(&format!("runc {RUNC} and 29 more calls wait")),
+        "{}",
+        finding.headline
+    );
+    let mut document = Vec::new();
+    json::report(&snapshot, &diagnose(&snapshot), &mut document).unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&document).unwrap();
+    let stuck = &document["stuck"][0];
+    assert_eq!((&stuck["kind"], &stuck["component"]), (&"bus".into(), &"systemd".into()));
+    assert_eq!((&stuck["bus"]["calls"], &stuck["bus"]["process"]), (&30.into(), &1.into()));
+    assert_eq!(stuck["waiters"].as_array().unwrap().len(), 30);
+    let peers: Vec<&str> = document["bus"]["peers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|it| it["component"].as_str())
+        .collect();
+    assert_eq!(peers, ["systemd", "bus-daemon"]);
+}

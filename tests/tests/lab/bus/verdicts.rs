@@ -1,0 +1,145 @@
+//! Verdicts about D-Bus: nodes in PID namespaces of their own, whose first process plays systemd on the node's bus, and the
+//! real runc that waits for it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::fd::AsRawFd as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::atomic::Ordering;
+
+use anyhow::{Context as _, Result};
+use plegtrace_lab::{Containerd, Knobs, fault, host, process};
+use plegtrace_tests::program::Running;
+use serde_json::Value;
+
+use super::kit::{self, Bus, LIMIT, Systemd, deaf_systemd, runc};
+
+/// Where the node of [`plays_systemd`] is, and how its systemd behaves.
+const PLAYED: &str = "PLEGTRACE_LAB_SYSTEMD";
+/// How long plegtrace observes: runc has to start, and its call to grow old.
+const SECONDS: &str = "20";
+
+/// A node: a PID namespace with a bus, and a first process that plays systemd there.
+struct Played {
+    dir: PathBuf,
+    unshare: Child,
+    systemd: u32,
+    daemon: u32,
+}
+
+impl Played {
+    /// `behaves`: "silent" (reads calls, answers none) or "deaf" (reads nothing).
+    fn start(containerd: &Containerd, name: &str, behaves: &str) -> Result<Played> {
+        let dir = containerd.scratch().path().join(name);
+        fs::create_dir_all(&dir)?;
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--kill-child"]).arg(std::env::current_exe()?);
+        command.args(["bus::verdicts::plays_systemd", "--exact", "--ignored", "--nocapture"]);
+        command.env(PLAYED, format!("{behaves}:{}", dir.display()));
+        let unshare = containerd.scratch().spawn(&mut command, &dir.join("systemd.log"))?;
+        process::wait_for("a systemd on its bus", LIMIT, || Ok(dir.join("ready").exists().then_some(())))
+            .with_context(|| fs::read_to_string(dir.join("systemd.log")).unwrap_or_default())?;
+        let child = |of: u32| process::all().into_iter().find(|pid| process::parent(*pid) == Some(of));
+        let systemd = child(unshare.id()).context("no systemd")?;
+        let daemon = child(systemd).context("no bus daemon")?;
+        Ok(Played { dir, unshare, systemd, daemon })
+    }
+}
+
+impl Drop for Played {
+    fn drop(&mut self) {
+        let _ = self.unshare.kill();
+        let _ = self.unshare.wait();
+    }
+}
+
+/// The first process of a node's PID namespace: no test by itself.
+#[test]
+#[ignore = "played for other tests, in a PID namespace of its own"]
+fn plays_systemd() {
+    let Some(played) = std::env::var_os(PLAYED) else { return };
+    let played = played.into_string().unwrap();
+    let (behaves, dir) = played.split_once(':').unwrap();
+    let bus = Bus::start_here(Path::new(dir)).unwrap();
+    let ready = || fs::write(Path::new(dir).join("ready"), "").unwrap();
+    if behaves == "deaf" {
+        let stream = deaf_systemd(&bus).unwrap();
+        ready();
+        assert!(stream.as_raw_fd() > 0);
+        loop {
+            std::thread::park();
+        }
+    }
+    let systemd = Systemd::start(&bus).unwrap();
+    systemd.silent.store(true, Ordering::Relaxed);
+    ready();
+    loop {
+        std::thread::park();
+    }
+}
+
+/// A systemd that reads and says nothing, one that does not read, one that is stopped, and a bus that is stopped: each has
+/// its verdict, with the process that is to blame, in text and JSON, and the exit code says so.
+#[test]
+fn stalls_have_a_verdict() {
+    host::require_root().unwrap();
+    host::ensure(&["dbus"]).unwrap();
+    let containerd = Containerd::start(&Knobs { pods: 0, ..Knobs::default() }).unwrap();
+    let node = |name: &str, behaves: &str| Played::start(&containerd, name, behaves).unwrap();
+    let silent = node("silent", "silent");
+    let deaf = node("deaf", "deaf");
+    let halted = node("halted", "silent");
+    let busless = node("busless", "silent");
+    let observe = |format: &str| {
+        let arguments = ["-o", format, "-d", SECONDS, "--sources", "census,processes,wire"];
+        let mut running = Running::start(&arguments).unwrap();
+        running.wait_until_armed(LIMIT).unwrap();
+        running
+    };
+    let running = ["json", "text"].map(observe);
+    let stopped = [halted.systemd, busless.daemon].map(|pid| fault::stop_process(pid).unwrap());
+    let nodes = [&silent, &deaf, &halted, &busless];
+    let mut waiting: Vec<Child> = nodes
+        .iter()
+        .enumerate()
+        .map(|(n, node)| runc(&containerd, &kit::address(&node.dir), &format!("waits{n}")).unwrap())
+        .collect();
+    let [json, text] = running.map(|running| running.finish(LIMIT * 2).unwrap());
+    drop(stopped);
+    for child in &mut waiting {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    println!("{}", text.stdout);
+    assert_eq!((json.status.code(), text.status.code()), (Some(1), Some(1)), "{}", json.stderr);
+    let report: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(report["diagnosis"]["verdict"], "stall");
+    let findings = report["diagnosis"]["findings"].as_array().unwrap();
+    let found: BTreeMap<u64, (&str, &str)> = findings
+        .iter()
+        .filter_map(|it| {
+            Some((it["culprit"]["pid"].as_u64()?, (it["id"].as_str()?, it["confidence"].as_str()?)))
+        })
+        .collect();
+    let wanted = BTreeMap::from([
+        (u64::from(silent.systemd), ("D3", "high")),
+        (u64::from(deaf.systemd), ("D3", "high")),
+        (u64::from(halted.systemd), ("D13", "high")),
+        (u64::from(busless.daemon), ("D14", "high")),
+    ]);
+    assert_eq!(found, wanted, "{}\n{}", text.stdout, report["bus"]);
+    for (finding, headline) in findings.iter().map(|it| (it, it["headline"].as_str().unwrap())) {
+        let caller = waiting.iter().any(|child| headline.contains(&child.id().to_string()));
+        assert!(caller, "no runc is named: {finding}");
+    }
+    let headline = |pid: u32| {
+        let of = findings.iter().find(|it| it["culprit"]["pid"] == u64::from(pid)).unwrap();
+        of["headline"].as_str().unwrap()
+    };
+    assert!(headline(silent.systemd).contains("has read everything from the bus"));
+    assert!(headline(deaf.systemd).contains("bytes from the bus"), "{}", headline(deaf.systemd));
+    for id in ["D3", "D13", "D14"] {
+        assert!(text.stdout.contains(id), "{}", text.stdout);
+    }
+}

@@ -1,0 +1,157 @@
+//! [`BusPeer`]: what a process that calls over D-Bus wait for has been doing: a bus daemon, or systemd.
+
+use std::collections::BTreeMap;
+
+use super::thresholds::SECOND_NS;
+use crate::{
+    decode::MonoNs,
+    input::{BusPeerFact, Component},
+};
+
+/// What is seen at readings this far apart is a state, not a moment.
+const LASTS_NS: u64 = 2 * SECOND_NS;
+
+/// A process that calls wait for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BusPeer {
+    /// As it was read last.
+    pub fact: BusPeerFact,
+    /// From the first to the last of the readings in a row that found it in this state, and waiting in this function.
+    pub still_ns: u64,
+    /// CPU time that it has used in [`Self::over_ns`].
+    pub ran_ns: u64,
+    /// From the first to the last reading.
+    pub over_ns: u64,
+}
+
+impl BusPeer {
+    /// What it is to the node.
+    #[must_use]
+    pub fn component(&self) -> Component {
+        if self.fact.is_init { Component::Systemd } else { Component::BusDaemon }
+    }
+
+    /// A signal or a debugger has stopped it.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        matches!(self.fact.state, 'T' | 't') && self.still_ns >= LASTS_NS
+    }
+
+    /// Its cgroup is frozen. Of version 1 such a task is in D, of version 2 in S (kernel/cgroup/freezer.c,
+    /// kernel/freezer.c); the function tells, which compilers may make a part of its caller.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        let freezes = matches!(self.fact.wchan.as_str(), "do_freezer_trap" | "get_signal" | "__refrigerator");
+        freezes && !matches!(self.fact.state, 'T' | 't' | 'R') && self.still_ns >= LASTS_NS
+    }
+
+    /// It hangs in a system call that cannot be interrupted.
+    #[must_use]
+    pub fn hangs_in_kernel(&self) -> bool {
+        self.fact.state == 'D' && !self.is_frozen() && self.still_ns >= LASTS_NS
+    }
+
+    /// Its share of one CPU in percent; `None` when it was not watched for long enough.
+    #[must_use]
+    pub fn cpu_percent(&self) -> Option<u64> {
+        let share = u128::from(self.ran_ns) * 100 / u128::from(self.over_ns.max(1));
+        (self.over_ns >= LASTS_NS).then(|| u64::try_from(share).unwrap_or(u64::MAX))
+    }
+}
+
+#[derive(Debug)]
+struct Seen {
+    fact: BusPeerFact,
+    first: (MonoNs, u64),
+    still_since: MonoNs,
+    last: MonoNs,
+}
+
+/// What is kept of them.
+#[derive(Debug, Default)]
+pub(super) struct BusPeers(BTreeMap<u32, Seen>);
+
+impl BusPeers {
+    /// They were looked at; others are forgotten.
+    pub(super) fn reading(&mut self, at: MonoNs, peers: Vec<BusPeerFact>, most: usize) {
+        self.0.retain(|pid, _| peers.iter().any(|peer| peer.pid == *pid));
+        for fact in peers.into_iter().take(most) {
+            let new = Seen { first: (at, fact.ran_ns), still_since: at, last: at, fact: fact.clone() };
+            let seen = self.0.entry(fact.pid).or_insert(new);
+            let key = |fact: &BusPeerFact| (fact.state, fact.wchan.clone());
+            if key(&fact) != key(&seen.fact) {
+                seen.still_since = at;
+            }
+            // A number that is used again: another process.
+            if fact.ran_ns < seen.first.1 {
+                seen.first = (at, fact.ran_ns);
+            }
+            (seen.last, seen.fact) = (at, fact);
+        }
+    }
+
+    /// What a stream that begins now must know.
+    pub(super) fn retold(&self) -> Vec<BusPeerFact> {
+        self.0.values().map(|seen| seen.fact.clone()).collect()
+    }
+
+    /// All of them, by pid.
+    pub(super) fn view(&self) -> Vec<BusPeer> {
+        let peer = |seen: &Seen| BusPeer {
+            fact: seen.fact.clone(),
+            still_ns: seen.last.since(seen.still_since),
+            ran_ns: seen.fact.ran_ns.saturating_sub(seen.first.1),
+            over_ns: seen.last.since(seen.first.0),
+        };
+        self.0.values().map(peer).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fact(state: char, wchan: &str, ran_ns: u64) -> BusPeerFact {
+        BusPeerFact { pid: 1, state, wchan: wchan.to_owned(), ran_ns, ..BusPeerFact::default() }
+    }
+
+    fn after(readings: &[(u64, BusPeerFact)]) -> BusPeer {
+        let mut peers = BusPeers::default();
+        for (second, fact) in readings {
+            peers.reading(MonoNs(second * SECOND_NS), vec![fact.clone()], 8);
+        }
+        peers.view().remove(0)
+    }
+
+    /// A state counts once two readings far enough apart found it.
+    #[test]
+    fn a_state_is_no_moment() {
+        let stopped = |s| (s, fact('T', "do_signal_stop", 0));
+        assert!(!after(&[stopped(1)]).is_stopped() && !after(&[stopped(1), stopped(2)]).is_stopped());
+        assert!(after(&[stopped(1), stopped(2), stopped(3)]).is_stopped());
+        let between = (2, fact('S', "ep_poll", 0));
+        assert!(!after(&[stopped(1), between, stopped(3)]).is_stopped(), "it went on in between");
+        for (state, wchan) in [('S', "do_freezer_trap"), ('S', "get_signal"), ('D', "__refrigerator")] {
+            let peer = after(&[(1, fact(state, wchan, 0)), (3, fact(state, wchan, 0))]);
+            assert!(peer.is_frozen() && !peer.hangs_in_kernel(), "{state} {wchan}");
+        }
+        let lock =
+            after(&[(1, fact('D', "cgroup_kn_lock_live", 0)), (3, fact('D', "cgroup_kn_lock_live", 0))]);
+        assert!(lock.hangs_in_kernel() && !lock.is_frozen() && !lock.is_stopped());
+    }
+
+    /// CPU time since the first reading; who is not waited for any more is forgotten.
+    #[test]
+    fn cpu_share() {
+        let runs = |s: u64, ran| (s, fact('R', "", ran));
+        let peer = after(&[runs(1, 500), runs(5, 3 * SECOND_NS + 500)]);
+        assert_eq!((peer.ran_ns, peer.over_ns, peer.cpu_percent()), (3 * SECOND_NS, 4 * SECOND_NS, Some(75)));
+        assert_eq!(after(&[runs(1, 0), runs(2, SECOND_NS)]).cpu_percent(), None, "too short to tell");
+        assert_eq!(after(&[runs(1, 900), runs(4, 100)]).ran_ns, 0, "another process");
+        let mut peers = BusPeers::default();
+        peers.reading(MonoNs(1), vec![fact('R', "", 0)], 8);
+        assert_eq!(peers.retold().len(), 1);
+        peers.reading(MonoNs(2), Vec::new(), 8);
+        assert!(peers.view().is_empty());
+    }
+}

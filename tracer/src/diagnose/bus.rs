@@ -1,0 +1,149 @@
+//! What rules about D-Bus have in common: the calls that nobody answers, as a finding, and what is known of systemd.
+
+use super::{Confidence, Evidence, Finding, Rule, Scene, Source};
+use crate::{
+    correlate::BusWait,
+    input::{Command, Component},
+    stuck::{BusParty, BusStall, Stuck, StuckKind, Waiter},
+    words::{self, human},
+};
+
+/// The first systemd whose serial numbers do not run out (systemd PR 11818).
+const SERIALS_FIXED: u32 = 242;
+
+/// Calls that this party does not answer.
+pub(super) fn stalls<'a>(
+    scene: &Scene<'a>,
+    party: BusParty,
+) -> impl Iterator<Item = (&'a Stuck, &'a BusStall)> {
+    let of = |stuck: &'a Stuck| match &stuck.what {
+        StuckKind::Bus(stall) => Some((stuck, stall.as_ref())),
+        _ => None,
+    };
+    scene.stuck().filter_map(of).filter(move |(_, stall)| stall.party == party)
+}
+
+/// A finding about such calls: who is waited for is the culprit, as far as it is known.
+pub(super) fn finding(
+    rule: &'static Rule,
+    headline: String,
+    stuck: &Stuck,
+    stall: &BusStall,
+    scene: &Scene<'_>,
+) -> Finding {
+    let finding = Finding::of_stuck(rule, headline, stall.component(), stuck, scene);
+    with_facts(finding, stall)
+}
+
+/// What is known of a stall, for any finding that is about it.
+pub(super) fn with_facts(mut finding: Finding, stall: &BusStall) -> Finding {
+    finding.behind = Some(stall.call.fact.asker);
+    if let Some(culprit) = finding.culprit.as_mut() {
+        culprit.pid = (stall.pid != 0).then_some(stall.pid);
+    }
+    finding = finding.seen(Evidence::new(Source::Wire, call(stall)));
+    for peer in stall.peer.iter().chain(&stall.daemon) {
+        finding = finding.seen(Evidence::new(Source::Scheduler, words::bus_peer(peer)));
+    }
+    if stall.pid == 0 {
+        let name = if stall.party == BusParty::Daemon { "the bus" } else { &stall.call.fact.destination };
+        finding = finding.doubted(format!("which process is {} was not found", words::cut(name, 60)));
+    }
+    if stall.call.waits_for() == BusWait::Unknown {
+        finding = finding
+            .doubted("the queues of the connection could not be read: how far the call came is not known");
+    }
+    finding
+}
+
+/// `Manager/SetUnitProperties of runc 4711, sent 31.0 s ago, has no answer; nor have 3 further calls`.
+fn call(stall: &BusStall) -> String {
+    let fact = &stall.call.fact;
+    let method = words::bus_method(&words::bus_names(fact), stall.call.is_connection());
+    let (caller, age) = (words::bus_caller(fact), human::duration(stall.call.age_ns));
+    let mut text = format!("{} of {caller}, begun {age} ago, has no answer", words::cut(&method, 60));
+    match stall.calls.saturating_sub(1) {
+        0 => {}
+        1 => text.push_str(", nor has one further call"),
+        more => text.push_str(&format!(", nor have {} further calls", human::count(more.into()))),
+    }
+    text
+}
+
+/// Who is waited for, for headlines: `systemd (pid 1)`.
+pub(super) fn name(stall: &BusStall) -> String {
+    let comm = stall.peer.as_ref().map(|peer| words::cut(&peer.fact.comm, 16));
+    let name = match stall.component() {
+        Component::BusDaemon => comm.filter(|comm| !comm.is_empty()).unwrap_or("the bus daemon".to_owned()),
+        component => component.name().to_owned(),
+    };
+    if stall.pid == 0 { name } else { format!("{name} (pid {})", stall.pid) }
+}
+
+/// The first runc that waits, of those with this command: `runc update of c1 (pid 4711)`, and its process.
+pub(super) fn caller(stuck: &Stuck, wanted: Option<&str>) -> Option<(String, u32)> {
+    stuck.waiters.iter().find_map(|waiter| match waiter {
+        Waiter::Process { command: Some(command @ Command::Runc { sub, .. }), pid, .. }
+            if sub != "init" && wanted.is_none_or(|wanted| sub == wanted) =>
+        {
+            Some((format!("{} (pid {pid})", words::command_words(command, "runc")), *pid))
+        }
+        _ => None,
+    })
+}
+
+/// Who waits, for headlines: `runc update (pid 4711) waits`, or all of them.
+pub(super) fn wait(stuck: &Stuck, stall: &BusStall) -> String {
+    let caller = caller(stuck, None).map(|(words, _)| words);
+    let caller = caller.unwrap_or_else(|| words::bus_caller(&stall.call.fact));
+    match stall.calls.saturating_sub(1) {
+        0 => format!("{caller} waits"),
+        1 => format!("{caller} and one more call wait"),
+        more => format!("{caller} and {} more calls wait", human::count(more.into())),
+    }
+}
+
+/// How to let the callers go, once who they wait for works again, or to get the node going before.
+pub(super) fn let_go(stall: &BusStall) -> String {
+    format!(
+        "kill -9 {}: the request behind it fails, and the kubelet tries again; calls of other runc stay stuck until \
+         the cause is gone",
+        stall.call.fact.asker
+    )
+}
+
+/// What is known of the serial numbers of systemd, which run out before version 242.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Serials {
+    /// They can run out: its version.
+    Finite(u32),
+    /// They cannot.
+    Endless(u32),
+    /// The version is not known.
+    Unknown,
+}
+
+/// The version is that of process 1 of this node.
+pub(super) fn serials(stall: &BusStall, scene: &Scene<'_>) -> Serials {
+    let versions = &scene.snapshot.census.versions;
+    let version = versions.iter().find(|version| version.program == "systemd" && stall.pid == 1);
+    let number = version.and_then(|it| it.version.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok());
+    match number {
+        Some(version) if version < SERIALS_FIXED => Serials::Finite(version),
+        Some(version) => Serials::Endless(version),
+        None => Serials::Unknown,
+    }
+}
+
+/// systemd has read all that was sent to it, is neither busy nor halted, and has answered nobody since the oldest call.
+pub(super) fn is_silent(stall: &BusStall, scene: &Scene<'_>) -> bool {
+    let read_all = stall.peer.as_ref().is_some_and(|peer| peer.fact.unread == Some(0));
+    let answered = scene.snapshot.bus.systemd_answered;
+    let since = answered.is_none_or(|at| at.0 < stall.call.fact.start_ns);
+    read_all && since && stall.busy().is_none() && !stall.is_halted() && !stall.hangs_in_kernel()
+}
+
+/// At most this sure.
+pub(super) fn at_most_medium(finding: Finding, why: &str) -> Finding {
+    if finding.confidence == Confidence::High { finding.doubted(why) } else { finding }
+}
