@@ -228,8 +228,9 @@ fn unseen(call: &OpenBusCall, known: &Known, snapshot: &Snapshot) -> (Option<Con
             known.get(id).cloned().unwrap_or_else(fresh)
         });
         let command = Command::Runc { sub: sub.clone(), container: process.container.clone(), bundle: None };
-        let waiter = of(Component::Runc, Some(command), process.phases.clone());
-        return (container, vec![waiter]);
+        let mut waiters = vec![of(Component::Runc, Some(command), process.phases.clone())];
+        waiters.extend(inits_of(pid, snapshot));
+        return (container, waiters);
     }
     if let Some(target) = snapshot.targets.iter().find(|target| target.fact.pid == pid) {
         return (None, vec![of(target.fact.component, None, Vec::new())]);
@@ -239,4 +240,21 @@ fn unseen(call: &OpenBusCall, known: &Known, snapshot: &Snapshot) -> (Option<Con
         comm => comm.to_owned(),
     };
     (None, vec![of(Component::Helper, Some(Command::Other { program }), Vec::new())])
+}
+
+/// Every `runc init` that such a caller has started, which waits for it.
+fn inits_of(parent: u32, snapshot: &Snapshot) -> impl Iterator<Item = Waiter> {
+    let is_child = move |process: &&OpenProcess| {
+        process.kind == ProcessKind::RuncInit && process.parents.iter().any(|(pid, _)| *pid == parent)
+    };
+    snapshot.processes.open.iter().filter(is_child).map(|process| Waiter::Process {
+        component: Component::Runc,
+        command: Some(Command::Runc {
+            sub: "init".to_owned(),
+            container: process.container.clone(),
+            bundle: None,
+        }),
+        pid: process.pid,
+        phases: Vec::new(),
+    })
 }

@@ -3,11 +3,15 @@
 use plegtrace::correlate::Snapshot;
 use plegtrace::diagnose::{Confidence, Diagnosis, Finding, Severity, Verdict, diagnose};
 use plegtrace::input::{
-    BusFact, BusPeerFact, CensusFact, Component, ContainerFact, Fact, OpenBusFact, SYSTEMD, VersionFact,
+    BusFact, BusPeerFact, CensusFact, Command, Component, ContainerFact, Fact, OpenBusFact, SYSTEMD,
+    VersionFact,
 };
 use plegtrace::render::{json, text};
 use plegtrace::stuck::StuckKind;
+use plegtrace_common::rec::{PROCESS_EXECED, PROCESS_INIT};
+use plegtrace_common::role::Role;
 use plegtrace_tests::found::{lists, process, relist, update};
+use plegtrace_tests::life::Life as _;
 use plegtrace_tests::story::{S, Story, at};
 
 use super::{CHILD, RUNC, SHIM, culprit, ids, none, only, runc};
@@ -327,4 +331,32 @@ fn many_calls_are_one_stall() {
         .filter_map(|it| it["component"].as_str())
         .collect();
     assert_eq!(peers, ["systemd", "bus-daemon"]);
+}
+
+/// A runc that no census has seen, but whose birth was: with its init it waits, and neither is left unexplained.
+#[test]
+fn a_runc_that_was_born_is_named() {
+    let mut story = Story::node();
+    story.found(SHIM, Role::Shim).fork(SHIM, RUNC, S).exec(RUNC, Role::Runc, PROCESS_EXECED, S);
+    let told = |sub: &str, id: Option<&str>| Command::Runc {
+        sub: sub.into(),
+        container: id.map(str::to_owned),
+        bundle: None,
+    };
+    story.told(RUNC, &told("create", Some("c1")));
+    story.fork(RUNC, CHILD, S).exec(CHILD, Role::Runc, PROCESS_EXECED | PROCESS_INIT, S);
+    story.told(CHILD, &told("init", None));
+    read(&mut story, 12, &[call("StartTransientUnit")], &[idle_bus(), idle_systemd()]);
+    story.read_processes(12 * S);
+    let diagnosis = diagnose(&story.snapshot(12 * S));
+    assert_eq!((ids(&diagnosis), diagnosis.stuck.len()), (vec!["D3"], 1), "{diagnosis:#?}");
+    let finding = &diagnosis.findings[0];
+    assert!(
+        finding.headline.contains(&format!("runc create of c1 (pid {RUNC}) waits")),
+        "{}",
+        finding.headline
+    );
+    assert_eq!(finding.culprit.as_ref().unwrap().container.as_ref().unwrap().id, "c1");
+    let unexplained: Vec<_> = diagnosis.unexplained().collect();
+    assert!(unexplained.is_empty(), "{unexplained:?}");
 }

@@ -64,7 +64,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
                 let journal = "journalctl -u dbus -u dbus-broker: limits that it has reached".to_owned();
                 (bus::at_most_medium(finding, why), journal)
             };
-            finding.advise([first, bus::let_go(stall), "then find out who did it".to_owned()])
+            finding.advise([first, bus::let_go(stall)])
         })
         .collect()
 }
