@@ -1,6 +1,7 @@
 //! Causes in systemd and D-Bus: whoever does not answer a call is named, by the queues and by what it is doing.
 
-use plegtrace::correlate::Snapshot;
+use plegtrace::correlate::{BusRow, Latency, Snapshot};
+use plegtrace::decode::BusNames;
 use plegtrace::diagnose::{Confidence, Diagnosis, Finding, Severity, Verdict, diagnose};
 use plegtrace::input::{
     BusFact, BusPeerFact, CensusFact, Command, Component, ContainerFact, Fact, OpenBusFact, SYSTEMD,
@@ -359,4 +360,33 @@ fn a_runc_that_was_born_is_named() {
     assert_eq!(finding.culprit.as_ref().unwrap().container.as_ref().unwrap().id, "c1");
     let unexplained: Vec<_> = diagnosis.unexplained().collect();
     assert!(unexplained.is_empty(), "{unexplained:?}");
+}
+
+/// D5: the bus has refused root's Hello for want of connections; runc has another way, so nothing is held up.
+#[test]
+fn d5_needs_the_word_of_the_bus() {
+    let refused = |member: &str, error: &str| {
+        let mut story = Story::node();
+        story.relist(S, 0);
+        let mut snapshot = story.snapshot(3 * S);
+        snapshot.bus.rows.push(BusRow {
+            names: BusNames { member: member.into(), ..BusNames::default() },
+            is_connection: false,
+            latency: Latency::default(),
+            errors: 3,
+            last_error: Some(error.into()),
+            unanswered: 0,
+            open: 0,
+        });
+        diagnose(&snapshot)
+    };
+    let limits = "org.freedesktop.DBus.Error.LimitsExceeded";
+    let diagnosis = refused("Hello", limits);
+    assert_eq!(ids(&diagnosis), ["D5"]);
+    let finding = &diagnosis.findings[0];
+    assert_eq!(finding.severity, Severity::Notice);
+    assert!(finding.headline.contains("3 times"), "{}", finding.headline);
+    assert_ne!(diagnosis.verdict, Verdict::Stall);
+    assert_eq!(ids(&refused("Hello", "org.freedesktop.DBus.Error.AccessDenied")), [""; 0]);
+    assert_eq!(ids(&refused("StartTransientUnit", limits)), [""; 0]);
 }

@@ -40,7 +40,7 @@ pub(super) static RULE: Rule = Rule {
         ],
         trap: "Restarting the bus cuts every service off from it, logind and systemd included; on many distributions \
             only a reboot mends that. Resuming the daemon costs nothing.",
-        sources: &["reproduced with dbus-daemon 1.12 to 1.16"],
+        sources: &["dbus-daemon 1.14 of Debian 12, stopped by a signal"],
     },
     examine,
 };
