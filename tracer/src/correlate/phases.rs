@@ -23,6 +23,15 @@ pub struct Phase {
     pub age_ns: u64,
 }
 
+impl Phase {
+    /// Does it wait for systemd or for a reply of the bus? The rows of the catalogue that do so: `plan/runc.rs`.
+    #[must_use]
+    pub fn waits_for_bus(&self) -> bool {
+        let name = self.operation.rsplit('.').next();
+        matches!(name, Some("startUnit" | "stopUnit" | "Call" | "CallWithContext"))
+    }
+}
+
 /// The open phases of all runc, as they were read last.
 #[derive(Debug)]
 pub(super) struct Phases {

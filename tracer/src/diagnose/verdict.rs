@@ -2,7 +2,7 @@
 
 use super::{Finding, Reason};
 use crate::{
-    correlate::{LastList, ListOutcome, Snapshot},
+    correlate::{LastList, ListOutcome, Snapshot, thresholds::BUS_NS},
     decode::MonoNs,
     stuck::REACH_RELIST,
 };
@@ -49,6 +49,8 @@ pub enum UnknownCause {
     NoCensus,
     /// No rule fits, and events were lost.
     EventsLost,
+    /// A runc waits for D-Bus, which is not followed.
+    BusNotFollowed,
     /// No rule fits.
     NothingFits,
 }
@@ -60,6 +62,7 @@ impl UnknownCause {
         match self {
             Self::NoCensus => "no_census",
             Self::EventsLost => "events_lost",
+            Self::BusNotFollowed => "bus_not_followed",
             Self::NothingFits => "nothing_fits",
         }
     }
@@ -69,10 +72,18 @@ impl UnknownCause {
             Self::NoCensus
         } else if snapshot.real_losses().next().is_some() {
             Self::EventsLost
+        } else if snapshot.bus.read_at.is_none() && waits_for_bus(snapshot) {
+            Self::BusNotFollowed
         } else {
             Self::NothingFits
         }
     }
+}
+
+/// Has a runc waited for an answer over D-Bus for longer than one takes?
+fn waits_for_bus(snapshot: &Snapshot) -> bool {
+    let phases = snapshot.processes.open.iter().flat_map(|process| &process.phases);
+    phases.into_iter().any(|phase| phase.waits_for_bus() && phase.age_ns > BUS_NS)
 }
 
 /// Is a reason a consequence of what was found?

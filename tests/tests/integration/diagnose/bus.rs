@@ -2,7 +2,7 @@
 
 use plegtrace::correlate::{BusRow, Latency, Snapshot};
 use plegtrace::decode::BusNames;
-use plegtrace::diagnose::{Confidence, Diagnosis, Finding, Severity, Verdict, diagnose};
+use plegtrace::diagnose::{Confidence, Diagnosis, Finding, Severity, UnknownCause, Verdict, diagnose};
 use plegtrace::input::{
     BusFact, BusPeerFact, CensusFact, Command, Component, ContainerFact, Fact, OpenBusFact, SYSTEMD,
     VersionFact,
@@ -389,4 +389,29 @@ fn d5_needs_the_word_of_the_bus() {
     assert_ne!(diagnosis.verdict, Verdict::Stall);
     assert_eq!(ids(&refused("Hello", "org.freedesktop.DBus.Error.AccessDenied")), [""; 0]);
     assert_eq!(ids(&refused("StartTransientUnit", limits)), [""; 0]);
+}
+
+/// A runc that waits for systemd, and nobody follows the bus: the report says how to find out. It does not when the bus is
+/// followed, nor of a runc that waits for something else.
+#[test]
+fn an_unknown_cause_behind_the_bus_is_said_to_be_there() {
+    let cause = |phase: &str, followed: bool| {
+        let mut story = Story::node();
+        story.found(SHIM, Role::Shim);
+        let command = Command::Runc { sub: "create".into(), container: Some("c1".into()), bundle: None };
+        story.fork(SHIM, RUNC, S).exec(RUNC, Role::Runc, PROCESS_EXECED, S).told(RUNC, &command);
+        story.enter(RUNC, phase, 500, 2 * S).read_processes(20 * S).read_open(20 * S);
+        let shim = process(Component::Shim, SHIM, 1, 0);
+        story.census(20 * S, &[runc("create", RUNC, SHIM), shim], &[], &[]);
+        if followed {
+            let reading = BusFact { at_ns: at(20 * S).0, complete: true, ..BusFact::default() };
+            story.fact(20 * S, &Fact::BusCalls(reading));
+        }
+        let diagnosis = diagnose(&story.snapshot(20 * S));
+        assert_eq!(diagnosis.verdict, Verdict::Stall);
+        diagnosis.unknown_cause.map(UnknownCause::name)
+    };
+    assert_eq!(cause("startUnit", false), Some("bus_not_followed"));
+    assert_eq!(cause("startUnit", true), Some("nothing_fits"));
+    assert_eq!(cause("destroy", false), Some("nothing_fits"));
 }

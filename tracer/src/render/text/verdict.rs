@@ -128,6 +128,10 @@ fn unknown(why: UnknownCause) -> &'static str {
     match why {
         UnknownCause::NoCensus => "unknown: no census was taken",
         UnknownCause::EventsLost => "unknown: no known cause fits what was seen, and events were lost",
+        UnknownCause::BusNotFollowed => {
+            "unknown: runc waits for systemd over D-Bus, which was not followed; to see who does not answer, run \
+             plegtrace --sources uprobes,parks,processes,census,wire"
+        }
         UnknownCause::NothingFits => "unknown: no known cause fits; everything that was seen is below",
     }
 }
