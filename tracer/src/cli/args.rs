@@ -15,6 +15,7 @@ Examples:
   sudo plegtrace -o svg > flame.svg   where the wall time of relists and requests goes, as a picture
   sudo plegtrace -o perfetto > t.json  the slowest of them over time, for ui.perfetto.dev
   sudo plegtrace --sources census     what is stuck already, without eBPF
+  sudo plegtrace --sources all        also requests to shims, and calls to systemd over D-Bus
   sudo plegtrace --dry-run            which probes would be attached; attaches nothing
   plegtrace explain R1                the page of a cause: mechanism, evidence, what to do
   sudo plegtrace goroutines PID       what every goroutine of a Go program does, without a signal
@@ -319,6 +320,8 @@ impl Output {
 /// Where facts come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 pub enum Source {
+    /// All of these.
+    All,
     /// Probes on the functions of kubelet and runtime.
     Uprobes,
     /// Where goroutines inside calls wait: probes on Go's scheduler, and `uprobes`.

@@ -118,8 +118,9 @@ impl TryFrom<&Common> for Settings {
         if let Some((_, name)) = flame_options.iter().find(|(given, _)| *given && !args.output.is_flame()) {
             return Err(SettingsError::NoFlame(name));
         }
-        let wanted = |source| args.sources.is_empty() || args.sources.contains(&source);
-        let wire = args.sources.contains(&Source::Wire);
+        let named = |source| args.sources.contains(&source) || args.sources.contains(&Source::All);
+        let wanted = |source| args.sources.is_empty() || named(source);
+        let wire = named(Source::Wire);
         Ok(Self {
             duration,
             to_the_end: args.duration.is_some() && !args.until_found,
@@ -218,6 +219,8 @@ mod tests {
         let s = settings(&["--sources", "wire"]).unwrap();
         assert_eq!((s.wire, s.processes, s.uprobes, s.census), (true, true, false, false));
         assert!(s.needs_kernel() && !settings(&[]).unwrap().wire, "only when it is asked for");
+        let s = settings(&["--sources", "all"]).unwrap();
+        assert!(s.uprobes && s.parks && s.processes && s.wire && s.census);
         let s = settings(&["--sources", "census"]).unwrap();
         assert!(s.census && !s.needs_kernel());
     }

@@ -130,7 +130,7 @@ fn unknown(why: UnknownCause) -> &'static str {
         UnknownCause::EventsLost => "unknown: no known cause fits what was seen, and events were lost",
         UnknownCause::BusNotFollowed => {
             "unknown: runc waits for systemd over D-Bus, which was not followed; to see who does not answer, run \
-             plegtrace --sources uprobes,parks,processes,census,wire"
+             plegtrace --sources all"
         }
         UnknownCause::NothingFits => "unknown: no known cause fits; everything that was seen is below",
     }
