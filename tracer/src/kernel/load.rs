@@ -299,6 +299,7 @@ pub(super) fn map_fd<'a>(ebpf: &'a Ebpf, name: &str) -> Option<BorrowedFd<'a>> {
         | Map::HashMap(data)
         | Map::LruHashMap(data)
         | Map::PerCpuArray(data)
+        | Map::ProgramArray(data)
         | Map::RingBuf(data) => Some(data.fd().as_fd()),
         _ => None,
     }

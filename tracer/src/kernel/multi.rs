@@ -90,9 +90,13 @@ pub(super) fn relocated<'a>(
     let mut object = Object::parse(&atomics::for_this_kernel(object)).map_err(|e| relocate(&e))?;
     let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
     let maps: Vec<_> = std::mem::take(&mut object.maps).into_iter().collect();
-    let fds =
-        maps.iter().filter_map(|(name, map)| map_fd(name).map(|fd| (name.as_str(), fd.as_raw_fd(), map)));
-    object.relocate_maps(fds, &text).map_err(|e| relocate(&e))?;
+    let mut fds = Vec::new();
+    for (name, map) in &maps {
+        // In the place of a map that is left out aya-obj puts another one of the same section.
+        let fd = map_fd(name).ok_or_else(|| KernelError::Relocate(format!("there is no map {name}")))?;
+        fds.push((name.as_str(), fd.as_raw_fd(), map));
+    }
+    object.relocate_maps(fds.into_iter(), &text).map_err(|e| relocate(&e))?;
     object.relocate_calls(&text).map_err(|e| relocate(&e))?;
     Ok(object)
 }
