@@ -103,13 +103,16 @@ pub(super) fn wait(stuck: &Stuck, stall: &BusStall) -> String {
     }
 }
 
-/// How to let the callers go, once who they wait for works again, or to get the node going before.
-pub(super) fn let_go(stall: &BusStall) -> String {
-    format!(
-        "kill -9 {}: the request behind it fails, and the kubelet tries again; calls of other runc stay stuck until \
-         the cause is gone",
-        stall.call.fact.asker
-    )
+/// How to get the node going before who is waited for works again. Only a runc may be killed: the kubelet and the runtime call
+/// systemd too.
+pub(super) fn let_go(stuck: &Stuck, stall: &BusStall) -> Option<String> {
+    let fact = &stall.call.fact;
+    let by_name = (fact.comm == "runc").then_some(fact.asker);
+    let pid = caller(stuck, None).map(|(_, pid)| pid).or(by_name)?;
+    Some(format!(
+        "kill -9 {pid}: the request behind it fails, and the kubelet tries again; calls of other runc stay stuck until \
+         the cause is gone"
+    ))
 }
 
 /// What is known of the serial numbers of systemd, which run out before version 242.

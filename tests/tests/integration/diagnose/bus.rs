@@ -415,3 +415,17 @@ fn an_unknown_cause_behind_the_bus_is_said_to_be_there() {
     assert_eq!(cause("startUnit", true), Some("nothing_fits"));
     assert_eq!(cause("destroy", false), Some("nothing_fits"));
 }
+
+/// The kubelet calls systemd too, for the slices of pods. Nobody is told to kill it.
+#[test]
+fn only_a_runc_may_be_killed() {
+    let kills = |comm: &str| {
+        let unread = OpenBusFact { unread_by_bus: Some(96), comm: comm.into(), ..call("StartTransientUnit") };
+        let stopped = peer(DAEMON, 'T', "do_signal_stop", 0, None);
+        let bus = only(&late(unread, &[stopped]), "D14");
+        let systemd = only(&late(OpenBusFact { comm: comm.into(), ..call("StopUnit") }, &[idle_bus()]), "D3");
+        [bus, systemd].map(|finding| finding.next.iter().any(|next| next.contains("kill -9")))
+    };
+    assert_eq!(kills("kubelet"), [false, false]);
+    assert_eq!(kills("runc"), [true, true]);
+}

@@ -64,7 +64,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
                 let journal = "journalctl -u dbus -u dbus-broker: limits that it has reached".to_owned();
                 (bus::at_most_medium(finding, why), journal)
             };
-            finding.advise([first, bus::let_go(stall)])
+            finding.advise([first]).advise(bus::let_go(stuck, stall))
         })
         .collect()
 }

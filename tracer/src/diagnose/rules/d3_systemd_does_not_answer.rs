@@ -6,7 +6,7 @@ use crate::{
         Area, Evidence, Finding, Page, Proof, Rule, Scene, Source,
         bus::{self, Serials},
     },
-    stuck::{BusParty, BusStall},
+    stuck::{BusParty, BusStall, Stuck},
     words,
 };
 
@@ -49,7 +49,7 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
-    let of = |(stuck, stall): (_, &BusStall)| {
+    let of = |(stuck, stall): (&Stuck, &BusStall)| {
         let silent = bus::is_silent(stall, scene);
         let serials = bus::serials(stall, scene);
         let is_other = stall.busy().is_some() || stall.is_halted() || stall.hangs_in_kernel();
@@ -59,11 +59,15 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
         let headline = format!("{}; {} for it", words::what(stuck), bus::wait(stuck, stall));
         let finding = bus::finding(&RULE, headline, stuck, stall, scene);
         let finding = told_apart(finding, stall, silent, serials, scene);
-        Some(finding.advise([
-            format!("cat /proc/{0}/wchan /proc/{0}/stack: where systemd waits", stall.pid.max(1)),
-            "systemctl status (its private socket): if that answers, systemctl daemon-reexec".to_owned(),
-            bus::let_go(stall),
-        ]))
+        Some(
+            finding
+                .advise([
+                    format!("cat /proc/{0}/wchan /proc/{0}/stack: where systemd waits", stall.pid.max(1)),
+                    "systemctl status (its private socket): if that answers, systemctl daemon-reexec"
+                        .to_owned(),
+                ])
+                .advise(bus::let_go(stuck, stall)),
+        )
     };
     bus::stalls(scene, BusParty::Systemd).filter_map(of).collect()
 }
