@@ -2,13 +2,15 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::frame::{Frame, Kind};
+use super::{
+    frame::{Frame, Kind},
+    late::Late,
+};
 use crate::{
-    correlate::{Correlator, Finished, Phase, Relist, Request, RequestTree, Snapshot},
+    correlate::{Correlator, Finished, Relist, Request, RequestTree, Snapshot},
     decode::MonoNs,
     input::Layer,
     span::{GoroutinePark, Leaf, LeafKind, Span, SpanKind, account, leaves, violation},
-    words::short_function,
 };
 
 /// Frames that are kept; the time of stacks that need more goes to the frame "(other)" of their root.
@@ -91,12 +93,11 @@ impl Flame {
 
     /// Adds what has not ended, with the time that it has taken so far.
     pub fn add_open(&mut self, snapshot: &Snapshot) {
-        let phases = snapshot.processes.open.iter().filter(|open| !open.phases.is_empty());
-        let phases: HashMap<u32, &[Phase]> = phases.map(|open| (open.pid, open.phases.as_slice())).collect();
+        let late = Late::of(snapshot);
         let relists = snapshot.relists.iter().map(Relist::root);
         let roots = relists.chain(snapshot.requests.iter().map(RequestTree::root));
         for root in roots.filter(|root| root.is_open()) {
-            self.add_with(root, snapshot.now, &phases);
+            self.add_with(root, snapshot.now, &late);
         }
         let traced: HashSet<(u32, u64)> =
             snapshot.open.iter().map(|call| (call.span.id.tgid, call.span.id.goid)).collect();
@@ -121,10 +122,10 @@ impl Flame {
 
     /// Adds one tree; an open one as it is at `now`.
     pub fn add(&mut self, root: &Span, now: MonoNs) {
-        self.add_with(root, now, &HashMap::new());
+        self.add_with(root, now, &Late::default());
     }
 
-    fn add_with(&mut self, root: &Span, now: MonoNs, phases: &HashMap<u32, &[Phase]>) {
+    fn add_with(&mut self, root: &Span, now: MonoNs, late: &Late<'_>) {
         match (root.is_open(), root.layer()) {
             (true, _) => self.open += 1,
             (false, Layer::Relist) => self.relists += 1,
@@ -139,22 +140,22 @@ impl Flame {
         }
         let at =
             if root.layer() == Layer::Relist { top } else { self.enter(Some(top), Frame::of_span(root)) };
-        self.span(at, root, now, phases);
+        self.span(at, root, now, late);
     }
 
     /// Spends the time of a span and of all below it; `at` is its frame.
-    fn span(&mut self, at: usize, span: &Span, now: MonoNs, phases: &HashMap<u32, &[Phase]>) {
+    fn span(&mut self, at: usize, span: &Span, now: MonoNs, late: &Late<'_>) {
         for leaf in leaves(span, now) {
-            self.leaf(at, span, &leaf, phases);
+            self.leaf(at, span, &leaf, late);
         }
         for child in &span.children {
             let same = is_same_call(span, child);
             let below = if same { at } else { self.enter(Some(at), Frame::of_span(child)) };
-            self.span(below, child, now, phases);
+            self.span(below, child, now, late);
         }
     }
 
-    fn leaf(&mut self, at: usize, span: &Span, leaf: &Leaf<'_>, phases: &HashMap<u32, &[Phase]>) {
+    fn leaf(&mut self, at: usize, span: &Span, leaf: &Leaf<'_>, late: &Late<'_>) {
         let kind = match leaf.kind {
             LeafKind::NotParked => Kind::Runs,
             LeafKind::Parked(_) => Kind::Waits,
@@ -162,10 +163,7 @@ impl Flame {
             LeafKind::ShortParks => Kind::WaitsShortly,
             LeafKind::Unexplained => Kind::Unexplained,
             LeafKind::Process => {
-                let open = phases.get(&span.id.tgid).filter(|_| span.is_open());
-                let phases = open.copied().unwrap_or_default();
-                let name = |phase: &Phase| Frame::named(Kind::Phase, short_function(&phase.operation));
-                let at = phases.iter().map(name).fold(at, |at, frame| self.enter(Some(at), frame));
+                let at = late.frames(span).into_iter().fold(at, |at, frame| self.enter(Some(at), frame));
                 return self.spend(at, leaf.ns);
             }
         };

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::*;
 use crate::{
+    correlate::{Phase, ProcessSeen},
     decode::Parked,
-    input::{Component, HookFact},
+    input::{Component, HookFact, ParkedThreads, ProcessFact},
     span::sample,
 };
 
@@ -115,23 +116,66 @@ fn room_is_bounded() {
     assert!(lines(&flame).iter().any(|line| line.starts_with("relist;(other) ")));
 }
 
-/// A runc that runs is in the phase in which it was last seen.
-#[test]
-fn phases_of_an_open_runc() {
+/// A handler that waits for a runc.
+fn starting() -> Span {
     let mut root = call(Layer::Handler, Component::Containerd, "StartContainer", 0, None);
     let label = crate::span::Label { component: Component::Runc, operation: "runc start".into() };
     let mut runc = sample::span(10, None, 0);
     runc.id = crate::span::SpanId::of_process(77, MonoNs(10));
     (runc.kind, runc.known_to) = (SpanKind::Process(label), Some(MonoNs(90)));
     root.children.push(runc);
-    let phase = Phase { operation: "a/systemd.startUnit".to_owned(), start: MonoNs(20), age_ns: 70 };
-    let mut flame = Flame::default();
-    flame.add_with(&root, MonoNs(100), &HashMap::from([(77, [phase].as_slice())]));
+    root
+}
+
+/// A process that was looked at then, and waited in a write to a pipe.
+fn looked_at(pid: u32, at_ns: u64) -> ProcessSeen {
+    let parked = ParkedThreads {
+        threads: 1,
+        tid: pid,
+        state: 'S',
+        syscall: None,
+        kernel_stack: ["pipe_write", "vfs_write", "do_syscall_64"].map(str::to_owned).to_vec(),
+        user_function: None,
+    };
+    let fact = ProcessFact {
+        at_ns,
+        pid,
+        parent: 1,
+        started_ns: None,
+        component: Component::Runc,
+        comm: "runc".to_owned(),
+        command: None,
+        state: 'S',
+        threads: 1,
+        stopped: 0,
+        freezer: None,
+        parked: vec![parked],
+        sockets: Vec::new(),
+        pipes: Vec::new(),
+        container: None,
+        by_hand: None,
+        cpu_group: None,
+    };
+    ProcessSeen { fact, still_since: None }
+}
+
+/// A runc that runs is in the phase in which it was last seen, and in the kernel where a look found it. A look at an earlier
+/// process of the same number says nothing.
+#[test]
+fn where_an_open_runc_is() {
+    let phase = [Phase { operation: "a/systemd.startUnit".to_owned(), start: MonoNs(20), age_ns: 70 }];
     let chain = "StartContainer, open;containerd StartContainer";
-    let expected = [
-        format!("{chain};runc start;systemd.startUnit 80"),
-        format!("{chain};runc start;[unexplained] 10"),
-        format!("{chain};[unexplained] 10"),
-    ];
-    assert_eq!(lines(&flame), expected);
+    let rest = [format!("{chain};runc start;[unexplained] 10"), format!("{chain};[unexplained] 10")];
+    let kernel = ";[in the kernel, as last seen];vfs_write;pipe_write";
+    for (at_ns, inside) in [(9, ""), (50, kernel)] {
+        let seen = looked_at(77, at_ns);
+        let late =
+            Late { phases: HashMap::from([(77, phase.as_slice())]), seen: HashMap::from([(77, &seen)]) };
+        let mut flame = Flame::default();
+        flame.add_with(&starting(), MonoNs(100), &late);
+        let place = format!("{chain};runc start;systemd.startUnit{inside} 80");
+        let mut expected = vec![place];
+        expected.extend(rest.clone());
+        assert_eq!(lines(&flame), expected);
+    }
 }

@@ -21,13 +21,15 @@ pub enum Kind {
     Program,
     /// A phase of runc that lasts.
     Phase,
+    /// A program that has not ended was in the kernel when it was last looked at; where follows.
+    Kernel,
     /// A goroutine ran, was ready to run, or was in a system call.
     Runs,
     /// A goroutine waited, each time for long enough to be told apart; its stack follows.
     Waits,
     /// A goroutine waited, each time too shortly to be told apart.
     WaitsShortly,
-    /// A function in the stack of a goroutine that waited.
+    /// A function in the stack of a goroutine that waited, or of the kernel.
     Function,
     /// Between a client and the handler that answered it.
     Transport,
@@ -51,6 +53,7 @@ impl Kind {
     #[must_use]
     pub fn own_name(self) -> Option<&'static str> {
         Some(match self {
+            Self::Kernel => "[in the kernel, as last seen]",
             Self::Runs => "[running, ready or in a syscall]",
             Self::Waits => "[waiting]",
             Self::WaitsShortly => "[waiting, shortly]",

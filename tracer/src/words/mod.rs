@@ -15,7 +15,9 @@ mod stuck;
 pub use bus::{bus_caller, bus_method, bus_names, bus_peer, bus_stall, bus_waits_for};
 pub use cpu::{cpu_share, quota, throttled};
 pub use owner::{command_words, container_line, of_pod, short_id};
-pub use park::{go_stack, holders, park_line, pipe_words, short_function, socket_line, syscall_words};
+pub use park::{
+    go_stack, holders, is_entry, park_line, pipe_words, short_function, socket_line, syscall_words,
+};
 pub use phase::{phase, phase_briefly, phase_path};
 pub use request::{lock, requests, waits_for};
 pub use stuck::{age, sentence, waiter_line, what};

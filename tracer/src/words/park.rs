@@ -36,7 +36,8 @@ pub fn park_line(park: &ParkedThreads, verbose: bool) -> String {
 }
 
 /// The way from user space into the kernel, which is the same in every stack.
-fn is_entry(function: &str) -> bool {
+#[must_use]
+pub fn is_entry(function: &str) -> bool {
     let starts = [
         "do_syscall_64",
         "entry_SYSCALL",

@@ -111,7 +111,7 @@ fn draw(options: &mut Options<'_>, lines: &[String], out: &mut dyn Write) -> io:
 pub(super) fn colour(kind: Option<Kind>) -> Color {
     let (r, g, b) = match kind {
         Some(Kind::Runs) => (230, 97, 1),
-        Some(Kind::Waits | Kind::Function) => (116, 173, 229),
+        Some(Kind::Waits | Kind::Kernel | Kind::Function) => (116, 173, 229),
         Some(Kind::WaitsShortly) => (171, 205, 239),
         Some(Kind::Transport) => (178, 171, 210),
         Some(Kind::Program | Kind::Phase) => (253, 184, 99),
