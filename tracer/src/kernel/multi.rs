@@ -35,7 +35,7 @@ impl MultiPrograms {
         parks: bool,
         map_fd: impl Fn(&str) -> Option<BorrowedFd<'a>>,
     ) -> Result<(Self, Option<KernelError>), KernelError> {
-        let object = relocated(object, map_fd)?;
+        let object = relocated(parsed(object)?, map_fd)?;
         let (call_in, call_out) = (load_one(&object, "call_in")?, load_one(&object, "call_out")?);
         let pair = || Ok([load_one(&object, "park_in")?, load_one(&object, "park_out")?]);
         let (parks, refused) = match parks.then(pair).transpose() {
@@ -77,17 +77,25 @@ impl MultiPrograms {
     }
 }
 
-/// The object once more, relocated over maps that exist.
+/// The object once more, as it is for this kernel.
 ///
 /// # Errors
 ///
-/// aya-obj cannot parse or relocate it.
+/// aya-obj cannot parse it.
+pub(super) fn parsed(object: &[u8]) -> Result<Object, KernelError> {
+    Object::parse(&atomics::for_this_kernel(object)).map_err(|error| KernelError::Relocate(error.to_string()))
+}
+
+/// Relocates it over maps that exist.
+///
+/// # Errors
+///
+/// aya-obj cannot relocate it.
 pub(super) fn relocated<'a>(
-    object: &[u8],
+    mut object: Object,
     map_fd: impl Fn(&str) -> Option<BorrowedFd<'a>>,
 ) -> Result<Object, KernelError> {
     let relocate = |e: &dyn std::error::Error| KernelError::Relocate(e.to_string());
-    let mut object = Object::parse(&atomics::for_this_kernel(object)).map_err(|e| relocate(&e))?;
     let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
     let maps: Vec<_> = std::mem::take(&mut object.maps).into_iter().collect();
     let mut fds = Vec::new();

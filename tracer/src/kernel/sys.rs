@@ -1,4 +1,5 @@
-//! The `bpf(2)` commands that aya 0.14 does not offer: programs for uprobe_multi, their links, batch reads.
+//! The `bpf(2)` commands that aya 0.14 does not offer: programs for uprobe_multi, their links, batch reads, the verifier's
+//! statistics.
 
 use std::{
     ffi::CString,
@@ -6,7 +7,10 @@ use std::{
     os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
 };
 
-use aya_obj::generated::{bpf_attr, bpf_cmd, bpf_insn, bpf_prog_type};
+use aya_obj::{
+    btf::FuncSecInfo,
+    generated::{bpf_attr, bpf_cmd, bpf_func_info, bpf_insn, bpf_prog_type},
+};
 
 /// `BPF_TRACE_UPROBE_MULTI` (include/uapi/linux/bpf.h, 6.6).
 const BPF_TRACE_UPROBE_MULTI: u32 = 48;
@@ -78,17 +82,25 @@ pub(super) fn verifier_log(
     program_type: bpf_prog_type,
     license: &CString,
     insns: &[bpf_insn],
+    functions: Option<(BorrowedFd<'_>, &FuncSecInfo)>,
 ) -> Result<String, (io::Error, String)> {
     // A full log is an error on kernels before 6.4, so only statistics are asked for.
     const STATISTICS: u32 = 4;
     let mut log = vec![0u8; LOG_BYTES];
     let mut attr = zeroed();
-    // SAFETY: writing plain fields of the `BPF_PROG_LOAD` member; the log buffer outlives the call.
+    let infos = functions.map(|(_, infos)| infos.func_info_bytes()).unwrap_or_default();
+    // SAFETY: writing plain fields of the `BPF_PROG_LOAD` member; the buffers outlive the call.
     let load = unsafe { &mut attr.__bindgen_anon_3 };
     load.prog_type = program_type as u32;
     load.insns = insns.as_ptr() as u64;
     load.insn_cnt = u32::try_from(insns.len()).expect("programs are small");
     load.license = license.as_ptr() as u64;
+    if let Some((types, known)) = functions {
+        load.prog_btf_fd = types.as_raw_fd().cast_unsigned();
+        load.func_info = infos.as_ptr() as u64;
+        load.func_info_cnt = u32::try_from(known.len()).expect("programs are small");
+        load.func_info_rec_size = size_of::<bpf_func_info>() as u32;
+    }
     load.log_level = STATISTICS;
     load.log_size = LOG_BYTES as u32;
     load.log_buf = log.as_mut_ptr() as u64;
@@ -99,6 +111,20 @@ pub(super) fn verifier_log(
         Ok(_) => Ok(text),
         Err(errno) => Err((errno, text)),
     }
+}
+
+/// Hands the types of programs (BTF) to the kernel.
+///
+/// # Errors
+///
+/// errno of `BPF_BTF_LOAD`.
+pub(super) fn load_types(types: &[u8]) -> io::Result<OwnedFd> {
+    let mut attr = zeroed();
+    // SAFETY: writing plain fields of the `BPF_BTF_LOAD` member; the buffer outlives the call.
+    let load = unsafe { &mut attr.__bindgen_anon_7 };
+    load.btf = types.as_ptr() as u64;
+    load.btf_size = u32::try_from(types.len()).map_err(io::Error::other)?;
+    bpf(bpf_cmd::BPF_BTF_LOAD, &mut attr).map(owned)
 }
 
 /// Attaches a program to `offsets` of the executable at `path`, in every process, each with its cookie.
