@@ -33,6 +33,8 @@ const STALL: Duration = Duration::from_secs(8);
 /// From the kubelet to the goroutine of containerd that waits.
 const WHOLE: &str =
     "relist;kubelet GetPods, list phase;kubelet ListContainers;containerd ListContainers;[waiting];";
+const FILES: [&str; 7] =
+    ["flame.svg", "flame.folded", "trace.json", "report.txt", "report.json", "state.json", "history.jsonl"];
 const RELISTS: &str = "kubelet_pleg_relist_duration_seconds_sum";
 
 /// What `plegtrace check` says: exit code and line.
@@ -94,6 +96,13 @@ impl Windows {
     }
 }
 
+/// Does the trace of the last window have a list of containers that has not ended?
+fn open_list(dir: &Path) -> bool {
+    let trace: Value = serde_json::from_slice(&fs::read(dir.join("trace.json")).unwrap()).unwrap();
+    let is_it = |event: &Value| event["name"] == "ListContainers, open";
+    trace["traceEvents"].as_array().unwrap().iter().any(is_it)
+}
+
 fn scrape(node: &Node) -> f64 {
     let page = Scrape::take(|limit| node.kubelet().metrics(limit)).unwrap();
     page.page.sum(RELISTS, &[])
@@ -126,7 +135,7 @@ fn windows_of_a_stall() {
     let mut windows = Windows { seen: first, ..Windows::default() };
     windows.wait_for("two windows", &dir, |windows| windows.seen >= first + 2);
     assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o700);
-    for name in ["flame.svg", "flame.folded", "report.txt", "report.json", "state.json", "history.jsonl"] {
+    for name in FILES {
         let about = fs::metadata(dir.join(name)).unwrap();
         assert!(about.len() > 0 && about.permissions().mode() & 0o777 == 0o600, "{name}");
     }
@@ -152,6 +161,7 @@ fn windows_of_a_stall() {
     };
     process::wait_for("the lock in the flame graph", LIMIT, drawn)
         .unwrap_or_else(|error| panic!("{error}: {}", fs::read_to_string(dir.join("flame.folded")).unwrap()));
+    windows.wait_for("the list that hangs in the trace", &dir, |_| open_list(&dir));
     windows.wait_for("a long stall", &dir, |_| stalled.elapsed() >= STALL);
     // The windows do not wait for a browser.
     let picture = temp.path().join("stall.svg");

@@ -28,8 +28,9 @@ use crate::{
     render::{
         escape,
         flame::{self, Caption, Per},
-        human, json, text,
+        human, json, perfetto, text,
     },
+    timeline::Timeline,
 };
 
 /// An observation of months.
@@ -231,8 +232,16 @@ fn files(
     let about = format!("node {}, {} until {until}Z", snapshot.start.node, human::duration(entry.window_ns));
     flame::svg(flame, Per::Whole, None, &Caption { about }, &mut svg)?;
     json::report(snapshot, diagnosis, &mut document)?;
+    let mut trace = Vec::new();
+    perfetto::trace(snapshot, &Timeline::of(snapshot), &mut trace)?;
     let report = report(snapshot, diagnosis)?;
-    Ok(vec![("flame.folded", folded), ("flame.svg", svg), ("report.txt", report), ("report.json", document)])
+    Ok(vec![
+        ("flame.folded", folded),
+        ("flame.svg", svg),
+        ("trace.json", trace),
+        ("report.txt", report),
+        ("report.json", document),
+    ])
 }
 
 fn report(snapshot: &Snapshot, diagnosis: &Diagnosis) -> io::Result<Vec<u8>> {
