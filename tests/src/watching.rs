@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Parser as _;
 use plegtrace::cli::{Args, Settings};
 use plegtrace::correlate::Snapshot;
-use plegtrace::decode::{BusCall, Call, Event, Message, ParkEvent, Process, decode};
+use plegtrace::decode::{BusCall, Call, Event, Message, ParkEvent, Process, Request, decode};
 use plegtrace::engine::{self, EngineError};
 use plegtrace::input::{
     Armed, BusFact, CommandFact, Fact, Frame, HookFact, InFlight, Layer, MessagesFact, OpenCallFact,
@@ -49,6 +49,10 @@ pub struct Seen {
     pub messages: Vec<Message>,
     /// The last reading of those without an answer.
     pub open_messages: MessagesFact,
+    /// gRPC requests of the kubelet that have ended, in the order of the stream.
+    pub requests: Vec<Request>,
+    /// The last reading of those that have not.
+    pub open_requests: MessagesFact,
     /// Answered calls over D-Bus, in the order of the stream.
     pub bus_calls: Vec<BusCall>,
     /// The last reading of those without an answer.
@@ -71,6 +75,7 @@ impl Seen {
                 }
                 Fact::InFlight(reading) => self.open = reading,
                 Fact::Messages(reading) => self.open_messages = reading,
+                Fact::Requests(reading) => self.open_requests = reading,
                 Fact::BusCalls(reading) => self.open_bus = reading,
                 Fact::Refused(refused) => self.refused.push(refused),
                 Fact::Armed(armed) => self.armed = Some(armed),
@@ -83,6 +88,7 @@ impl Seen {
             },
             Ok(Event::Park(park)) => self.parks.push(park),
             Ok(Event::Message(message)) => self.messages.push(message),
+            Ok(Event::Request(request)) => self.requests.push(request),
             Ok(Event::BusCall(call)) => self.bus_calls.push(call),
             Ok(Event::Process(process)) => self.processes.push(process),
             Err(_) => self.undecoded += 1,

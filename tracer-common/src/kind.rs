@@ -22,13 +22,17 @@ pub enum RecKind {
     Message = 0x0300,
     /// A call over D-Bus was answered: [`BusRec`](crate::rec::BusRec).
     BusCall = 0x0310,
+    /// A fragment of a header block: [`BlockRec`](crate::rec::BlockRec). Only from the kernel to `live`.
+    Block = 0x0320,
+    /// A gRPC request ended: [`RequestRec`](crate::rec::RequestRec).
+    Request = 0x0321,
     /// A fact of user space, as JSON: targets, hooks, in-flight snapshots, loss, clock offsets.
     Fact = 0x1000,
 }
 
 impl RecKind {
     /// Every kind there is.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Call,
         Self::Park,
         Self::Fork,
@@ -38,6 +42,8 @@ impl RecKind {
         Self::ExecArgsEnv,
         Self::Message,
         Self::BusCall,
+        Self::Block,
+        Self::Request,
         Self::Fact,
     ];
 
@@ -54,6 +60,8 @@ impl RecKind {
             0x0211 => Some(Self::ExecArgsEnv),
             0x0300 => Some(Self::Message),
             0x0310 => Some(Self::BusCall),
+            0x0320 => Some(Self::Block),
+            0x0321 => Some(Self::Request),
             0x1000 => Some(Self::Fact),
             _ => None,
         }
@@ -70,6 +78,8 @@ impl RecKind {
             Self::ExecArgsEnv => Some(size_of::<crate::rec::ExecEnvRec>()),
             Self::Message => Some(size_of::<crate::rec::MessageRec>()),
             Self::BusCall => Some(size_of::<crate::rec::BusRec>()),
+            Self::Block => Some(size_of::<crate::rec::BlockRec>()),
+            Self::Request => Some(size_of::<crate::rec::RequestRec>()),
             Self::Fact => None,
         }
     }

@@ -179,7 +179,7 @@ impl Reason {
             }
             Self::ParkRepeated => "a goroutine's stack grew as it parked, so its probe fired twice",
             Self::MessagesFull => {
-                "too many requests between runtime and shims were open at once: some were not followed"
+                "too many requests between kubelet, runtime and shims were open at once: some were not followed"
             }
             Self::MessageUnreadable => {
                 "a write between runtime and shim could not be read: its requests are in no table"
@@ -194,17 +194,17 @@ impl Reason {
                 "requests on streams that had one without an answer: the older one is given up"
             }
             Self::OutOfStep => {
-                "a connection between runtime and shim was out of step: requests may be missing until it was in step again"
+                "a connection between kubelet, runtime and shims was out of step: requests may be missing until it was in step again"
             }
             Self::FramesLeft => {
-                "writes between runtime and shim with too many frames: some requests are in no table"
+                "writes between kubelet, runtime and shims with too many frames: some requests are in no table"
             }
             Self::SendingFull => {
-                "too many writes between runtime and shims at once: some requests are in no table"
+                "too many writes between kubelet, runtime and shims at once: some requests are in no table"
             }
-            Self::SendCut => "a buffer between runtime and shim was full: the write was made again",
+            Self::SendCut => "a buffer between kubelet, runtime and shims was full: the write was made again",
             Self::AnswerAlone => {
-                "answers between runtime and shims whose request was not seen: it is older than the probes"
+                "answers between kubelet, runtime and shims whose request was not seen: it is older than the probes, or of a program that is not traced"
             }
             Self::PeerUnknown => {
                 "requests of shims were not followed: whom they asked is not traced, or had not read anything yet"

@@ -33,6 +33,8 @@ mod parks;
 #[cfg(target_arch = "bpf")]
 mod probes;
 #[cfg(target_arch = "bpf")]
+mod requests;
+#[cfg(target_arch = "bpf")]
 mod settings;
 #[cfg(target_arch = "bpf")]
 mod site;

@@ -13,6 +13,7 @@ use plegtrace_common::{
     wire::{
         bus::{BusKey, MAX_BUS_CALLS, OpenBusCall},
         dbus,
+        request::{MAX_DIRECTIONS, MAX_REQUESTS, OpenRequest, Stance},
         state::{
             Holder, MAX_ENDS, MAX_MESSAGES, MAX_POSITIONS, MAX_SENDING, MessageKey, OpenMessage, PositionKey,
             Sending,
@@ -21,7 +22,7 @@ use plegtrace_common::{
     },
 };
 
-use crate::{bus, environment::Scratch, messages};
+use crate::{bus, environment::Scratch, messages, requests};
 
 /// Finished spans and process steps, kernel → user space, drained on a timer (never a wake-up: one costs more than
 /// the probe itself). Full: the record is dropped and counted as [`Reason::RingFull`].
@@ -107,3 +108,19 @@ pub(crate) static BUS_POSITIONS: LruHashMap<PositionKey, dbus::Position> =
 /// Where the bytes of a bus are walked through. Not read by user space.
 #[map]
 pub(crate) static BUS_WALKS: PerCpuArray<bus::Scratch> = PerCpuArray::with_max_entries(1, 0);
+
+/// gRPC requests of the kubelet without an answer. Written here, read by user space at any time, which sweeps it when an end
+/// of a connection is gone. A plain hash, as [`OPEN_CALLS`]. Full: the request is refused and counted as
+/// [`Reason::MessagesFull`].
+#[map]
+pub(crate) static REQUESTS: HashMap<MessageKey, OpenRequest> = HashMap::with_max_entries(MAX_REQUESTS, 0);
+
+/// Direction of a connection to a runtime → how far it has been read. One that is forgotten is joined again, late. Not read
+/// by user space.
+#[map]
+pub(crate) static DIRECTIONS: LruHashMap<PositionKey, Stance> =
+    LruHashMap::with_max_entries(MAX_DIRECTIONS, 0);
+
+/// Where the frames of a write are walked through. Not read by user space.
+#[map]
+pub(crate) static REQUEST_WALKS: PerCpuArray<requests::Scratch> = PerCpuArray::with_max_entries(1, 0);

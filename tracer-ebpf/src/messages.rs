@@ -14,7 +14,7 @@ use plegtrace_common::{
     wire::{
         state::{
             Begun, Ends, Holder, MAX_FRAMES, MESSAGE_UNSENT, MessageKey, OpenMessage, PositionKey,
-            SENDING_BUS, SENDING_LOST, Sending,
+            SENDING_BUS, SENDING_CLIENT, SENDING_LOST, SENDING_SERVER, Sending,
         },
         ttrpc::{Bytes, FrameHeader, HEAD, Head, Names, Next, Position, Walk, kind},
     },
@@ -24,6 +24,7 @@ use crate::{
     arguments::masked,
     bus, count, emit,
     maps::{ENDS, MESSAGES, POSITIONS, SENDING, WALKS},
+    requests,
 };
 
 /// Where a write is walked through; an entry of a map.
@@ -32,6 +33,19 @@ pub(crate) struct Scratch {
     walk: Walk,
     pub(crate) sending: Sending,
     message: OpenMessage,
+    /// What the system call has given, once it has ended.
+    result: i64,
+    /// Who writes: process, thread, and whether it is a shim.
+    writer: [u32; 3],
+    reserved: u32,
+}
+
+impl Scratch {
+    #[inline(always)]
+    fn writer(&self) -> Writer {
+        let [tgid, tid, is_shim] = self.writer;
+        Writer { tgid, tid, is_shim: is_shim != 0 }
+    }
 }
 
 /// Who writes.
@@ -90,7 +104,7 @@ pub(crate) fn learn(ends: &Ends, tgid: u32) {
 
 /// Who holds the other end; 0 when it has not been seen yet.
 #[inline(always)]
-fn peer_of(ends: &Ends) -> u32 {
+pub(crate) fn peer_of(ends: &Ends) -> u32 {
     // SAFETY: the value is copied at once.
     match unsafe { ENDS.get(ends.peer) } {
         Some(holder) if holder.peer_socket == ends.socket => holder.tgid,
@@ -105,7 +119,27 @@ fn position_key(ends: &Ends) -> PositionKey {
 
 /// A write begins; what it is stands in `scratch.sending`.
 #[inline(always)]
-pub(crate) fn begin(scratch: &mut Scratch, writer: Writer) -> Result<(), Reason> {
+pub(crate) fn begin(scratch: &mut Scratch, writer: Writer) {
+    scratch.writer = [writer.tgid, writer.tid, u32::from(writer.is_shim)];
+    message_begin();
+}
+
+/// Opens the requests of the write in this CPU's scratch. A global function of BPF (Linux 5.6), which the verifier looks at
+/// by itself, once.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn message_begin() -> u64 {
+    if let Some(scratch) = scratch() {
+        let writer = scratch.writer();
+        if let Err(reason) = try_begin(scratch, writer) {
+            count::reason(reason);
+        }
+    }
+    0
+}
+
+#[inline(always)]
+fn try_begin(scratch: &mut Scratch, writer: Writer) -> Result<(), Reason> {
     let key = position_key(&scratch.sending.ends);
     // SAFETY: the value is copied at once; both sides write one message at a time.
     let position = unsafe { POSITIONS.get(key) }.copied().unwrap_or(Position::BOUNDARY);
@@ -247,6 +281,31 @@ pub(crate) fn end(scratch: &mut Scratch, writer: Writer, fd: u32, result: i64) -
     if sending.flags & SENDING_BUS != 0 {
         return Ok(bus::end(sending, result));
     }
+    if sending.flags & (SENDING_CLIENT | SENDING_SERVER) != 0 {
+        requests::end(sending, writer, result);
+        return Ok(false);
+    }
+    scratch.result = result;
+    scratch.writer = [writer.tgid, writer.tid, 0];
+    message_end();
+    Ok(false)
+}
+
+/// Corrects what the write in this CPU's scratch has begun, and closes what it answers. As [`message_begin`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn message_end() -> u64 {
+    if let Some(scratch) = scratch()
+        && let Err(reason) = try_end(scratch)
+    {
+        count::reason(reason);
+    }
+    0
+}
+
+#[inline(always)]
+fn try_end(scratch: &mut Scratch) -> Result<(), Reason> {
+    let (writer, result, sending) = (scratch.writer(), scratch.result, &scratch.sending);
     let sent = if result <= 0 {
         0
     } else if result < i64::from(sending.len) {
@@ -260,10 +319,10 @@ pub(crate) fn end(scratch: &mut Scratch, writer: Writer, fd: u32, result: i64) -
     let before = sending.position;
     if sending.flags & SENDING_LOST != 0 {
         save(&sending.ends, before, Position::BOUNDARY);
-        return Ok(false);
+        return Ok(());
     }
     if sent == 0 {
-        return Ok(false);
+        return Ok(());
     }
     scratch.walk = Walk::new(before, sent);
     let mut user = User { buffer: sending.buffer };
@@ -279,7 +338,7 @@ pub(crate) fn end(scratch: &mut Scratch, writer: Writer, fd: u32, result: i64) -
         }
     }
     save(&scratch.sending.ends, before, scratch.walk.position);
-    Ok(false)
+    Ok(())
 }
 
 /// Notes the requests that were not taken; those that will not be written again are forgotten.

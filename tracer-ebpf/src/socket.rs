@@ -148,3 +148,34 @@ pub(crate) fn is_bus(ends: &Ends) -> Result<bool, Reason> {
     }
     Ok(second == SYSTEM[2] && first == SYSTEM[1] && len >= 26 && word(24)? == SYSTEM[0])
 }
+
+/// Role of whoever listens where this end is bound, if that is where kubelets ask; else 0. By the end of its path.
+#[inline(always)]
+pub(crate) fn runtime_at(sock: u64) -> Result<u32, Reason> {
+    const CONTAINERD: [u64; 2] = [u64::from_ne_bytes(*b"containe"), u64::from_ne_bytes(*b"rd.sock\0")];
+    const CRI_DOCKERD: u64 = u64::from_ne_bytes(*b"ri-docke");
+    const CRIO: [u64; 2] = [u64::from_ne_bytes(*b"\0\0\0\0\0/cr"), u64::from_ne_bytes(*b"io.sock\0")];
+    // All but what is before the name of the file.
+    const NAME: u64 = u64::from_ne_bytes([0, 0, 0, 0, 0, 255, 255, 255]);
+    let address: u64 = task::kernel(sock, wire!(unix_addr))?;
+    if address == 0 {
+        return Ok(0);
+    }
+    // With the family, and the zero at the end of the path.
+    let len: u32 = task::kernel(address, wire!(address_len))?;
+    if !(18..=110).contains(&len) {
+        return Ok(0);
+    }
+    let word = |back: u32| task::kernel::<u64>(address, wire!(address_name) + len - back);
+    let (first, second) = (word(16)?, word(8)?);
+    let role = if second == CONTAINERD[1] && first == CONTAINERD[0] {
+        Role::Containerd
+    } else if second == CONTAINERD[1] && first == CRI_DOCKERD {
+        Role::CriDockerd
+    } else if second == CRIO[1] && first & NAME == CRIO[0] {
+        Role::Crio
+    } else {
+        Role::None
+    };
+    Ok(role as u32)
+}

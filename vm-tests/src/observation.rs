@@ -48,7 +48,11 @@ impl Seen {
     fn take(&mut self, frame: &Frame) -> Result<()> {
         match decode(frame).context("a record cannot be decoded")? {
             Event::Call(call) => self.calls.push(call),
-            Event::Park(_) | Event::Process(_) | Event::Message(_) | Event::BusCall(_) => {}
+            Event::Park(_)
+            | Event::Process(_)
+            | Event::Message(_)
+            | Event::Request(_)
+            | Event::BusCall(_) => {}
             Event::Fact { fact, .. } => match *fact {
                 Fact::Hook(hook) => drop(self.hooks.insert(hook.index, hook)),
                 Fact::Armed(armed) => self.armed = Some(armed),

@@ -3,14 +3,15 @@
 //! found in them.
 //!
 //! The same code is meant for the kernel side and for user space: no allocation, no panic, a constant amount of work per
-//! step. `ttrpc` runs in the kernel, `dbus` can; `http2` and `grpc` read their bytes through [`Bytes`], because the kernel
-//! side cannot have a slice of a process's memory.
+//! step. `http2`, `ttrpc` and `dbus` run in the kernel; `http2` and `grpc` read their bytes through [`Bytes`], because the
+//! kernel side cannot have a slice of a process's memory.
 
 pub mod bus;
 pub mod bytes;
 pub mod dbus;
 pub mod grpc;
 pub mod http2;
+pub mod request;
 pub mod state;
 pub mod ttrpc;
 

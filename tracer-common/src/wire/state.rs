@@ -24,6 +24,10 @@ pub const MESSAGE_UNSENT: u32 = 1;
 pub const SENDING_LOST: u32 = 1;
 /// It is written to a bus: `begun` has serials, and `position` is not used.
 pub const SENDING_BUS: u32 = 2;
+/// It is written by a client of a runtime: `begun` and `position` are not used.
+pub const SENDING_CLIENT: u32 = 4;
+/// The same of a runtime to its client.
+pub const SENDING_SERVER: u32 = 8;
 
 /// Key of a request without an answer. Both ends of a connection know it: addresses are used again, numbers of sockets
 /// are not.

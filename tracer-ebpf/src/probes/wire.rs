@@ -1,7 +1,7 @@
-//! Families `wire` and `bus`: requests on the sockets between runtime and shims, and calls to systemd.
+//! Families `wire`, `request` and `bus`: requests on the sockets between kubelet, runtime and shims, and calls to systemd.
 //!
 //! Two raw tracepoints that every system call of the machine passes: which call it is, and whose, is asked first. Between
-//! runtime and shims bytes are read on the side that writes; reads only teach who holds an end. Of a bus only the client is
+//! kubelet, runtime and shims bytes are read on the side that writes; reads only teach who holds an end. Of a bus only the client is
 //! followed: what it writes and what it reads.
 
 use aya_ebpf::{
@@ -15,6 +15,7 @@ use plegtrace_common::reason::Reason;
 use crate::{
     bus, count,
     messages::{self, Writer},
+    requests,
     socket::{self, Side},
     task, watch,
 };
@@ -104,7 +105,8 @@ fn try_enter(regs: u64, way: Way) -> Result<(), Reason> {
         Way::Read(_) => None,
     };
     let asks = writes.is_some() && bus::asks(watched.role);
-    if side.is_none() && !asks {
+    let of_runtime = requests::Side::of(watched.role);
+    if side.is_none() && !asks && of_runtime.is_none() {
         return Ok(());
     }
     let writer = Writer { tgid, tid: pid_tgid as u32, is_shim: side == Some(Side::Shim) };
@@ -114,12 +116,16 @@ fn try_enter(regs: u64, way: Way) -> Result<(), Reason> {
         Some(side) => socket::is_ttrpc(&ends, side)?,
         None => false,
     };
-    let is_followed = is_ttrpc || asks && socket::is_bus(&ends)?;
+    let runtime = match of_runtime {
+        Some(of_runtime) if !is_ttrpc => of_runtime.runtime_of(&ends)?,
+        _ => 0,
+    };
+    let is_followed = is_ttrpc || runtime != 0 || asks && socket::is_bus(&ends)?;
     if !is_followed {
         return Ok(());
     }
     ends.peer_socket = socket::number(ends.peer)?;
-    if is_ttrpc {
+    if is_ttrpc || runtime != 0 {
         messages::learn(&ends, writer.tgid);
     }
     let Some(place) = writes else { return Ok(()) };
@@ -135,7 +141,17 @@ fn try_enter(regs: u64, way: Way) -> Result<(), Reason> {
     scratch.sending.tgid = writer.tgid;
     // SAFETY: no arguments.
     scratch.sending.start_ns = unsafe { bpf_ktime_get_ns() };
-    if is_ttrpc { messages::begin(scratch, writer) } else { bus::begin(&mut scratch.sending, writer) }
+    if is_ttrpc {
+        messages::begin(scratch, writer);
+        Ok(())
+    } else if let Some(of_runtime) = of_runtime
+        && runtime != 0
+    {
+        requests::begin(&mut scratch.sending, writer, of_runtime, runtime);
+        Ok(())
+    } else {
+        bus::begin(&mut scratch.sending, writer)
+    }
 }
 
 /// Where the bytes of a call are, or the first part of them, how many there are there, and in how many parts they are.

@@ -158,8 +158,8 @@ pub enum Command {
     /// Observe until SIGTERM or Ctrl-C, and write a picture of each window to a directory.
     ///
     /// Waits where there is no kubelet yet, and follows kubelet and runtime when they are replaced. DIR is readable only by
-    /// its owner. It holds the last window (flame.svg, flame.folded, report.txt, report.json), the state for `check`, the
-    /// history of all windows, and in `evidence` a recording and the report of each kind of stall. Prints a line of JSON when
+    /// its owner. It holds the last window (flame.svg, flame.folded, report.txt, report.json, and trace.json with its slowest
+    /// requests for ui.perfetto.dev), the state for `check`, the history of all windows, and in `evidence` a recording and the report of each kind of stall. Prints a line of JSON when
     /// a stall begins, changes its cause, or ends. SIGHUP changes nothing: files are opened anew at each write.
     #[command(after_help = WATCH)]
     Watch(WatchOptions),
@@ -330,8 +330,8 @@ pub enum Source {
     Processes,
     /// What was already stuck at the start: processes, sockets, cgroups. Needs no eBPF.
     Census,
-    /// Requests between runtime and shims, and calls to systemd over D-Bus, read from their sockets, and `processes`. Every
-    /// system call of the node passes a probe.
+    /// Requests of the kubelet to the runtime and of the runtime to shims, and calls to systemd over D-Bus, read from their
+    /// sockets, and `processes`. Every system call of the node passes a probe.
     Wire,
 }
 

@@ -27,7 +27,7 @@ pub struct Settings {
     pub parks: bool,
     /// Use process tracepoints.
     pub processes: bool,
-    /// Read requests from the sockets between runtime and shims.
+    /// Read requests from the sockets between kubelet, runtime and shims.
     pub wire: bool,
     /// Take a census at the start.
     pub census: bool,

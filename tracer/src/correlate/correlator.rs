@@ -51,6 +51,7 @@ pub struct Correlator {
     pub(super) processes: Follower,
     pub(super) phases: Phases,
     pub(super) messages: MessageState,
+    pub(super) requests_on_wire: MessageState,
     pub(super) bus: BusState,
     /// Records per hook.
     pub(super) records: Vec<u64>,
@@ -91,6 +92,7 @@ impl Correlator {
             processes: Follower::new(),
             phases: Phases::default(),
             messages: MessageState::default(),
+            requests_on_wire: MessageState::default(),
             bus: BusState::default(),
             records: vec![0; MAX_HOOKS as usize],
             newest: MonoNs::default(),
@@ -122,6 +124,7 @@ impl Correlator {
                 self.keep_slow_requests_if_due();
             }
             Event::Message(message) => self.messages.message(message, &self.limits),
+            Event::Request(request) => self.requests_on_wire.request(request, &self.limits),
             Event::BusCall(call) => self.bus.call(call, &self.limits),
             Event::Fact { at, fact } => {
                 self.tally.facts += 1;
@@ -139,6 +142,7 @@ impl Correlator {
         match fact {
             Fact::InFlight(reading) => return self.in_flight(reading),
             Fact::Messages(reading) => return self.messages.reading(reading, &self.limits),
+            Fact::Requests(reading) => return self.requests_on_wire.reading(reading, &self.limits),
             Fact::BusCalls(reading) => return self.bus.reading(reading, &self.limits),
             Fact::Symbols(symbols) => return self.parks.symbols(symbols, &self.limits),
             Fact::Process(process) => return self.census.process(process, &self.limits),

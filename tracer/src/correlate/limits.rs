@@ -164,7 +164,7 @@ impl Drops {
             ("stacks_full", "too many places where goroutines park: some have no name", self.stacks, false),
             (
                 "messages_full",
-                "too many requests between runtime and shims at once: some are in no table",
+                "too many requests between kubelet, runtime and shims at once: some are in no table",
                 self.messages,
                 true,
             ),

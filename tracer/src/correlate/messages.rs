@@ -1,4 +1,4 @@
-//! [`Messages`]: requests between runtime and shims, finished and open.
+//! [`Messages`]: requests between runtime and shims, or between kubelet and runtime, finished and open.
 
 use std::{
     collections::{BTreeMap, HashSet, btree_map::Entry},
@@ -7,12 +7,12 @@ use std::{
 
 use super::{Latency, limits::Limits};
 use crate::{
-    cri::shim_call_lasts,
-    decode::{Message, MessageId, MonoNs},
+    cri::{request_lasts, shim_call_lasts},
+    decode::{Message, MessageId, MonoNs, Request, RequestEnd},
     input::{MessagesFact, OpenMessageFact},
 };
 
-/// The requests between runtime and shims at one moment.
+/// The requests at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Messages {
     /// When the open ones were read; `None`: they are not followed.
@@ -34,7 +34,7 @@ pub struct MessageRow {
     pub method: String,
     /// Answered requests.
     pub latency: Latency,
-    /// Requests without an answer, ended with one of both processes.
+    /// Requests without an answer: ended with one of both processes, reset or refused.
     pub unanswered: u64,
     /// Requests without an answer now.
     pub open: u64,
@@ -82,13 +82,29 @@ impl MessageState {
     /// A request was answered.
     pub(super) fn message(&mut self, message: Message, limits: &Limits) {
         let ns = message.end.since(message.id.start);
-        if self.answered.len() < limits.open_calls {
-            self.answered.insert(message.id);
-        } else {
-            self.dropped += 1;
-        }
+        self.ended(message.id, limits);
         if let Some(row) = self.row(message.service, message.method, limits) {
             row.latency.record(ns);
+        }
+    }
+
+    /// A gRPC request has ended, answered or not.
+    pub(super) fn request(&mut self, request: Request, limits: &Limits) {
+        let Request { message, end, .. } = request;
+        if end == RequestEnd::Answered {
+            return self.message(message, limits);
+        }
+        self.ended(message.id, limits);
+        if let Some(row) = self.row(message.service, message.method, limits) {
+            row.unanswered += 1;
+        }
+    }
+
+    fn ended(&mut self, id: MessageId, limits: &Limits) {
+        if self.answered.len() < limits.open_calls {
+            self.answered.insert(id);
+        } else {
+            self.dropped += 1;
         }
     }
 
@@ -152,7 +168,7 @@ impl MessageState {
             open.push(OpenMessage {
                 fact: fact.clone(),
                 age_ns: now.since(MonoNs(fact.start_ns)),
-                is_long_lived: shim_call_lasts(service, method),
+                is_long_lived: shim_call_lasts(service, method) || request_lasts(service, method),
             });
         }
         open.sort_by_key(|message| (message.fact.start_ns, message.fact.socket, message.fact.stream));
@@ -241,6 +257,23 @@ mod tests {
         state.reading(reading(300, vec![]), &limits);
         assert_eq!(methods(&state, 300), [("Shutdown".to_owned(), 0, 1, 0)]);
         assert!(state.view(MonoNs(300)).open.is_empty());
+    }
+
+    /// A gRPC request that was reset is over, and its time says nothing about who should have answered.
+    #[test]
+    fn reset_is_not_answered() {
+        let (mut state, limits) = (MessageState::default(), Limits::default());
+        let request =
+            |stream, end| Request { message: message(stream, 100, 150), end, bytes: 1, answer_bytes: 2 };
+        state.request(request(1, RequestEnd::Answered), &limits);
+        for (stream, end) in
+            [(3, RequestEnd::ResetByClient), (5, RequestEnd::ResetByServer), (7, RequestEnd::Cut)]
+        {
+            state.request(request(stream, end), &limits);
+        }
+        let all = [1, 3, 5, 7, 9].map(|stream| open(stream, 100, "State"));
+        state.reading(reading(149, all.to_vec()), &limits);
+        assert_eq!(methods(&state, 200), [("State".to_owned(), 1, 3, 1)]);
     }
 
     /// What does not fit is counted.

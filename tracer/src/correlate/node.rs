@@ -88,6 +88,7 @@ impl NodeState {
             Fact::Stop(stop) => self.stop = Some(stop),
             Fact::InFlight(_)
             | Fact::Messages(_)
+            | Fact::Requests(_)
             | Fact::BusCalls(_)
             | Fact::Symbols(_)
             | Fact::Processes(_)

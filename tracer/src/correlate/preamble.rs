@@ -32,6 +32,9 @@ impl Correlator {
         if let Some(reading) = self.messages.retold() {
             told.push((MonoNs(reading.at_ns), Fact::Messages(reading)));
         }
+        if let Some(reading) = self.requests_on_wire.retold() {
+            told.push((MonoNs(reading.at_ns), Fact::Requests(reading)));
+        }
         if let Some(reading) = self.bus.retold() {
             told.push((MonoNs(reading.at_ns), Fact::BusCalls(reading)));
         }

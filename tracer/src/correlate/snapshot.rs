@@ -73,6 +73,8 @@ pub struct Snapshot {
     pub processes: Processes,
     /// Requests between runtime and shims.
     pub messages: Messages,
+    /// gRPC requests of the kubelet, as its connection to the runtime shows them.
+    pub grpc: Messages,
     /// Calls over D-Bus.
     pub bus: Bus,
     /// How client and server side were brought together.

@@ -68,6 +68,7 @@ impl Correlator {
             rows: self.row_list(),
             processes: self.processes_at(now),
             messages: self.messages.view(now),
+            grpc: self.requests_on_wire.view(now),
             bus: self.bus.view(now),
             joins,
             lost_at: losses.iter().map(|loss| self.growth.last(loss, now)).collect(),
@@ -240,7 +241,7 @@ impl Correlator {
         drops.facts += self.node.dropped;
         drops.parks += self.parks.evicted;
         drops.stacks += self.parks.dropped;
-        drops.messages += self.messages.dropped;
+        drops.messages += self.messages.dropped + self.requests_on_wire.dropped;
         drops.bus_calls += self.bus.dropped;
         let told = self.node.losses.values().filter(|loss| loss.count > 0).cloned();
         told.chain(drops.losses()).collect()

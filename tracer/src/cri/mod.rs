@@ -3,9 +3,11 @@
 //! [`Method`] is the only place where plegtrace knows the CRI by name. Everything else asks it. Methods that it does not
 //! know are still traced where they show up; they only have no special meaning.
 
+mod request;
 mod shim;
 mod table;
 
+pub use request::request_lasts;
 pub use shim::shim_call_lasts;
 pub use table::Method;
 

@@ -169,6 +169,32 @@ pub struct Message {
     pub method: String,
 }
 
+/// How a gRPC request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestEnd {
+    /// With the trailers of the server.
+    Answered,
+    /// The server ended its stream without trailers.
+    Cut,
+    /// The server reset its stream.
+    ResetByServer,
+    /// The client reset its stream: it was cancelled, or its time was over.
+    ResetByClient,
+}
+
+/// A gRPC request of a kubelet that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Who asked whom what, and when; `end` is when the write began that ended it.
+    pub message: Message,
+    /// How it ended.
+    pub end: RequestEnd,
+    /// Bytes that the client sent, headers left out.
+    pub bytes: u64,
+    /// Bytes that the server sent, headers left out.
+    pub answer_bytes: u64,
+}
+
 /// What tells one call over D-Bus from every other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BusCallId {
@@ -291,6 +317,8 @@ pub enum Event {
     Process(Process),
     /// A request between runtime and shim was answered.
     Message(Message),
+    /// A gRPC request ended.
+    Request(Request),
     /// A call over D-Bus was answered.
     BusCall(BusCall),
     /// A fact of user space.

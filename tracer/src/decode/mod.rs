@@ -11,13 +11,15 @@ mod fact;
 mod park;
 mod process;
 mod record;
+mod request;
 mod wire;
 
 pub use bus::bus_names;
 pub use event::{
     BusCall, BusCallId, BusNames, Call, CallId, CallResult, Event, Message, MessageId, Meta, MonoNs,
-    ParkEvent, Parked, Process, Step,
+    ParkEvent, Parked, Process, Request, RequestEnd, Step,
 };
 pub use park::stack;
 pub use record::{DecodeError, decode};
+pub use request::request_names;
 pub use wire::message_names;

@@ -5,7 +5,7 @@ use plegtrace_common::kind::RecKind;
 use super::{
     Event, MonoNs, bus, call, fact, park,
     process::{self, Life},
-    wire,
+    request, wire,
 };
 use crate::input::Frame;
 
@@ -30,12 +30,15 @@ pub enum DecodeError {
         /// End it gives.
         end: MonoNs,
     },
-    /// A record that must not be in a stream: it holds a whole command line.
+    /// A record that must not be in a stream: it holds a whole command line, or a header block.
     #[error("{0:?} record in a stream: it belongs between the kernel and plegtrace only")]
     Private(RecKind),
     /// A request whose names are none.
     #[error("the names of a request are no names")]
     MessageNames,
+    /// A request that ended in a way that nobody knows.
+    #[error("a request ended in an unknown way: {0}")]
+    RequestEnd(u32),
     /// The JSON of a fact does not have the expected form.
     #[error("fact record is malformed: {0}")]
     Fact(String),
@@ -55,7 +58,8 @@ pub fn decode(frame: &Frame) -> Result<Event, DecodeError> {
         RecKind::Exit => process::decode(&frame.bytes, Life::Exit).map(Event::Process),
         RecKind::Message => wire::decode(&frame.bytes).map(Event::Message),
         RecKind::BusCall => bus::decode(&frame.bytes).map(Event::BusCall),
-        RecKind::ExecArgs | RecKind::ExecArgsEnv => Err(DecodeError::Private(frame.kind)),
+        RecKind::Request => request::decode(&frame.bytes).map(Event::Request),
+        RecKind::ExecArgs | RecKind::ExecArgsEnv | RecKind::Block => Err(DecodeError::Private(frame.kind)),
         RecKind::Fact => {
             let fact = fact::decode(frame.payload())?;
             Ok(Event::Fact { at: MonoNs(frame.header.ts_ns), fact: Box::new(fact) })
@@ -98,6 +102,7 @@ mod tests {
             RecKind::Exit,
             RecKind::Message,
             RecKind::BusCall,
+            RecKind::Request,
         ];
         for kind in kinds {
             let mut frame = frame_fact(7, &Fact::Stop(Stop { why: StopWhy::Interrupt }));

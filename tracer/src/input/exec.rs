@@ -41,6 +41,8 @@ pub fn admit(frame: Frame) -> Result<(Frame, Option<Frame>), FrameError> {
         | RecKind::Exit
         | RecKind::Message
         | RecKind::BusCall
+        | RecKind::Block
+        | RecKind::Request
         | RecKind::Fact => Ok((frame, None)),
     }
 }

@@ -43,7 +43,7 @@ fn can_exchange() -> bool {
         insn(0x95, 0, 0, 0),
     ];
     let license = CString::new("GPL").expect("no zero inside");
-    sys::verifier_log(bpf_prog_type::BPF_PROG_TYPE_KPROBE, &license, &program).is_ok()
+    sys::verifier_log(bpf_prog_type::BPF_PROG_TYPE_KPROBE, &license, &program, None).is_ok()
 }
 
 /// The object with stores in the place of exchanges.

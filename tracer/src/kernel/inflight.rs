@@ -7,6 +7,7 @@ use plegtrace_common::{
     key::{CallKey, OpenCall, Parker, ParkerKey, Watched},
     wire::{
         bus::{BusKey, OpenBusCall},
+        request::OpenRequest,
         state::{MessageKey, OpenMessage},
     },
 };
@@ -33,6 +34,8 @@ pub type OpenCalls = Entries<CallKey, OpenCall>;
 pub type Parkers = Entries<ParkerKey, Parker>;
 /// Requests between runtime and shims without an answer.
 pub type OpenMessages = Entries<MessageKey, OpenMessage>;
+/// gRPC requests of the kubelet that have not ended.
+pub type OpenRequests = Entries<MessageKey, OpenRequest>;
 /// Calls over D-Bus without an answer.
 pub type OpenBusCalls = Entries<BusKey, OpenBusCall>;
 /// Watched processes, by their number.
@@ -87,6 +90,21 @@ impl Kernel {
     /// The map cannot be read.
     pub fn messages(&self) -> Result<OpenMessages, KernelError> {
         Entries::read(&self.messages_fd)
+    }
+
+    /// Reads every gRPC request of the kubelet that has not ended. As for [`Self::open_calls`].
+    ///
+    /// # Errors
+    ///
+    /// The map cannot be read.
+    pub fn requests(&self) -> Result<OpenRequests, KernelError> {
+        Entries::read(&self.requests_fd)
+    }
+
+    /// Removes a gRPC request that nobody answers any more.
+    pub fn forget_request(&mut self, key: &MessageKey) {
+        // Already gone is what we want.
+        let _ = self.requests.remove(&Plain(*key));
     }
 
     /// Reads every call over D-Bus that has no answer. As for [`Self::open_calls`].

@@ -17,6 +17,7 @@ use plegtrace_common::{
     site::{MAX_HOOKS, SiteConf, SiteKey},
     wire::{
         bus::{BusKey, OpenBusCall},
+        request::OpenRequest,
         state::{Holder, MessageKey, OpenMessage},
     },
 };
@@ -40,7 +41,7 @@ macro_rules! pod {
     };
 }
 pod!(CallKey, OpenCall, HookStats, ParkerKey, Parker, SiteConf, SiteKey, Watched);
-pod!(BusKey, Holder, MessageKey, OpenBusCall, OpenMessage);
+pod!(BusKey, Holder, MessageKey, OpenBusCall, OpenMessage, OpenRequest);
 
 /// How to load.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +97,8 @@ pub struct Kernel {
     pub(super) parks_refused: Option<String>,
     pub(super) messages_fd: OwnedFd,
     pub(super) messages: HashMap<MapData, Plain<MessageKey>, Plain<OpenMessage>>,
+    pub(super) requests_fd: OwnedFd,
+    pub(super) requests: HashMap<MapData, Plain<MessageKey>, Plain<OpenRequest>>,
     pub(super) bus_calls_fd: OwnedFd,
     pub(super) bus_calls: HashMap<MapData, Plain<BusKey>, Plain<OpenBusCall>>,
     pub(super) ends: HashMap<MapData, u64, Plain<Holder>>,
@@ -168,6 +171,8 @@ impl Kernel {
         };
         let messages_fd =
             ebpf.map("MESSAGES").and_then(inflight::duplicate).ok_or(KernelError::Missing("MESSAGES"))?;
+        let requests_fd =
+            ebpf.map("REQUESTS").and_then(inflight::duplicate).ok_or(KernelError::Missing("REQUESTS"))?;
         let bus_calls_fd =
             ebpf.map("BUS_CALLS").and_then(inflight::duplicate).ok_or(KernelError::Missing("BUS_CALLS"))?;
         let open_calls_fd =
@@ -181,6 +186,7 @@ impl Kernel {
             parkers_fd,
             parks_refused,
             messages_fd,
+            requests_fd,
             bus_calls_fd,
             wire_refused,
             watched_fd,
@@ -194,6 +200,7 @@ impl Kernel {
             open_calls: take(&mut ebpf, "OPEN_CALLS")?,
             parkers: take(&mut ebpf, "PARKERS")?,
             messages: take(&mut ebpf, "MESSAGES")?,
+            requests: take(&mut ebpf, "REQUESTS")?,
             bus_calls: take(&mut ebpf, "BUS_CALLS")?,
             ends: take(&mut ebpf, "ENDS")?,
             hooks: take(&mut ebpf, "HOOKS")?,
@@ -237,17 +244,19 @@ impl Kernel {
         self.log.as_mut().map(DebugLog::take).unwrap_or_default()
     }
 
-    /// Watches a process (or changes its role). What the kernel side knows of a process with this role stays.
+    /// Watches a process (or changes its role); `false` when it was. What the kernel side knows of a process with this role
+    /// stays.
     ///
     /// # Errors
     ///
     /// The map is full.
-    pub fn watch(&mut self, tgid: u32, watched: Watched) -> Result<(), KernelError> {
+    pub fn watch(&mut self, tgid: u32, watched: Watched) -> Result<bool, KernelError> {
         if self.watched.get(&tgid, 0).is_ok_and(|known| known.0.role == watched.role) {
-            return Ok(());
+            return Ok(false);
         }
         self.watched
             .insert(tgid, Plain(watched), 0)
+            .map(|()| true)
             .map_err(|source| KernelError::Map { map: "WATCHED", source })
     }
 }
@@ -272,7 +281,17 @@ pub(super) fn open(object: &[u8], options: &LoadOptions) -> Result<Ebpf, KernelE
             loader.override_global("WIRE", wire.as_bytes(), true);
         }
         None => {
-            for map in ["MESSAGES", "SENDING", "POSITIONS", "ENDS", "BUS_CALLS", "BUS_POSITIONS"] {
+            let all = [
+                "MESSAGES",
+                "SENDING",
+                "POSITIONS",
+                "ENDS",
+                "REQUESTS",
+                "DIRECTIONS",
+                "BUS_CALLS",
+                "BUS_POSITIONS",
+            ];
+            for map in all {
                 loader.map_max_entries(map, 1);
             }
         }

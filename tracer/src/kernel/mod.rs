@@ -22,7 +22,7 @@ mod verifier;
 
 pub use error::KernelError;
 pub use features::probe_features;
-pub use inflight::{Entries, OpenBusCalls, OpenCalls, OpenMessages, Parkers, Processes};
+pub use inflight::{Entries, OpenBusCalls, OpenCalls, OpenMessages, OpenRequests, Parkers, Processes};
 pub use load::{Kernel, LoadOptions};
 pub use object::is_stub;
 pub use ring::{Records, Ring};

@@ -7,6 +7,7 @@ mod governor;
 mod messages;
 mod open;
 mod own_cost;
+mod requests;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -45,6 +46,8 @@ pub(crate) struct Live {
     follows_parks: bool,
     /// Requests between runtime and shims are followed.
     follows_wire: bool,
+    /// Requests to the runtime, besides what the kernel keeps of them.
+    requests: requests::Requests,
     /// Who has not read what, on buses.
     queues: census::Queues,
     /// How goroutines are asked whether they are still there; `None`: they are not.
@@ -89,6 +92,7 @@ impl Live {
             follows,
             follows_parks,
             follows_wire: false,
+            requests: requests::Requests::default(),
             queues: census::Queues::default(),
             census,
             asked: 0,
@@ -140,7 +144,10 @@ impl Live {
     ///
     /// The kernel's table of processes is full.
     pub(crate) fn watch(&mut self, pid: u32, component: Component) -> Result<(), KernelError> {
-        self.kernel.watch(pid, Watched::found(component.role()))
+        if self.kernel.watch(pid, Watched::found(component.role()))? {
+            self.requests.watch(pid, component.role(), clock::monotonic_ns());
+        }
+        Ok(())
     }
 
     /// Learns the hooks of a plan that has grown.
@@ -208,13 +215,13 @@ impl Live {
     /// Hands over the records that were drained so far.
     pub(crate) fn drain(&mut self, sink: &mut dyn FnMut(Arrival)) {
         let chunks = self.drainer.take();
-        self.damaged += hand_over(chunks, sink);
+        self.damaged += hand_over(chunks, &mut self.requests, sink);
     }
 
     /// Hands over every record that was committed before this call.
     fn drain_all(&mut self, sink: &mut dyn FnMut(Arrival)) {
         let chunks = self.drainer.take_all();
-        self.damaged += hand_over(chunks, sink);
+        self.damaged += hand_over(chunks, &mut self.requests, sink);
     }
 
     /// Forgets the open calls of a process that is gone.
@@ -276,6 +283,7 @@ impl Live {
         let hooks = self.kernel.counters(self.hooks)?;
         let mut counts = self.kernel.reasons()?;
         counts.extend(self.losses());
+        counts.extend(self.requests.losses());
         self.govern(now, &hooks);
         let probes_ns = Some(self.costs.probes_ns(&hooks));
         sink(Arrival::Fact { at_ns: now, fact: Fact::Counters { hooks } });
@@ -327,13 +335,17 @@ fn is_free(mappers: &Mappers) -> bool {
 
 /// Hands over every record that is one, with the fact that goes with it, and says how many are none. The ring says where
 /// each ends, so what comes after a damaged one is read all the same.
-fn hand_over(chunks: VecDeque<Records>, sink: &mut dyn FnMut(Arrival)) -> u64 {
+fn hand_over(
+    chunks: VecDeque<Records>,
+    requests: &mut requests::Requests,
+    sink: &mut dyn FnMut(Arrival),
+) -> u64 {
     let mut damaged = 0;
     for mut record in chunks.into_iter().flat_map(Records::into_each) {
         let frame = next_frame(&mut record).and_then(admit);
         match frame.ok().filter(|_| record.is_empty()) {
             Some((frame, fact)) => {
-                sink(Arrival::Record(frame));
+                requests.name(frame).into_iter().map(Arrival::Record).for_each(&mut *sink);
                 fact.into_iter().map(Arrival::Record).for_each(&mut *sink);
             }
             None => damaged += 1,
@@ -376,7 +388,7 @@ mod tests {
             Arrival::Record(frame) => seen.push(frame.header.ts_ns),
             Arrival::Fact { .. } => unreachable!("these are records"),
         };
-        let count = hand_over(chunks, &mut see);
+        let count = hand_over(chunks, &mut requests::Requests::default(), &mut see);
         assert_eq!((count, seen), (damaged.len() as u64, vec![0, 2, 4, 1, 3, 5, 100]));
     }
 }

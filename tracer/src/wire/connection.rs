@@ -146,6 +146,25 @@ impl Connection {
         Taught::Fits
     }
 
+    /// Takes a header block of the client that was put together elsewhere.
+    pub fn block(&mut self, stream: u32, at_ns: u64, block: &[u8]) {
+        let mut client = std::mem::replace(&mut self.client, Direction::late(Side::Client));
+        let lines = client.decode(block);
+        self.client_sent(&client, at_ns, Frame::Block { stream, is_last: false, lines });
+        self.client = client;
+    }
+
+    /// The request of a stream that has no end yet.
+    #[must_use]
+    pub fn request(&self, stream: u32) -> Option<&Request> {
+        self.open.get(&stream)
+    }
+
+    /// Forgets the request of a stream, whose end was seen elsewhere.
+    pub fn forget(&mut self, stream: u32) -> Option<Request> {
+        self.open.remove(&stream)
+    }
+
     /// The requests without an end, by stream.
     pub fn open(&self) -> impl Iterator<Item = &Request> {
         self.open.values()

@@ -173,13 +173,19 @@ impl Direction {
 
     fn end_of_block(&mut self, stream: u32) -> Frame<'static> {
         let block = std::mem::take(&mut self.block);
-        let lines = if block.len() > MAX_BLOCK { None } else { self.decoder.decode(&block).ok() };
+        let lines = self.decode(&block);
+        Frame::Block { stream, is_last: self.block_ends_stream, lines }
+    }
+
+    /// What a whole header block says; `None` when it cannot be decoded, which costs the table.
+    pub(super) fn decode(&mut self, block: &[u8]) -> Option<Vec<Line>> {
+        let lines = if block.len() > MAX_BLOCK { None } else { self.decoder.decode(block).ok() };
         let lines = lines.filter(|lines| !lines.iter().any(|line| self.is_of_other_side(line)));
         if lines.is_none() {
             self.broken += 1;
             self.forget();
         }
-        Frame::Block { stream, is_last: self.block_ends_stream, lines }
+        lines
     }
 
     /// A request never has a status, a response no path: then this is the other direction, or none at all.

@@ -110,6 +110,7 @@ impl Seen {
             Event::Call(call) => bail!("an unexpected call {call:?}"),
             Event::Park(park) => bail!("an unexpected park {park:?}"),
             Event::Message(message) => bail!("an unexpected message {message:?}"),
+            Event::Request(request) => bail!("an unexpected request {request:?}"),
             Event::BusCall(call) => bail!("an unexpected call over D-Bus {call:?}"),
         }
         Ok(())

@@ -41,9 +41,9 @@ root = "{dir}/root"
 state = "{dir}/state"
 oom_score = 0
 [grpc]
-  address = "{dir}/c.sock"
+  address = "{dir}/containerd.sock"
 [ttrpc]
-  address = "{dir}/c.sock.ttrpc"
+  address = "{dir}/containerd.sock.ttrpc"
 [debug]
   address = "{dir}/debug.sock"
   level = "info"

@@ -57,7 +57,7 @@ impl Containerd {
         let metrics = SocketAddr::from(([127, 0, 0, 1], http::free_port()?));
         configure(&scratch, knobs, &tree, metrics)?;
         let daemon = spawn(&scratch, &tree, &runc)?;
-        let client = Client::new(&scratch.path().join("c.sock"), knobs.generation.api())?;
+        let client = Client::new(&scratch.path().join("containerd.sock"), knobs.generation.api())?;
         let containerd = Containerd { daemon, knobs: knobs.clone(), tree, runc, metrics, client, scratch };
         containerd.wait_until_ready()?;
         containerd.import(&archive)?;

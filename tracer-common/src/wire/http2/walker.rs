@@ -1,5 +1,7 @@
 //! The walk itself.
 
+use core::hint::black_box;
+
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::chain::chain;
@@ -40,7 +42,7 @@ pub struct Walker {
     /// Stream of a header block that has not ended; 0 when there is none.
     block: u32,
     /// A header, or the beginning of a payload, that came in pieces.
-    piece: [u8; 9],
+    piece: [u8; 16],
     have: u8,
     phase: u8,
     kind: u8,
@@ -49,7 +51,7 @@ pub struct Walker {
     padding: u8,
     /// [`FIRST`] until the first fragment of the frame was reported; [`ORPHAN`].
     marks: u8,
-    reserved: u8,
+    reserved: [u8; 2],
 }
 
 impl Walker {
@@ -143,44 +145,38 @@ impl Walker {
     }
 
     fn preface<B: Bytes + ?Sized>(&mut self, push: &B, at: &mut u32) -> Step {
-        for _ in 0..PREFACE.len() {
-            let Some(want) = PREFACE.get(usize::from(self.have)) else { break };
-            if *at >= push.length() {
-                return Step::Done;
-            }
-            if push.read::<1>(*at) != Some([*want]) {
-                return self.lose(push.length(), at);
-            }
-            self.have += 1;
-            *at = at.saturating_add(1);
+        // One byte: a loop over what is left is too much for old verifiers.
+        let want = PREFACE.get(usize::from(self.have)).copied();
+        if want.is_none() || push.read::<1>(*at) != want.map(|want| [want]) {
+            return self.lose(push.length(), at);
         }
+        self.have += 1;
+        *at = at.saturating_add(1);
         if usize::from(self.have) >= PREFACE.len() {
             (self.have, self.phase) = (0, phase::HEADER);
         }
         Step::More
     }
 
-    /// Gathers `want` bytes; `Some(true)` when they are there, `None` when they cannot be read.
+    /// Takes one of `want` bytes, or a whole header; `Some(true)` when all are there, `None` when they cannot be read. One at
+    /// a time, because a loop over what is left is too much for old verifiers.
     fn gather<B: Bytes + ?Sized>(&mut self, push: &B, at: &mut u32, want: u8) -> Option<bool> {
         if want == HEADER
             && self.have == 0
             && let Some(whole) = push.read::<9>(*at)
         {
-            self.piece = whole;
+            let [a, b, c, d, e, f, g, h, i] = whole;
+            self.piece = [a, b, c, d, e, f, g, h, i, 0, 0, 0, 0, 0, 0, 0];
             *at = at.saturating_add(u32::from(HEADER));
             return Some(true);
         }
-        for _ in 0..HEADER {
-            if self.have >= want || *at >= push.length() {
-                break;
-            }
-            let [byte] = push.read::<1>(*at)?;
-            if let Some(slot) = self.piece.get_mut(usize::from(self.have)) {
-                *slot = byte;
-            }
-            self.have += 1;
-            *at = at.saturating_add(1);
+        let [byte] = push.read::<1>(*at)?;
+        // The mask is a bound that the verifier of every kernel sees.
+        if let Some(slot) = self.piece.get_mut(black_box(usize::from(self.have)) & 15) {
+            *slot = byte;
         }
+        self.have = self.have.saturating_add(1);
+        *at = at.saturating_add(1);
         let whole = self.have >= want;
         if whole {
             self.have = 0;
@@ -191,10 +187,10 @@ impl Walker {
     fn header<B: Bytes + ?Sized>(&mut self, push: &B, at: &mut u32) -> Step {
         match self.gather(push, at, HEADER) {
             None => return self.lose(push.length(), at),
-            Some(false) => return Step::Done,
+            Some(false) => return Step::More,
             Some(true) => {}
         }
-        let header = FrameHeader::parse(self.piece);
+        let header = FrameHeader::parse(self.start());
         if !header.is_possible() || !header.may_follow(self.block) {
             return self.lose(push.length(), at);
         }
@@ -219,11 +215,11 @@ impl Walker {
         let want = header.prologue();
         match self.gather(push, at, want) {
             None => return self.lose(push.length(), at),
-            Some(false) => return Step::Done,
+            Some(false) => return Step::More,
             Some(true) => {}
         }
         self.left = self.left.saturating_sub(u32::from(want));
-        let [a, b, c, d, e, f, g, h, _] = self.piece;
+        let [a, b, c, d, e, f, g, h, _] = self.start();
         match self.kind {
             RST_STREAM => {
                 self.phase = phase::HEADER;
@@ -300,12 +296,12 @@ impl Walker {
     fn setting<B: Bytes + ?Sized>(&mut self, push: &B, at: &mut u32) -> Step {
         match self.gather(push, at, SETTING) {
             None => return self.lose(push.length(), at),
-            Some(false) => return Step::Done,
+            Some(false) => return Step::More,
             Some(true) => {}
         }
         self.left = self.left.saturating_sub(u32::from(SETTING));
         self.after_skip();
-        let [a, b, c, d, e, f, ..] = self.piece;
+        let [a, b, c, d, e, f, ..] = self.start();
         if u16::from_be_bytes([a, b]) != TABLE_SIZE {
             return Step::More;
         }
@@ -317,6 +313,12 @@ impl Walker {
         self.skipped = self.skipped.saturating_add(u64::from(end.saturating_sub(*at)));
         *at = end;
         Step::Event(self.event(LOST, end))
+    }
+
+    /// The first nine bytes of the piece.
+    const fn start(&self) -> [u8; 9] {
+        let [a, b, c, d, e, f, g, h, i, ..] = self.piece;
+        [a, b, c, d, e, f, g, h, i]
     }
 
     const fn event(&self, kind: u8, at: u32) -> Event {

@@ -45,6 +45,8 @@ pub enum Fact {
     InFlight(InFlight),
     /// The requests between runtime and shims without an answer at one moment.
     Messages(MessagesFact),
+    /// The gRPC requests of the kubelet that have not ended at one moment.
+    Requests(MessagesFact),
     /// The calls over D-Bus without an answer at one moment.
     BusCalls(BusFact),
     /// Names for addresses in stacks of parks; each address is told once.

@@ -63,6 +63,8 @@ pub(super) struct Document<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     messages: Option<MessagesDoc<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    grpc: Option<MessagesDoc<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     bus: Option<BusDoc<'a>>,
     joins: JoinsDoc,
     census: CensusDoc<'a>,
@@ -98,7 +100,8 @@ impl<'a> Document<'a> {
             request_time: snapshot.request_time.as_ref().map(TimeDoc::of_requests),
             operations: snapshot.rows.iter().map(Operation::new).collect(),
             processes: ProcessesDoc::new(snapshot),
-            messages: MessagesDoc::new(snapshot),
+            messages: MessagesDoc::new(snapshot, &snapshot.messages),
+            grpc: MessagesDoc::new(snapshot, &snapshot.grpc),
             bus: BusDoc::new(snapshot),
             joins: JoinsDoc::new(snapshot.joins),
             census: CensusDoc::of_snapshot(snapshot),

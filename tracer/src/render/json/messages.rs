@@ -1,10 +1,10 @@
-//! Requests between runtime and shims.
+//! Requests between runtime and shims, and between kubelet and runtime.
 
 use serde::Serialize;
 
 use super::{calls::trimmed, doc::At};
 use crate::{
-    correlate::{MessageRow, OpenMessage, Snapshot},
+    correlate::{MessageRow, Messages, OpenMessage, Snapshot},
     decode::MonoNs,
 };
 
@@ -46,8 +46,7 @@ struct OpenDoc<'a> {
 
 impl<'a> MessagesDoc<'a> {
     /// `None` when they are not followed.
-    pub(super) fn new(snapshot: &'a Snapshot) -> Option<Self> {
-        let messages = &snapshot.messages;
+    pub(super) fn new(snapshot: &Snapshot, messages: &'a Messages) -> Option<Self> {
         Some(Self {
             read_at: At::new(snapshot, messages.read_at?),
             complete: messages.complete,

@@ -1,10 +1,11 @@
-//! Requests between runtime and shims: one row per method, and those that have no answer for long.
+//! Requests between runtime and shims, and between kubelet and runtime: one row per method, and those that have no answer
+//! for long.
 
 use std::{cmp::Reverse, io};
 
 use super::page::Page;
 use crate::{
-    correlate::{MessageRow, OpenMessage, thresholds::SECOND_NS},
+    correlate::{MessageRow, Messages, OpenMessage, thresholds::SECOND_NS},
     render::{
         escape, human,
         table::{Align, Cell, Table, Tone},
@@ -14,16 +15,21 @@ use crate::{
 /// Younger ones are daily work.
 const WORTH_SHOWING_NS: u64 = SECOND_NS;
 
-/// Writes the section when these requests are followed.
+/// Writes the sections when these requests are followed.
 pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
-    let messages = &page.snapshot.messages;
+    let snapshot = page.snapshot;
+    write_one(page, &snapshot.grpc, "CRI calls on the wire (gRPC)", "CRI calls without an answer")?;
+    write_one(page, &snapshot.messages, "Shim calls (ttrpc)", "Shim calls without an answer")
+}
+
+fn write_one(page: &mut Page<'_>, messages: &Messages, title: &str, title_of_open: &str) -> io::Result<()> {
     if messages.read_at.is_none() {
         return Ok(());
     }
     let mut rows: Vec<&MessageRow> = messages.rows.iter().collect();
     rows.sort_by_key(|row| (Reverse(row.latency.sum_ns()), &row.service, &row.method));
     let answered: u64 = rows.iter().map(|row| row.latency.count()).sum();
-    page.section("Shim calls (ttrpc)", &format!("{} answered", human::count(answered)))?;
+    page.section(title, &format!("{} answered", human::count(answered)))?;
     let right = Align::Right;
     let mut table = Table::new(&[
         ("method", Align::Left),
@@ -38,7 +44,7 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
     rows[..shown].iter().for_each(|row| table.row(cells(row)));
     table.write(page.out, page.paint, page.width)?;
     page.more(rows.len() - shown)?;
-    open(page)
+    open(page, messages, title_of_open)
 }
 
 fn cells(row: &MessageRow) -> Vec<Cell> {
@@ -60,19 +66,22 @@ fn name(service: &str, method: &str) -> String {
     if method.is_empty() {
         return "name not read".to_owned();
     }
+    if service.is_empty() {
+        return method.to_owned();
+    }
     format!("{}/{method}", service.rsplit('.').next().unwrap_or_default())
 }
 
 /// Those that should have been answered, oldest first; all of them when verbose.
-fn open(page: &mut Page<'_>) -> io::Result<()> {
-    let (verbose, messages) = (page.verbose, &page.snapshot.messages);
+fn open(page: &mut Page<'_>, messages: &Messages, title: &str) -> io::Result<()> {
+    let verbose = page.verbose;
     let worth = |open: &&OpenMessage| verbose || open.should_end() && open.age_ns >= WORTH_SHOWING_NS;
     let open: Vec<&OpenMessage> = messages.open.iter().filter(worth).collect();
     if open.is_empty() {
         return Ok(());
     }
     let rest = format!("{}, oldest first", human::plural(open.len() as u64, "request"));
-    page.section("Shim calls without an answer", &rest)?;
+    page.section(title, &rest)?;
     let columns = [
         ("age", Align::Right),
         ("method", Align::Left),
