@@ -26,6 +26,8 @@ use crate::{
 
 /// Of younger ones nobody asks whether their connection is still there.
 const SOCKETS_FROM_NS: u64 = 1_000_000_000;
+/// How long a client may need to see that its server goes away; until then it may ask once more.
+const GOING_NS: u64 = 10_000_000_000;
 /// Most connections of which is kept what their servers said.
 const MAX_NOTES: usize = 512;
 
@@ -37,8 +39,10 @@ pub(super) struct Requests {
     watched_ns: HashMap<u32, u64>,
     /// Until when answers of a connection may have been missed.
     doubts: HashMap<u64, u64>,
-    /// The last stream that a server will serve.
-    last: HashMap<u64, u32>,
+    /// The same of every connection, once more are in doubt than are kept.
+    all_doubted_until: u64,
+    /// The last stream that a server will serve, and when it said so.
+    last: HashMap<u64, (u32, u64)>,
     /// Requests that are in no list because their answers may have been missed.
     doubted: u64,
 }
@@ -73,16 +77,15 @@ impl Requests {
     fn named(&mut self, mut rec: RequestRec) -> Option<RequestRec> {
         match rec.how {
             how::IN_DOUBT => {
-                if self.doubts.len() < MAX_NOTES || self.doubts.contains_key(&rec.socket) {
-                    self.doubts.insert(rec.socket, rec.header.ts_ns);
-                }
+                self.doubt(rec.socket, rec.header.ts_ns);
                 None
             }
             how::GOING_AWAY => {
-                if self.last.len() >= MAX_NOTES {
-                    self.last.clear();
+                if self.last.len() < MAX_NOTES || self.last.contains_key(&rec.socket) {
+                    self.last.insert(rec.socket, (rec.stream, rec.header.ts_ns));
+                } else {
+                    self.doubt(rec.socket, rec.header.ts_ns);
                 }
-                self.last.insert(rec.socket, rec.stream);
                 None
             }
             _ => {
@@ -94,6 +97,15 @@ impl Requests {
         }
     }
 
+    /// Answers on this connection may have been missed until `until_ns`.
+    fn doubt(&mut self, socket: u64, until_ns: u64) {
+        if self.doubts.len() < MAX_NOTES || self.doubts.contains_key(&socket) {
+            self.doubts.insert(socket, until_ns);
+        } else {
+            self.all_doubted_until = self.all_doubted_until.max(until_ns);
+        }
+    }
+
     /// May answers to this request have been missed, because of who answers or what was written?
     fn is_doubtful(
         &self,
@@ -102,7 +114,8 @@ impl Requests {
         answerer: u32,
         processes: &[(u32, Watched)],
     ) -> bool {
-        let missed = self.doubts.get(&key.socket).is_some_and(|until| open.start_ns <= *until);
+        let until = self.doubts.get(&key.socket).copied().unwrap_or(0).max(self.all_doubted_until);
+        let missed = open.start_ns <= until;
         let may_answer = |(pid, watched): &&(u32, Watched)| {
             if answerer == 0 { watched.role == open.role } else { *pid == answerer }
         };
@@ -114,7 +127,7 @@ impl Requests {
 
     fn fact(&self, key: &MessageKey, open: &OpenRequest, answerer: u32, is_gone: bool) -> OpenMessageFact {
         let (service, method) = request_names(&self.naming.name(key.socket, key.stream)).unwrap_or_default();
-        let refused = self.last.get(&key.socket).is_some_and(|last| key.stream > *last);
+        let refused = self.last.get(&key.socket).is_some_and(|(last, _)| key.stream > *last);
         OpenMessageFact {
             socket: key.socket,
             stream: key.stream,
@@ -195,8 +208,12 @@ impl Live {
             }
         }
         if read.complete {
+            let sockets: HashSet<u64> = open.iter().map(|it| it.socket).collect();
             let open: HashSet<(u64, u32)> = open.iter().map(|it| (it.socket, it.stream)).collect();
             self.requests.naming.keep(at_ns, |socket, stream| open.contains(&(socket, stream)));
+            self.requests.last.retain(|socket, (_, since_ns)| {
+                sockets.contains(socket) || at_ns.saturating_sub(*since_ns) < GOING_NS
+            });
             self.requests.doubts.retain(|_, until| *until >= at_ns);
         }
         MessagesFact { at_ns, open, complete: read.complete }
@@ -285,6 +302,38 @@ mod tests {
         assert!(!requests.fact(&KEY, &open(500), 20, false).over, "the last one that is served");
         assert!(requests.fact(&MessageKey { stream: 7, ..KEY }, &open(500), 20, false).over);
         assert!(requests.fact(&KEY, &open(500), 20, true).over);
+    }
+
+    /// More connections in doubt than are kept put all of them in doubt: no doubt is lost.
+    #[test]
+    fn a_crowd_of_doubts_doubts_all() {
+        let mut requests = Requests::default();
+        requests.watched_ns.insert(20, 0);
+        let runtime = [(20, Watched::found(Role::Containerd))];
+        for socket in 1000..1000 + MAX_NOTES as u64 {
+            assert_eq!(requests.named(RequestRec { socket, ..rec(how::IN_DOUBT, 0, 500) }), None);
+        }
+        assert!(!requests.is_doubtful(&KEY, &open(500), 20, &runtime), "another connection");
+        assert_eq!(requests.named(rec(how::IN_DOUBT, 0, 500)), None);
+        assert_eq!(requests.doubts.len(), MAX_NOTES);
+        assert!(requests.is_doubtful(&KEY, &open(500), 20, &runtime));
+        assert!(!requests.is_doubtful(&KEY, &open(501), 20, &runtime), "it was sent later");
+    }
+
+    /// More servers go away than notes are kept: what one of the others will not answer is in doubt at least.
+    #[test]
+    fn a_crowd_goes_away() {
+        let mut requests = Requests::default();
+        requests.watched_ns.insert(20, 0);
+        for socket in 1000..1000 + MAX_NOTES as u64 {
+            requests.named(RequestRec { socket, ..rec(how::GOING_AWAY, 1, 500) });
+        }
+        requests.named(rec(how::GOING_AWAY, 1, 600));
+        assert_eq!(requests.last.len(), MAX_NOTES);
+        let runtime = [(20, Watched::found(Role::Containerd))];
+        assert!(requests.is_doubtful(&KEY, &open(500), 20, &runtime));
+        let noted = MessageKey { socket: 1000, ..KEY };
+        assert!(requests.fact(&noted, &open(500), 20, false).over, "no note is lost");
     }
 
     /// Header blocks do not enter the stream; what they say does, as the names of requests.
