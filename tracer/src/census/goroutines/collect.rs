@@ -1,4 +1,7 @@
-//! All goroutines in batches: headers, stacks, headers again. Who changed in between is read again, then given up.
+//! All goroutines in batches: headers, stacks, headers again. Who changed in between is read again, at the end with pauses,
+//! then given up.
+
+use std::time::Duration;
 
 use super::about::About;
 use super::code::Code;
@@ -21,6 +24,9 @@ const BATCH_BYTES: usize = 2 << 20;
 const MORE_BLOCKS: usize = 15;
 /// How often a goroutine is read that changes meanwhile.
 const TRIES: usize = 6;
+/// How long those that never held still are left alone, each time. On a busy node the thread that changes one may itself be
+/// waiting for a processor: a slice is 3 ms (`base_slice_ns`, kernel/sched/fair.c), and others may be in front of it.
+const PAUSES: [Duration; 3] = [Duration::from_millis(4), Duration::from_millis(8), Duration::from_millis(16)];
 
 /// What a picture may cost.
 #[derive(Clone, Copy, Debug)]
@@ -67,22 +73,42 @@ pub(super) struct Collector<'a> {
     pub(super) cycles: Cycles,
     pub(super) until_ns: u64,
     pub(super) clock: &'a dyn Fn() -> u64,
+    pub(super) pause: &'a dyn Fn(Duration),
 }
 
 impl Collector<'_> {
     /// Reads the goroutines whose `g`s are at these addresses.
     pub(super) fn run(&mut self, entries: &[u64]) -> Result<(), MemoryError> {
         let living = self.living(entries)?;
+        let mut restless = Vec::new();
         for (index, batch) in living.chunks(BATCH).enumerate() {
             if (self.clock)() >= self.until_ns {
-                let left = (living.len() - index * BATCH) as u64;
-                self.counts.total += left;
-                self.counts.unread += left;
-                return Ok(());
+                self.unread(living.len() - index * BATCH);
+                break;
             }
-            self.batch(batch)?;
+            restless.extend(self.batch(batch)?);
         }
+        let restless = self.later(restless)?;
+        self.unread(restless.len());
         Ok(())
+    }
+
+    /// Reads again, after pauses, those that never held still; gives back those that did not even then.
+    fn later(&mut self, mut restless: Vec<u64>) -> Result<Vec<u64>, MemoryError> {
+        for pause in PAUSES {
+            let ends_ns = (self.clock)().saturating_add(pause.as_nanos() as u64);
+            if restless.is_empty() || ends_ns >= self.until_ns {
+                break;
+            }
+            (self.pause)(pause);
+            let mut again = Vec::new();
+            for batch in restless.chunks(BATCH) {
+                let is_late = (self.clock)() >= self.until_ns;
+                again.extend(if is_late { batch.to_vec() } else { self.batch(batch)? });
+            }
+            restless = again;
+        }
+        Ok(restless)
     }
 
     /// Those that exist. Most entries of a program that once had many goroutines are vacant.
@@ -100,9 +126,9 @@ impl Collector<'_> {
         Ok(living)
     }
 
-    fn unread(&mut self, count: u64) {
-        self.counts.total += count;
-        self.counts.unread += count;
+    fn unread(&mut self, count: usize) {
+        self.counts.total += count as u64;
+        self.counts.unread += count as u64;
     }
 
     fn headers(&self, entries: &[u64]) -> Result<Vec<Option<Header>>, MemoryError> {
@@ -114,17 +140,16 @@ impl Collector<'_> {
         Ok(pieces.iter().map(|piece| piece.whole.then(|| Header::parse(self.g, piece.into))).collect())
     }
 
-    /// Reads a batch until all its goroutines held still once.
-    fn batch(&mut self, batch: &[u64]) -> Result<(), MemoryError> {
+    /// Reads a batch until all its goroutines held still once; gives back those that never did.
+    fn batch(&mut self, batch: &[u64]) -> Result<Vec<u64>, MemoryError> {
         let mut waiting = batch.to_vec();
         for _ in 0..TRIES {
             if waiting.is_empty() {
-                return Ok(());
+                break;
             }
             waiting = self.attempt(&waiting)?;
         }
-        self.unread(waiting.len() as u64);
-        Ok(())
+        Ok(waiting)
     }
 
     /// Reads these goroutines once; gives back those that changed meanwhile.

@@ -98,6 +98,10 @@ impl Code for Toy {
 
 /// Total, unread, and the frames of what was read.
 fn read(memory: &Moving) -> (u64, u64, Vec<Vec<String>>) {
+    read_with(memory, u64::MAX, &|_| {})
+}
+
+fn read_with(memory: &Moving, until_ns: u64, pause: &dyn Fn(Duration)) -> (u64, u64, Vec<Vec<String>>) {
     let mut collector = Collector {
         memory,
         code: &mut Toy,
@@ -107,8 +111,9 @@ fn read(memory: &Moving) -> (u64, u64, Vec<Vec<String>>) {
         seek: Seek::default(),
         counts: Counts::default(),
         cycles: Cycles::default(),
-        until_ns: u64::MAX,
+        until_ns,
         clock: &|| 100,
+        pause,
     };
     collector.run(&[BASE]).unwrap();
     let counts = collector.counts;
@@ -153,4 +158,33 @@ fn ended_or_restless() {
     assert_eq!((total, unread, groups), (1, 1, vec![]));
     let copied = Moving::new(G.atomicstatus, vec![4, 8]);
     assert_eq!(read(&copied), (1, 1, vec![]), "its stack is being moved and never gets anywhere");
+}
+
+/// Its thread was interrupted while it changed it: it holds still after a pause, unless there is no time for one.
+#[test]
+fn held_still_later() {
+    let interrupted = || {
+        let memory = Moving::new(G.atomicstatus, vec![]);
+        memory.bytes.borrow_mut()[G.atomicstatus as usize] = 8;
+        memory
+    };
+    let paused = Cell::new(Duration::ZERO);
+    let goes_on_after = |memory: &Moving, after: Duration, until_ns: u64| {
+        paused.set(Duration::ZERO);
+        read_with(memory, until_ns, &|pause| {
+            paused.set(paused.get() + pause);
+            if paused.get() >= after {
+                memory.bytes.borrow_mut()[G.atomicstatus as usize] = 4;
+            }
+        })
+    };
+    let sum = |pauses: &[Duration]| pauses.iter().sum::<Duration>();
+    assert_eq!(goes_on_after(&interrupted(), PAUSES[0], u64::MAX), whole());
+    assert_eq!(paused.get(), PAUSES[0], "one was enough");
+    assert_eq!(goes_on_after(&interrupted(), sum(&PAUSES), u64::MAX), whole());
+    let never = Duration::MAX;
+    assert_eq!(goes_on_after(&interrupted(), never, u64::MAX), (1, 1, vec![]), "it is counted once");
+    assert_eq!(paused.get(), sum(&PAUSES), "pauses have an end");
+    assert_eq!(goes_on_after(&interrupted(), PAUSES[0], 4_000_000), (1, 1, vec![]));
+    assert_eq!(paused.get(), Duration::ZERO, "no pause goes beyond the time there is");
 }

@@ -262,6 +262,7 @@ pub fn take(
         cycles,
         until_ns: limits.until_ns,
         clock,
+        pause: &std::thread::sleep,
     };
     collector.run(&list.entries)?;
     let Collector { groups, counts, cycles, code, seek, .. } = collector;
