@@ -12,7 +12,7 @@ use crate::demo::become_program;
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Options {
-    /// `cost` or `rpc`, and its options; `--help` tells them
+    /// `cost`, `rpc` or `syscall`, and its options; `--help` tells them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }

@@ -53,7 +53,7 @@ struct Round {
 /// # Errors
 ///
 /// The node or plegtrace failed, or nothing could be measured.
-pub fn measure(load: Load, rounds: Rounds) -> Result<Scenario> {
+pub fn measure(load: Load, rounds: &Rounds) -> Result<Scenario> {
     say(&format!("starting a node with {} pods", load.pods));
     let knobs =
         Knobs { pods: load.pods, exec_probes: load.probes > 0, probed_pods: load.probes, ..Knobs::default() };
@@ -61,21 +61,22 @@ pub fn measure(load: Load, rounds: Rounds) -> Result<Scenario> {
     node.wait_for_relists(5, LIMIT)?;
     let mut done = Vec::new();
     for number in 1..=rounds.count {
-        let round = round(&node, rounds.window)?;
+        let round = round(&node, rounds)?;
         say(&format!("{}: round {number} of {}: {}", name(load), rounds.count, round.summary()));
         done.push(round);
     }
     let mut rows = rows(&done);
     if rounds.minutes > 0 {
-        rows.extend(steady_rows(&steady(&node, load, rounds.minutes)?));
+        rows.extend(steady_rows(&steady(&node, load, rounds)?));
     }
     Ok(Scenario { name: name(load), rounds: done.len(), rows })
 }
 
 /// What plegtrace uses in each minute of one long observation, after a first one for arming and for the census to calm
 /// down.
-fn steady(node: &Node, load: Load, minutes: u32) -> Result<Vec<Used>> {
-    let traced = Traced::start(node, MINUTE * (minutes + 1))?;
+fn steady(node: &Node, load: Load, rounds: &Rounds) -> Result<Vec<Used>> {
+    let minutes = rounds.minutes;
+    let traced = Traced::start(node, MINUTE * (minutes + 1), &rounds.sources)?;
     traced.watch(MINUTE)?;
     let mut all = Vec::new();
     for number in 1..=minutes {
@@ -107,12 +108,13 @@ fn name(load: Load) -> String {
     }
 }
 
-fn round(node: &Node, window: Duration) -> Result<Round> {
+fn round(node: &Node, rounds: &Rounds) -> Result<Round> {
+    let window = rounds.window;
     let (without, _) = half(node, || {
         std::thread::sleep(window);
         Ok(())
     })?;
-    let traced = Traced::start(node, window)?;
+    let traced = Traced::start(node, window, &rounds.sources)?;
     // What attaching has held up is no part of the window.
     node.wait_for_relists(2, LIMIT)?;
     let (with, used) = half(node, || traced.watch(window))?;

@@ -1,12 +1,13 @@
 //! `cargo xtask bench`: what plegtrace costs a real node, in interleaved rounds with and without it.
 //!
 //! `usage` reads processor time and memory of processes, `bounds` turns figures of many rounds into a median with 95 %
-//! bounds, `traced` is a plegtrace that observes while others measure. `cost` and `rpc` are the benchmarks; `table` is
-//! what they print.
+//! bounds, `traced` is a plegtrace that observes while others measure. `cost`, `rpc` and `syscall` are the benchmarks; `table`
+//! is what they print.
 
 mod bounds;
 pub mod cost;
 pub mod rpc;
+pub mod syscall;
 mod table;
 mod traced;
 pub(crate) mod usage;
@@ -18,8 +19,8 @@ use std::time::Duration;
 /// For starts, ends and single answers on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// How often, and for how long each time.
-#[derive(Clone, Copy, Debug)]
+/// How often, for how long each time, and what is measured.
+#[derive(Clone, Debug)]
 pub struct Rounds {
     /// Rounds, each once without and once with plegtrace.
     pub count: usize,
@@ -27,6 +28,8 @@ pub struct Rounds {
     pub window: Duration,
     /// Minutes of one long observation after the rounds: what plegtrace itself costs when arming is long over.
     pub minutes: u32,
+    /// What plegtrace observes: its `--sources`.
+    pub sources: String,
 }
 
 /// Says what happens, on stderr.

@@ -48,7 +48,7 @@ struct Round {
 /// # Errors
 ///
 /// The node, a call or plegtrace failed.
-pub fn measure(load: Load, rounds: Rounds) -> Result<Scenario> {
+pub fn measure(load: Load, rounds: &Rounds) -> Result<Scenario> {
     say(&format!("starting a node with {PODS} pods"));
     let node = Node::start(&Knobs { pods: PODS, ..Knobs::default() })?;
     let clients = Clients::start(&node, load)?;
@@ -58,7 +58,7 @@ pub fn measure(load: Load, rounds: Rounds) -> Result<Scenario> {
             std::thread::sleep(rounds.window);
             Ok(())
         })?;
-        let traced = Traced::start(&node, rounds.window)?;
+        let traced = Traced::start(&node, rounds.window, &rounds.sources)?;
         node.wait_for_relists(2, LIMIT)?;
         let (with, used) = half(&node, &clients, || traced.watch(rounds.window))?;
         let round = Round { without: without.0, with, used, told: traced.finish()? };

@@ -16,6 +16,8 @@ pub enum Unit {
     Milliseconds,
     /// Millionths of a second.
     Microseconds,
+    /// Billionths of a second.
+    Nanoseconds,
     /// Percent of one core.
     Percent,
     /// 2^20 bytes.
@@ -57,6 +59,7 @@ pub struct Report {
     processor: String,
     load_before: String,
     window_seconds: u64,
+    sources: String,
     /// In the order in which they were measured.
     pub scenarios: Vec<Scenario>,
 }
@@ -76,7 +79,7 @@ impl Row {
 impl Report {
     /// An empty report of this machine as it is now.
     #[must_use]
-    pub fn new(rounds: Rounds) -> Report {
+    pub fn new(rounds: &Rounds) -> Report {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let cpuinfo = read("/proc/cpuinfo");
         let model = cpuinfo.lines().find(|line| line.starts_with("model name"));
@@ -87,6 +90,7 @@ impl Report {
             processor: processor.to_owned(),
             load_before: read("/proc/loadavg").split_whitespace().next().unwrap_or("?").to_owned(),
             window_seconds: rounds.window.as_secs(),
+            sources: rounds.sources.clone(),
             scenarios: Vec::new(),
         }
     }
@@ -94,9 +98,12 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { kernel, cores, processor, load_before, window_seconds, .. } = self;
+        let Report { kernel, cores, processor, load_before, window_seconds, sources, .. } = self;
         writeln!(f, "Linux {kernel}, {cores} cores ({processor}), load before {load_before}")?;
-        writeln!(f, "each round {window_seconds} s without and {window_seconds} s with plegtrace")?;
+        writeln!(
+            f,
+            "each round {window_seconds} s without and {window_seconds} s with plegtrace, sources {sources}"
+        )?;
         writeln!(f, "median of the rounds, and what it is between with 95 % confidence")?;
         for scenario in &self.scenarios {
             writeln!(f, "\n{}   {} rounds", scenario.name, scenario.rounds)?;
@@ -128,6 +135,7 @@ impl Unit {
         match self {
             Unit::Milliseconds => (2, " ms"),
             Unit::Microseconds => (1, " µs"),
+            Unit::Nanoseconds => (0, " ns"),
             Unit::Percent => (2, " %"),
             Unit::Mebibytes => (1, " MiB"),
             Unit::Ratio => (3, ""),

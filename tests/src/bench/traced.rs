@@ -54,17 +54,17 @@ impl Used {
 }
 
 impl Traced {
-    /// Starts plegtrace on `node` and waits until its probes are on.
+    /// Starts plegtrace with these `sources` on `node` and waits until its probes are on.
     ///
     /// # Errors
     ///
     /// It ended, or did not attach in time.
-    pub(super) fn start(node: &Node, window: Duration) -> Result<Traced> {
+    pub(super) fn start(node: &Node, window: Duration, sources: &str) -> Result<Traced> {
         let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
         let seconds = (window + MARGIN).as_secs().to_string();
         let mut command = Command::new(program::path()?);
         command.args(["-o", "json", "-d", &seconds]);
-        command.args(["--kubelet-pid", &kubelet, "--runtime-pid", &runtime]);
+        command.args(["--kubelet-pid", &kubelet, "--runtime-pid", &runtime, "--sources", sources]);
         program::end_with_parent(&mut command);
         let mut running = Running::spawn(&mut command).context("cannot start plegtrace")?;
         running.wait_until_armed(LIMIT)?;

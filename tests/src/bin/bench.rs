@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use plegtrace_lab::host;
-use plegtrace_tests::bench::{Report, Rounds, cost, rpc};
+use plegtrace_tests::bench::{Report, Rounds, cost, rpc, syscall};
 
 /// What plegtrace costs a node, measured in interleaved rounds without and with it.
 #[derive(Debug, Parser)]
@@ -18,6 +18,9 @@ struct Cli {
     /// Form of the tables on stdout.
     #[arg(short, long, value_enum, default_value_t = Output::Text, global = true)]
     output: Output,
+    /// What plegtrace observes, as in `plegtrace --sources`.
+    #[arg(long, default_value = "calls,parks,processes,census", global = true, value_name = "LIST")]
+    sources: String,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -34,6 +37,8 @@ enum Command {
     Cost(Cost),
     /// containerd per CRI call under a steady load.
     Rpc(Rpc),
+    /// System calls of a process that plegtrace does not watch.
+    Syscall(Syscall),
 }
 
 #[derive(Debug, Args)]
@@ -72,12 +77,23 @@ struct Rpc {
     seconds: u64,
 }
 
+#[derive(Debug, Args)]
+struct Syscall {
+    /// Rounds.
+    #[arg(long, default_value_t = 12)]
+    rounds: usize,
+    /// Seconds of each half of a round.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(2..=600))]
+    seconds: u64,
+}
+
 fn main() -> Result<()> {
     let cli = Cli::parse();
     host::require_root()?;
     let report = match &cli.command {
-        Command::Cost(options) => cost(options)?,
-        Command::Rpc(options) => rpc(options)?,
+        Command::Cost(options) => cost(options, &cli.sources)?,
+        Command::Rpc(options) => rpc(options, &cli.sources)?,
+        Command::Syscall(options) => syscall(options, &cli.sources)?,
     };
     let text = match cli.output {
         Output::Text => report.to_string(),
@@ -87,26 +103,36 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn cost(options: &Cost) -> Result<Report> {
+fn cost(options: &Cost, sources: &str) -> Result<Report> {
     let window = Duration::from_secs(options.seconds);
-    let rounds = Rounds { count: options.rounds, window, minutes: options.minutes };
+    let rounds =
+        Rounds { count: options.rounds, window, minutes: options.minutes, sources: sources.to_owned() };
     ensure!(
         options.pods.iter().all(|pods| options.probes.iter().all(|probes| probes <= pods)),
         "a pod has at most one exec probe per second: --probes must not exceed --pods"
     );
-    let mut report = Report::new(rounds);
+    let mut report = Report::new(&rounds);
     for &pods in &options.pods {
         for &probes in &options.probes {
-            report.scenarios.push(cost::measure(cost::Load { pods, probes }, rounds)?);
+            report.scenarios.push(cost::measure(cost::Load { pods, probes }, &rounds)?);
         }
     }
     Ok(report)
 }
 
-fn rpc(options: &Rpc) -> Result<Report> {
+fn rpc(options: &Rpc, sources: &str) -> Result<Report> {
     let window = Duration::from_secs(options.seconds);
-    let rounds = Rounds { count: options.rounds, window, minutes: 0 };
-    let mut report = Report::new(rounds);
-    report.scenarios.push(rpc::measure(rpc::Load { clients: options.clients, rate: options.rate }, rounds)?);
+    let rounds = Rounds { count: options.rounds, window, minutes: 0, sources: sources.to_owned() };
+    let mut report = Report::new(&rounds);
+    let load = rpc::Load { clients: options.clients, rate: options.rate };
+    report.scenarios.push(rpc::measure(load, &rounds)?);
+    Ok(report)
+}
+
+fn syscall(options: &Syscall, sources: &str) -> Result<Report> {
+    let window = Duration::from_secs(options.seconds);
+    let rounds = Rounds { count: options.rounds, window, minutes: 0, sources: sources.to_owned() };
+    let mut report = Report::new(&rounds);
+    report.scenarios.push(syscall::measure(&rounds)?);
     Ok(report)
 }
