@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use plegtrace::commands;
 use plegtrace::render::flame::{Per, Saved, folded};
+use plegtrace_lab::fault::Fault;
 use plegtrace_lab::{Knobs, Node, fault, host};
 use plegtrace_tests::program::{Running, end_with_parent};
 use serde_json::Value;
@@ -15,8 +16,15 @@ use serde_json::Value;
 const LIMIT: Duration = Duration::from_secs(90);
 /// Ten relists at least, also of a kubelet that waits half a second for each.
 const OBSERVED: &str = "15";
-/// Of each 100 ms, the least that the kernel grants: a relist takes some 300 ms then.
-const QUOTA: Duration = Duration::from_millis(1);
+/// Relists take so long at least when containerd is throttled enough: well above what is normal, and far from a stall.
+const SLOW: Duration = Duration::from_millis(400);
+/// The first share of a CPU that containerd gets, and what the next one is of the one before.
+const SHARE: f64 = 0.015;
+const NEXT: f64 = 0.7;
+/// Relists of which the mean is taken.
+const ASKED: u32 = 3;
+const RELISTS: [&str; 2] =
+    ["kubelet_pleg_relist_duration_seconds_sum", "kubelet_pleg_relist_duration_seconds_count"];
 
 /// The report of a run that ends with this code, and is recorded.
 fn report(node: &Node, recording: &Path, code: i32) -> Value {
@@ -53,8 +61,11 @@ fn grown(before: &Path, now: &Path) -> Vec<(i64, String)> {
 /// The widest frame that has grown is the wait for containerd: of the kubelet for an answer, of a request for its handler, or of
 /// a handler for the processor. Nothing of the kubelet's own has grown.
 fn it_is_containerd_that_has_grown(grown: &[(i64, String)]) {
-    const FOR_CONTAINERD: [&str; 3] =
-        [";[between client and handler]", ";transport.(*Stream).waitOnHeader;", ";containerd List"];
+    const FOR_CONTAINERD: [&str; 3] = [
+        ";[between client and handler]",
+        ";[waiting];v1alpha2.(*runtimeServiceClient).List",
+        ";containerd List",
+    ];
     let waits = |stack: &str| {
         stack.starts_with("relist;kubelet GetPods, list phase;kubelet List")
             && FOR_CONTAINERD.iter().any(|frame| stack.contains(frame))
@@ -66,14 +77,41 @@ fn it_is_containerd_that_has_grown(grown: &[(i64, String)]) {
     assert!(for_containerd * 100 >= all * 95, "{for_containerd} of {all} us: {grown:#?}");
 }
 
-/// containerd may use 1 % of a CPU: nothing hangs, and everything is late.
+/// What the next relists take, by the kubelet's own word.
+fn relist_time(node: &Node) -> Duration {
+    let read = || {
+        let page = node.kubelet().metrics(LIMIT).unwrap();
+        RELISTS.map(|name| page.sum(name, &[]))
+    };
+    let before = read();
+    node.wait_for_relists(ASKED, LIMIT).unwrap();
+    let after = read();
+    Duration::from_secs_f64((after[0] - before[0]) / (after[1] - before[1]))
+}
+
+/// Lets containerd have so little of a CPU that each relist is slow, on any machine.
+fn throttle(node: &Node) -> Fault {
+    let mut share = SHARE;
+    let fault = fault::throttled(node, node.containerd().pid(), share).unwrap();
+    loop {
+        let takes = relist_time(node);
+        eprintln!("with {:.2} % of a CPU a relist takes {takes:.0?}", 100.0 * share);
+        if takes >= SLOW {
+            return fault;
+        }
+        share *= NEXT;
+        fault::throttle(&fault, share).unwrap();
+    }
+}
+
+/// containerd gets too little processor time: nothing hangs, and everything is late.
 #[test]
 fn a_throttled_containerd_is_named() {
     host::require_root().unwrap();
     let node = Node::start(&Knobs { pods: 4, exec_probes: true, ..Knobs::default() }).unwrap();
     node.wait_for_relists(3, LIMIT).unwrap();
     let containerd = node.containerd().pid();
-    let throttled = fault::throttled(&node, containerd, QUOTA).unwrap();
+    let throttled = throttle(&node);
     let temp = tempfile::tempdir().unwrap();
     let [slow, healthy] = ["slow", "healthy"].map(|name| temp.path().join(name));
     let told = report(&node, &slow, 1);

@@ -60,7 +60,7 @@ pub use guard::{Facts, Fault};
 pub use hostage::{Hostage, lock_hostage};
 pub use killed::{kill_containerd, kill_kubelet, restart_containerd};
 pub use kind::Kind;
-pub use quota::throttled;
+pub use quota::{throttle, throttled};
 pub use runc_init::{orphaned_init, rc93_hang, rc93_standalone};
 pub use status::status_hangs;
 pub use stopped::{Stopped, stop_containerd, stop_kubelet, stop_process, stop_shim};

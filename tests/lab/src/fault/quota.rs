@@ -2,10 +2,10 @@
 //! there.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use super::guard::{EFFECT_LIMIT, Facts, Fault};
 use crate::node::Node;
@@ -16,14 +16,16 @@ const V1: &str = "/sys/fs/cgroup/cpu";
 /// The root of version 2.
 const V2: &str = "/sys/fs/cgroup";
 /// What a quota is of.
-const PERIOD: Duration = Duration::from_millis(100);
+const PERIOD: Duration = Duration::from_millis(200);
+/// The least that the kernel grants in a period (`min_cfs_quota_period`, kernel/sched/core.c).
+const LEAST: Duration = Duration::from_millis(1);
 
-/// Lets a daemon of the node run for `quota` of each 100 ms, with all its threads.
+/// Lets a daemon of the node use this share of one CPU, with all its threads.
 ///
 /// # Errors
 ///
 /// The cgroup cannot be made, or the process cannot be moved.
-pub fn throttled(node: &Node, pid: u32, quota: Duration) -> Result<Fault> {
+pub fn throttled(node: &Node, pid: u32, share: f64) -> Result<Fault> {
     let is_v1 = PathBuf::from(V1).join("cgroup.procs").exists();
     let root = PathBuf::from(if is_v1 { V1 } else { V2 });
     let home = root.join(own_group(pid, is_v1)?);
@@ -38,13 +40,7 @@ pub fn throttled(node: &Node, pid: u32, quota: Duration) -> Result<Fault> {
         fs::write(parent.join("cgroup.subtree_control"), "+cpu")
             .context("cannot hand the controller down")?;
     }
-    let (quota, period) = (quota.as_micros(), PERIOD.as_micros());
-    if is_v1 {
-        fs::write(group.join("cpu.cfs_period_us"), period.to_string()).context("cannot set a period")?;
-        fs::write(group.join("cpu.cfs_quota_us"), quota.to_string()).context("cannot set a quota")?;
-    } else {
-        fs::write(group.join("cpu.max"), format!("{quota} {period}")).context("cannot set a quota")?;
-    }
+    set_share(&group, share)?;
     let facts = Facts { culprits: vec![pid], path: Some(group.clone()), ..Facts::default() };
     let (gone, identity) = (group.clone(), process::identity(pid));
     let fault = Fault::new(facts).healed_by(move || {
@@ -60,6 +56,28 @@ pub fn throttled(node: &Node, pid: u32, quota: Duration) -> Result<Fault> {
     });
     fs::write(group.join("cgroup.procs"), pid.to_string()).context("cannot move a process")?;
     Ok(fault)
+}
+
+/// Changes the share that a throttled daemon may use.
+///
+/// # Errors
+///
+/// The daemon is not throttled any more, or this is less than the kernel grants.
+pub fn throttle(throttled: &Fault, share: f64) -> Result<()> {
+    set_share(throttled.facts().path.as_deref().context("nothing is throttled")?, share)
+}
+
+fn set_share(group: &Path, share: f64) -> Result<()> {
+    let quota = PERIOD.mul_f64(share);
+    ensure!(quota >= LEAST, "the kernel grants no less than {LEAST:?} of {PERIOD:?}, and {quota:?} are wanted");
+    let (quota, period) = (quota.as_micros(), PERIOD.as_micros());
+    let (of_v1, of_v2) = (group.join("cpu.cfs_quota_us"), group.join("cpu.max"));
+    if of_v1.exists() {
+        fs::write(group.join("cpu.cfs_period_us"), period.to_string()).context("cannot set a period")?;
+        fs::write(of_v1, quota.to_string()).context("cannot set a quota")
+    } else {
+        fs::write(of_v2, format!("{quota} {period}")).context("cannot set a quota")
+    }
 }
 
 /// Where a process is now, below the root.
