@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashSet};
 use super::reason::{Doubt, Reason};
 use crate::{
     correlate::{
-        Caller, LastList, ListOutcome, OpenCall, OpenProcess, ProcessKind, Relist, Snapshot, TracedProcess,
-        TracedState,
+        Caller, LastList, ListOutcome, OpenCall, OpenMessage, OpenProcess, ProcessKind, Relist, Snapshot,
+        TracedProcess, TracedState,
         thresholds::{RELIST_OPEN_NS, stuck_after_ns},
     },
     input::{Component, Layer, Presence},
@@ -32,6 +32,7 @@ pub(super) fn reasons(snapshot: &Snapshot, stuck: &[Stuck]) -> Vec<Reason> {
     reasons.extend(list_stale(snapshot));
     reasons.extend(abandoned(snapshot));
     reasons.extend(calls_open(snapshot));
+    reasons.extend(requests_open(snapshot));
     reasons.extend(processes_open(snapshot, stuck));
     reasons.sort_by_key(Reason::weight);
     reasons
@@ -132,6 +133,42 @@ fn calls_open(snapshot: &Snapshot) -> Vec<Reason> {
         let oldest = calls.iter().max_by_key(|call| (call.age_ns, call.span.id))?;
         let (count, oldest_ns) = (calls.len() as u64, oldest.age_ns);
         Some(Reason::CallsOpen { operation, component, count, oldest_ns, oldest: oldest.span.id })
+    };
+    groups.into_iter().filter_map(reason).collect()
+}
+
+/// Requests that only the sockets show: of a kubelet or runtime in which no probe can be set. What a probe shows is said
+/// once, by the calls. After a loss an answer may be what was lost.
+fn requests_open(snapshot: &Snapshot) -> Vec<Reason> {
+    let by_probe: HashSet<&str> = snapshot
+        .open
+        .iter()
+        .filter(|call| {
+            matches!(call.span.layer(), Layer::KubeletCall | Layer::KubeletClient | Layer::Handler)
+        })
+        .map(|call| call.span.operation())
+        .collect();
+    let late = snapshot.grpc.open.iter().filter(|request| {
+        let method = request.fact.method.as_str();
+        // Nobody knows how long one without a name may last.
+        let named = !request.fact.service.is_empty();
+        let late = stuck_after_ns(method).is_some_and(|limit| request.age_ns > limit);
+        named && late && request.should_end() && !by_probe.contains(method)
+    });
+    let mut groups: BTreeMap<(&str, u32), Vec<&OpenMessage>> = BTreeMap::new();
+    if snapshot.real_losses().next().is_none() {
+        late.for_each(|it| groups.entry((&it.fact.method, it.fact.answerer)).or_default().push(it));
+    }
+    let reason = |((method, pid), requests): ((&str, u32), Vec<&OpenMessage>)| {
+        let oldest = requests.iter().max_by_key(|request| request.age_ns)?;
+        let target = snapshot.targets.iter().find(|target| target.fact.pid == pid);
+        Some(Reason::RequestsOpen {
+            method: method.to_owned(),
+            count: requests.len() as u64,
+            oldest_ns: oldest.age_ns,
+            asker: oldest.fact.asker,
+            answerer: (pid != 0).then(|| (pid, target.map(|target| target.fact.component))),
+        })
     };
     groups.into_iter().filter_map(reason).collect()
 }

@@ -59,6 +59,19 @@ pub enum Reason {
         /// The oldest.
         oldest: SpanId,
     },
+    /// Requests on the sockets of the runtime have had no answer for long, and no probe in a program shows them.
+    RequestsOpen {
+        /// Their method.
+        method: String,
+        /// How many are over the limit.
+        count: u64,
+        /// Age of the oldest.
+        oldest_ns: u64,
+        /// Process that sent the oldest.
+        asker: u32,
+        /// Process that is to answer it, with its component; `None` when it is not known.
+        answerer: Option<(u32, Option<Component>)>,
+    },
     /// Processes that should have ended run on.
     ProcessesOpen {
         /// What they do.
@@ -86,6 +99,7 @@ impl Reason {
             Self::Stuck(stuck) => (4, Reverse(stuck.since.ns)),
             Self::Abandoned { oldest_ns, .. } => (5, Reverse(*oldest_ns)),
             Self::CallsOpen { oldest_ns, .. } => (6, Reverse(*oldest_ns)),
+            Self::RequestsOpen { oldest_ns, .. } => (6, Reverse(*oldest_ns)),
             Self::ProcessesOpen { oldest_ns, .. } => (7, Reverse(*oldest_ns)),
         }
     }
@@ -100,6 +114,7 @@ impl Reason {
             Self::ListStale { .. } => "list_stale",
             Self::Abandoned { .. } => "abandoned_handlers",
             Self::CallsOpen { .. } => "calls_open",
+            Self::RequestsOpen { .. } => "requests_open",
             Self::ProcessesOpen { .. } => "processes_open",
         }
     }

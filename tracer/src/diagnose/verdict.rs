@@ -100,6 +100,7 @@ pub(super) fn explains(findings: &[Finding], reason: &Reason) -> bool {
         Reason::RelistOpen { .. } | Reason::ListStale { .. } => reach == REACH_RELIST,
         Reason::Down { .. } => reach == REACH_RELIST,
         Reason::CallsOpen { .. } => reach >= 2,
+        Reason::RequestsOpen { answerer, .. } => reach >= 2 || answerer.is_some_and(|(pid, _)| culprit(pid)),
         Reason::Abandoned { .. } | Reason::ProcessesOpen { .. } => false,
     }
 }
@@ -120,6 +121,7 @@ pub(super) fn since(snapshot: &Snapshot, reasons: &[Reason], accused: Option<&Fi
         Reason::Stuck(stuck) => Some(stuck.since.ns),
         Reason::Abandoned { oldest_ns, .. }
         | Reason::CallsOpen { oldest_ns, .. }
+        | Reason::RequestsOpen { oldest_ns, .. }
         | Reason::ProcessesOpen { oldest_ns, .. } => Some(*oldest_ns),
         Reason::Down { .. } | Reason::ListStale { .. } => None,
     });

@@ -53,6 +53,19 @@ pub(super) fn sentence(reason: &Reason) -> String {
             }
             text
         }
+        Reason::RequestsOpen { method, count, oldest_ns, asker, answerer } => {
+            let (calls, age) = (escape::text_to(method, 40), duration(*oldest_ns));
+            let what = match *count {
+                1 => format!("{calls} without an answer for {age}"),
+                count => format!("{} calls of {calls} without an answer, oldest {age}", human::count(count)),
+            };
+            let answerer = match answerer {
+                Some((pid, Some(component))) => format!("{} (pid {pid})", component.name()),
+                Some((pid, None)) => format!("pid {pid}"),
+                None => "a process that is not known".to_owned(),
+            };
+            format!("{what}: sent by pid {asker} to {answerer}")
+        }
         Reason::ProcessesOpen { kind, count, oldest_ns, pid, container } => {
             let many = if *count == 1 { "" } else { &format!("{} × ", human::count(*count)) };
             let oldest = if *count == 1 { "runs" } else { "run, oldest" };

@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use plegtrace::correlate::thresholds::CALL_OPEN_NS;
 use plegtrace::decode::RequestEnd;
-use plegtrace::diagnose::diagnose;
-use plegtrace::input::OpenMessageFact;
+use plegtrace::diagnose::{Reason, Verdict, diagnose};
+use plegtrace::input::{Component, OpenMessageFact};
 use plegtrace::render::text::{self, TextOptions};
 use plegtrace_lab::cri::{Call, Client, Error};
 use plegtrace_lab::{Containerd, Generation, Knobs, fault, host, process};
@@ -185,4 +186,39 @@ fn a_stopped_runtime_is_named() {
     assert!(page.contains("RuntimeService/ListContainers"), "{page}");
     let row = snapshot.grpc.rows.iter().find(|row| row.method == "ListContainers").unwrap();
     assert_eq!((row.latency.count(), row.unanswered, row.open), (1, 1, 0));
+}
+
+/// Without a probe in any program the connection alone tells that the runtime does not answer.
+#[test]
+fn the_wire_alone_is_enough_for_a_verdict() {
+    let containerd = start(Generation::default());
+    let watching = watch(&containerd);
+    let client = containerd.client_of(containerd.client().api()).unwrap();
+    ask(&client).unwrap();
+    let stopped = fault::stop_process(containerd.pid()).unwrap();
+    let began = Instant::now();
+    let list = |client: &Client| client.list_containers(LIMIT).map(drop);
+    let mut call = Call::start(&client, "ListContainers", list).unwrap();
+    process::wait_for("a request that is late", LIMIT, || {
+        let seen = watching.seen();
+        let reading = &seen.open_requests;
+        let is_late = |open: &OpenMessageFact| reading.at_ns - open.start_ns > CALL_OPEN_NS;
+        Ok(reading.open.iter().any(is_late).then_some(()))
+    })
+    .unwrap();
+    let (snapshot, _) = watching.interrupt().unwrap();
+    let most = began.elapsed();
+    drop(stopped);
+    call.wait(LIMIT).unwrap().unwrap();
+
+    assert_nothing_is_lost(&snapshot);
+    let diagnosis = diagnose(&snapshot);
+    assert_eq!(diagnosis.verdict, Verdict::Stall, "{diagnosis:#?}");
+    let [Reason::RequestsOpen { method, count: 1, oldest_ns, asker, answerer }] = &diagnosis.reasons[..]
+    else {
+        panic!("{:#?}", diagnosis.reasons)
+    };
+    assert_eq!((method.as_str(), *asker), ("ListContainers", std::process::id()));
+    assert_eq!(*answerer, Some((containerd.pid(), Some(Component::Containerd))));
+    assert!(Duration::from_nanos(*oldest_ns) <= most, "no age above the truth");
 }

@@ -77,6 +77,14 @@ fn reason(reason: &Reason, explained: bool) -> ReasonDoc<'_> {
             age_ns: Some(*oldest_ns),
             ..blank
         },
+        Reason::RequestsOpen { method, count, oldest_ns, answerer, .. } => ReasonDoc {
+            component: answerer.and_then(|(_, component)| component).map(name),
+            operation: Some(method),
+            pid: answerer.map(|(pid, _)| pid),
+            count: Some(*count),
+            age_ns: Some(*oldest_ns),
+            ..blank
+        },
         Reason::Down { component, .. } => ReasonDoc { component: Some(name(*component)), ..blank },
         Reason::Stuck(stuck) => {
             ReasonDoc { age_ns: Some(stuck.since.ns), at_least: Some(stuck.since.at_least), ..blank }

@@ -5,7 +5,7 @@ use std::{cmp::Reverse, io};
 
 use super::page::Page;
 use crate::{
-    correlate::{MessageRow, Messages, OpenMessage, thresholds::SECOND_NS},
+    correlate::{MessageRow, Messages, OpenMessage, Snapshot, thresholds::SECOND_NS},
     render::{
         escape, human,
         table::{Align, Cell, Table, Tone},
@@ -96,8 +96,8 @@ fn open(page: &mut Page<'_>, messages: &Messages, title: &str) -> io::Result<()>
         table.row(vec![
             Cell::bad_if(human::duration(message.age_ns), message.should_end()),
             escape::text_to(&name(&fact.service, &fact.method), 40).into(),
-            process(fact.asker).into(),
-            process(fact.answerer).into(),
+            process(page.snapshot, fact.asker).into(),
+            process(page.snapshot, fact.answerer).into(),
             Cell::new(note(message), Tone::Faint),
         ]);
     }
@@ -105,8 +105,13 @@ fn open(page: &mut Page<'_>, messages: &Messages, title: &str) -> io::Result<()>
     page.more(open.len() - shown)
 }
 
-fn process(pid: u32) -> String {
-    if pid == 0 { "not known".to_owned() } else { pid.to_string() }
+fn process(snapshot: &Snapshot, pid: u32) -> String {
+    let target = snapshot.targets.iter().find(|target| target.fact.pid == pid);
+    match target {
+        _ if pid == 0 => "not known".to_owned(),
+        Some(target) => format!("{} {pid}", target.fact.component.name()),
+        None => pid.to_string(),
+    }
 }
 
 fn note(message: &OpenMessage) -> &'static str {
