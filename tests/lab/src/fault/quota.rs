@@ -69,7 +69,10 @@ pub fn throttle(throttled: &Fault, share: f64) -> Result<()> {
 
 fn set_share(group: &Path, share: f64) -> Result<()> {
     let quota = PERIOD.mul_f64(share);
-    ensure!(quota >= LEAST, "the kernel grants no less than {LEAST:?} of {PERIOD:?}, and {quota:?} are wanted");
+    ensure!(
+        quota >= LEAST,
+        "the kernel grants no less than {LEAST:?} of {PERIOD:?}, and {quota:?} are wanted"
+    );
     let (quota, period) = (quota.as_micros(), PERIOD.as_micros());
     let (of_v1, of_v2) = (group.join("cpu.cfs_quota_us"), group.join("cpu.max"));
     if of_v1.exists() {
