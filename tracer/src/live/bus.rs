@@ -13,7 +13,7 @@ use crate::{
 /// Of younger ones queues are not read: most are answered before.
 const QUEUES_FROM_NS: u64 = 1_000_000_000;
 /// Processes that calls wait for: more are not looked at.
-const MAX_PEERS: usize = 8;
+const MAX_PEERS: usize = 16;
 
 impl Live {
     /// What the map had at `at_ns`. A call that is over is reported once, then forgotten.

@@ -143,7 +143,7 @@ fn systemd_is_told_apart_by_what_it_does() {
         (peer(1, 'S', "ep_poll", 0, Some(0)), "D3", high),
         (peer(1, 'S', "unix_stream_read_generic", 3, Some(8000)), "D3", high),
         (peer(1, 'R', "", 49, Some(8000)), "D3", high),
-        (peer(1, 'R', "", 51, Some(8000)), "D2", Confidence::Low),
+        (peer(1, 'R', "", 51, Some(8000)), "D2", medium),
         (peer(1, 'D', "cgroup_kn_lock_live", 0, Some(8000)), "D12", medium),
         (peer(1, 'D', "__refrigerator", 0, Some(8000)), "D13", high),
         (peer(1, 'S', "do_freezer_trap", 0, Some(8000)), "D13", high),

@@ -29,7 +29,8 @@ struct Played {
 }
 
 impl Played {
-    /// `behaves`: "silent" (reads calls, answers none) or "deaf" (reads nothing).
+    /// `behaves`: "silent" (reads calls, answers none), "busy" (the same, and uses a processor) or "deaf" (reads
+    /// nothing).
     fn start(containerd: &Containerd, name: &str, behaves: &str) -> Result<Played> {
         let dir = containerd.scratch().path().join(name);
         fs::create_dir_all(&dir)?;
@@ -40,9 +41,13 @@ impl Played {
         let unshare = containerd.scratch().spawn(&mut command, &dir.join("systemd.log"))?;
         process::wait_for("a systemd on its bus", LIMIT, || Ok(dir.join("ready").exists().then_some(())))
             .with_context(|| fs::read_to_string(dir.join("systemd.log")).unwrap_or_default())?;
-        let child = |of: u32| process::all().into_iter().find(|pid| process::parent(*pid) == Some(of));
-        let systemd = child(unshare.id()).context("no systemd")?;
-        let daemon = child(systemd).context("no bus daemon")?;
+        let child = |of: u32, name: &str| {
+            let is_it =
+                |pid: &u32| process::parent(*pid) == Some(of) && process::name(*pid).starts_with(name);
+            process::all().into_iter().find(is_it)
+        };
+        let systemd = child(unshare.id(), "").context("no systemd")?;
+        let daemon = child(systemd, "dbus-daemon").context("no bus daemon")?;
         Ok(Played { dir, unshare, systemd, daemon })
     }
 }
@@ -75,12 +80,14 @@ fn plays_systemd() {
     systemd.silent.store(true, Ordering::Relaxed);
     ready();
     loop {
-        std::thread::park();
+        if behaves != "busy" {
+            std::thread::park();
+        }
     }
 }
 
-/// A systemd that reads and says nothing, one that does not read, one that is stopped, and a bus that is stopped: each has
-/// its verdict, with the process that is to blame, in text and JSON, and the exit code says so.
+/// A systemd that reads and says nothing, one that does not read, one that is stopped, one that is busy, and a
+/// bus that is stopped: each has its verdict, with the process that is to blame, in text and JSON, and the exit code says so.
 #[test]
 fn stalls_have_a_verdict() {
     host::require_root().unwrap();
@@ -89,6 +96,7 @@ fn stalls_have_a_verdict() {
     let node = |name: &str, behaves: &str| Played::start(&containerd, name, behaves).unwrap();
     let silent = node("silent", "silent");
     let deaf = node("deaf", "deaf");
+    let busy = node("busy", "busy");
     let halted = node("halted", "silent");
     let busless = node("busless", "silent");
     let observe = |format: &str| {
@@ -99,7 +107,7 @@ fn stalls_have_a_verdict() {
     };
     let running = ["json", "text"].map(observe);
     let stopped = [halted.systemd, busless.daemon].map(|pid| fault::stop_process(pid).unwrap());
-    let nodes = [&silent, &deaf, &halted, &busless];
+    let nodes = [&silent, &deaf, &busy, &halted, &busless];
     let mut waiting: Vec<Child> = nodes
         .iter()
         .enumerate()
@@ -125,6 +133,8 @@ fn stalls_have_a_verdict() {
     let wanted = BTreeMap::from([
         (u64::from(silent.systemd), ("D3", "high")),
         (u64::from(deaf.systemd), ("D3", "high")),
+        // With what it is busy is not seen.
+        (u64::from(busy.systemd), ("D2", "medium")),
         (u64::from(halted.systemd), ("D13", "high")),
         (u64::from(busless.daemon), ("D14", "high")),
     ]);
@@ -139,7 +149,7 @@ fn stalls_have_a_verdict() {
     };
     assert!(headline(silent.systemd).contains("has read everything from the bus"));
     assert!(headline(deaf.systemd).contains("bytes from the bus"), "{}", headline(deaf.systemd));
-    for id in ["D3", "D13", "D14"] {
+    for id in ["D2", "D3", "D13", "D14"] {
         assert!(text.stdout.contains(id), "{}", text.stdout);
     }
 }
