@@ -19,7 +19,7 @@ struct Cli {
     #[arg(short, long, value_enum, default_value_t = Output::Text, global = true)]
     output: Output,
     /// What plegtrace observes, as in `plegtrace --sources`.
-    #[arg(long, default_value = "calls,parks,processes,census", global = true, value_name = "LIST")]
+    #[arg(long, default_value = "uprobes,parks,processes,census", global = true, value_name = "LIST")]
     sources: String,
 }
 
