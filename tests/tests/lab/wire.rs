@@ -1,6 +1,7 @@
 //! Requests between a real containerd and its shims, read from their sockets: exact by the word of strace, and named when
 //! a shim does not answer.
 
+mod names;
 mod requests;
 
 use std::collections::BTreeMap;

@@ -123,6 +123,7 @@ impl Live {
         }
         self.kernel.attach_wire().map_err(|error| chain(&error))?;
         self.follows_wire = true;
+        self.requests.follow();
         Ok(())
     }
 
@@ -154,6 +155,7 @@ impl Live {
     pub(crate) fn learn(&mut self, plan: &Plan) {
         self.hooks = u32::try_from(plan.hooks.len()).unwrap_or(u32::MAX);
         self.costs.learn(plan);
+        self.requests.learn(&plan.hooks);
         for binary in &plan.binaries {
             for site in binary.every_site() {
                 self.goid_offsets.insert(site.conf.hook, site.conf.goid_off);
@@ -284,6 +286,7 @@ impl Live {
         let mut counts = self.kernel.reasons()?;
         counts.extend(self.losses());
         counts.extend(self.requests.losses());
+        self.requests.counted(now, &counts);
         self.govern(now, &hooks);
         let probes_ns = Some(self.costs.probes_ns(&hooks));
         sink(Arrival::Fact { at_ns: now, fact: Fact::Counters { hooks } });

@@ -39,6 +39,9 @@ impl Live {
         let processes = self.follows.then(|| self.kernel.processes()).transpose()?;
         govern::disown_young_parkers(&mut open.entries, &parkers);
         self.drain_all(sink);
+        if self.follows_wire {
+            self.requests.conclude(at_ns, &open);
+        }
         if let Some(messages) = messages {
             let fact = self.open_messages(at_ns, &messages);
             sink(Arrival::Fact { at_ns, fact: Fact::Messages(fact) });

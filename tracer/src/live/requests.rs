@@ -1,12 +1,17 @@
 //! gRPC requests of the kubelet: what each calls, who is to answer, and which of them nobody answers any more.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use plegtrace_common::{
     key::Watched,
     kind::RecKind,
-    rec::{BLOCK_CUT, BLOCK_FIRST, BLOCK_FROM_START, BLOCK_LAST, BlockRec, RequestRec, how},
+    rec::{
+        BLOCK_CUT, BLOCK_FIRST, BLOCK_FROM_START, BLOCK_LAST, BlockRec, CALL_OK, CallRec, RequestRec, how,
+    },
     role::Role,
     wire::{
         request::{NAME, OpenRequest},
@@ -19,22 +24,42 @@ use super::Live;
 use crate::{
     census,
     decode::request_names,
-    input::{Frame, LossCount, MessagesFact, OpenMessageFact},
-    kernel::{OpenRequests, Processes},
-    wire::{Fragment, Naming},
+    input::{Frame, HookFact, Layer, LossCount, MessagesFact, OpenMessageFact},
+    kernel::{OpenCalls, OpenRequests, Processes},
+    wire::{Fragment, Naming, Witnesses, witnesses::ClientCall},
 };
 
 /// Of younger ones nobody asks whether their connection is still there.
 const SOCKETS_FROM_NS: u64 = 1_000_000_000;
 /// How long a client may need to see that its server goes away; until then it may ask once more.
 const GOING_NS: u64 = 10_000_000_000;
+/// After this time every record of a moment has been handed over, also by a program that was interrupted.
+const SETTLED_NS: u64 = 50_000_000;
 /// Most connections of which is kept what their servers said.
 const MAX_NOTES: usize = 512;
+
+/// A function that sends or serves requests.
+#[derive(Clone, Debug)]
+enum Hooked {
+    /// A method of the client: its name.
+    Client(Arc<str>),
+    /// A handler: its path.
+    Handler(Arc<str>),
+}
 
 /// What is known of requests besides the kernel's map.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
+    /// Requests are followed.
+    follows: bool,
     naming: Naming,
+    witnesses: Witnesses,
+    /// What hooks witness, by their number.
+    hooks: HashMap<u32, Hooked>,
+    /// Records that were lost so far, of all kinds.
+    lost: u64,
+    /// Until then nothing was lost that the witnesses should have seen.
+    whole_until_ns: u64,
     /// When processes were begun to be watched: answers from before were not seen.
     watched_ns: HashMap<u32, u64>,
     /// Until when answers of a connection may have been missed.
@@ -56,14 +81,77 @@ impl Requests {
         }
     }
 
+    /// From now on requests are followed.
+    pub(super) fn follow(&mut self) {
+        self.follows = true;
+    }
+
+    /// Learns the hooks of a plan that has grown.
+    pub(super) fn learn(&mut self, hooks: &[HookFact]) {
+        let hooked = |hook: &HookFact| match hook.layer {
+            Layer::KubeletClient => Some(Hooked::Client(hook.operation.as_str().into())),
+            Layer::Handler => Some(Hooked::Handler(format!("/{}/{}", hook.service, hook.operation).into())),
+            _ => None,
+        };
+        self.hooks = hooks.iter().filter_map(|hook| Some((hook.index, hooked(hook)?))).collect();
+    }
+
+    /// A call has ended: it may say what a request was.
+    fn call(&mut self, rec: &CallRec) {
+        let end_ns = rec.header.ts_ns;
+        match self.hooks.get(&rec.hook) {
+            Some(Hooked::Handler(path)) => self.witnesses.handler(path, rec.start_ns),
+            Some(Hooked::Client(method)) if rec.flags & CALL_OK != 0 => self.witnesses.call(ClientCall {
+                pid: rec.header.tgid,
+                method: Arc::clone(method),
+                start_ns: rec.start_ns,
+                end_ns,
+            }),
+            Some(Hooked::Client(_)) | None => {}
+        }
+    }
+
+    /// Gives names to requests, with the handlers that were open at `at_ns`, before the last records were handed over.
+    pub(super) fn conclude(&mut self, at_ns: u64, open: &OpenCalls) {
+        for (_, call) in &open.entries {
+            if let Some(Hooked::Handler(path)) = self.hooks.get(&call.hook) {
+                self.witnesses.handler(path, call.start_ns);
+            }
+        }
+        if !open.complete {
+            self.witnesses.missed(at_ns);
+        }
+        let until_ns = self.whole_until_ns.min(at_ns).saturating_sub(SETTLED_NS);
+        for lesson in self.witnesses.conclude(until_ns) {
+            self.naming.witness(lesson.socket, lesson.stream, &lesson.path);
+        }
+    }
+
+    /// So many records were lost until `now_ns`.
+    pub(super) fn counted(&mut self, now_ns: u64, counts: &[LossCount]) {
+        let lost = counts.iter().filter(|count| count.is_loss).map(|count| count.count).sum();
+        if std::mem::replace(&mut self.lost, lost) == lost {
+            self.whole_until_ns = now_ns;
+        } else {
+            self.witnesses.missed(now_ns);
+        }
+    }
+
     /// A record as it may enter the stream: header blocks end here, and requests have their name from here on.
     pub(super) fn name(&mut self, frame: Frame) -> Option<Frame> {
         match frame.kind {
             RecKind::Block => {
                 if let Ok(rec) = BlockRec::ref_from_bytes(&frame.bytes) {
                     self.naming.take(&fragment(rec));
+                    self.witnesses.sent(rec.header.tgid, rec.socket, rec.stream, rec.header.ts_ns);
                 }
                 None
+            }
+            RecKind::Call if self.follows => {
+                if let Ok(rec) = CallRec::ref_from_bytes(&frame.bytes) {
+                    self.call(rec);
+                }
+                Some(frame)
             }
             RecKind::Request => {
                 let rec = RequestRec::read_from_bytes(&frame.bytes).ok()?;
@@ -154,6 +242,12 @@ impl Requests {
                 "too many connections to the runtime: requests on those unused for longest have no name",
                 self.naming.forgotten,
                 true,
+            ),
+            (
+                "names_contradicted",
+                "what was learnt of the names of requests could not all be true: they were unknown again",
+                self.naming.contradicted,
+                false,
             ),
             (
                 "request_in_doubt",
@@ -369,5 +463,85 @@ mod tests {
         assert_eq!(requests.fact(&MessageKey { stream: 7, ..KEY }, &open(90), 20, false).method, "");
         let told: Vec<_> = requests.losses().map(|loss| (loss.reason, loss.count, loss.is_loss)).collect();
         assert_eq!(told, [("header_block_missed".to_owned(), 1, true)]);
+    }
+
+    /// Records of calls of the kubelet and of handlers teach the names of a connection that is older than us, unless something was
+    /// lost meanwhile.
+    #[test]
+    fn calls_teach_names() {
+        const S: u64 = 1_000_000_000;
+        let hook = |index, layer, service: &str| HookFact {
+            index,
+            layer,
+            component: crate::input::Component::Kubelet,
+            exe: String::new(),
+            operation: "Status".into(),
+            service: service.into(),
+            symbol: String::new(),
+            long_lived: false,
+            sites: 1,
+        };
+        let hooks =
+            [hook(1, Layer::KubeletClient, "remote"), hook(2, Layer::Handler, "runtime.v1.RuntimeService")];
+        let names = |lost: u64| {
+            let mut requests = Requests::default();
+            requests.follow();
+            requests.learn(&hooks);
+            for number in 0..3 {
+                let at = (u64::from(number) + 1) * S;
+                let stream = 2 * number + 1;
+                requests.name(block(stream, number.into(), at + 20));
+                requests.name(call(2, at + 30, at + 40, 0));
+                requests.name(call(1, at, at + 60, CALL_OK));
+                let loss = loss(lost * u64::from(number));
+                requests.counted(at + S / 2, &[loss]);
+                requests.conclude(at + S / 2, &OpenCalls { entries: Vec::new(), complete: true });
+            }
+            requests.naming.name(3, 1)
+        };
+        assert_eq!(names(0), "runtime.v1.RuntimeService/Status");
+        assert!(names(1).starts_with("unknown#"), "{}", names(1));
+    }
+
+    fn loss(count: u64) -> LossCount {
+        let [stage, reason, sentence] = ["ring", "full", "lost"].map(str::to_owned);
+        LossCount { stage, reason, sentence, count, is_loss: true }
+    }
+
+    /// The newest entry of a table that is older than we.
+    fn block(stream: u32, offset: u64, ts_ns: u64) -> Frame {
+        let mut rec = BlockRec {
+            header: RecHeader { kind: RecKind::Block as u16, tgid: 10, ..rec(0, 0, ts_ns).header },
+            socket: 3,
+            joined_ns: 80,
+            offset: 40 + offset,
+            stream,
+            len: 1,
+            flags: BLOCK_FIRST | BLOCK_LAST,
+            reserved: 0,
+            bytes: [0; plegtrace_common::wire::request::BLOCK],
+        };
+        rec.bytes[0] = 0xbe;
+        Frame { header: rec.header, kind: RecKind::Block, bytes: Bytes::copy_from_slice(rec.as_bytes()) }
+    }
+
+    fn call(hook: u32, start_ns: u64, end_ns: u64, flags: u32) -> Frame {
+        let header = RecHeader { kind: RecKind::Call as u16, tgid: 10, ..rec(0, 0, end_ns).header };
+        let rec = CallRec {
+            header,
+            start_ns,
+            mark_ns: 0,
+            goid: 1,
+            g_addr: 0,
+            hook,
+            flags,
+            depth: 0,
+            start_tid: 1,
+            parked_ns: 0,
+            short_ns: 0,
+            parks: 0,
+            reserved: 0,
+        };
+        Frame { header, kind: RecKind::Call, bytes: Bytes::copy_from_slice(rec.as_bytes()) }
     }
 }

@@ -15,6 +15,8 @@ pub const MAX_OPEN: usize = 16_384;
 pub const MAX_FINISHED: usize = 16_384;
 /// Streams of which a teacher may still speak.
 const MAX_REMEMBERED: usize = 256;
+/// First words of witnesses that wait for a second one.
+const MAX_SAID: usize = 128;
 /// Entries without content before the path of a request; with more of them nothing is learnt.
 const MAX_AMONG: usize = 32;
 
@@ -70,6 +72,15 @@ struct Remembered {
     path: Path,
 }
 
+/// What the first witness said of requests that look like this one.
+#[derive(Debug)]
+struct Said {
+    stream: u32,
+    epoch: u32,
+    among: Vec<u64>,
+    method: Arc<str>,
+}
+
 /// A connection between a client and a runtime.
 #[derive(Debug)]
 pub struct Connection {
@@ -77,6 +88,8 @@ pub struct Connection {
     server: Direction,
     /// Oldest first.
     remembered: VecDeque<Remembered>,
+    /// Oldest first.
+    said: VecDeque<Said>,
     open: BTreeMap<u32, Request>,
     finished: VecDeque<Request>,
     last_stream: u32,
@@ -97,6 +110,7 @@ impl Connection {
             client: Direction::late(Side::Client),
             server: Direction::late(Side::Server),
             remembered: VecDeque::new(),
+            said: VecDeque::new(),
             open: BTreeMap::new(),
             finished: VecDeque::new(),
             last_stream: 0,
@@ -144,6 +158,28 @@ impl Connection {
         certain.iter().for_each(|(entry, path)| self.client.decoder.learn(*entry, ":path", path));
         self.name_all(&certain);
         Taught::Fits
+    }
+
+    /// The same by a witness that may err: it counts when a second one says the same of another stream with the same unknown
+    /// entries.
+    pub fn witness(&mut self, stream: u32, method: &str) -> Taught {
+        let epoch = self.client.epoch();
+        let found = self.remembered.iter().rev().find(|of| of.stream == stream);
+        let Some(found) = found.filter(|found| found.epoch == epoch) else { return Taught::Useless };
+        let Path::Among(among, _) = &found.path else { return self.teach(stream, method) };
+        let alike = |said: &&Said| (said.epoch, &said.among, &*said.method) == (epoch, among, method);
+        match self.said.iter().find(alike) {
+            Some(first) if first.stream != stream => self.teach(stream, method),
+            Some(_) => Taught::Useless,
+            None => {
+                let said = Said { stream, epoch, among: among.clone(), method: method.into() };
+                if self.said.len() >= MAX_SAID {
+                    self.said.pop_front();
+                }
+                self.said.push_back(said);
+                Taught::Useless
+            }
+        }
     }
 
     /// Takes a header block of the client that was put together elsewhere.

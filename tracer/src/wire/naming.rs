@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Connection, Method, Side, direction::MAX_BLOCK};
+use super::{Connection, Method, Side, Taught, direction::MAX_BLOCK};
 
 /// Most connections that are followed; the one unused for longest is forgotten.
 const MAX_CONNECTIONS: usize = 512;
@@ -39,6 +39,8 @@ pub struct Fragment<'b> {
 struct Named {
     joined_ns: u64,
     connection: Connection,
+    /// Every block was seen.
+    is_whole: bool,
     /// Bytes of blocks so far.
     offset: u64,
     /// The beginning of a block, and its stream.
@@ -56,6 +58,8 @@ pub struct Naming {
     pub missed: u64,
     /// Connections that were forgotten because there were too many.
     pub forgotten: u64,
+    /// Times that witnesses contradicted what was known of a connection: all its names were forgotten then.
+    pub contradicted: u64,
 }
 
 impl Naming {
@@ -90,6 +94,16 @@ impl Naming {
         {
             named.connection.block(stream, fragment.at_ns, &block);
         }
+    }
+
+    /// A witness says what the request of a stream called (`/package.Service/Method`). Two have to agree.
+    pub fn witness(&mut self, socket: u64, stream: u32, path: &str) {
+        let Some(named) = self.connections.get_mut(&socket) else { return };
+        if named.is_whole && named.connection.counts().broken_blocks == 0 {
+            // Its own words are better.
+            return;
+        }
+        self.contradicted += u64::from(named.connection.witness(stream, path) == Taught::Contradicts);
     }
 
     /// What an open request calls; empty when that could not be read.
@@ -130,13 +144,14 @@ impl Naming {
         let (joined_ns, used) = (fragment.joined_ns, self.turn);
         // Of a table that began before us nothing is missing that was known.
         let offset = if begins { 0 } else { fragment.offset };
-        self.connections.insert(fragment.socket, Named { joined_ns, connection, offset, begun: None, used });
+        let named = Named { joined_ns, connection, is_whole: begins, offset, begun: None, used };
+        self.connections.insert(fragment.socket, named);
     }
 
     fn miss(&mut self, socket: u64) {
         self.missed += 1;
         if let Some(named) = self.connections.get_mut(&socket) {
-            named.begun = None;
+            (named.begun, named.is_whole) = (None, false);
             named.connection.miss(Side::Client);
         }
     }
@@ -238,6 +253,41 @@ mod tests {
         naming.take(&fragment(3, 8, INDEXED));
         assert_eq!((naming.name(7, 1).as_str(), naming.missed), ("", 1));
         assert!(naming.name(7, 3).starts_with("unknown#"));
+    }
+
+    /// Two witnesses that agree give a name to requests of before and of later; one does not, nor the same one twice.
+    #[test]
+    fn two_witnesses() {
+        let late = |stream, offset, bytes| Fragment { from_start: false, ..fragment(stream, offset, bytes) };
+        // Entries 63 and 62 of a table that is older than we: two methods.
+        let (status, version) = (b"\xbf", b"\xbe");
+        let mut naming = Naming::default();
+        for (place, bytes) in [status, version, status, version, status].into_iter().enumerate() {
+            naming.take(&late(2 * place as u32 + 1, 40 + place as u64, bytes));
+        }
+        let unknown = naming.name(7, 9);
+        assert!(unknown.starts_with("unknown#"), "{unknown}");
+        naming.witness(7, 1, "/a.B/Status");
+        naming.witness(7, 1, "/a.B/Status");
+        naming.witness(7, 3, "/a.B/Version");
+        assert_eq!(naming.name(7, 9), unknown);
+        naming.witness(7, 5, "/a.B/Status");
+        let names = [1, 3, 5, 7, 9].map(|stream| naming.name(7, stream));
+        assert_eq!([&names[0], &names[2], &names[4]], ["a.B/Status"; 3]);
+        assert!(names[1].starts_with("unknown#") && names[1] == names[3], "{names:?}");
+        naming.take(&late(11, 45, status));
+        assert_eq!((naming.name(7, 11).as_str(), naming.contradicted), ("a.B/Status", 0));
+        // What cannot be true costs all names, and is counted.
+        naming.witness(7, 11, "/a.B/Version");
+        naming.take(&late(13, 46, status));
+        assert!(naming.name(7, 13).starts_with("unknown#"), "{}", naming.name(7, 13));
+        assert_eq!(naming.contradicted, 1);
+        // A connection that was seen from its beginning needs none.
+        naming.take(&Fragment { socket: 8, ..fragment(1, 0, LITERAL) });
+        for _ in 0..2 {
+            naming.witness(8, 1, "/a.B/D");
+        }
+        assert_eq!((naming.name(8, 1).as_str(), naming.contradicted), ("a.B/C", 1));
     }
 
     /// A connection that is older than us, or in step again, has a table that nobody knows.

@@ -66,6 +66,10 @@ fn name(service: &str, method: &str) -> String {
     if method.is_empty() {
         return "name not read".to_owned();
     }
+    if let Some(number) = method.strip_prefix("unknown#") {
+        // The connection is older than plegtrace.
+        return format!("name not known (#{number})");
+    }
     if service.is_empty() {
         return method.to_owned();
     }

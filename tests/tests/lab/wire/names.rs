@@ -1,0 +1,83 @@
+//! Names of requests on a connection that is older than plegtrace: learnt from probes in kubelet and runtime, never wrong.
+
+use std::collections::{BTreeSet, HashSet};
+use std::time::Duration;
+
+use plegtrace::decode::Request;
+use plegtrace::input::Layer;
+use plegtrace_lab::{Knobs, Node, host, process};
+use plegtrace_tests::watching::{Seen, Watching};
+
+use super::{LIMIT, assert_nothing_is_lost};
+
+/// Within this time of the probes they are known.
+const LEARNT: Duration = Duration::from_secs(60);
+/// So many requests in a row that have names are all that a quiet node sends in several seconds.
+const IN_A_ROW: usize = 60;
+/// Requests that are looked at then.
+const ASKED: usize = 200;
+
+fn is_named(request: &Request) -> bool {
+    !request.message.service.is_empty()
+}
+
+/// Requests that no handler of their name has served in their time; each handler serves one.
+fn without_a_handler<'s>(seen: &'s Seen, requests: &[&'s Request]) -> Vec<&'s Request> {
+    let mut handlers: BTreeSet<(u64, usize)> = BTreeSet::new();
+    let calls: Vec<_> = seen.of_layer(Layer::Handler).collect();
+    handlers.extend(calls.iter().enumerate().map(|(number, (call, _))| (call.start.0, number)));
+    let mut left = Vec::new();
+    for request in requests {
+        let message = &request.message;
+        let times = (message.id.start.0, 0)..(message.end.0, usize::MAX);
+        let serves = |(_, number): &&(u64, usize)| {
+            let hook = calls[*number].1;
+            hook.service == message.service && hook.operation == message.method
+        };
+        match handlers.range(times).find(serves).copied() {
+            Some(handler) => _ = handlers.remove(&handler),
+            None => left.push(*request),
+        }
+    }
+    left
+}
+
+/// The kubelet connected long ago, so its paths are entries of a table that nobody saw being filled.
+#[test]
+fn names_of_an_old_connection_are_learnt() {
+    host::require_root().unwrap();
+    let node = Node::start(&Knobs { pods: 4, exec_probes: true, ..Knobs::default() }).unwrap();
+    node.wait_for_relists(3, LIMIT).unwrap();
+    let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
+    let about = ["--kubelet-pid", &kubelet, "--runtime-pid", &runtime, "--sources", "uprobes,wire"];
+    let watching = Watching::start(&[&["-d", "600"], &about[..]].concat()).unwrap();
+    watching.wait_until_armed().unwrap();
+    let begun = std::time::Instant::now();
+    let known = process::wait_for("names of all requests", LEARNT, || {
+        let requests = &watching.seen().requests;
+        let last = requests.len().checked_sub(IN_A_ROW);
+        Ok(last.filter(|last| requests[*last..].iter().all(is_named)).map(|_| requests.len()))
+    });
+    let known = known.unwrap_or_else(|error| panic!("{error}: {:#?}", watching.seen().requests.last()));
+    eprintln!("after {:.1?} and {known} requests all have names", begun.elapsed());
+    process::wait_for("more requests", LIMIT, || {
+        Ok((watching.seen().requests.len() >= known + ASKED).then_some(()))
+    })
+    .unwrap();
+    let (snapshot, seen) = watching.interrupt().unwrap();
+
+    assert_nothing_is_lost(&snapshot);
+    let ids: HashSet<_> = seen.requests.iter().map(|request| request.message.id).collect();
+    assert_eq!(ids.len(), seen.requests.len(), "no request twice");
+    let asked = &seen.requests[known..];
+    let named = asked.iter().filter(|request| is_named(request)).count();
+    assert!(named * 100 >= asked.len() * 99, "{named} of {} have names", asked.len());
+    // The last ones may have handlers that had not returned when the probes came off.
+    let all: Vec<&Request> = seen.requests.iter().filter(|request| is_named(request)).collect();
+    let wrong = without_a_handler(&seen, &all);
+    assert!(wrong.is_empty(), "of {} names, wrong: {wrong:#?}", all.len());
+    let methods: BTreeSet<&str> = all.iter().map(|request| request.message.method.as_str()).collect();
+    assert!(methods.contains("ListPodSandbox") && methods.contains("ListContainers"), "{methods:?}");
+    eprintln!("{} of {} requests have names: {methods:?}", all.len(), seen.requests.len());
+    assert!(!snapshot.losses.iter().any(|loss| loss.reason == "names_contradicted"), "{:?}", snapshot.losses);
+}
