@@ -126,4 +126,8 @@ fn no_verdict_after_a_loss() {
     assert_eq!((unsure.verdict, unsure.reasons.len()), (Verdict::CannotTell, 0), "{:?}", unsure.reasons);
     assert_eq!(snapshot.grpc.open.len(), 1);
     assert!(unsure.doubts.iter().any(|doubt| matches!(doubt, Doubt::Lost { .. })), "{:?}", unsure.doubts);
+    // What was sent later is not concerned, however long one observes.
+    read(&mut story, 14 * S, &[cri(3, "ListContainers", 3 * S)]);
+    let later = diagnosis(&story, 14 * S);
+    assert_eq!((later.verdict, by_wire(&later).len()), (Verdict::Stall, 1), "{:?}", later.reasons);
 }

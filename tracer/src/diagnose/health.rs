@@ -138,7 +138,7 @@ fn calls_open(snapshot: &Snapshot) -> Vec<Reason> {
 }
 
 /// Requests that only the sockets show: of a kubelet or runtime in which no probe can be set. What a probe shows is said
-/// once, by the calls. After a loss an answer may be what was lost.
+/// once, by the calls. What was lost since one was sent may have been its answer.
 fn requests_open(snapshot: &Snapshot) -> Vec<Reason> {
     let by_probe: HashSet<&str> = snapshot
         .open
@@ -156,8 +156,11 @@ fn requests_open(snapshot: &Snapshot) -> Vec<Reason> {
         named && late && request.should_end() && !by_probe.contains(method)
     });
     let mut groups: BTreeMap<(&str, u32), Vec<&OpenMessage>> = BTreeMap::new();
-    if snapshot.real_losses().next().is_none() {
-        late.for_each(|it| groups.entry((&it.fact.method, it.fact.answerer)).or_default().push(it));
+    let lost =
+        snapshot.losses.iter().zip(&snapshot.lost_at).filter(|(loss, _)| loss.is_loss && loss.count > 0);
+    let lost_at = lost.map(|(_, at)| at.0).max();
+    for it in late.filter(|it| lost_at.is_none_or(|lost_at| lost_at < it.fact.start_ns)) {
+        groups.entry((&it.fact.method, it.fact.answerer)).or_default().push(it);
     }
     let reason = |((method, pid), requests): ((&str, u32), Vec<&OpenMessage>)| {
         let oldest = requests.iter().max_by_key(|request| request.age_ns)?;

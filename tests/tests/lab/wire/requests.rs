@@ -64,6 +64,11 @@ fn ask(client: &Client) -> Result<(), Error> {
     Ok(())
 }
 
+/// Asks for containers, and waits for so long.
+fn lists(client: &Client, deadline: Duration) -> Call {
+    Call::start(client, "ListContainers", move |client| client.list_containers(deadline).map(drop)).unwrap()
+}
+
 /// Each request is counted once, by its name. The client of the lab keeps its paths out of the header table, so those on a
 /// connection that is older than the probes have names too.
 fn requests_are_exact(generation: Generation) {
@@ -140,11 +145,7 @@ fn a_stopped_runtime_is_named() {
     ask(&client).unwrap();
     let stopped = fault::stop_process(containerd.pid()).unwrap();
     let began = Instant::now();
-    let lists = |deadline: Duration| {
-        Call::start(&client, "ListContainers", move |client| client.list_containers(deadline).map(drop))
-            .unwrap()
-    };
-    let (mut patient, mut hasty) = (lists(LIMIT), lists(HASTY));
+    let (mut patient, mut hasty) = (lists(&client, LIMIT), lists(&client, HASTY));
     let open_now = |count: usize| {
         process::wait_for("requests without an answer", LIMIT, || {
             let seen = watching.seen();
@@ -197,8 +198,7 @@ fn the_wire_alone_is_enough_for_a_verdict() {
     ask(&client).unwrap();
     let stopped = fault::stop_process(containerd.pid()).unwrap();
     let began = Instant::now();
-    let list = |client: &Client| client.list_containers(LIMIT).map(drop);
-    let mut call = Call::start(&client, "ListContainers", list).unwrap();
+    let mut call = lists(&client, LIMIT);
     process::wait_for("a request that is late", LIMIT, || {
         let seen = watching.seen();
         let reading = &seen.open_requests;
@@ -213,6 +213,9 @@ fn the_wire_alone_is_enough_for_a_verdict() {
 
     assert_nothing_is_lost(&snapshot);
     let diagnosis = diagnose(&snapshot);
+    let mut page = Vec::new();
+    text::report(&snapshot, &diagnosis, &TextOptions::default(), &mut page).unwrap();
+    println!("{}", String::from_utf8(page).unwrap());
     assert_eq!(diagnosis.verdict, Verdict::Stall, "{diagnosis:#?}");
     let [Reason::RequestsOpen { method, count: 1, oldest_ns, asker, answerer }] = &diagnosis.reasons[..]
     else {
