@@ -217,6 +217,13 @@ mod tests {
         let mut all = alone();
         all.missed(100);
         assert_eq!(all.conclude(1000), lesson());
+        // A call that began before a loss and is told after it.
+        let mut across = Witnesses::default();
+        across.missed(110);
+        across.sent(10, 7, 5, 120);
+        across.handler(&PATH.into(), 150);
+        across.call(call(100, 200));
+        assert_eq!(across.conclude(1000), []);
         let mut many = alone();
         for stream in 0..=MOST as u64 {
             many.sent(11, 9, u32::try_from(stream).unwrap(), 300 + stream);
