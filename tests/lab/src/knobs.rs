@@ -46,7 +46,7 @@ impl Generation {
         }
     }
 
-    /// Whether it speaks `v1alpha2`, which is all that kubelet 1.20 knows.
+    /// Whether it speaks `v1alpha2`, which is all that kubelet 1.20 knows: with others a kubelet that asks by `v1` runs.
     #[must_use]
     pub fn serves_v1alpha2(self) -> bool {
         self != Generation::V2_1
@@ -116,7 +116,7 @@ pub struct Knobs {
     pub generation: Generation,
     /// Which suite's runc; bookworm's runs everywhere.
     pub runc: Suite,
-    /// Which compiler built the kubelet.
+    /// Which compiler built the kubelet; with containerd 2.1, and with `blocking_pleg`, it is the default one.
     pub kubelet: KubeletBuild,
     /// Number of static pods.
     pub pods: usize,

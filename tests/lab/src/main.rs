@@ -43,7 +43,7 @@ struct Up {
     /// Number of static pods.
     #[arg(long, default_value_t = 3)]
     pods: usize,
-    /// Generation of containerd: 1.4, 1.6, 1.7 or 2.1 (without a kubelet).
+    /// Generation of containerd: 1.4, 1.6, 1.7 or 2.1, whose kubelet asks by v1 of the CRI.
     #[arg(long, default_value_t = Generation::default())]
     generation: Generation,
     /// One exec probe per second and pod.
@@ -67,9 +67,9 @@ struct Fault {
     /// Number of static pods; the fault hits the first one.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
     pods: u16,
-    /// Generation of containerd: 1.4, 1.6 or 1.7.
-    #[arg(long, default_value_t = Generation::default())]
-    generation: Generation,
+    /// Generation of containerd: 1.4, 1.6, 1.7 or 2.1; without it, what the fault needs.
+    #[arg(long)]
+    generation: Option<Generation>,
     /// One exec probe per second and pod.
     #[arg(long)]
     exec_probes: bool,
@@ -97,37 +97,27 @@ fn run(up: &Up) -> Result<()> {
         network: if up.bridge { Network::Bridge } else { Network::Host },
         ..Knobs::default()
     };
-    if knobs.generation.serves_v1alpha2() {
-        let node = Node::start(&knobs)?;
-        let _churn = up.churn.map(|seconds| node.kubelet().churn(Duration::from_secs(seconds)));
-        show(node.containerd())?;
-        let kubelet = node.kubelet();
-        print(&format!("kubelet     pid {}  http://{}/metrics", kubelet.pid(), kubelet.read_only_address()))?;
-        for pod in kubelet.running_pods()? {
-            let shim = node.containerd().shim_of(&pod.sandbox)?;
-            print(&format!("pod         {}  shim {shim}  container {}", pod.name, pod.container))?;
-        }
-        wait_for_the_end()?;
-        host::progress("tearing down");
-        return Ok(());
+    let node = Node::start(&knobs)?;
+    let _churn = up.churn.map(|seconds| node.kubelet().churn(Duration::from_secs(seconds)));
+    show(node.containerd())?;
+    let kubelet = node.kubelet();
+    print(&format!("kubelet     pid {}  http://{}/metrics", kubelet.pid(), kubelet.read_only_address()))?;
+    for pod in kubelet.running_pods()? {
+        let shim = node.containerd().shim_of(&pod.sandbox)?;
+        print(&format!("pod         {}  shim {shim}  container {}", pod.name, pod.container))?;
     }
-    host::progress("no kubelet: kubelet 1.20 does not speak CRI v1; pods are run by our own client");
-    let containerd = Containerd::start(&knobs)?;
-    for number in 1..=knobs.pods {
-        containerd.run_pod(&format!("p{number}"))?;
-    }
-    show(&containerd)?;
     wait_for_the_end()?;
     host::progress("tearing down");
     Ok(())
 }
 
 fn keep_fault(options: &Fault) -> Result<()> {
+    let needed = options.name.knobs();
     let knobs = Knobs {
-        generation: options.generation,
-        pods: options.name.knobs().pods.max(options.pods.into()),
+        generation: options.generation.unwrap_or(needed.generation),
+        pods: needed.pods.max(options.pods.into()),
         exec_probes: options.exec_probes,
-        ..options.name.knobs()
+        ..needed
     };
     let node = Node::start(&knobs)?;
     show(node.containerd())?;

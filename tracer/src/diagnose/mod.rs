@@ -13,6 +13,7 @@ mod excluded;
 mod finding;
 mod health;
 pub mod known;
+mod networks;
 mod prediction;
 mod reason;
 mod rule;

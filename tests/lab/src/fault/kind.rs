@@ -7,12 +7,12 @@ use super::changed_pods::PODS;
 use super::guard::{Facts, Fault};
 use super::stopped::stopped_fault;
 use super::{
-    cni_flock, dead_fuse, dead_mount, exec_pipe_held, exec_storm, frozen_container, frozen_shim,
+    cni_flock, cni_reload, dead_fuse, dead_mount, exec_pipe_held, exec_storm, frozen_container, frozen_shim,
     full_channel, kill_containerd, kill_kubelet, lock_hostage, many_changed_pods, orphaned_init, rc93_hang,
     rc93_standalone, restart_containerd, silent_agent, sleeping_cni, sleeping_hook, sleeping_poststop,
     slow_cni, status_hangs, stop_containerd, stop_kubelet, stop_shim,
 };
-use crate::knobs::Knobs;
+use crate::knobs::{Generation, Knobs};
 use crate::node::Node;
 
 /// What the slow network plugin takes.
@@ -55,6 +55,8 @@ pub enum Kind {
     CniSlow,
     /// Two CNI plugins need one lock: two RunPodSandbox hang.
     CniFlock,
+    /// A CNI plugin never ends, and a reload of the configuration waits for it: `Status` hangs behind both.
+    CniReload,
     /// containerd was killed and runs again.
     ContainerdRestarted,
     /// `Status` hangs behind a reload of the CNI configuration, lists are answered.
@@ -107,6 +109,7 @@ impl Kind {
             Kind::Cni => Some("N1"),
             Kind::CniSlow => None,
             Kind::CniFlock => Some("N2"),
+            Kind::CniReload => Some("R6"),
             Kind::StatusHangs => Some("L2"),
             Kind::SilentAgent => Some("X11"),
             Kind::DeadMount => Some("R12"),
@@ -127,12 +130,15 @@ impl Kind {
                 | Kind::Cni
                 | Kind::CniSlow
                 | Kind::CniFlock
+                | Kind::CniReload
                 | Kind::SilentAgent
                 | Kind::DeadFuse
         );
         let blocking_pleg = self == Kind::FullChannel;
         let pods = if self == Kind::ManyChangedPods { PODS } else { 1 };
-        Knobs { rc93: self == Kind::Rc93, blocking_pleg, gates, pods, ..Knobs::default() }
+        // The lock is held for as long as a plugin runs since go-cni 1.1.12.
+        let generation = if self == Kind::CniReload { Generation::V2_1 } else { Generation::default() };
+        Knobs { generation, rc93: self == Kind::Rc93, blocking_pleg, gates, pods, ..Knobs::default() }
     }
 
     /// Injects it into a node of [`Kind::knobs`]; where a pod is needed, into the pod `pod`.
@@ -166,6 +172,7 @@ impl Kind {
             Kind::Cni => sleeping_cni(node),
             Kind::CniSlow => slow_cni(node, SLOW_SECONDS),
             Kind::CniFlock => cni_flock(node),
+            Kind::CniReload => cni_reload(node),
             Kind::ContainerdRestarted => restart_containerd(node),
             Kind::StatusHangs => status_hangs(node),
             Kind::SilentAgent => silent_agent(node, &pod()?),

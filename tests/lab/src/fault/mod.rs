@@ -20,6 +20,7 @@
 //! | `cni` | N1 | RunPodSandbox, in a CNI plugin | SIGKILL of the plugin |
 //! | `cni-slow` | none | RunPodSandbox for three seconds: a decoy | it ends by itself |
 //! | `cni-flock` | N2 | two RunPodSandbox: one plugin waits in flock(2) for another | SIGKILL of both plugins |
+//! | `cni-reload` | R6 | RunPodSandbox, in a CNI plugin; Status, behind a reload that waits for it (containerd 2.1) | SIGKILL of the plugin |
 //! | `containerd-restarted` | R15 | nothing any more: the calls in flight have failed | it is healed already |
 //! | `status-hangs` | L2 | Status, behind a reload of the CNI configuration that reads a FIFO | the FIFO's other end |
 //! | `silent-agent` | X11 | StartContainer, in `runc create`, in a hook, in open(2) | the end of the agent |
@@ -35,6 +36,7 @@
 mod answerers;
 mod bundle;
 mod changed_pods;
+mod cni_reload;
 mod exec_pipe;
 mod extra;
 mod frozen;
@@ -52,6 +54,7 @@ mod storm;
 
 pub use answerers::{dead_fuse, dead_mount, silent_agent};
 pub use changed_pods::{fill_pods, many_changed_pods};
+pub use cni_reload::cni_reload;
 pub use exec_pipe::exec_pipe_held;
 pub use frozen::{frozen_container, frozen_shim, frozen_shim_unified};
 pub use full_channel::full_channel;

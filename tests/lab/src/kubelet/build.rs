@@ -1,7 +1,10 @@
-//! Turns Debian's source package `kubernetes` into a real kubelet 1.20.2, once, in the cache; and into one whose relist
-//! waits for room in its event channel, as it did before 1.14.
+//! Turns Debian's source package `kubernetes` into a real kubelet 1.20.2, once, in the cache; into one that asks a runtime
+//! by version v1 of the CRI; and into one whose relist waits for room in its event channel, as it did before 1.14.
 //!
-//! For the latter the fix of 1.14 (kubernetes pull request 72709) is taken back: `relist` sends an event without a
+//! containerd 2 serves v1 only. Its messages are those of v1alpha2 with fields added, so the paths of the requests are
+//! all that has to change ([cri-api 1.23](https://github.com/kubernetes/kubernetes/pull/104575)).
+//!
+//! For the last one the fix of 1.14 (kubernetes pull request 72709) is taken back: `relist` sends an event without a
 //! `select` that drops it. So that few events fill the channel, it has room for [`CHANNEL`] instead of 1000.
 
 use std::fs;
@@ -30,6 +33,14 @@ const VERSION: &str = "1.20.2";
 const CHANNEL: u32 = 4;
 /// Where its program lies below that of the other; the process must have the same name.
 const BLOCKING: &str = "blocking";
+const V1: &str = "v1";
+
+/// A file of the sources, and what becomes of its text.
+type Change = (&'static str, fn(&str) -> Result<String>);
+const BLOCKS: &[Change] =
+    &[("pkg/kubelet/pleg/generic.go", without_fix), ("pkg/kubelet/kubelet.go", with_small_channel)];
+const ASKS_BY_V1: &[Change] =
+    &[("staging/src/k8s.io/cri-api/pkg/apis/runtime/v1alpha2/api.pb.go", asking_by_v1)];
 
 impl KubeletBuild {
     fn toolchain(self) -> Result<PathBuf> {
@@ -66,10 +77,19 @@ pub fn program_with_blocking_pleg() -> Result<PathBuf> {
     Ok(programs(KubeletBuild::Go119)?.join(BLOCKING).join("kubelet"))
 }
 
+/// The path of the kubelet that speaks version v1 of the CRI; built by bookworm's Go.
+///
+/// # Errors
+///
+/// As for [`program`].
+pub fn program_of_v1() -> Result<PathBuf> {
+    Ok(programs(KubeletBuild::Go119)?.join(V1).join("kubelet"))
+}
+
 /// The directory of all that a compiler has built.
 fn programs(build: KubeletBuild) -> Result<PathBuf> {
     let label = build.label();
-    cache::entry(&format!("kubelets-{VERSION}-stamped-{label}"), |dir| {
+    cache::entry(&format!("kubelets-{VERSION}-variants-{label}"), |dir| {
         let source = source()?;
         let goroot = build.toolchain()?;
         host::progress(&format!("building kubelet {VERSION} with {label}: some minutes, once"));
@@ -87,7 +107,7 @@ fn source() -> Result<PathBuf> {
 
 /// Compiles in a directory next to `into` and leaves there only the programs: the sources and Go's cache are ten times
 /// their size.
-fn compile(source: &Path, goroot: &Path, into: &Path, also_blocking: bool) -> Result<()> {
+fn compile(source: &Path, goroot: &Path, into: &Path, variants: bool) -> Result<()> {
     host::ensure(&["dpkg-dev", "xz-utils"])?;
     let work = tempfile::tempdir_in(into).context("cannot make a build directory")?;
     let tree = work.path().join("kubernetes");
@@ -98,14 +118,31 @@ fn compile(source: &Path, goroot: &Path, into: &Path, also_blocking: bool) -> Re
     fs::create_dir_all(work.path().join("go/src/k8s.io")).context("cannot make a GOPATH")?;
     symlink(&tree, work.path().join("go/src/k8s.io/kubernetes")).context("cannot link the sources")?;
     go_build(goroot, work.path(), &into.join("kubelet"))?;
-    if !also_blocking {
+    if !variants {
         return Ok(());
     }
-    change(&tree.join("pkg/kubelet/pleg/generic.go"), without_fix)?;
-    change(&tree.join("pkg/kubelet/kubelet.go"), with_small_channel)?;
-    fs::create_dir(into.join(BLOCKING)).context("cannot make a directory")?;
-    // With Go's cache of the first only what depends on these two is compiled again.
-    go_build(goroot, work.path(), &into.join(BLOCKING).join("kubelet"))
+    variant(goroot, work.path(), &into.join(BLOCKING), BLOCKS)?;
+    variant(goroot, work.path(), &into.join(V1), ASKS_BY_V1)
+}
+
+/// Builds a kubelet from changed sources, and changes them back: with Go's cache of the first only what depends on these
+/// files is compiled again.
+fn variant(goroot: &Path, work: &Path, into: &Path, changes: &[Change]) -> Result<()> {
+    let mut before = Vec::new();
+    for (file, change) in changes {
+        let path = work.join("kubernetes").join(file);
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let changed = change(&text).with_context(|| format!("cannot change {}", path.display()))?;
+        write(&path, &changed)?;
+        before.push((path, text));
+    }
+    fs::create_dir(into).context("cannot make a directory")?;
+    go_build(goroot, work, &into.join("kubelet"))?;
+    before.iter().try_for_each(|(path, text)| write(path, text))
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn go_build(goroot: &Path, work: &Path, program: &Path) -> Result<()> {
@@ -123,12 +160,6 @@ fn go_build(goroot: &Path, work: &Path, program: &Path) -> Result<()> {
         .env("GO111MODULE", "off")
         .env("CGO_ENABLED", "0");
     host::run(&mut go).map(drop)
-}
-
-fn change(file: &Path, change: impl FnOnce(&str) -> Result<String>) -> Result<()> {
-    let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let text = change(&text).with_context(|| format!("cannot change {}", file.display()))?;
-    fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// generic.go as before pull request 72709: the send is in no `select`.
@@ -151,6 +182,13 @@ fn with_small_channel(text: &str) -> Result<String> {
     Ok(format!("{before}{capacity}{CHANNEL}{after}"))
 }
 
+/// api.pb.go whose client asks for the services of v1.
+fn asking_by_v1(text: &str) -> Result<String> {
+    let [old, new] = ["\"/runtime.v1alpha2.", "\"/runtime.v1."];
+    ensure!(text.contains(old), "there is no path of a request");
+    Ok(text.replace(old, new))
+}
+
 fn description(source: &Path) -> Result<PathBuf> {
     for entry in fs::read_dir(source).context("cannot list the source package")? {
         let path = entry.context("cannot list the source package")?.path();
@@ -170,6 +208,13 @@ mod tests {
         let fixed = "\t\t\tselect {\n\t\t\tcase g.eventChannel <- events[i]:\n\t\t\tdefault:\n\t\t\t\tklog.Error()\n\t\t\t}\n\t\t}\n";
         assert_eq!(without_fix(fixed).unwrap(), "\t\t\tg.eventChannel <- events[i]\n\t\t}\n");
         without_fix("\t\t\tselect {\n\t\t\tcase <-stop:\n\t\t\t}\n").unwrap_err();
+    }
+
+    #[test]
+    fn requests_get_the_path_of_v1() {
+        let text = "c.cc.Invoke(ctx, \"/runtime.v1alpha2.RuntimeService/Version\", in, out, opts...)";
+        assert_eq!(asking_by_v1(text).unwrap(), text.replace("v1alpha2", "v1"));
+        asking_by_v1("package v1alpha2").unwrap_err();
     }
 
     #[test]

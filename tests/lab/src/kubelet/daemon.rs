@@ -42,13 +42,15 @@ impl Kubelet {
     ///
     /// When the kubelet cannot be built, ends, or its pods do not run in time; then with the end of its log.
     pub fn start(containerd: &Containerd, knobs: &Knobs) -> Result<Kubelet> {
-        let generation = containerd.knobs().generation;
+        let by_v1 = !containerd.knobs().generation.serves_v1alpha2();
         ensure!(
-            generation.serves_v1alpha2(),
-            "kubelet 1.20 speaks only v1alpha2, which containerd {generation} does not: use our relist loop with it"
+            !(by_v1 && knobs.blocking_pleg),
+            "the kubelet whose relist waits does not speak v1 of the CRI"
         );
         let program = if knobs.blocking_pleg {
             build::program_with_blocking_pleg()?
+        } else if by_v1 {
+            build::program_of_v1()?
         } else {
             build::program(knobs.kubelet)?
         };

@@ -2,8 +2,8 @@
 
 use plegtrace::diagnose::{Confidence, Finding, Severity, Verdict, diagnose};
 use plegtrace::input::{
-    CensusFact, Command, Component, Fact, FdFact, FdTarget, Holder, Layer, PipeFact, Pressure, ProcessFact,
-    SocketFact, SyscallFact,
+    CensusFact, Command, Component, Fact, FdFact, FdTarget, GoroutineGroup, Holder, Layer, PipeFact,
+    Pressure, ProcessFact, SocketFact, SyscallFact,
 };
 use plegtrace_common::rec::{CALL_FAILED, PROCESS_EXECED};
 use plegtrace_common::role::Role;
@@ -42,6 +42,93 @@ fn l2_names_the_reload_that_has_the_lock() {
     assert!(tells(&held), "{:?}", held.evidence);
     assert!(!tells(&finding("sync.(*RWMutex).Lock", &[2, 11, 12]).unwrap()));
     assert!(finding("syscall.openat", &[]).is_none(), "no relist ends");
+}
+
+/// Goroutines of a runtime around the lock of its networks: Status and a reload wait for it, another pod as well, and the
+/// set-up of a network is where `inside` says.
+fn network_lock(inside: &[&str]) -> Vec<GoroutineGroup> {
+    const LOCK: &str = "sync.runtime_SemacquireRWMutexR";
+    const SETUP: &str = "github.com/containerd/go-cni.(*libcni).Setup";
+    let served =
+        |method: &str| format!("k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_{method}_Handler");
+    let (status, sandbox) = (served("Status"), served("RunPodSandbox"));
+    let load = ["sync.(*RWMutex).Lock", "github.com/containerd/go-cni.(*libcni).Load", "server.syncLoop"];
+    vec![
+        group(
+            &[622],
+            "sync.RWMutex.RLock",
+            &[LOCK, "github.com/containerd/go-cni.(*libcni).Status", &status],
+        ),
+        group(&[41], "sync.RWMutex.Lock", &load),
+        group(&[50], "sync.RWMutex.RLock", &[LOCK, SETUP, &sandbox]),
+        group(&[51], "select", &[inside, &[SETUP, &sandbox]].concat()),
+    ]
+}
+
+/// Who past the lock waits for a plugin.
+const PLUGIN: &[&str] =
+    &["os/exec.(*Cmd).Wait", "github.com/containernetworking/cni/libcni.(*CNIConfig).AddNetworkList"];
+/// Who holds the lock wants it once more.
+const AGAIN: &[&str] = &["sync.(*RWMutex).RLock", "github.com/containerd/go-cni.(*libcni).Networks"];
+
+/// What is named while Status waits for the lock of the networks, with a plugin of this age, if there is one.
+fn at_the_network_lock(groups: &[GoroutineGroup], plugin: Option<u64>) -> Vec<Finding> {
+    let processes: Vec<ProcessFact> = plugin
+        .map(|age| ProcessFact {
+            started_ns: Some(at(13 * S - age).0),
+            ..cni(CHILD, park(syscall("read", None)))
+        })
+        .into_iter()
+        .collect();
+    let mut story = Story::node();
+    story.census(S, &processes, groups, &[]);
+    for second in [2, 11, 12] {
+        story.relist(second * S, 0);
+    }
+    story.read_open(13 * S).census(13 * S, &processes, groups, &[]);
+    diagnose(&story.snapshot(13 * S)).findings
+}
+
+fn named(findings: &[Finding]) -> Vec<&'static str> {
+    findings.iter().map(|finding| finding.rule.id).collect()
+}
+
+/// A plugin that hangs keeps the lock for which a reload waits, and Status behind it: the plugin is to blame, as of N1, and
+/// nobody else. Without a reload Status does not wait for it; before the plugin is old, nothing is said.
+#[test]
+fn r6_names_the_plugin_that_keeps_the_lock() {
+    let all = network_lock(PLUGIN);
+    let findings = at_the_network_lock(&all, Some(12 * S));
+    assert_eq!(named(&findings), ["R6"]);
+    assert_eq!((culprit(&findings[0]), findings[0].confidence), (Some(CHILD), Confidence::High));
+    assert_eq!(findings[0].also, ["N1"]);
+    assert!(findings[0].victims[0].contains("runtime's status"), "{:?}", findings[0].victims);
+    let without = |place: usize| {
+        let mut groups = all.clone();
+        groups.remove(place);
+        named(&at_the_network_lock(&groups, Some(12 * S)))
+    };
+    assert_eq!(without(0), ["N1"], "nobody asks for the status");
+    assert_eq!(without(1), ["N1", "L2"], "no reload waits");
+    assert!(!named(&at_the_network_lock(&all, Some(8 * S))).contains(&"R6"), "the plugin is young");
+    let again = named(&at_the_network_lock(&network_lock(AGAIN), Some(12 * S)));
+    assert!(!again.contains(&"R6"), "nobody is past the lock: {again:?}");
+}
+
+/// Nobody is past the lock, and no plugin runs: go-cni waits for itself. As long as somebody may let go, it is not that.
+#[test]
+fn r5_needs_a_lock_that_nobody_holds_for_work() {
+    let findings = at_the_network_lock(&network_lock(AGAIN), None);
+    assert_eq!(named(&findings), ["R5"]);
+    assert_eq!((culprit(&findings[0]), findings[0].confidence), (Some(CONTAINERD), Confidence::Medium));
+    assert!(
+        !named(&at_the_network_lock(&network_lock(PLUGIN), None)).contains(&"R5"),
+        "somebody is past the lock"
+    );
+    assert!(!named(&at_the_network_lock(&network_lock(AGAIN), Some(S))).contains(&"R5"), "a plugin runs");
+    let mut groups = network_lock(AGAIN);
+    groups.remove(1);
+    assert_eq!(named(&at_the_network_lock(&groups, None)), ["L2"], "no reload waits");
 }
 
 /// A Status of the kubelet that is late hangs in the runtime, whose handler began a little later.

@@ -34,7 +34,7 @@ fn said(kind: Kind) -> Option<Said> {
         Kind::Hook => of("process", &["process", "process"], &["nanosleep"]),
         Kind::ExecPipe => of("output_held", &["ExecSync"], &["\"orphan\":true"]),
         Kind::ContainerFrozen => of("frozen", &["StopContainer"], &["FROZEN"]),
-        Kind::Cni => of("process", &["process", "RunPodSandbox"], &["\"action\":\"ADD\""]),
+        Kind::Cni | Kind::CniReload => of("process", &["process", "RunPodSandbox"], &["\"action\":\"ADD\""]),
         // Which of the two is stuck depends on the moment: the one that holds the lock is so first.
         Kind::CniFlock => of("process", &["process", "RunPodSandbox"], &[]),
         Kind::SilentAgent => of("process", &["process", "process"], &["\"openat\"", "fanotify"]),

@@ -1,13 +1,15 @@
 //! L2: lists are answered, only Status is not: the kubelet says "container runtime is down".
 
+use super::{r5_go_cni_locks_itself_out as r5, r6_plugin_keeps_the_network_lock as r6};
 use crate::{
     correlate::{Age, thresholds::CALL_OPEN_NS},
     cri::Method,
     diagnose::{
         Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source,
         evidence::{self, in_syscall},
+        networks,
     },
-    input::{Component, GoroutineGroup, Layer},
+    input::{Component, Layer},
     words,
 };
 
@@ -19,12 +21,15 @@ pub(super) static RULE: Rule = Rule {
     proof: Proof::Real,
     page: Page {
         mechanism: "The kubelet asks the runtime for its Status every 5 s and considers it down after 30 s without \
-            an answer. Status also needs the lock of the network configuration, which a hanging plugin (R6), a bug \
-            in go-cni (R5) or a reload that cannot read its files may hold. PLEG stays healthy.",
-        versions: "containerd 2.0.1 and 2.0.2 (R5); go-cni since 1.1.12 (R6)",
+            an answer. Status also needs the lock of the network configuration, which a reload that cannot read its \
+            files may hold, a hanging plugin (R6), or go-cni itself by a bug (R5). PLEG stays healthy.",
+        versions: "all; see R5 and R6 for who else may hold the lock",
         symptoms: &["container runtime is down", "container runtime status check may not have completed yet"],
         evidence: &["a Status call open for more than 10 s", "relists still get their lists"],
-        excluded_by: &["a relist hangs as well"],
+        excluded_by: &[
+            "a relist hangs as well",
+            "a network plugin keeps the lock (R6), or go-cni has locked itself out (R5)",
+        ],
         next: &[
             "has a CNI plugin been running for long? kill it and check its agent (N1)",
             "is a reload reading /etc/cni/net.d? look for a FIFO or a hung filesystem there, and remove it",
@@ -40,7 +45,8 @@ pub(super) static RULE: Rule = Rule {
 const OPENS: [&str; 3] = ["openat", "open", "openat2"];
 
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
-    if !scene.relists_end() {
+    // Who has the lock of the networks is known: that is another cause.
+    if !scene.relists_end() || r5::explains(scene) || r6::explains(scene) {
         return Vec::new();
     }
     by_calls(scene).or_else(|| by_goroutines(scene)).into_iter().collect()
@@ -95,23 +101,13 @@ fn finding(component: Component, pid: u32, since: Age, seen: Evidence, scene: &S
 
 /// A reload that has the lock which Status wants: its goroutine, and the file that it opens.
 fn reload(pid: u32, scene: &Scene<'_>) -> Option<Vec<Evidence>> {
-    let census = &scene.snapshot.census;
-    let groups = census.goroutines.iter().filter(|fact| fact.pid == pid).flat_map(|fact| &fact.groups);
-    let frames = groups.into_iter().find_map(loads)?;
-    let stack = words::go_stack(frames, true);
+    let stack = words::go_stack(networks::reload(pid, scene)?.ok()?, true);
     let mut all = vec![Evidence::new(
         Source::Goroutines,
         format!("a goroutine holds the network lock while reloading the configuration: {stack}"),
     )];
-    let server = census.processes.iter().find(|seen| seen.fact.pid == pid);
+    let server = scene.snapshot.census.processes.iter().find(|seen| seen.fact.pid == pid);
     let opens = server.and_then(|server| in_syscall(&server.fact.parked, &OPENS));
     all.extend(opens.map(|park| Evidence::new(Source::Census, words::park_line(park, false))));
     Some(all)
-}
-
-/// The frames up to go-cni's Load, when it is past its lock (`func (c *libcni) Load`, go-cni cni.go).
-fn loads(group: &GoroutineGroup) -> Option<&[String]> {
-    let load = group.frames.iter().position(|frame| frame.ends_with("go-cni.(*libcni).Load"))?;
-    let waits = |frame: &String| frame.starts_with("sync.(*RWMutex).") || frame.starts_with("sync.runtime_");
-    (!group.frames[..load].iter().any(waits)).then_some(&group.frames[..=load])
 }

@@ -1,0 +1,70 @@
+//! R5: go-cni takes its read lock twice, and a reload between the two waits for ever, as does everybody behind it.
+
+use crate::{
+    correlate::thresholds::CALL_OPEN_NS,
+    diagnose::{Area, Culprit, Finding, Page, Proof, Rule, Scene, networks::Networks},
+    input::Command,
+};
+
+pub(super) static RULE: Rule = Rule {
+    id: "R5",
+    title: "go-cni takes its read lock twice and deadlocks when a network configuration changes",
+    area: Area::Runtime,
+    min_age_ns: CALL_OPEN_NS,
+    proof: Proof::Story,
+    page: Page {
+        mechanism: "The set-up of a network takes go-cni's read lock, and inside of it once more. When a file in \
+            /etc/cni/net.d changes in between, the reload waits to write, and Go's RWMutex lets no reader pass it: the \
+            set-up waits for the reload, and the reload for the set-up. Status and every other pod wait behind them.",
+        versions: "containerd 2.0.1 and 2.0.2; fixed in 2.0.3 and 2.1 (go-cni 1.1.12)",
+        symptoms: &["container runtime is down, soon after boot, with two network plugins"],
+        evidence: &[
+            "goroutines in Status and in RunPodSandbox that wait for go-cni's lock",
+            "a goroutine that reloads the configuration and waits for the same lock",
+            "nobody is past the lock, and no network plugin runs",
+        ],
+        excluded_by: &["a network plugin runs (R6)", "the reload is past the lock (L2)"],
+        next: &["restart the runtime: running containers are not touched", "then upgrade it"],
+        trap: "Nothing runs and nothing is busy, so the node looks idle; waiting does not help.",
+        sources: &["containerd#11186", "containerd#11275", "go-cni PR 123"],
+    },
+    examine,
+};
+
+/// Is this why `Status` hangs?
+pub(super) fn explains(scene: &Scene<'_>) -> bool {
+    examine(scene).iter().any(|finding| finding.severity == crate::diagnose::Severity::Stall)
+}
+
+fn examine(scene: &Scene<'_>) -> Vec<Finding> {
+    let Some(networks) = Networks::of(scene) else { return Vec::new() };
+    let plugin = scene
+        .snapshot
+        .census
+        .processes
+        .iter()
+        .any(|seen| matches!(seen.fact.command, Some(Command::Cni { .. })));
+    let old = networks.status.stays && networks.status.since.ns > RULE.min_age_ns;
+    let locked = networks.reload.is_some() && networks.inside.is_empty() && !networks.waiting.is_empty();
+    if plugin || !old || !locked {
+        return Vec::new();
+    }
+    let (runtime, pid) = (networks.component.name(), networks.pid);
+    let headline =
+        format!("{runtime} has locked itself out of its network configuration: Status waits for ever");
+    let finding = Finding::new(&RULE, headline);
+    let finding = Finding {
+        since: Some(networks.status.since),
+        culprit: Some(Culprit {
+            component: networks.component,
+            pid: Some(pid),
+            container: None,
+            words: format!("{runtime} {pid}: its network lock, which nobody holds for work"),
+        }),
+        victims: networks.victims(),
+        reach: 2,
+        evidence: networks.evidence(),
+        ..finding
+    };
+    vec![finding.advise(RULE.page.next.iter().copied())]
+}
