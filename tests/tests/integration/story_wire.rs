@@ -1,6 +1,6 @@
 //! Stories of requests that only the sockets show: of kubelets and runtimes in which no probe can be set.
 
-use plegtrace::diagnose::{Diagnosis, Doubt, Reason, Verdict, diagnose};
+use plegtrace::diagnose::{Diagnosis, Doubt, Peer, Reason, Verdict, diagnose};
 use plegtrace::input::{Component, Fact, Layer, MessagesFact, OpenMessageFact};
 use plegtrace::render::{json, text};
 use plegtrace_common::reason::Reason as Loss;
@@ -56,17 +56,17 @@ fn requests_without_an_answer_are_a_stall() {
     read(&mut story, 13 * S, &open);
     let snapshot = story.snapshot(13 * S);
     let stall = diagnose(&snapshot);
-    let [Reason::RequestsOpen { method, count: 2, oldest_ns, asker: KUBELET, answerer }] = &stall.reasons[..]
-    else {
+    let [Reason::RequestsOpen { method, count: 2, oldest_ns, asker, answerer }] = &stall.reasons[..] else {
         panic!("{:?}", stall.reasons)
     };
     assert_eq!((method.as_str(), *oldest_ns), ("ListContainers", 12 * S));
-    assert_eq!(*answerer, Some((CONTAINERD, Some(Component::Containerd))));
+    assert_eq!(*asker, Peer { pid: KUBELET, component: Some(Component::Kubelet) });
+    assert_eq!(*answerer, Some(Peer { pid: CONTAINERD, component: Some(Component::Containerd) }));
     assert_eq!((stall.verdict, stall.since.unwrap().at), (Verdict::Stall, at(S)));
     let mut page = Vec::new();
     text::report(&snapshot, &stall, &text::TextOptions::default(), &mut page).unwrap();
     let page = String::from_utf8(page).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
-    let expected = "2 calls of ListContainers without an answer, oldest 12.0 s: sent by pid 23871 to containerd (pid 812)";
+    let expected = "2 calls of ListContainers without an answer, oldest 12.0 s: sent by kubelet (pid 23871) to containerd (pid 812)";
     assert!(page.contains(expected), "{page}");
     assert!(page.contains("RuntimeService/ListContainers kubelet 23871 containerd 812"), "{page}");
     let mut document = Vec::new();

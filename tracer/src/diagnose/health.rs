@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::reason::{Doubt, Reason};
+use super::reason::{Doubt, Peer, Reason};
 use crate::{
     correlate::{
         Caller, LastList, ListOutcome, OpenCall, OpenMessage, OpenProcess, ProcessKind, Relist, Snapshot,
@@ -164,16 +164,20 @@ fn requests_open(snapshot: &Snapshot) -> Vec<Reason> {
     }
     let reason = |((method, pid), requests): ((&str, u32), Vec<&OpenMessage>)| {
         let oldest = requests.iter().max_by_key(|request| request.age_ns)?;
-        let target = snapshot.targets.iter().find(|target| target.fact.pid == pid);
         Some(Reason::RequestsOpen {
             method: method.to_owned(),
             count: requests.len() as u64,
             oldest_ns: oldest.age_ns,
-            asker: oldest.fact.asker,
-            answerer: (pid != 0).then(|| (pid, target.map(|target| target.fact.component))),
+            asker: peer(oldest.fact.asker, snapshot),
+            answerer: (pid != 0).then(|| peer(pid, snapshot)),
         })
     };
     groups.into_iter().filter_map(reason).collect()
+}
+
+fn peer(pid: u32, snapshot: &Snapshot) -> Peer {
+    let target = snapshot.targets.iter().find(|target| target.fact.pid == pid);
+    Peer { pid, component: target.map(|target| target.fact.component) }
 }
 
 fn processes_open(snapshot: &Snapshot, stuck: &[Stuck]) -> Vec<Reason> {

@@ -32,7 +32,7 @@ use crate::{
 pub use evidence::{Evidence, Source};
 pub use excluded::Excluded;
 pub use finding::{Confidence, Culprit, Finding, Severity};
-pub use reason::{Doubt, Reason};
+pub use reason::{Doubt, Peer, Reason};
 pub use rule::{Area, Page, Proof, Rule};
 pub use scene::Scene;
 pub use slow::{Slow, SlowKind};

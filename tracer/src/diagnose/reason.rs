@@ -68,9 +68,9 @@ pub enum Reason {
         /// Age of the oldest.
         oldest_ns: u64,
         /// Process that sent the oldest.
-        asker: u32,
-        /// Process that is to answer it, with its component; `None` when it is not known.
-        answerer: Option<(u32, Option<Component>)>,
+        asker: Peer,
+        /// Process that is to answer it; `None` when it is not known.
+        answerer: Option<Peer>,
     },
     /// Processes that should have ended run on.
     ProcessesOpen {
@@ -85,6 +85,15 @@ pub enum Reason {
         /// Container the oldest works for.
         container: Option<String>,
     },
+}
+
+/// A process at one end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Process.
+    pub pid: u32,
+    /// What it is to the node, when that is known.
+    pub component: Option<Component>,
 }
 
 impl Reason {

@@ -100,7 +100,7 @@ pub(super) fn explains(findings: &[Finding], reason: &Reason) -> bool {
         Reason::RelistOpen { .. } | Reason::ListStale { .. } => reach == REACH_RELIST,
         Reason::Down { .. } => reach == REACH_RELIST,
         Reason::CallsOpen { .. } => reach >= 2,
-        Reason::RequestsOpen { answerer, .. } => reach >= 2 || answerer.is_some_and(|(pid, _)| culprit(pid)),
+        Reason::RequestsOpen { answerer, .. } => reach >= 2 || answerer.is_some_and(|peer| culprit(peer.pid)),
         Reason::Abandoned { .. } | Reason::ProcessesOpen { .. } => false,
     }
 }

@@ -3,7 +3,7 @@
 use crate::{
     correlate::{Age, Doing, Place, RecentKind, thresholds::RELIST_PERIOD_NS},
     cri::Method,
-    diagnose::{Doubt, Reason, Slow, SlowKind},
+    diagnose::{Doubt, Peer, Reason, Slow, SlowKind},
     input::Component,
     render::{
         escape,
@@ -59,12 +59,8 @@ pub(super) fn sentence(reason: &Reason) -> String {
                 1 => format!("{calls} without an answer for {age}"),
                 count => format!("{} calls of {calls} without an answer, oldest {age}", human::count(count)),
             };
-            let answerer = match answerer {
-                Some((pid, Some(component))) => format!("{} (pid {pid})", component.name()),
-                Some((pid, None)) => format!("pid {pid}"),
-                None => "a process that is not known".to_owned(),
-            };
-            format!("{what}: sent by pid {asker} to {answerer}")
+            let answerer = answerer.map_or("a process that is not known".to_owned(), peer);
+            format!("{what}: sent by {} to {answerer}", peer(*asker))
         }
         Reason::ProcessesOpen { kind, count, oldest_ns, pid, container } => {
             let many = if *count == 1 { "" } else { &format!("{} × ", human::count(*count)) };
@@ -155,4 +151,12 @@ pub(super) fn doubt(doubt: &Doubt) -> String {
 
 fn age_of(age: Age) -> String {
     format!("{} ago", words::age(age))
+}
+
+/// `kubelet (pid 7)`.
+fn peer(peer: Peer) -> String {
+    match peer.component {
+        Some(component) => format!("{} (pid {})", component.name(), peer.pid),
+        None => format!("pid {}", peer.pid),
+    }
 }

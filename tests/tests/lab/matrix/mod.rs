@@ -30,9 +30,6 @@ const UNTIL_FOUND: &[&str] = &["-d", "60", "--until-found"];
 const DECOY: u32 = 8;
 /// Names of faults, separated by commas: only those are tried, and the README is left alone.
 const ONLY: &str = "PLEGTRACE_FAULTS";
-/// The generation of containerd of the node that most faults share, where it is not to be the usual one; the README is left
-/// alone then, too.
-const GENERATION: &str = "PLEGTRACE_GENERATION";
 
 /// When plegtrace is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -235,30 +232,40 @@ fn is_wanted(kind: Kind) -> bool {
     only.is_empty() || only.split(',').any(|name| name == kind.name())
 }
 
-/// The generation that the environment names.
-fn generation() -> Option<Generation> {
-    let named = std::env::var(GENERATION).ok().filter(|name| !name.is_empty())?;
-    Some(named.parse().unwrap())
-}
-
 /// Of a daemon that was not there when we came nothing but its files could tell; and what is over, is over.
 fn only_early(kind: Kind) -> bool {
     let restarted = matches!(kind, Kind::ContainerdRestarted | Kind::ManyChangedPods);
     restarted || matches!(kind, Kind::ContainerdKilled | Kind::KubeletKilled)
 }
 
-/// A fault that needs a node of its own, which is gone afterwards; the decoys are there as well.
+/// A node that this fault needs for itself; the decoys are there as well.
+fn own_node(kind: Kind) -> Node {
+    let needed = kind.knobs();
+    let pods = needed.pods.max(2);
+    // Probes in all of many pods would be a storm (O2).
+    let probes = Knobs { exec_probes: true, probed_pods: PODS, ..needed };
+    Node::start(&Knobs { pods, gates: true, ..probes }).unwrap()
+}
+
+/// A fault that needs a node of its own, which is gone afterwards.
 fn on_its_own_node(kind: Kind, rows: &mut Vec<Row>) {
     if is_wanted(kind) {
-        let needed = kind.knobs();
-        let pods = needed.pods.max(2);
-        // Probes in all of many pods would be a storm (O2).
-        let probes = Knobs { exec_probes: true, probed_pods: PODS, ..needed };
-        let node = Node::start(&Knobs { pods, gates: true, ..probes }).unwrap();
+        let node = own_node(kind);
         if kind == Kind::ManyChangedPods {
             fault::fill_pods(&node).unwrap();
         }
         rows.push(inject_and_name(&node, kind, "p1"));
+    }
+}
+
+/// A fault of containerd 2 on a node of its own, and one that goes through other functions there than in its predecessors.
+fn on_the_newest_runtime(rows: &mut Vec<Row>) {
+    let kind = Kind::CniReload;
+    if is_wanted(kind) {
+        let node = own_node(kind);
+        rows.push(inject_and_name(&node, kind, "p1"));
+        wait_until_well(&node);
+        inject_and_name(&node, Kind::LockHostage, "p2");
     }
 }
 
@@ -270,23 +277,14 @@ fn is_healed(node: &Node) {
     assert_eq!(ended.status.code(), Some(0), "{}", report["diagnosis"]);
 }
 
-/// Every fault, named first, with the right culprit, within its time, whatever runs beside it, whether plegtrace was there
-/// before or came later.
-#[test]
-fn every_fault_is_named() {
-    host::require_root().unwrap();
+/// Most faults, in any order, one after the other on one node with this containerd.
+fn on_a_shared_node(generation: Generation) -> Vec<Row> {
     let mut draw = Draw::from_environment();
-    matrix::log(&draw.to_string());
+    matrix::log(&format!("containerd {generation}, {draw}"));
     let mut kinds: Vec<Kind> = Kind::all().iter().copied().filter(of_gates).collect();
     kinds.retain(|kind| is_wanted(*kind));
     draw.shuffle(&mut kinds);
-    let knobs = Knobs {
-        generation: generation().unwrap_or_default(),
-        gates: true,
-        exec_probes: true,
-        pods: PODS,
-        ..Knobs::default()
-    };
+    let knobs = Knobs { generation, gates: true, exec_probes: true, pods: PODS, ..Knobs::default() };
     let node = Node::start(&knobs).unwrap();
     let mut rows = Vec::new();
     for kind in kinds {
@@ -295,13 +293,31 @@ fn every_fault_is_named() {
         wait_until_well(&node);
     }
     is_healed(&node);
-    drop(node);
+    rows
+}
+
+/// Every fault, named first, with the right culprit, within its time, whatever runs beside it, whether plegtrace was there
+/// before or came later.
+#[test]
+fn every_fault_is_named() {
+    host::require_root().unwrap();
+    let mut rows = on_a_shared_node(Generation::default());
     on_its_own_node(Kind::Rc93, &mut rows);
     on_its_own_node(Kind::FullChannel, &mut rows);
     on_its_own_node(Kind::ManyChangedPods, &mut rows);
-    on_its_own_node(Kind::CniReload, &mut rows);
-    if generation().is_none() && Kind::all().iter().all(|kind| is_wanted(*kind)) {
+    on_the_newest_runtime(&mut rows);
+    if Kind::all().iter().all(|kind| is_wanted(*kind)) {
         matrix::publish(&mut rows);
+    }
+}
+
+/// The same with the other containerds, from 1.4 to 2.1.
+#[test]
+#[ignore = "takes twenty minutes: cargo xtask soak"]
+fn every_fault_is_named_on_each_generation() {
+    host::require_root().unwrap();
+    for generation in Generation::ALL.into_iter().filter(|one| *one != Generation::default()) {
+        on_a_shared_node(generation);
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use plegtrace::correlate::thresholds::CALL_OPEN_NS;
 use plegtrace::decode::RequestEnd;
-use plegtrace::diagnose::{Reason, Verdict, diagnose};
+use plegtrace::diagnose::{Peer, Reason, Verdict, diagnose};
 use plegtrace::input::{Component, OpenMessageFact};
 use plegtrace::render::text::{self, TextOptions};
 use plegtrace_lab::cri::{Call, Client, Error};
@@ -221,7 +221,7 @@ fn the_wire_alone_is_enough_for_a_verdict() {
     else {
         panic!("{:#?}", diagnosis.reasons)
     };
-    assert_eq!((method.as_str(), *asker), ("ListContainers", std::process::id()));
-    assert_eq!(*answerer, Some((containerd.pid(), Some(Component::Containerd))));
+    assert_eq!((method.as_str(), asker.pid), ("ListContainers", std::process::id()));
+    assert_eq!(*answerer, Some(Peer { pid: containerd.pid(), component: Some(Component::Containerd) }));
     assert!(Duration::from_nanos(*oldest_ns) <= most, "no age above the truth");
 }

@@ -53,7 +53,7 @@ pub(super) fn explains(scene: &Scene<'_>) -> bool {
 
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     let Some(networks) = Networks::of(scene) else { return Vec::new() };
-    if networks.reload.is_none() || networks.inside.is_empty() {
+    if networks.reload.is_none() {
         return Vec::new();
     }
     scene.stuck().filter_map(|stuck| finding(stuck, &networks, scene)).collect()
@@ -61,6 +61,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
 
 fn finding(stuck: &Stuck, networks: &Networks<'_>, scene: &Scene<'_>) -> Option<Finding> {
     let (words, pid) = n1::plugin(stuck)?;
+    // A request that waits for a plugin is past the lock.
     let of_runtime = stuck.waiters.iter().any(|waiter| match waiter {
         Waiter::Requests(request) => request.pid == networks.pid,
         Waiter::Process { .. } | Waiter::Relist { .. } => false,

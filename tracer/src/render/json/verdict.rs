@@ -78,9 +78,9 @@ fn reason(reason: &Reason, explained: bool) -> ReasonDoc<'_> {
             ..blank
         },
         Reason::RequestsOpen { method, count, oldest_ns, answerer, .. } => ReasonDoc {
-            component: answerer.and_then(|(_, component)| component).map(name),
+            component: answerer.and_then(|peer| peer.component).map(name),
             operation: Some(method),
-            pid: answerer.map(|(pid, _)| pid),
+            pid: answerer.map(|peer| peer.pid),
             count: Some(*count),
             age_ns: Some(*oldest_ns),
             ..blank
