@@ -41,7 +41,7 @@ impl<'a> Networks<'a> {
             status,
             waiting: others().filter(wants).collect(),
             inside: others().filter(|request| request.waits_for == WaitsFor::Cni).collect(),
-            reload: reload(status.pid, scene).and_then(|reload| reload.err()),
+            reload: reload(status.pid, scene).and_then(Result::err),
         })
     }
 
