@@ -19,7 +19,8 @@ use plegtrace_common::{
     header::RecHeader,
     key::Watched,
     kind::RecKind,
-    rec::{CALL_PARKS, CALL_REPLIED, CallRec, PARK_FRAMES, ParkRec},
+    rec::{CALL_PARKS, CALL_REPLIED, CallRec, PARK_FRAMES, ParkRec, RequestRec, how},
+    wire::request::NAME,
 };
 use zerocopy::{Immutable, IntoBytes};
 
@@ -293,6 +294,25 @@ impl Story {
             frames,
         };
         self.parks.push((tgid, goid, rec.start_ns, rec.header.ts_ns));
+        self.push(rec.header, &rec)
+    }
+
+    /// A request of the kubelet to containerd, as its socket shows it: of `package.Service/Method`, sent and answered then.
+    pub fn request(&mut self, stream: u32, path: &str, sent: u64, answered: u64) -> &mut Self {
+        let mut name = [0; NAME];
+        name[..path.len()].copy_from_slice(path.as_bytes());
+        let rec = RequestRec {
+            header: header(RecKind::Request, size_of::<RequestRec>(), answered, CONTAINERD),
+            start_ns: ARMED_NS + sent,
+            socket: 7,
+            bytes: 0,
+            answer_bytes: 0,
+            stream,
+            asker: KUBELET,
+            answerer: CONTAINERD,
+            how: how::ANSWERED,
+            name,
+        };
         self.push(rec.header, &rec)
     }
 

@@ -23,6 +23,7 @@ mod render;
 mod story;
 mod story_processes;
 mod story_requests;
+mod story_time;
 mod story_wire;
 mod stuck;
 mod target_builds;

@@ -9,11 +9,11 @@ use plegtrace::{
         Liveness, ProcessFact, RefusedFact, Unanswered,
     },
     render::text,
-    span::{Account, account, violation},
+    span::violation,
 };
 use plegtrace_common::{
     reason::Reason,
-    rec::{CALL_FAILED, CALL_OK, CALL_PARKS, CALL_REPLIED, CALL_RESTARTED, CALL_UNWOUND},
+    rec::{CALL_FAILED, CALL_OK, CALL_RESTARTED, CALL_UNWOUND},
 };
 use plegtrace_tests::found::{group, process, stopped};
 use plegtrace_tests::story::{CONTAINERD, KUBELET, MS, PLEG, S, Story, at};
@@ -408,53 +408,6 @@ fn unknown_hooks_are_counted() {
     assert_eq!(snapshot.real_losses().map(|loss| loss.reason.as_str()).collect::<Vec<_>>(), ["unknown_hook"]);
     assert_eq!(snapshot.window.from, Some(MonoNs(at(0).0)));
     assert!(snapshot.targets.iter().any(|target| target.fact.pid == KUBELET));
-}
-
-/// A list that waits for a lock in containerd: each part of the relist under the name of what was measured.
-#[test]
-fn a_relist_says_where_its_time_went() {
-    const OK: u32 = CALL_OK | CALL_PARKS;
-    let mut story = Story::node();
-    story.follows_parks();
-    story.begin(Layer::Relist, "Relist", PLEG, 100, 0);
-    story.begin(Layer::KubeletCall, "ListContainers", PLEG, 300, 10 * MS);
-    story.begin(Layer::KubeletClient, "ListContainers", PLEG, 400, 11 * MS);
-    story.begin(Layer::Handler, "ListContainers", 900, 500, 20 * MS);
-    story.park(CONTAINERD, 900, 30 * MS, 70 * MS, &[1, 2, 3, 4]);
-    story.end(Layer::Handler, "ListContainers", 900, 80 * MS, OK | CALL_REPLIED);
-    story.park(KUBELET, PLEG, 12 * MS, 88 * MS, &[5, 6]);
-    story.end(Layer::KubeletClient, "ListContainers", PLEG, 90 * MS, OK);
-    story.end(Layer::KubeletCall, "ListContainers", PLEG, 91 * MS, OK);
-    story.end(Layer::Relist, "Relist", PLEG, 100 * MS, OK);
-    let names = ["runtime.goparkunlock", "sync.runtime_SemacquireMutex", "sync.(*RWMutex).RLock"];
-    story.names(S, &[&names[..], &["x/store/container.(*statusStorage).Get"]].concat());
-    let snapshot = story.snapshot(2 * S);
-    let time = account(snapshot.relists[0].root(), snapshot.now);
-    let expected = Account {
-        not_parked_ns: 44 * MS,
-        parked_ns: 40 * MS,
-        transport_ns: 16 * MS,
-        short_ns: 0,
-        process_ns: 0,
-        unexplained_ns: 0,
-    };
-    assert_eq!(time, expected);
-    let mut page = Vec::new();
-    text::report(
-        &snapshot,
-        &plegtrace::diagnose::diagnose(&snapshot),
-        &text::TextOptions::default(),
-        &mut page,
-    )
-    .unwrap();
-    let page = String::from_utf8(page).unwrap();
-    for wanted in [
-        "parked in sync.(*RWMutex).RLock < container.(*statusStorage).Get",
-        "between client and handler 2×",
-        "explained 100.0 %: running, ready or in a syscall 44.0 ms, parked 40.0 ms",
-    ] {
-        assert!(page.contains(wanted), "{wanted}\n{page}");
-    }
 }
 
 /// Without a census, with one that never comes to its end, or without the goroutines of the runtime, nobody knows what

@@ -243,10 +243,9 @@ fn an_open_relist_says_where_it_waits() {
     eprintln!("open relist: {parts:?}");
     assert_eq!(parts.total_ns(), open.root().duration_ns(snapshot.now));
     assert!(share(parts) >= EXPLAINED, "{parts:?}");
-    let lasting =
-        open.root().walk().flat_map(|span| leaves(span, snapshot.now)).filter(
-            |leaf| matches!(leaf.kind, LeafKind::Parked(park) | LeafKind::Transport(park) if park.open),
-        );
+    let lasting = open.root().walk().flat_map(|span| leaves(span, snapshot.now)).filter(
+        |leaf| matches!(leaf.kind, LeafKind::Parked(park) | LeafKind::Transport(park, _) if park.open),
+    );
     assert!(lasting.map(|leaf| leaf.ns).sum::<u64>() > 5_000_000_000, "{parts:?}");
 
     let lists = snapshot

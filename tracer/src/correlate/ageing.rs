@@ -84,6 +84,7 @@ impl Correlator {
         self.clients.age(needed, |gone| taken.gone(gone));
         self.relists.age(needed);
         self.parks.age(needed);
+        self.carriers.age(needed);
         self.processes.age(needed);
     }
 
@@ -91,7 +92,7 @@ impl Correlator {
     #[must_use]
     pub fn kept(&self) -> usize {
         let calls = self.handlers.len() + self.clients.all().count() + self.relists.kept();
-        calls + self.parks.kept() + self.processes.kept_runs()
+        calls + self.parks.kept() + self.processes.kept_runs() + self.carriers.kept()
     }
 }
 

@@ -8,6 +8,7 @@ use super::{
     abandoned,
     ageing::Ageing,
     bus::BusState,
+    carriers::Carriers,
     census::CensusState,
     clients::Clients,
     finished::Taken,
@@ -52,6 +53,8 @@ pub struct Correlator {
     pub(super) phases: Phases,
     pub(super) messages: MessageState,
     pub(super) requests_on_wire: MessageState,
+    /// Of these, those that were answered.
+    pub(super) carriers: Carriers,
     pub(super) bus: BusState,
     /// Records per hook.
     pub(super) records: Vec<u64>,
@@ -93,6 +96,7 @@ impl Correlator {
             phases: Phases::default(),
             messages: MessageState::default(),
             requests_on_wire: MessageState::default(),
+            carriers: Carriers::default(),
             bus: BusState::default(),
             records: vec![0; MAX_HOOKS as usize],
             newest: MonoNs::default(),
@@ -124,7 +128,10 @@ impl Correlator {
                 self.keep_slow_requests_if_due();
             }
             Event::Message(message) => self.messages.message(message, &self.limits),
-            Event::Request(request) => self.requests_on_wire.request(request, &self.limits),
+            Event::Request(request) => {
+                self.carriers.add(&request, self.limits.recent_calls);
+                self.requests_on_wire.request(request, &self.limits);
+            }
             Event::BusCall(call) => self.bus.call(call, &self.limits),
             Event::Fact { at, fact } => {
                 self.tally.facts += 1;

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::own::OwnCalls;
+use super::{carriers::CarrierIndex, own::OwnCalls};
 use crate::{
     decode::MonoNs,
     span::{Span, SpanId},
@@ -37,7 +37,12 @@ pub(super) struct Joined {
 }
 
 /// Brings `handlers` and the innermost client calls together. Long-lived operations have no part in it.
-pub(super) fn join(clients: Vec<Span>, handlers: Vec<Span>, own: &mut OwnCalls) -> Joined {
+pub(super) fn join(
+    clients: Vec<Span>,
+    handlers: Vec<Span>,
+    own: &mut OwnCalls,
+    carriers: &CarrierIndex<'_>,
+) -> Joined {
     let mut by_operation: HashMap<String, (Vec<Span>, Vec<Span>)> = HashMap::new();
     for client in clients.into_iter().filter(|span| !span.is_long_lived()) {
         by_operation.entry(client.operation().to_owned()).or_default().0.push(client);
@@ -47,7 +52,7 @@ pub(super) fn join(clients: Vec<Span>, handlers: Vec<Span>, own: &mut OwnCalls) 
     }
     let mut joined = Joined::default();
     for (clients, handlers) in by_operation.into_values() {
-        one_operation(clients, handlers, own, &mut joined);
+        one_operation(clients, handlers, own, carriers, &mut joined);
     }
     joined
 }
@@ -59,7 +64,13 @@ struct Fits {
     poisoned: bool,
 }
 
-fn one_operation(mut clients: Vec<Span>, mut handlers: Vec<Span>, own: &mut OwnCalls, joined: &mut Joined) {
+fn one_operation(
+    mut clients: Vec<Span>,
+    mut handlers: Vec<Span>,
+    own: &mut OwnCalls,
+    carriers: &CarrierIndex<'_>,
+    joined: &mut Joined,
+) {
     clients.sort_by_key(|span| span.id.start);
     handlers.sort_by_key(|span| (span.id.start, span.id));
     let mut fits = vec![Fits::default(); clients.len()];
@@ -93,7 +104,8 @@ fn one_operation(mut clients: Vec<Span>, mut handlers: Vec<Span>, own: &mut OwnC
             }
             (1, Some(client)) if fits[client].handlers == 1 && !fits[client].poisoned => {
                 joined.counts.joined += 1;
-                joined.answers.insert(clients[client].id, handler);
+                let carried = carriers.between(&clients[client], &handler);
+                joined.answers.insert(clients[client].id, Span { carried, ..handler });
             }
             _ => {
                 joined.counts.ambiguous += 1;
@@ -114,7 +126,7 @@ mod tests {
     use crate::span::{SpanKind, Tree};
 
     fn join(clients: Vec<Span>, handlers: Vec<Span>) -> Joined {
-        super::join(clients, handlers, &mut OwnCalls::default())
+        super::join(clients, handlers, &mut OwnCalls::default(), &CarrierIndex::default())
     }
 
     fn span(tgid: u32, start: u64, end: Option<u64>) -> Span {

@@ -11,6 +11,7 @@ mod ageing;
 mod bus;
 mod bus_peers;
 mod caller;
+mod carriers;
 mod census;
 mod clients;
 mod correlator;

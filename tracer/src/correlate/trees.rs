@@ -26,7 +26,7 @@ pub(super) fn finished(call: &Call, hooks: &Hooks) -> Option<Span> {
     Some(Span {
         id: call.id().into(),
         kind: SpanKind::Call(Arc::clone(hook)),
-        join: None,
+        carried: None,
         end: Some(end),
         result: call.result(),
         depth: call.depth,
@@ -44,7 +44,7 @@ pub(super) fn open(entry: &OpenEntry, hooks: &Hooks, parks: &Parks) -> Option<Sp
     Some(Span {
         id: entry.id().into(),
         kind: SpanKind::Call(Arc::clone(hooks.get(&entry.fact.hook)?)),
-        join: None,
+        carried: None,
         end: None,
         result: CallResult::Unknown,
         depth: entry.fact.depth,

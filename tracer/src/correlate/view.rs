@@ -145,7 +145,7 @@ impl Correlator {
                 _ => {}
             }
         }
-        join::join(clients, handlers, &mut self.own.clone())
+        join::join(clients, handlers, &mut self.own.clone(), &self.carriers.index())
     }
 
     /// Is a bare client call open inside this counted one?

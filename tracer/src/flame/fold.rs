@@ -159,7 +159,7 @@ impl Flame {
         let kind = match leaf.kind {
             LeafKind::NotParked => Kind::Runs,
             LeafKind::Parked(_) => Kind::Waits,
-            LeafKind::Transport(_) => Kind::Transport,
+            LeafKind::Transport(..) => Kind::Transport,
             LeafKind::ShortParks => Kind::WaitsShortly,
             LeafKind::Unexplained => Kind::Unexplained,
             LeafKind::Process => {

@@ -9,6 +9,7 @@ use crate::{
         escape,
         human::{self, duration},
     },
+    span::Leg,
     words,
 };
 
@@ -105,13 +106,24 @@ pub(super) fn part(place: &Place) -> String {
         Doing::Lock => format!("{component}: waiting for a lock"),
         Doing::Waits => format!("{component}: waiting"),
         Doing::Inside => format!("inside {component}"),
-        Doing::Transport => "between the kubelet and the runtime".to_owned(),
+        Doing::Transport(leg) => on_the_way(leg).to_owned(),
         Doing::Unanswered => "in calls whose handler was not seen".to_owned(),
         Doing::Program => match &place.program {
             Some(program) => escape::text_to(program, 48),
             None => format!("other programs of {component}"),
         },
         Doing::Unexplained => "unexplained".to_owned(),
+    }
+}
+
+/// A part of the way between the kubelet and the runtime.
+fn on_the_way(leg: Leg) -> &'static str {
+    match leg {
+        Leg::Send => "request waiting for the kubelet to write it",
+        Leg::Accept => "request waiting for the runtime to take it",
+        Leg::Answer => "answer waiting for the runtime to write it",
+        Leg::Receive => "answer waiting for the kubelet to take it",
+        Leg::Whole => "between the kubelet and the runtime",
     }
 }
 

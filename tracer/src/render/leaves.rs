@@ -4,7 +4,7 @@ use super::{escape, human};
 use crate::{
     correlate::Snapshot,
     decode::MonoNs,
-    span::{GoroutinePark, LeafKind, Span, leaves},
+    span::{GoroutinePark, LeafKind, Leg, Span, leaves},
 };
 
 /// Functions named of a stack.
@@ -15,7 +15,7 @@ const SHOWN: usize = 3;
 pub(super) enum Kind {
     NotParked,
     Parked,
-    Transport,
+    Transport(Leg),
     ShortParks,
     Process,
     Unexplained,
@@ -27,7 +27,11 @@ impl Kind {
         match self {
             Self::NotParked => "not_parked",
             Self::Parked => "parked",
-            Self::Transport => "transport",
+            Self::Transport(Leg::Whole) => "transport",
+            Self::Transport(Leg::Send) => "transport_send",
+            Self::Transport(Leg::Accept) => "transport_accept",
+            Self::Transport(Leg::Answer) => "transport_answer",
+            Self::Transport(Leg::Receive) => "transport_receive",
             Self::ShortParks => "short_parks",
             Self::Process => "process",
             Self::Unexplained => "unexplained",
@@ -38,11 +42,22 @@ impl Kind {
         match self {
             Self::NotParked => "running, ready or in a syscall",
             Self::Parked => "parked",
-            Self::Transport => "between client and handler",
+            Self::Transport(leg) => way(leg),
             Self::ShortParks => "short parks",
             Self::Process => "the process itself",
             Self::Unexplained => "unexplained",
         }
+    }
+}
+
+/// A part of the way between a call and its handler, in words.
+pub(super) fn way(leg: Leg) -> &'static str {
+    match leg {
+        Leg::Send => "request not written yet by the client",
+        Leg::Accept => "request not taken yet by the server",
+        Leg::Answer => "answer not written yet by the server",
+        Leg::Receive => "answer not taken yet by the client",
+        Leg::Whole => "between client and handler",
     }
 }
 
@@ -90,7 +105,7 @@ pub(super) fn groups<'a>(spans: &[&'a Span], now: MonoNs) -> Vec<Group<'a>> {
         let (kind, park) = match leaf.kind {
             LeafKind::NotParked => (Kind::NotParked, None),
             LeafKind::Parked(park) => (Kind::Parked, Some(park)),
-            LeafKind::Transport(park) => (Kind::Transport, Some(park)),
+            LeafKind::Transport(park, leg) => (Kind::Transport(leg), Some(park)),
             LeafKind::ShortParks => (Kind::ShortParks, None),
             LeafKind::Process => (Kind::Process, None),
             LeafKind::Unexplained => (Kind::Unexplained, None),

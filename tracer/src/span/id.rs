@@ -42,6 +42,17 @@ pub struct JoinKey {
     pub stream: u32,
 }
 
+/// The request that carried a call to its handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carried {
+    /// Where it travelled.
+    pub key: JoinKey,
+    /// When the client wrote it.
+    pub sent: MonoNs,
+    /// When the server wrote the end of the answer.
+    pub answered: MonoNs,
+}
+
 /// What an interval is an interval of.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SpanKind {

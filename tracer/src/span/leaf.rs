@@ -18,13 +18,28 @@ pub enum LeafKind<'a> {
     /// It was parked, until the scheduler ran it again.
     Parked(&'a GoroutinePark),
     /// It was parked around a request to another goroutine that answered meanwhile: between client and handler.
-    Transport(&'a GoroutinePark),
+    Transport(&'a GoroutinePark, Leg),
     /// It was parked, each time too shortly to be told apart.
     ShortParks,
     /// A process ran: its start and its end were seen.
     Process,
     /// Not measured.
     Unexplained,
+}
+
+/// Which part of the way between a client and the handler that answers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Leg {
+    /// Until the client's process has written the request.
+    Send,
+    /// From there until the handler begins.
+    Accept,
+    /// From the end of the handler until the runtime has written the answer.
+    Answer,
+    /// From there until the client goes on.
+    Receive,
+    /// Any of them: no request on the wire tells them apart.
+    Whole,
 }
 
 /// A part of a span that lies in none of its children.
@@ -72,7 +87,7 @@ impl Account {
         let sum = match leaf.kind {
             LeafKind::NotParked => &mut self.not_parked_ns,
             LeafKind::Parked(_) => &mut self.parked_ns,
-            LeafKind::Transport(_) => &mut self.transport_ns,
+            LeafKind::Transport(..) => &mut self.transport_ns,
             LeafKind::ShortParks => &mut self.short_ns,
             LeafKind::Process => &mut self.process_ns,
             LeafKind::Unexplained => &mut self.unexplained_ns,
@@ -172,9 +187,18 @@ fn named<'a>(span: &'a Span, gaps: &[Interval], leaves: &mut Vec<Leaf<'a>>) -> V
                 if at < start {
                     rest.push((at, start));
                 }
-                let kind =
-                    if answered_in(span, park) { LeafKind::Transport(park) } else { LeafKind::Parked(park) };
-                leaves.push(Leaf { kind, interval: Some((start, end)), ns: end.since(start) });
+                let mut add = |kind, from: MonoNs, to: MonoNs| {
+                    if from < to {
+                        leaves.push(Leaf { kind, interval: Some((from, to)), ns: to.since(from) });
+                    }
+                };
+                if answered_in(span, park) {
+                    let (first, edge, second) = legs(span, start, end);
+                    add(LeafKind::Transport(park, first), start, edge);
+                    add(LeafKind::Transport(park, second), edge, end);
+                } else {
+                    add(LeafKind::Parked(park), start, end);
+                }
                 at = end;
             }
             if park.end > to {
@@ -198,6 +222,18 @@ fn answered_in(span: &Span, park: &GoroutinePark) -> bool {
             && child.start() < park.end
             && child.end.is_none_or(|end| end > park.start)
     })
+}
+
+/// What an interval between a client and its handler consists of: the first part until an edge in it, and the second.
+fn legs(span: &Span, start: MonoNs, end: MonoNs) -> (Leg, MonoNs, Leg) {
+    let carried = span.children.iter().find_map(|child| Some((child, child.carried?)));
+    match carried {
+        Some((child, way)) if end <= child.start() => (Leg::Send, way.sent.clamp(start, end), Leg::Accept),
+        Some((child, way)) if child.end.is_some_and(|ended| ended <= start) => {
+            (Leg::Answer, way.answered.clamp(start, end), Leg::Receive)
+        }
+        _ => (Leg::Whole, end, Leg::Whole),
+    }
 }
 
 /// The parks of a span that lie in none of its children; `None` unless all were measured.

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::span::{Label, SpanId, SpanKind, Tree, sample};
+use crate::span::{Carried, JoinKey, Label, SpanId, SpanKind, Tree, sample};
 
 fn park(start: u64, end: u64) -> GoroutinePark {
     GoroutinePark { start: MonoNs(start), end: MonoNs(end), open: false, reason: 1, stack: Vec::new().into() }
@@ -48,6 +48,28 @@ fn a_joined_handler() {
     handler.id.tgid = 2;
     client.children.push(handler);
     assert_eq!(sums(&client, 100), [20 + 20, 5 + 30, 10 + 15, 0, 0]);
+}
+
+/// The request that carried a call splits the way to its handler and back, also where it was written while the client was
+/// not parked.
+#[test]
+fn a_way_in_four() {
+    let way = |sent: u64, answered: u64| {
+        let mut client = span(0, Some(100), (75, 0), vec![park(10, 85)]);
+        let mut handler = span(20, Some(70), (0, 0), Vec::new());
+        let key = JoinKey { socket: 7, stream: 5 };
+        handler.carried = Some(Carried { key, sent: MonoNs(sent), answered: MonoNs(answered) });
+        handler.id.tgid = 2;
+        client.children.push(handler);
+        let leg = |leaf: Leaf<'_>| match leaf.kind {
+            LeafKind::Transport(_, leg) => Some((leg, leaf.ns)),
+            _ => None,
+        };
+        leaves(&client, MonoNs(100)).into_iter().filter_map(leg).collect::<Vec<_>>()
+    };
+    assert_eq!(way(14, 72), [(Leg::Send, 4), (Leg::Accept, 6), (Leg::Answer, 2), (Leg::Receive, 13)]);
+    assert_eq!(way(5, 90), [(Leg::Accept, 10), (Leg::Answer, 15)]);
+    assert_eq!(way(20, 70), [(Leg::Send, 10), (Leg::Receive, 15)]);
 }
 
 /// An open call is measured until it was looked at last.
@@ -119,6 +141,9 @@ fn tree() -> impl Strategy<Value = (Span, u64)> {
                 if handler == 2 && place > 0 && length > 4 {
                     let mut answer = sample::span(start + 1, Some(start + length / 2), 0);
                     answer.id.tgid = 2;
+                    let key = JoinKey { socket: 7, stream: 5 };
+                    answer.carried =
+                        Some(Carried { key, sent: MonoNs(start), answered: MonoNs(start + length) });
                     it.children.push(answer);
                 }
                 if handler == 3 && length > 4 {

@@ -15,8 +15,8 @@ mod self_time;
 mod tree;
 
 pub use critical_path::critical_path;
-pub use id::{JoinKey, Label, SpanId, SpanKind, SpanSource};
-pub use leaf::{Account, Leaf, LeafKind, account, leaves};
+pub use id::{Carried, JoinKey, Label, SpanId, SpanKind, SpanSource};
+pub use leaf::{Account, Leaf, LeafKind, Leg, account, leaves};
 pub use node::{GoroutinePark, Span};
 pub use self_time::self_time_ns;
 pub use tree::{MAX_LEVELS, Tree, violation};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{JoinKey, SpanId, SpanKind};
+use super::{Carried, SpanId, SpanKind};
 use crate::{
     cri::Method,
     decode::{CallResult, MonoNs, Parked},
@@ -16,8 +16,8 @@ pub struct Span {
     pub id: SpanId,
     /// What it is an interval of; names are escaped where they are rendered.
     pub kind: SpanKind,
-    /// Where on the wire it travels; `None` as long as nothing reads that.
-    pub join: Option<JoinKey>,
+    /// Of a handler, the request that brought it here; `None` when the wire is not followed, or it is not certain which.
+    pub carried: Option<Carried>,
     /// End; `None` while it is open.
     pub end: Option<MonoNs>,
     /// How it came out.

@@ -148,7 +148,7 @@ fn lasts(what: &What<'_>) -> bool {
 fn waiting<'a>(leaf: &Leaf<'a>) -> Option<What<'a>> {
     match leaf.kind {
         LeafKind::Parked(park) => Some(What::Waits(park)),
-        LeafKind::Transport(_) => Some(What::Transport),
+        LeafKind::Transport(..) => Some(What::Transport),
         LeafKind::NotParked | LeafKind::ShortParks | LeafKind::Process | LeafKind::Unexplained => None,
     }
 }

@@ -1,10 +1,14 @@
-//! Names of requests on a connection that is older than plegtrace: learnt from probes in kubelet and runtime, never wrong.
+//! Names of requests on a connection that is older than plegtrace: learnt from probes in kubelet and runtime, never wrong. And
+//! what they tell of the way between the two.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
+use plegtrace::clock::monotonic_ns;
+use plegtrace::correlate::{Relist, Snapshot};
 use plegtrace::decode::Request;
 use plegtrace::input::Layer;
+use plegtrace::span::{LeafKind, Leg, Span, leaves};
 use plegtrace_lab::{Knobs, Node, host, process};
 use plegtrace_tests::watching::{Seen, Watching};
 
@@ -40,6 +44,18 @@ fn without_a_handler<'s>(seen: &'s Seen, requests: &[&'s Request]) -> Vec<&'s Re
     left
 }
 
+/// What relists that began since then spent on the way between kubelet and runtime.
+fn on_the_way(snapshot: &Snapshot, since_ns: u64) -> BTreeMap<Leg, u64> {
+    let mut legs = BTreeMap::new();
+    let young = snapshot.relists.iter().map(Relist::root).filter(|root| root.start().0 > since_ns);
+    for leaf in young.flat_map(Span::walk).flat_map(|span| leaves(span, snapshot.now)) {
+        if let LeafKind::Transport(_, leg) = leaf.kind {
+            *legs.entry(leg).or_default() += leaf.ns;
+        }
+    }
+    legs
+}
+
 /// The kubelet connected long ago, so its paths are entries of a table that nobody saw being filled.
 #[test]
 fn names_of_an_old_connection_are_learnt() {
@@ -47,7 +63,7 @@ fn names_of_an_old_connection_are_learnt() {
     let node = Node::start(&Knobs { pods: 4, exec_probes: true, ..Knobs::default() }).unwrap();
     node.wait_for_relists(3, LIMIT).unwrap();
     let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
-    let about = ["--kubelet-pid", &kubelet, "--runtime-pid", &runtime, "--sources", "uprobes,wire"];
+    let about = ["--kubelet-pid", &kubelet, "--runtime-pid", &runtime, "--sources", "uprobes,parks,wire"];
     let watching = Watching::start(&[&["-d", "600"], &about[..]].concat()).unwrap();
     watching.wait_until_armed().unwrap();
     let begun = Instant::now();
@@ -55,6 +71,7 @@ fn names_of_an_old_connection_are_learnt() {
         Ok((begun.elapsed() >= LEARNT).then(|| watching.seen().requests.len()))
     })
     .unwrap();
+    let since_ns = monotonic_ns();
     process::wait_for("more requests", LEARNT * 2, || {
         Ok((watching.seen().requests.len() >= known + ASKED).then_some(()))
     })
@@ -75,5 +92,9 @@ fn names_of_an_old_connection_are_learnt() {
     let methods: BTreeSet<&str> = all.iter().map(|request| request.message.method.as_str()).collect();
     assert!(methods.contains("ListPodSandbox") && methods.contains("ListContainers"), "{methods:?}");
     eprintln!("{named} of {} requests have names after a minute: {methods:?}", asked.len());
+    let legs = on_the_way(&snapshot, since_ns);
+    let (all, whole): (u64, u64) = (legs.values().sum(), legs.get(&Leg::Whole).copied().unwrap_or(0));
+    assert!(legs.len() >= 4 && whole * 50 <= all, "the way is not split: {legs:?}");
+    eprintln!("between kubelet and runtime, in ns: {legs:?}");
     assert!(!snapshot.losses.iter().any(|loss| loss.reason == "names_contradicted"), "{:?}", snapshot.losses);
 }

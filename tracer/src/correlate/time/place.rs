@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     input::{Component, Layer},
-    span::{GoroutinePark, Leaf, LeafKind, Span},
+    span::{GoroutinePark, Leaf, LeafKind, Leg, Span},
 };
 
 /// Where time went.
@@ -30,7 +30,7 @@ pub enum Doing {
     /// It was in a call of this component; what it did there was not measured.
     Inside,
     /// Between the kubelet's call and the handler that answered it.
-    Transport,
+    Transport(Leg),
     /// In a call of the kubelet whose handler was not seen, or is not certain.
     Unanswered,
     /// A program ran.
@@ -48,7 +48,11 @@ impl Doing {
             Self::Lock => "lock",
             Self::Waits => "waits",
             Self::Inside => "inside",
-            Self::Transport => "transport",
+            Self::Transport(Leg::Whole) => "transport",
+            Self::Transport(Leg::Send) => "transport_send",
+            Self::Transport(Leg::Accept) => "transport_accept",
+            Self::Transport(Leg::Answer) => "transport_answer",
+            Self::Transport(Leg::Receive) => "transport_receive",
             Self::Unanswered => "unanswered",
             Self::Program => "program",
             Self::Unexplained => "unexplained",
@@ -80,8 +84,10 @@ impl Place {
             (LeafKind::Parked(park), _) if waits_for_shim(park) => {
                 Self { component: Some(Component::Shim), ..here(Doing::Inside) }
             }
-            (LeafKind::Transport(_), _) => Self::between(Doing::Transport),
-            (LeafKind::ShortParks | LeafKind::Unexplained, Call::Answered) => Self::between(Doing::Transport),
+            (LeafKind::Transport(_, leg), _) => Self::between(Doing::Transport(leg)),
+            (LeafKind::ShortParks | LeafKind::Unexplained, Call::Answered) => {
+                Self::between(Doing::Transport(Leg::Whole))
+            }
             (LeafKind::Parked(_), Call::Answered)
             | (LeafKind::Parked(_) | LeafKind::ShortParks, Call::None) => here(Doing::Waits),
             (_, Call::Unanswered) => Self::between(Doing::Unanswered),

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     decode::Parked,
     input::{Component, Layer},
-    span::{GoroutinePark, Label, SpanId, SpanKind, Tree, sample},
+    span::{GoroutinePark, Label, Leg, SpanId, SpanKind, Tree, sample},
 };
 
 /// A span of the sample in another layer, of a component.
@@ -54,7 +54,11 @@ fn calls_alone() {
     let table = table_of(&relist(|_| {}, |_| {}));
     assert_eq!(
         parts(&table),
-        [(containerd, Doing::Inside, 60), (None, Doing::Transport, 20), (kubelet, Doing::Inside, 20)]
+        [
+            (containerd, Doing::Inside, 60),
+            (None, Doing::Transport(Leg::Whole), 20),
+            (kubelet, Doing::Inside, 20)
+        ]
     );
     let table = table_of(&relist(|_| {}, |client| client.children.clear()));
     assert_eq!(parts(&table), [(None, Doing::Unanswered, 80), (kubelet, Doing::Inside, 20)]);
@@ -83,7 +87,7 @@ fn parks_have_places() {
             (containerd, Doing::Waits, 20),
             (containerd, Doing::Runs, 15),
             (containerd, Doing::Lock, 15),
-            (None, Doing::Transport, 10),
+            (None, Doing::Transport(Leg::Whole), 10),
             (kubelet, Doing::Runs, 10),
             (Some(Component::Shim), Doing::Inside, 10),
         ]
@@ -132,6 +136,6 @@ fn quantiles_of_all() {
         let row = table.rows.iter().find(|row| row.place.doing == doing).unwrap();
         table.quantile_ns(row, q)
     };
-    assert_eq!([0.0, 0.5, 0.6, 0.61, 1.0].map(|q| at(Doing::Transport, q)), [0, 0, 0, 20, 20]);
+    assert_eq!([0.0, 0.5, 0.6, 0.61, 1.0].map(|q| at(Doing::Transport(Leg::Whole), q)), [0, 0, 0, 20, 20]);
     assert_eq!([0.0, 0.4, 0.41, 1.0].map(|q| at(Doing::Unanswered, q)), [0, 0, 80, 80]);
 }
