@@ -164,16 +164,18 @@ fn a_kubelet_of_the_stack_abi_relists() {
     assert!(go.starts_with("go1.15"), "built with {go}");
 }
 
+/// The one whose relist waits asks by v1alpha2 only; any other asks by v1 there, and relists.
 #[test]
-fn the_kubelet_of_2020_is_refused_by_containerd_2_1() {
+fn a_kubelet_that_asks_by_v1_relists_on_containerd_2_1() {
     let knobs = Knobs { generation: Generation::V2_1, ..Knobs::default() };
-    match Node::start(&knobs) {
-        Ok(_) => panic!("containerd 2.1 has no v1alpha2"),
-        Err(error) if packages::Error::is_gone(&error) => {
-            unless_gone::<()>("containerd 2.1", Err(error));
-        }
-        Err(error) => assert!(error.to_string().contains("v1alpha2"), "{error:#}"),
+    let waiting = Node::start(&Knobs { blocking_pleg: true, ..knobs.clone() });
+    if waiting.as_ref().is_err_and(packages::Error::is_gone) {
+        unless_gone::<()>("containerd 2.1", waiting.map(drop));
+        return;
     }
+    assert!(waiting.unwrap_err().to_string().contains("v1 of the CRI"));
+    let node = Node::start(&knobs).unwrap();
+    node.wait_for_relists(2, CALL).unwrap();
 }
 
 #[test]
