@@ -2,7 +2,7 @@
 
 use super::n1_cni_plugin_hangs as n1;
 use crate::{
-    correlate::thresholds::CNI_NS,
+    correlate::{Request, thresholds::CNI_NS},
     diagnose::{Area, Finding, Page, Proof, Rule, Scene, networks::Networks},
     input::Component,
     stuck::{Stuck, Waiter},
@@ -61,10 +61,10 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
 
 fn finding(stuck: &Stuck, networks: &Networks<'_>, scene: &Scene<'_>) -> Option<Finding> {
     let (words, pid) = n1::plugin(stuck)?;
-    // A request that waits for a plugin is past the lock.
+    // Who started the plugin is past the lock, also when its goroutine was not seen.
     let of_runtime = stuck.waiters.iter().any(|waiter| match waiter {
-        Waiter::Requests(request) => request.pid == networks.pid,
-        Waiter::Process { .. } | Waiter::Relist { .. } => false,
+        Waiter::Requests(Request { pid, .. }) | Waiter::Process { pid, .. } => *pid == networks.pid,
+        Waiter::Relist { .. } => false,
     });
     if stuck.since.ns < RULE.min_age_ns || !of_runtime {
         return None;
