@@ -2,7 +2,7 @@
 //! by version v1 of the CRI; and into one whose relist waits for room in its event channel, as it did before 1.14.
 //!
 //! containerd 2 serves v1 only. Its messages are those of v1alpha2 with fields added, so the paths of the requests are
-//! all that has to change ([cri-api 1.23](https://github.com/kubernetes/kubernetes/pull/104575)).
+//! all that has to change.
 //!
 //! For the last one the fix of 1.14 (kubernetes pull request 72709) is taken back: `relist` sends an event without a
 //! `select` that drops it. So that few events fill the channel, it has room for [`CHANNEL`] instead of 1000.

@@ -120,6 +120,15 @@ fn r6_names_the_plugin_that_keeps_the_lock() {
     );
 }
 
+/// Runtimes before containerd 2 keep the lock for a moment only. One look that finds everybody at it proves nothing.
+#[test]
+fn r6_needs_a_status_that_waits_for_more_than_a_moment() {
+    let plugin = ProcessFact { started_ns: Some(at(S).0), ..cni(CHILD, park(syscall("read", None))) };
+    let mut story = Story::node();
+    story.relist(12 * S, 0).read_open(13 * S).census(13 * S, &[plugin], &network_lock(PLUGIN), &[]);
+    assert_eq!(named(&diagnose(&story.snapshot(13 * S)).findings), ["N1"]);
+}
+
 /// Nobody is past the lock, and no plugin runs: go-cni waits for itself. As long as somebody may let go, it is not that.
 #[test]
 fn r5_needs_a_lock_that_nobody_holds_for_work() {

@@ -33,7 +33,7 @@ pub(super) static RULE: Rule = Rule {
 
 /// Is this why `Status` hangs?
 pub(super) fn explains(scene: &Scene<'_>) -> bool {
-    examine(scene).iter().any(|finding| finding.severity == crate::diagnose::Severity::Stall)
+    !examine(scene).is_empty()
 }
 
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {

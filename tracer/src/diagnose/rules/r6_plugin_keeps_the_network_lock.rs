@@ -2,7 +2,10 @@
 
 use super::n1_cni_plugin_hangs as n1;
 use crate::{
-    correlate::{Request, thresholds::CNI_NS},
+    correlate::{
+        Request,
+        thresholds::{CNI_NS, SECOND_NS},
+    },
     diagnose::{Area, Finding, Page, Proof, Rule, Scene, networks::Networks},
     input::Component,
     stuck::{Stuck, Waiter},
@@ -53,7 +56,9 @@ pub(super) fn explains(scene: &Scene<'_>) -> bool {
 
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     let Some(networks) = Networks::of(scene) else { return Vec::new() };
-    if networks.reload.is_none() {
+    // Older ones keep the lock for a moment only, in which a look may find everybody at it.
+    let waits = networks.status.stays || networks.status.since.ns > SECOND_NS;
+    if networks.reload.is_none() || !waits {
         return Vec::new();
     }
     scene.stuck().filter_map(|stuck| finding(stuck, &networks, scene)).collect()
