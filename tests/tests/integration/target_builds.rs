@@ -12,7 +12,8 @@ use std::process::{Child, Command, Stdio};
 
 use crate::target_kit::{available, check_against_objdump, output, resolve_all, symbols};
 use plegtrace::target::{
-    Convention, GSource, GoBinary, OnDisk, Overrides, Pattern, SiteRefusal, Witness, discover, on_disk,
+    Convention, FieldPath, GSource, GoBinary, OnDisk, Overrides, Pattern, SiteRefusal, Witness, discover,
+    on_disk,
 };
 use plegtrace_lab::packages::{self, Suite};
 use plegtrace_lab::{cache, host};
@@ -73,6 +74,33 @@ const MAIN: &str = r#"package main
 
 import "os"
 
+type inner struct {
+	name string
+	id   uint32
+}
+type wide struct{ id uint64 }
+type plain struct {
+	pad uint64
+	id  uint32
+}
+type byValue struct {
+	pad [3]uint64
+	inner
+	more string
+}
+type byPointer struct {
+	pad int
+	*inner
+}
+type both struct {
+	inner
+	plain
+}
+type chained struct{ *byPointer }
+
+//go:noinline
+func described(values ...interface{}) int { return len(values) }
+
 type shape struct{ n int }
 
 //go:noinline
@@ -103,6 +131,7 @@ func huge(a int) int {
 func leaf(a int) int { return a*3 + 1 }
 
 func main() {
+	described(&wide{}, &plain{}, &byValue{}, &byPointer{}, &both{}, &chained{})
 	s := &shape{n: leaf(len(os.Args))}
 	println("running", s.small(2, 3)+huge(len(os.Args)))
 	buf := make([]byte, 1)
@@ -115,7 +144,7 @@ const EXTRA_CGO: &str = "package main\n\n// static int twice(int a) { return 2 *
 /// Builds the program once per toolchain and mode; results live in the cache.
 fn build(goroot: &Path, go: &str, mode: &Mode) -> PathBuf {
     host::ensure(&["gcc", "libc6-dev", "binutils"]).expect("a C compiler");
-    let name = format!("target-builds/1-go{go}-{}", mode.name);
+    let name = format!("target-builds/2-go{go}-{}", mode.name);
     let dir = cache::entry(&name, |dir| {
         let source = dir.join("src");
         fs::create_dir_all(&source)?;
@@ -188,6 +217,7 @@ fn check(dir: &Path, file: &str, truth: &BTreeMap<String, BTreeSet<u64>>) -> GoB
     }
     assert!(compared * 10 >= binary.function_count() * 9, "{compared} of {}", binary.function_count());
     check_kept(&binary);
+    check_fields(&binary, &path.display().to_string());
     // What the reader of goroutines looks for.
     for (function, data) in
         [("runtime.allgadd", "runtime.allgs"), ("runtime.waitReason.String", "runtime.waitReasonStrings")]
@@ -213,6 +243,25 @@ fn check_kept(binary: &GoBinary) {
     let text = binary.text();
     for outside in [0, text.start - 1, text.end, u64::MAX] {
         assert_eq!((kept.index_at(outside), kept.stack_depth_at(outside)), (None, None), "{outside:#x}");
+    }
+}
+
+/// Where the program's structs have their field `id`, by the rules of Go's layout.
+const FIELDS: [(&str, Option<FieldPath>); 7] = [
+    ("plain", Some(FieldPath { offset: 8, then: None })),
+    ("byValue", Some(FieldPath { offset: 40, then: None })),
+    ("byPointer", Some(FieldPath { offset: 8, then: Some(16) })),
+    ("wide", None),
+    ("both", None),
+    ("chained", None),
+    ("absent", None),
+];
+
+fn check_fields(binary: &GoBinary, of: &str) {
+    for (name, path) in FIELDS {
+        assert_eq!(binary.uint32_field(("main", name), "id"), path, "{name} in {of}");
+        assert_eq!(binary.uint32_field(("example.test/main", name), "id"), None, "{name} in {of}");
+        assert_eq!(binary.uint32_field(("main", name), "ide"), None, "{name} in {of}");
     }
 }
 

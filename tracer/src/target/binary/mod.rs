@@ -18,6 +18,7 @@ use super::arch::{self, Code};
 use super::buildinfo::BuildInfo;
 use super::elf::{Elf, Machine};
 use super::error::RefuseReason;
+use super::fields::{FieldPath, Types};
 use super::functions::Functions;
 use super::identity::{self, AnalysedFile, FileId};
 use super::moduledata::Moduledata;
@@ -213,6 +214,14 @@ impl GoBinary {
     pub fn data_references(&self, name: &str) -> Vec<u64> {
         let references = |code: Code<'_>| arch::references(self.elf.machine, code);
         self.find_exact(name).and_then(|function| self.with_code(function, references)).unwrap_or_default()
+    }
+
+    /// The way to the `uint32` field of this name in the struct `package.name`, or in what it embeds; `None` when the program
+    /// does not describe the type.
+    #[must_use]
+    pub fn uint32_field(&self, (package, name): (&str, &str), field: &str) -> Option<FieldPath> {
+        let types = Types::new(&self.elf, &self.module, self.version).ok()?;
+        types.uint32((package, name), field).ok().flatten()
     }
 
     /// Is integer argument `n` of a function in the word above its return address that its caller has for it, at
