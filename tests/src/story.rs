@@ -222,7 +222,18 @@ impl Story {
             parked_ns: 0,
             short_ns: 0,
             parks: 0,
+            stream: 0,
         });
+        self
+    }
+
+    /// The call that began last goes out, or came in, as this stream.
+    ///
+    /// # Panics
+    ///
+    /// None is open.
+    pub fn as_stream(&mut self, stream: u32) -> &mut Self {
+        self.open.last_mut().expect("it has just begun").stream = stream;
         self
     }
 
@@ -274,7 +285,7 @@ impl Story {
             parked_ns,
             short_ns: 0,
             parks: 0,
-            reserved: 0,
+            stream: call.stream,
         };
         self.push(rec.header, &rec)
     }

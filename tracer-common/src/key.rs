@@ -8,6 +8,8 @@ use crate::{hist::BUCKETS, rec::PARK_FRAMES, role::Role};
 pub const MAX_OPEN_CALLS: u32 = 32_768;
 /// Most goroutines inside watched calls whose parks are followed at once; more are refused and counted.
 pub const MAX_PARKERS: u32 = 4096;
+/// Most goroutines on which a stream has come in whose call has not begun; the one that waits for longest is forgotten.
+pub const MAX_STREAMS: u32 = 4096;
 /// Most processes watched at once.
 pub const MAX_WATCHED: u32 = 16_384;
 
@@ -53,8 +55,8 @@ pub struct OpenCall {
     pub short_ns: u64,
     /// The same of [`Parker::parks`].
     pub parks: u32,
-    /// Always 0.
-    pub reserved: u32,
+    /// As [`CallRec::stream`](crate::rec::CallRec::stream).
+    pub stream: u32,
 }
 
 /// Key of a goroutine whose parks are followed.

@@ -5,7 +5,8 @@
 //! what is hooked is described by data ([`site`]), constants of the running kernel by [`settings`].
 //!
 //! Every shared type is `repr(C)`, made of explicit integers, and refuses hidden padding at compile time through
-//! zerocopy's `IntoBytes`. A change of any layout bumps [`ABI_VERSION`].
+//! zerocopy's `IntoBytes`. A change of any layout bumps [`ABI_VERSION`]; a field that was always
+//! 0 may get a meaning in which 0 says that nothing is known.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -22,6 +22,10 @@ pub mod action {
     /// The scheduler runs a goroutine; its `runtime.g` is where [`SiteConf::err_source`](super::SiteConf::err_source)
     /// says.
     pub const RESUME: u8 = 6;
+    /// The open call of this class on this goroutine goes out as a stream of HTTP/2.
+    pub const SENT: u8 = 7;
+    /// The next call of this class on this goroutine came in as a stream of HTTP/2.
+    pub const CAME: u8 = 8;
 }
 
 /// How ends find their start ([`SiteConf::pairing`]).
@@ -84,7 +88,19 @@ pub struct SiteConf {
     pub parks: u16,
     /// 1: one call can pass it twice, because it belongs to the stack check.
     pub repeats: u16,
+    /// Of [`action::SENT`] and [`action::CAME`]: where the number of the stream is in the struct whose address is where
+    /// [`Self::err_source`] says.
+    pub stream_off: u16,
+    /// The same once more: the word there points to a struct, and it is so far behind that. [`NO_FIELD`]: it does not.
+    pub stream_then: u16,
+    /// 1: what begins here may have come in as a stream, see [`action::CAME`].
+    pub comes: u16,
+    /// Always 0.
+    pub reserved: u16,
 }
+
+/// See [`SiteConf::stream_then`].
+pub const NO_FIELD: u16 = u16::MAX;
 
 /// Identity of a site where there are no cookies (5.10 to 5.14).
 #[repr(C)]
@@ -98,5 +114,5 @@ pub struct SiteKey {
     pub dev: u64,
 }
 
-const _: () = assert!(size_of::<SiteConf>() == 28);
+const _: () = assert!(size_of::<SiteConf>() == 36);
 const _: () = assert!(size_of::<SiteKey>() == 24);

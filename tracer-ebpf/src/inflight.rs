@@ -15,6 +15,7 @@ use crate::{
     go::Goroutine,
     maps::OPEN_CALLS,
     parks::{self, Sums},
+    streams,
 };
 
 /// A start in the stack check that fires again this soon at the same depth is the prologue running again: the stack
@@ -34,6 +35,7 @@ pub(crate) struct Hit {
 #[inline(always)]
 pub(crate) fn start(key: &CallKey, site: &SiteConf, hit: &Hit) -> Result<(), Reason> {
     let mut flags = if site.err_source == err_source::REPLY { CALL_BY_REPLY } else { 0 };
+    let mut stream = streams::take(key, site);
     // SAFETY: the value is copied at once; only this goroutine writes this key.
     if let Some(old) = unsafe { OPEN_CALLS.get(key) }.copied() {
         let again = site.repeats != 0
@@ -43,6 +45,9 @@ pub(crate) fn start(key: &CallKey, site: &SiteConf, hit: &Hit) -> Result<(), Rea
         if again {
             count::reason(Reason::StartRepeated);
             flags |= CALL_RESTARTED;
+            if stream == 0 {
+                stream = old.stream;
+            }
         } else {
             count::reason(Reason::EndNeverSeen);
             let _ = parks::leave(key, &old);
@@ -64,7 +69,7 @@ pub(crate) fn start(key: &CallKey, site: &SiteConf, hit: &Hit) -> Result<(), Rea
         parked_ns: parks.parked_ns,
         short_ns: parks.short_ns,
         parks: parks.parks,
-        reserved: 0,
+        stream,
     };
     if OPEN_CALLS.insert(key, call, 0).is_err() {
         let _ = parks::leave(key, &call);
@@ -147,6 +152,6 @@ fn emit_call(key: &CallKey, call: &OpenCall, flags: u32, hit: &Hit) {
         parked_ns: call.parked_ns,
         short_ns: call.short_ns,
         parks: call.parks,
-        reserved: 0,
+        stream: call.stream,
     });
 }

@@ -43,6 +43,8 @@ mod socket;
 #[cfg(target_arch = "bpf")]
 mod stack;
 #[cfg(target_arch = "bpf")]
+mod streams;
+#[cfg(target_arch = "bpf")]
 mod task;
 #[cfg(target_arch = "bpf")]
 mod watch;

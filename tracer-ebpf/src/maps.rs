@@ -6,7 +6,8 @@ use aya_ebpf::{
 };
 use plegtrace_common::{
     key::{
-        CallKey, HookStats, MAX_OPEN_CALLS, MAX_PARKERS, MAX_WATCHED, OpenCall, Parker, ParkerKey, Watched,
+        CallKey, HookStats, MAX_OPEN_CALLS, MAX_PARKERS, MAX_STREAMS, MAX_WATCHED, OpenCall, Parker,
+        ParkerKey, Watched,
     },
     reason::Reason,
     site::{MAX_HOOKS, MAX_SITES, SiteConf, SiteKey},
@@ -49,6 +50,11 @@ pub(crate) static OPEN_CALLS: HashMap<CallKey, OpenCall> = HashMap::with_max_ent
 /// [`Reason::ParkersFull`].
 #[map]
 pub(crate) static PARKERS: HashMap<ParkerKey, Parker> = HashMap::with_max_entries(MAX_PARKERS, 0);
+
+/// Call that is about to begin → the stream as which it came in. Written when a server takes it on, taken when its call
+/// begins, a moment later. What is forgotten is joined by time.
+#[map]
+pub(crate) static STREAMS: LruHashMap<CallKey, u32> = LruHashMap::with_max_entries(MAX_STREAMS, 0);
 
 /// Hook index → counters and latency histogram. Written here, summed by user space.
 #[map]

@@ -20,6 +20,13 @@ pub(crate) fn user_word(address: u64) -> Option<u64> {
     unsafe { bpf_probe_read_user(address as *const u64) }.ok()
 }
 
+/// Half a word at `address` in the memory of the current process.
+#[inline(always)]
+pub(crate) fn user_half(address: u64) -> Option<u32> {
+    // SAFETY: as above.
+    unsafe { bpf_probe_read_user(address as *const u32) }.ok()
+}
+
 /// The current `task_struct`.
 #[inline(always)]
 pub(crate) fn current() -> u64 {

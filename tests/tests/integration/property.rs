@@ -30,11 +30,13 @@ use proptest::prelude::*;
 fn call() -> impl Strategy<Value = Call> {
     let depth = prop_oneof![Just(0u32), Just(100), Just(300), Just(900), Just(1000)];
     let tgid = prop_oneof![4 => Just(KUBELET), 2 => Just(CONTAINERD), 1 => Just(3u32)];
-    (tgid, 1u64..4, 0u32..30, depth, 0u32..32, 0u64..4000, 0u64..2000, any::<bool>(), parked()).prop_map(
-        |(tgid, goid, hook, depth, flags, start, len, marked, parked)| {
+    let stream = proptest::option::of(prop_oneof![Just(1u32), Just(3), Just(5)]);
+    let times = (0u64..4000, 0u64..2000, any::<bool>());
+    (tgid, 1u64..4, 0u32..30, depth, 0u32..32, times, parked(), stream).prop_map(
+        |(tgid, goid, hook, depth, flags, (start, len, marked), parked, stream)| {
             let (start, end) = (at(start * MS), at((start + len) * MS));
             let mark = marked.then_some(MonoNs((start.0 + end.0) / 2));
-            Call { tgid, goid, hook, depth, flags, start, end, mark, parked }
+            Call { tgid, goid, hook, depth, flags, start, end, mark, parked, stream }
         },
     )
 }
@@ -79,6 +81,7 @@ fn open_call() -> impl Strategy<Value = OpenCallFact> {
         parked_ns: 0,
         short_ns: 0,
         parks: 0,
+        stream: call.stream.unwrap_or(0),
     })
 }
 

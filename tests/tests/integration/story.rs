@@ -55,7 +55,7 @@ fn healthy_node() {
     assert_eq!((busy.calls, busy.status_pods, busy.interval_ns), (6, 2, Some(S)));
     assert_eq!((busy.list, busy.list_ns), (ListOutcome::Ok, Some(3 * MS - 10_000)));
     assert_eq!(busy.root().walk().count(), 1 + 1 + 2 + 3 * 6);
-    assert_eq!(snapshot.joins, Joins { joined: 10, ambiguous: 0, foreign: 0, own: 0 });
+    assert_eq!(snapshot.joins, Joins { joined: 10, ..Joins::default() });
     assert!(
         snapshot.relists.iter().all(|relist| violation(relist.root()).is_none() && relist.tree.misfits == 0)
     );
@@ -147,6 +147,34 @@ fn an_operator_at_work_is_nobody_s_abandoned_handler() {
     let callers: Vec<Caller> = snapshot.open.iter().map(|call| call.caller).collect();
     assert_eq!(callers, [Caller::Foreign, Caller::Gone(at(30 * S))]);
     assert_eq!(reasons(&snapshot), ["abandoned_handlers"]);
+}
+
+/// Streams say whose a handler is where time alone cannot: the one that the operator has called is foreign although a probe
+/// waits beside it, and the one that a probe has given up is its own, although another probe began later.
+#[test]
+fn streams_say_whose_a_handler_is() {
+    let mut story = Story::node();
+    story.begin(Layer::KubeletCall, "ExecSync", 6, 900, S).begin(
+        Layer::KubeletClient,
+        "ExecSync",
+        6,
+        1000,
+        S,
+    );
+    story.as_stream(41).begin(Layer::Handler, "ExecSync", 76, 700, 2 * S).as_stream(41);
+    story.begin(Layer::Handler, "ExecSync", 77, 700, 3 * S).as_stream(1).relist(4 * S, 0).read_open(5 * S);
+    let callers = |snapshot: &Snapshot| -> Vec<Caller> {
+        let handlers = snapshot.open.iter().filter(|call| call.span.layer() == Layer::Handler);
+        handlers.map(|call| call.caller).collect()
+    };
+    let snapshot = story.snapshot(5 * S);
+    assert_eq!(callers(&snapshot), [Caller::Waiting, Caller::Foreign]);
+    assert_eq!(snapshot.joins, Joins { joined: 3, by_stream: 1, foreign: 1, ..Joins::default() });
+
+    story.end(Layer::KubeletClient, "ExecSync", 6, 10 * S, CALL_FAILED);
+    story.end(Layer::KubeletCall, "ExecSync", 6, 10 * S, CALL_FAILED);
+    story.relist(19 * S, 0).read_open(20 * S);
+    assert_eq!(callers(&story.snapshot(20 * S)), [Caller::Gone(at(10 * S)), Caller::Foreign]);
 }
 
 /// Operations that take long by nature are no stall.
@@ -315,7 +343,7 @@ fn ambiguous_handlers() {
     let mut story = Story::node();
     story.call(Layer::KubeletClient, "ListContainers", (7, 1000), 0, 10 * MS, CALL_OK).relist(MS, 0);
     let snapshot = story.snapshot(S);
-    assert_eq!(snapshot.joins, Joins { joined: 1, ambiguous: 1, foreign: 0, own: 0 });
+    assert_eq!(snapshot.joins, Joins { joined: 1, ambiguous: 1, ..Joins::default() });
     let handlers = snapshot.relists[0].root().walk().filter(|span| span.layer() == Layer::Handler);
     assert_eq!(handlers.map(plegtrace::span::Span::operation).collect::<Vec<_>>(), ["ListPodSandbox"]);
     assert_eq!(count(&snapshot, Side::Bare, "ListContainers"), (1, 0), "the one outside a counted call");

@@ -200,6 +200,30 @@ fn phases_are_found_in_every_runc() {
     }
 }
 
+/// Every containerd shows as which stream a call came in, whatever release of grpc-go it has: 1.59 and older have the number at
+/// the beginning of the struct, newer ones have it elsewhere.
+#[test]
+fn streams_are_found_in_every_containerd() {
+    for suite in [Suite::Bullseye, Suite::Bookworm, Suite::Trixie, Suite::Sid] {
+        let Some(tree) = available(&format!("containerd of {suite}"), packages::containerd(suite)) else {
+            continue;
+        };
+        let program = tree.path("usr/bin/containerd").expect("the package has its program");
+        let directory = program.parent().expect("a directory").to_owned();
+        let program =
+            target::Program::find(std::process::id(), &[directory], "containerd").expect("it is executable");
+        let containerd = Inspected::of_program(Component::Containerd, program)
+            .unwrap_or_else(|why| panic!("{suite}: {why}"));
+        let row = |id: &str| containerd.facts.functions.iter().find(|function| function.wanted.row.id == id);
+        let served = row("served-stream").unwrap_or_else(|| panic!("{suite}: not there"));
+        assert!(served.start.is_ok(), "{suite}: {served:?}");
+        let (offset, then) = served.stream.expect("said to be there");
+        eprintln!("{suite} containerd: {offset} {then:?}");
+        assert!(suite == Suite::Sid || (offset, then) == (0, None), "{suite}: {offset} {then:?}");
+        assert!(row("handler-end").is_some_and(|function| function.stream.is_none()), "{suite}");
+    }
+}
+
 /// Go 1.15: stack ABI, one-blob table.
 #[test]
 fn bullseye_sites_agree_with_objdump() {

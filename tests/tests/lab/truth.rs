@@ -131,6 +131,15 @@ impl Minute {
         }
     }
 
+    /// Each handler is the kubelet's call of the same stream, however many calls there are at once; those of plegtrace itself
+    /// are known.
+    fn compare_joins(&self) {
+        let joins = self.snapshot.joins;
+        eprintln!("handlers: {joins:?}");
+        assert!(joins.joined >= 500, "a churning node does more: {joins:?}");
+        assert_eq!((joins.by_stream, joins.ambiguous, joins.foreign), (joins.joined, 0, 0), "{joins:?}");
+    }
+
     fn compare_relists(&self, wrong: &mut Wrong) {
         let [first, second] = &self.kubelet;
         let total = increase(RELISTS, &[], first, second);
@@ -243,6 +252,7 @@ fn spans_agree_with_the_metrics_of_kubelet_and_containerd() {
         minute.compare_relists(&mut wrong);
         minute.compare_operations(&mut wrong);
         minute.compare_handlers(&mut wrong);
+        minute.compare_joins();
         minute.bare_calls_are_apart();
         minute.nothing_is_lost();
         assert!(wrong.counts.is_empty(), "{}", wrong.counts.join("\n"));

@@ -47,8 +47,8 @@ pub struct CallRec {
     pub short_ns: u64,
     /// Number of parks.
     pub parks: u32,
-    /// Always 0.
-    pub reserved: u32,
+    /// Stream of HTTP/2 as which it was sent or came; 0 when not known.
+    pub stream: u32,
 }
 
 const _: () = assert!(size_of::<CallRec>() == 96);

@@ -14,7 +14,7 @@ use plegtrace_common::{
     site::{SiteConf, action, pairing},
 };
 
-use crate::{count, go, go::regs, inflight, inflight::Hit, site, stack, watch};
+use crate::{count, go, go::regs, inflight, inflight::Hit, site, stack, streams, watch};
 
 /// A call begins.
 #[uprobe]
@@ -48,6 +48,10 @@ fn try_call_in(ctx: &ProbeContext) -> Result<(), Reason> {
 fn try_call_out(ctx: &ProbeContext) -> Result<(), Reason> {
     let (site, hit) = arrive(ctx)?;
     let key = key(&site, &hit);
+    if site.action == action::SENT || site.action == action::CAME {
+        streams::note(ctx, &key, &site);
+        return Ok(());
+    }
     let outcome = outcome(ctx, &site);
     match site.action {
         action::REPLY => inflight::reply(&key, &site, &hit),

@@ -2,7 +2,8 @@
 //!
 //! The kubelet gives up a call after 2 minutes and tries again; the handler it gave up lives on in the runtime. Such a
 //! handler began inside a client call that has failed and has no other handler, and no client call that is open now was
-//! open at its start. A call that succeeded has had its answer: an open handler beside it is somebody else's.
+//! open at its start. A call that succeeded has had its answer: an open handler beside it is somebody else's. Where the streams
+//! of both are known, they are the same.
 
 use std::collections::HashMap;
 
@@ -10,6 +11,7 @@ use super::{
     caller::Caller,
     clients::Clients,
     inflight::Open,
+    join::may_be_one,
     thresholds::{ABANDONED_AFTER_NS, SECOND_NS},
     trees::Hooks,
 };
@@ -27,6 +29,7 @@ const NEAR_NS: u64 = SECOND_NS;
 struct Client {
     start: MonoNs,
     end: MonoNs,
+    stream: Option<u32>,
     succeeded: bool,
     /// It has its handler.
     answered: bool,
@@ -35,8 +38,8 @@ struct Client {
 /// What there is of one operation.
 #[derive(Default)]
 struct Operation {
-    open: Vec<SpanId>,
-    ended: Vec<(MonoNs, MonoNs)>,
+    open: Vec<(SpanId, Option<u32>)>,
+    ended: Vec<(MonoNs, MonoNs, Option<u32>)>,
     clients: Vec<Client>,
 }
 
@@ -50,7 +53,7 @@ pub(super) fn ended_clients<'a>(
     let mut operations: HashMap<&str, Operation> = HashMap::new();
     for entry in open.entries().filter(|entry| entry.is_open()) {
         if let Some(hook) = hooks.get(&entry.fact.hook).filter(|hook| hook.layer == Layer::Handler) {
-            operations.entry(&hook.operation).or_default().open.push(entry.id().into());
+            operations.entry(&hook.operation).or_default().open.push((entry.id().into(), entry.stream()));
         }
     }
     if operations.is_empty() {
@@ -60,14 +63,15 @@ pub(super) fn ended_clients<'a>(
         let Some(operation) = named(&mut operations, hooks, &client.call) else { continue };
         let (start, end) = (client.call.start, client.call.end);
         let succeeded = CallResult::of_flags(client.call.flags) == CallResult::Ok;
-        operation.clients.push(Client { start, end, succeeded, answered: false });
+        let stream = client.call.stream;
+        operation.clients.push(Client { start, end, stream, succeeded, answered: false });
     }
     if operations.values().flat_map(|operation| &operation.clients).all(|client| client.succeeded) {
         return HashMap::new();
     }
     for handler in handlers {
         if let Some(operation) = named(&mut operations, hooks, handler) {
-            operation.ended.push((handler.start, handler.end));
+            operation.ended.push((handler.start, handler.end, handler.stream));
         }
     }
     operations.into_values().flat_map(Operation::given_up).collect()
@@ -86,18 +90,18 @@ impl Operation {
     fn given_up(mut self) -> Vec<(SpanId, MonoNs)> {
         self.clients.sort_by_key(|client| client.start);
         self.ended.sort_unstable();
-        self.open.sort_by_key(|id| id.start);
-        for (start, end) in std::mem::take(&mut self.ended) {
+        self.open.sort_by_key(|(id, _)| id.start);
+        for (start, end, stream) in std::mem::take(&mut self.ended) {
             let its = |client: &Client| {
                 start.since(client.start) <= NEAR_NS && end <= client.end.plus(ABANDONED_AFTER_NS)
             };
-            if let Some(client) = self.nearest(start, its) {
+            if let Some(client) = self.nearest((start, stream), its) {
                 client.answered = true;
             }
         }
         let mut found = Vec::new();
-        for id in std::mem::take(&mut self.open) {
-            if let Some(client) = self.nearest(id.start, |client| !client.succeeded) {
+        for (id, stream) in std::mem::take(&mut self.open) {
+            if let Some(client) = self.nearest((id.start, stream), |client| !client.succeeded) {
                 client.answered = true;
                 found.push((id, client.end));
             }
@@ -105,11 +109,23 @@ impl Operation {
         found
     }
 
-    /// The last client call to begin before `start`, among those that were open then, have no handler yet and fit.
-    fn nearest(&mut self, start: MonoNs, fits: impl Fn(&Client) -> bool) -> Option<&mut Client> {
+    /// The last client call to begin before the start of a handler, among those that were open then, have no handler yet and
+    /// fit; one of the same stream before all others.
+    fn nearest(
+        &mut self,
+        (start, stream): (MonoNs, Option<u32>),
+        fits: impl Fn(&Client) -> bool,
+    ) -> Option<&mut Client> {
         let began = self.clients.partition_point(|client| client.start <= start);
-        let mut before = self.clients[..began].iter_mut().rev();
-        before.find(|client| !client.answered && start <= client.end && fits(client))
+        let can_be = |client: &Client| {
+            let open = !client.answered && start <= client.end && fits(client);
+            open && may_be_one(client.stream, stream)
+        };
+        let before = &self.clients[..began];
+        let exact =
+            before.iter().rposition(|client| stream.is_some() && client.stream == stream && can_be(client));
+        let place = exact.or_else(|| before.iter().rposition(can_be))?;
+        self.clients.get_mut(place)
     }
 }
 
@@ -127,10 +143,17 @@ pub(super) fn remember<'a>(
 }
 
 /// Who waits for an open call, given the open client calls of its operation and what is known of finished ones?
-pub(super) fn caller(span: &Span, waiting: &[MonoNs], ended: Option<MonoNs>, client_seen: bool) -> Caller {
+pub(super) fn caller(
+    span: &Span,
+    waiting: &[(MonoNs, Option<u32>)],
+    ended: Option<MonoNs>,
+    client_seen: bool,
+) -> Caller {
+    let waits =
+        |(start, stream): &(MonoNs, Option<u32>)| *start <= span.start() && may_be_one(*stream, span.stream);
     if span.layer() != Layer::Handler {
         Caller::NotAsked
-    } else if waiting.iter().any(|start| *start <= span.start()) {
+    } else if waiting.iter().any(waits) {
         Caller::Waiting
     } else if let Some(end) = ended {
         Caller::Gone(end)

@@ -2,7 +2,7 @@
 //!
 //! A call that was joined with its handler was carried by a request that its process sent after its start and before the
 //! handler began, and whose answer was written after the handler ended and before the call did. Where exactly one request
-//! is so, the time between the two is split by it; elsewhere it stays whole.
+//! is so, and its stream is that of the call if that is known, the time between the two is split by it; elsewhere it stays whole.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -74,8 +74,9 @@ impl CarrierIndex<'_> {
         let sent = all[from..].iter().take_while(|it| it.carried.sent <= handler.start());
         let mut fits = sent.filter(|it| {
             let theirs = it.answerer == 0 || it.answerer == handler.id.tgid;
+            let same = client.stream.is_none_or(|stream| stream == it.carried.key.stream);
             let after = handler.end.is_some_and(|end| it.carried.answered >= end);
-            theirs && after && client.end.is_none_or(|end| it.carried.answered <= end)
+            theirs && same && after && client.end.is_none_or(|end| it.carried.answered <= end)
         });
         let (Some(only), None) = (fits.next(), fits.next()) else { return None };
         Some(only.carried)
@@ -150,6 +151,20 @@ mod tests {
         assert_eq!(with(&|it| it.message.method = "Version".to_owned()), None);
         assert_eq!(with(&|it| it.message.method = "unknown#3".to_owned()), None);
         assert_eq!(with(&|it| it.end = RequestEnd::Cut), None);
+    }
+
+    /// The stream of a call tells its request from others.
+    #[test]
+    fn by_its_stream() {
+        let mut all = Carriers::default();
+        let mut other = request(111, 181);
+        other.message.id.stream = 9;
+        [request(110, 180), other].iter().for_each(|request| all.add(request, 100));
+        let sent = |stream| {
+            let client = Span { stream, ..span(CLIENT, 100, Some(200)) };
+            all.index().between(&client, &span(SERVER, 130, Some(160))).map(|it| it.key.stream)
+        };
+        assert_eq!([sent(None), sent(Some(5)), sent(Some(9)), sent(Some(7))], [None, Some(5), Some(9), None]);
     }
 
     /// An open call may have its answer already; an open handler has given none.

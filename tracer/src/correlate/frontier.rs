@@ -66,7 +66,18 @@ mod tests {
 
     fn call(depth: u32, start: u64, end: u64) -> Call {
         let (start, end) = (MonoNs(start), MonoNs(end));
-        Call { tgid: 1, goid: 1, hook: 0, depth, flags: 0, start, end, mark: None, parked: None }
+        Call {
+            tgid: 1,
+            goid: 1,
+            hook: 0,
+            depth,
+            flags: 0,
+            start,
+            end,
+            mark: None,
+            parked: None,
+            stream: None,
+        }
     }
 
     /// A call is over when the one around it has returned.

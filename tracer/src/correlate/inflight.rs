@@ -39,6 +39,10 @@ impl OpenEntry {
         MonoNs(self.fact.start_ns)
     }
 
+    pub(super) fn stream(&self) -> Option<u32> {
+        (self.fact.stream != 0).then_some(self.fact.stream)
+    }
+
     /// Still a call, as far as can be known.
     pub(super) fn is_open(&self) -> bool {
         !self.unwound && self.fact.liveness != Liveness::Over
@@ -214,12 +218,13 @@ mod tests {
             parked_ns: 0,
             short_ns: 0,
             parks: 0,
+            stream: 0,
         }
     }
 
     fn ended(hook: u32, start: u64, end: u64, depth: u32) -> Call {
         let (start, end) = (MonoNs(start), MonoNs(end));
-        Call { tgid: 1, goid: 1, hook, depth, flags: 0, start, end, mark: None, parked: None }
+        Call { tgid: 1, goid: 1, hook, depth, flags: 0, start, end, mark: None, parked: None, stream: None }
     }
 
     fn reading(at_ns: u64, calls: Vec<OpenCallFact>) -> InFlight {

@@ -1,7 +1,8 @@
-//! Handlers of the runtime ↔ client calls of the kubelet, by containment in time, only where nothing else is possible.
+//! Handlers of the runtime ↔ client calls of the kubelet, only where nothing else is possible.
 //!
-//! Without the stream id of the wire a client call and a handler of the same operation belong together for certain only
-//! when the handler fits into no other client call, and no other handler fits into the client call.
+//! A client call and a handler of the same operation belong together when the handler lies in the client call and both have
+//! the same stream. Where the stream of one of them is not known, they do only when the handler fits into no other client
+//! call, and no other handler fits into the client call.
 
 use std::collections::HashMap;
 
@@ -19,6 +20,8 @@ const MAX_AT_ONCE: usize = 256;
 pub struct Joins {
     /// Exactly one client call and one handler fit each other.
     pub joined: u64,
+    /// Of these, those that have the same stream on both sides; the others by time alone.
+    pub by_stream: u64,
     /// More than one fits: not joined.
     pub ambiguous: u64,
     /// No client call fits: other callers.
@@ -34,6 +37,14 @@ pub(super) struct Joined {
     /// Handlers that answer no client call for certain, and whether they may answer one.
     pub(super) loose: Vec<(Span, bool)>,
     pub(super) counts: Joins,
+}
+
+impl Joined {
+    fn answer(&mut self, client: &Span, handler: Span, carriers: &CarrierIndex<'_>) {
+        self.counts.joined += 1;
+        let carried = carriers.between(client, &handler);
+        self.answers.insert(client.id, Span { carried, ..handler });
+    }
 }
 
 /// Brings `handlers` and the innermost client calls together. Long-lived operations have no part in it.
@@ -57,11 +68,13 @@ pub(super) fn join(
     joined
 }
 
-/// How many handlers fit into a client call; a poisoned one might be the caller of handlers that were not compared.
-#[derive(Clone, Copy, Default)]
-struct Fits {
-    handlers: usize,
-    poisoned: bool,
+/// Who can have called a handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fit {
+    Nobody,
+    /// This client call, and it can have called no other handler.
+    Only(usize),
+    Several,
 }
 
 fn one_operation(
@@ -73,46 +86,74 @@ fn one_operation(
 ) {
     clients.sort_by_key(|span| span.id.start);
     handlers.sort_by_key(|span| (span.id.start, span.id));
-    let mut fits = vec![Fits::default(); clients.len()];
-    let mut only: Vec<Option<usize>> = vec![None; handlers.len()];
-    let mut candidates = vec![0usize; handlers.len()];
+    let by_stream = compare(&clients, &handlers, |client, handler| {
+        client.stream.is_some() && client.stream == handler.stream && could_call(client, handler)
+    });
+    let mut taken = vec![false; clients.len()];
+    let mut rest = Vec::new();
+    for (handler, fit) in handlers.into_iter().zip(by_stream) {
+        if let Fit::Only(client) = fit {
+            taken[client] = true;
+            joined.counts.by_stream += 1;
+            joined.answer(&clients[client], handler, carriers);
+        } else {
+            rest.push(handler);
+        }
+    }
+    let mut taken = taken.into_iter();
+    clients.retain(|_| taken.next() == Some(false));
+    let by_time = compare(&clients, &rest, |client, handler| {
+        may_be_one(client.stream, handler.stream) && could_call(client, handler)
+    });
+    for (handler, fit) in rest.into_iter().zip(by_time) {
+        match fit {
+            Fit::Only(client) => joined.answer(&clients[client], handler, carriers),
+            Fit::Nobody if own.take(&handler) => joined.counts.own += 1,
+            Fit::Nobody => {
+                joined.counts.foreign += 1;
+                joined.loose.push((handler, false));
+            }
+            Fit::Several => {
+                joined.counts.ambiguous += 1;
+                joined.loose.push((handler, true));
+            }
+        }
+    }
+}
+
+/// Which of `clients` fits each of `handlers`; both by their start.
+fn compare(clients: &[Span], handlers: &[Span], fits: impl Fn(&Span, &Span) -> bool) -> Vec<Fit> {
+    let mut fit = vec![Fit::Nobody; handlers.len()];
+    // How many handlers fit into each. One of a crowd may be the caller of handlers that were not compared.
+    let mut callees = vec![0usize; clients.len()];
     let mut active: Vec<usize> = Vec::new();
     let mut next = 0;
-    for (place, handler) in handlers.iter().enumerate() {
+    for (handler, fit) in handlers.iter().zip(&mut fit) {
         while next < clients.len() && clients[next].id.start <= handler.id.start {
             active.push(next);
             next += 1;
         }
         active.retain(|&client| clients[client].end.is_none_or(|end| end >= handler.id.start));
         if active.len() > MAX_AT_ONCE {
-            candidates[place] = active.len();
-            active.iter().for_each(|&client| fits[client].poisoned = true);
+            *fit = Fit::Several;
+            active.iter().for_each(|&client| callees[client] = usize::MAX);
             continue;
         }
-        for &client in active.iter().filter(|&&client| could_call(&clients[client], handler)) {
-            candidates[place] += 1;
-            fits[client].handlers += 1;
-            only[place] = Some(client);
+        for &client in active.iter().filter(|&&client| fits(&clients[client], handler)) {
+            *fit = if *fit == Fit::Nobody { Fit::Only(client) } else { Fit::Several };
+            callees[client] = callees[client].saturating_add(1);
         }
     }
-    for ((handler, only), candidates) in handlers.into_iter().zip(only).zip(candidates) {
-        match (candidates, only) {
-            (0, _) if own.take(&handler) => joined.counts.own += 1,
-            (0, _) => {
-                joined.counts.foreign += 1;
-                joined.loose.push((handler, false));
-            }
-            (1, Some(client)) if fits[client].handlers == 1 && !fits[client].poisoned => {
-                joined.counts.joined += 1;
-                let carried = carriers.between(&clients[client], &handler);
-                joined.answers.insert(clients[client].id, Span { carried, ..handler });
-            }
-            _ => {
-                joined.counts.ambiguous += 1;
-                joined.loose.push((handler, true));
-            }
-        }
-    }
+    let alone = |fit| match fit {
+        Fit::Only(client) if callees[client] != 1 => Fit::Several,
+        fit => fit,
+    };
+    fit.into_iter().map(alone).collect()
+}
+
+/// Can what was sent as the first stream have come in as the second?
+pub(super) fn may_be_one(sent: Option<u32>, came: Option<u32>) -> bool {
+    sent.is_none() || came.is_none() || sent == came
 }
 
 /// Could this client call have caused this handler? An open handler needs a caller that still waits.
@@ -165,11 +206,66 @@ mod tests {
         assert_eq!((joined.counts.joined, joined.counts.ambiguous), (0, 2));
     }
 
+    fn sent(stream: u32, start: u64, end: Option<u64>) -> Span {
+        Span { stream: Some(stream), ..span(1, start, end) }
+    }
+
+    fn came(stream: u32, start: u64, end: Option<u64>) -> Span {
+        Span { stream: Some(stream), ..span(2, start, end) }
+    }
+
+    /// Who answers whom, by their starts.
+    fn pairs(clients: Vec<Span>, handlers: Vec<Span>) -> (Vec<(u64, u64)>, Joins) {
+        let joined = join(clients, handlers);
+        let mut pairs: Vec<_> =
+            joined.answers.iter().map(|(client, handler)| (client.start.0, handler.start().0)).collect();
+        pairs.sort_unstable();
+        (pairs, joined.counts)
+    }
+
+    /// Streams tell apart what time does not: two calls at once, and the call of somebody else beside one.
+    #[test]
+    fn streams_tell_calls_apart() {
+        let clients = || vec![sent(3, 10, Some(90)), sent(5, 15, None)];
+        let (both, counts) = pairs(clients(), vec![came(5, 20, None), came(3, 30, Some(80))]);
+        assert_eq!(both, [(10, 30), (15, 20)]);
+        assert_eq!(counts, Joins { joined: 2, by_stream: 2, ..Joins::default() });
+        let (mine, counts) =
+            pairs(vec![sent(9, 10, Some(90))], vec![came(1, 20, Some(80)), came(9, 30, Some(40))]);
+        assert_eq!(mine, [(10, 30)]);
+        assert_eq!(counts, Joins { joined: 1, by_stream: 1, foreign: 1, ..Joins::default() });
+    }
+
+    /// The same stream of two connections at once tells nothing; nor does a stream at another time.
+    #[test]
+    fn the_same_stream_twice() {
+        let two = vec![sent(3, 10, Some(90)), sent(3, 15, Some(95))];
+        assert_eq!(pairs(two, vec![came(3, 20, Some(80))]).1, Joins { ambiguous: 1, ..Joins::default() });
+        let one = vec![sent(3, 10, Some(90))];
+        let (none, counts) = pairs(one, vec![came(3, 20, Some(80)), came(3, 30, Some(40))]);
+        assert_eq!((none.len(), counts), (0, Joins { ambiguous: 2, ..Joins::default() }));
+        let later = pairs(vec![sent(3, 10, Some(90))], vec![came(3, 100, Some(110))]).1;
+        assert_eq!(later, Joins { foreign: 1, ..Joins::default() });
+    }
+
+    /// Where one side has no stream, time decides as before, among those that no stream has brought together.
+    #[test]
+    fn one_without_a_stream() {
+        let clients = vec![sent(3, 10, Some(90)), span(1, 15, None)];
+        let (both, counts) = pairs(clients, vec![came(3, 20, Some(80)), span(2, 30, None)]);
+        assert_eq!(both, [(10, 20), (15, 30)]);
+        assert_eq!(counts, Joins { joined: 2, by_stream: 1, ..Joins::default() });
+        let (time, counts) = pairs(vec![span(1, 10, Some(90))], vec![came(3, 20, Some(80))]);
+        assert_eq!((time.len(), counts.by_stream), (1, 0));
+        let (none, _) = pairs(vec![sent(5, 10, Some(90))], vec![came(3, 20, Some(80))]);
+        assert_eq!(none.len(), 0, "another stream is another call");
+    }
+
     /// A handler outside every client call has another caller; so has an open one whose caller has ended.
     #[test]
     fn others_are_foreign() {
         let joined = join(vec![span(1, 10, Some(50))], vec![span(2, 20, Some(80)), span(2, 30, None)]);
-        assert_eq!(joined.counts, Joins { joined: 0, ambiguous: 0, foreign: 2, own: 0 });
+        assert_eq!(joined.counts, Joins { foreign: 2, ..Joins::default() });
     }
 
     /// A crowd of callers is not searched through, and joins nothing.
@@ -177,6 +273,6 @@ mod tests {
     fn crowds_are_ambiguous() {
         let clients = (0..1000).map(|n| span(1, n, None)).collect();
         let joined = join(clients, vec![span(2, 5000, None), span(2, 500, Some(600))]);
-        assert_eq!(joined.counts, Joins { joined: 0, ambiguous: 2, foreign: 0, own: 0 });
+        assert_eq!(joined.counts, Joins { ambiguous: 2, ..Joins::default() });
     }
 }

@@ -366,6 +366,7 @@ mod tests {
             parked_ns: 2,
             short_ns: 1,
             parks: 1,
+            stream: 0,
         };
         assert_eq!(parks.so_far(&call), Some(Parked { ns: 10, short_ns: 4, count: 2 }));
         call.flags |= CALL_REPLIED;

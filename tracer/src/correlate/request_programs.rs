@@ -203,6 +203,7 @@ fn span(run: &Run, read_at: Option<MonoNs>) -> Span {
     Span {
         id: SpanId::of_process(run.pid, run.start),
         kind: SpanKind::Process(Label { component, operation: run.kind.to_string().into() }),
+        stream: None,
         carried: None,
         end: run.end.map(|(end, _)| end),
         result: match run.end {

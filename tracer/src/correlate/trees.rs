@@ -26,6 +26,7 @@ pub(super) fn finished(call: &Call, hooks: &Hooks) -> Option<Span> {
     Some(Span {
         id: call.id().into(),
         kind: SpanKind::Call(Arc::clone(hook)),
+        stream: call.stream,
         carried: None,
         end: Some(end),
         result: call.result(),
@@ -44,6 +45,7 @@ pub(super) fn open(entry: &OpenEntry, hooks: &Hooks, parks: &Parks) -> Option<Sp
     Some(Span {
         id: entry.id().into(),
         kind: SpanKind::Call(Arc::clone(hooks.get(&entry.fact.hook)?)),
+        stream: entry.stream(),
         carried: None,
         end: None,
         result: CallResult::Unknown,

@@ -8,7 +8,7 @@ use std::{
 use super::{
     Correlator, abandoned,
     caller::Caller,
-    inflight::OpenEntry,
+    inflight::{Goroutine, OpenEntry},
     join::{self, Joined},
     parks::Names,
     processes::Processes,
@@ -141,30 +141,37 @@ impl Correlator {
             match span.layer() {
                 Layer::Handler => handlers.push(span),
                 Layer::KubeletClient => clients.push(span),
-                Layer::KubeletCall if !self.has_open_inner(&span) => clients.push(span),
+                Layer::KubeletCall if !self.has_open_inner((span.id.tgid, span.id.goid), span.start()) => {
+                    clients.push(span);
+                }
                 _ => {}
             }
         }
         join::join(clients, handlers, &mut self.own.clone(), &self.carriers.index())
     }
 
-    /// Is a bare client call open inside this counted one?
-    fn has_open_inner(&self, outer: &Span) -> bool {
-        self.open.on((outer.id.tgid, outer.id.goid)).any(|entry| {
+    /// Is a bare client call open on this goroutine inside the counted one that began at `outer`?
+    fn has_open_inner(&self, goroutine: Goroutine, outer: MonoNs) -> bool {
+        self.open.on(goroutine).any(|entry| {
             let hook = self.node.hooks.get(&entry.fact.hook);
-            hook.is_some_and(|hook| hook.layer == Layer::KubeletClient) && entry.start() >= outer.start()
+            hook.is_some_and(|hook| hook.layer == Layer::KubeletClient) && entry.start() >= outer
         })
     }
 
     fn open_calls(&self, now: MonoNs, names: &mut Names) -> Vec<OpenCall> {
         let hooks = &self.node.hooks;
         let ended = abandoned::ended_clients(&self.open, &self.clients, &self.handlers, hooks);
-        let mut waiting: HashMap<&str, Vec<MonoNs>> = HashMap::new();
+        let mut waiting: HashMap<&str, Vec<(MonoNs, Option<u32>)>> = HashMap::new();
         for entry in self.open.entries().filter(|entry| entry.is_open()) {
-            if let Some(hook) = hooks.get(&entry.fact.hook)
-                && matches!(hook.layer, Layer::KubeletCall | Layer::KubeletClient)
-            {
-                waiting.entry(&hook.operation).or_default().push(entry.start());
+            let Some(hook) = hooks.get(&entry.fact.hook) else { continue };
+            let innermost = match hook.layer {
+                Layer::KubeletClient => true,
+                // The call inside it knows its stream.
+                Layer::KubeletCall => !self.has_open_inner((entry.fact.tgid, entry.fact.goid), entry.start()),
+                _ => false,
+            };
+            if innermost {
+                waiting.entry(&hook.operation).or_default().push((entry.start(), entry.stream()));
             }
         }
         let call = |entry: &OpenEntry| {

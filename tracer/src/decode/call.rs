@@ -33,6 +33,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Call, DecodeError> {
             short_ns: rec.short_ns,
             count: rec.parks,
         }),
+        stream: (rec.stream != 0).then_some(rec.stream),
     })
 }
 
@@ -58,7 +59,7 @@ mod tests {
             parked_ns: 2,
             short_ns: 1,
             parks: 7,
-            reserved: 0,
+            stream: 0,
         }
     }
 
@@ -68,6 +69,13 @@ mod tests {
         let call = decode(rec(5, 9).as_bytes()).unwrap();
         assert_eq!((call.tgid, call.goid, call.hook, call.depth), (10, 12, 3, 99));
         assert_eq!((call.duration_ns(), call.mark, call.parked), (4, None, None));
+    }
+
+    /// Stream 0 is the connection itself, so it stands for one that is not known.
+    #[test]
+    fn streams() {
+        assert_eq!(decode(rec(5, 9).as_bytes()).unwrap().stream, None);
+        assert_eq!(decode(CallRec { stream: 17, ..rec(5, 9) }.as_bytes()).unwrap().stream, Some(17));
     }
 
     /// Sums of parks count only when the kernel side says that it measured them.

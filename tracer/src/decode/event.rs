@@ -109,6 +109,8 @@ pub struct Call {
     pub mark: Option<MonoNs>,
     /// How long its goroutine was parked until [`Call::answered`]; `None` when that was not measured.
     pub parked: Option<Parked>,
+    /// Stream of HTTP/2 as which it was sent, or came in.
+    pub stream: Option<u32>,
 }
 
 /// Parks of one goroutine, added up by the kernel side.

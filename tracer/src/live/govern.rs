@@ -192,7 +192,7 @@ mod tests {
                 parked_ns: 0,
                 short_ns: 0,
                 parks: 0,
-                reserved: 0,
+                stream: 0,
             };
             (key, call)
         };

@@ -174,6 +174,7 @@ fn open_call(key: &CallKey, call: &OpenCall, liveness: Liveness) -> OpenCallFact
         parked_ns: call.parked_ns,
         short_ns: call.short_ns,
         parks: call.parks,
+        stream: call.stream,
     }
 }
 
@@ -214,7 +215,7 @@ mod tests {
                     parked_ns: 0,
                     short_ns: 0,
                     parks: 0,
-                    reserved: 0,
+                    stream: 0,
                 },
             )
         };

@@ -47,6 +47,11 @@ enum Hooked {
     Handler(Arc<str>),
 }
 
+/// A stream as the kernel side has it.
+fn known(stream: u32) -> Option<u32> {
+    (stream != 0).then_some(stream)
+}
+
 /// What is known of requests besides the kernel's map.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
@@ -100,12 +105,13 @@ impl Requests {
     fn call(&mut self, rec: &CallRec) {
         let end_ns = rec.header.ts_ns;
         match self.hooks.get(&rec.hook) {
-            Some(Hooked::Handler(path)) => self.witnesses.handler(path, rec.start_ns),
+            Some(Hooked::Handler(path)) => self.witnesses.handler(path, rec.start_ns, known(rec.stream)),
             Some(Hooked::Client(method)) if rec.flags & CALL_OK != 0 => self.witnesses.call(ClientCall {
                 pid: rec.header.tgid,
                 method: Arc::clone(method),
                 start_ns: rec.start_ns,
                 end_ns,
+                stream: known(rec.stream),
             }),
             Some(Hooked::Client(_)) | None => {}
         }
@@ -115,7 +121,7 @@ impl Requests {
     pub(super) fn conclude(&mut self, at_ns: u64, open: &OpenCalls) {
         for (_, call) in &open.entries {
             if let Some(Hooked::Handler(path)) = self.hooks.get(&call.hook) {
-                self.witnesses.handler(path, call.start_ns);
+                self.witnesses.handler(path, call.start_ns, known(call.stream));
             }
         }
         if !open.complete {

@@ -207,7 +207,7 @@ fn call(hook: u32, start_ns: u64, end_ns: u64, flags: u32) -> Frame {
         parked_ns: 0,
         short_ns: 0,
         parks: 0,
-        reserved: 0,
+        stream: 0,
     };
     Frame { header, kind: RecKind::Call, bytes: Bytes::copy_from_slice(rec.as_bytes()) }
 }

@@ -22,6 +22,10 @@ const ERROR_AFTER_SLICE: WordPlace = WordPlace { register: 3, stack: 48 };
 const WAIT_REASON: WordPlace = WordPlace { register: 2, stack: 24 };
 /// The first argument.
 const FIRST: WordPlace = WordPlace { register: 0, stack: 8 };
+/// The second argument.
+const SECOND: WordPlace = WordPlace { register: 1, stack: 16 };
+/// What follows the receiver and an interface.
+const AFTER_INTERFACE: WordPlace = WordPlace { register: 3, stack: 32 };
 /// Programs whose calls are followed.
 const CALLERS: &[Component] =
     &[Component::Kubelet, Component::Containerd, Component::Crio, Component::CriDockerd];
@@ -177,6 +181,18 @@ const SERVED: &[Row] = &[
         versions: "grpc-go 1.8 and later",
         lost_without: Some("the ends of bare client calls"),
     },
+    // hook: grpc-go 1.0..1.68: internal/transport.(*http2Client).Write(s *Stream, …); later write(s *ClientStream, …); on the
+    // caller's goroutine for unary calls
+    Row {
+        id: "client-stream",
+        components: KUBELET,
+        select: Select::Function { owner: "transport.(*http2Client)", names: &["Write", "write"] },
+        class: Class::KubeletClient,
+        what: HookRole::Mark(Mark::Sent(SECOND, &["ClientStream", "Stream"])),
+        at_call: None,
+        versions: "grpc-go 1.0 and later",
+        lost_without: None,
+    },
     // hook: cri-api v1alpha2: pkg/apis/runtime/v1alpha2._RuntimeService_X_Handler
     Row {
         id: "handler-v1alpha2",
@@ -245,6 +261,17 @@ const SERVED: &[Row] = &[
         at_call: None,
         versions: "grpc-go 1.0 and later",
         lost_without: Some("the ends of CRI handlers"),
+    },
+    // hook: grpc-go 1.0..: (*Server).handleStream(t ServerTransport, stream *Stream); later *ServerStream
+    Row {
+        id: "served-stream",
+        components: SERVERS,
+        select: Select::Function { owner: "google.golang.org/grpc.(*Server)", names: &["handleStream"] },
+        class: Class::Handler,
+        what: HookRole::Mark(Mark::Came(AFTER_INTERFACE, &["ServerStream", "Stream"])),
+        at_call: None,
+        versions: "grpc-go 1.0 and later",
+        lost_without: None,
     },
     // hook: Go 1.5..1.27: runtime.gopark (src/runtime/proc.go): every wait of a goroutine but system calls
     Row {

@@ -9,4 +9,4 @@ mod runc;
 pub use catalogue::CATALOGUE;
 pub use planned::{Plan, PlannedBinary, PlannedSite};
 pub use planner::{BinaryFacts, Budget, FoundFunction, FoundSite, Planner};
-pub use row::{Class, End, HookRole, Mark, Row, Select, Wanted, WordPlace, wanted};
+pub use row::{Class, End, HookRole, Mark, Row, Select, StreamTypes, Wanted, WordPlace, wanted};

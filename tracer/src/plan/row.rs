@@ -83,9 +83,25 @@ pub enum Mark {
     Park(WordPlace),
     /// The scheduler runs the goroutine whose `runtime.g` is there.
     Resume(WordPlace),
+    /// It goes out as a stream of HTTP/2, whose struct is there.
+    Sent(WordPlace, StreamTypes),
+    /// The next one came in as a stream of HTTP/2, whose struct is there.
+    Came(WordPlace, StreamTypes),
 }
 
+/// Names of grpc-go's struct of a stream, the newest first: a program that describes one of them has no older one there.
+pub type StreamTypes = &'static [&'static str];
+
 impl Mark {
+    /// The structs in which it finds the number of a stream; none when it looks for something else.
+    #[must_use]
+    pub fn stream_types(self) -> StreamTypes {
+        match self {
+            Self::Sent(_, types) | Self::Came(_, types) => types,
+            _ => &[],
+        }
+    }
+
     /// Does it belong to the source `parks`?
     #[must_use]
     pub fn is_park(self) -> bool {

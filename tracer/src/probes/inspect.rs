@@ -111,6 +111,10 @@ impl Inspected {
     }
 }
 
+/// Where grpc-go has the structs of its streams, and what they call the number of a stream.
+const TRANSPORT: &str = "google.golang.org/grpc/internal/transport";
+const STREAM_NUMBER: &str = "id";
+
 /// Every function that the catalogue wants for this component, with its sites.
 fn functions(component: Component, binary: &GoBinary) -> Vec<FoundFunction> {
     let matches = binary.resolve(&patterns(component));
@@ -136,7 +140,18 @@ fn function(component: Component, binary: &GoBinary, found: &Match) -> Option<Fo
         }
         _ => Ok(Vec::new()),
     };
-    Some(FoundFunction { symbol: found.name.clone(), wanted, start, returns })
+    let types = match wanted.row.what {
+        HookRole::Mark(mark) => mark.stream_types(),
+        HookRole::Calls { .. } => &[],
+    };
+    let stream = types.iter().find_map(|name| binary.uint32_field((TRANSPORT, name), STREAM_NUMBER));
+    let start = if stream.is_none() && !types.is_empty() {
+        Err("the program does not describe its streams; calls are joined by time".to_owned())
+    } else {
+        start
+    };
+    let stream = stream.map(|path| (path.offset, path.then));
+    Some(FoundFunction { symbol: found.name.clone(), wanted, start, stream, returns })
 }
 
 /// The one place where a function calls another one, when there is exactly one.

@@ -36,6 +36,7 @@ fn kubelet(path: &Path, pid: u32) -> Inspected {
         symbol: RELIST.to_owned(),
         wanted: wanted(CATALOGUE, Component::Kubelet, RELIST).unwrap(),
         start: Ok(site(16)),
+        stream: None,
         returns: Ok(vec![site(32)]),
     };
     let facts = BinaryFacts {

@@ -16,6 +16,8 @@ pub struct Span {
     pub id: SpanId,
     /// What it is an interval of; names are escaped where they are rendered.
     pub kind: SpanKind,
+    /// Stream of HTTP/2 as which it was sent, or came in; `None` when not known.
+    pub stream: Option<u32>,
     /// Of a handler, the request that brought it here; `None` when the wire is not followed, or it is not certain which.
     pub carried: Option<Carried>,
     /// End; `None` while it is open.

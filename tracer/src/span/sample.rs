@@ -24,6 +24,7 @@ pub(crate) fn span(start: u64, end: Option<u64>, depth: u32) -> Span {
     Span {
         id: CallId { tgid: 1, goid: 1, hook: 0, start: MonoNs(start) }.into(),
         kind: SpanKind::Call(Arc::new(hook)),
+        stream: None,
         carried: None,
         end: end.map(MonoNs),
         result: CallResult::Unknown,

@@ -2,8 +2,8 @@
 //!
 //! A call of a client that went well has sent one request between its start and its end, and a handler has begun for it. When
 //! in this time its process has sent no other request, and no other handler has begun in the runtime, then that request is this
-//! call, and its name is that of the handler. Where two are in question, nothing is concluded: the next time one may
-//! be alone. What was not seen whole is no testimony at all.
+//! call, and its name is that of the handler. A request or handler of another stream than that of the call is not in question.
+//! Where two are, nothing is concluded: the next time one may be alone. What was not seen whole is no testimony at all.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,6 +35,8 @@ pub struct ClientCall {
     pub start_ns: u64,
     /// When it ended.
     pub end_ns: u64,
+    /// The stream as which it was sent, if that was seen.
+    pub stream: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -45,13 +47,15 @@ struct Sent {
     stream: u32,
 }
 
+type Handler = (u64, Arc<str>, Option<u32>);
+
 /// What was seen of requests, calls and handlers, until enough is known of a time.
 #[derive(Debug, Default)]
 pub struct Witnesses {
     sent: Vec<Sent>,
     calls: Vec<ClientCall>,
-    /// When handlers began, and what they are for. One that is told twice is one.
-    handlers: BTreeSet<(u64, Arc<str>)>,
+    /// When handlers began, what they are for, and as which streams they came, if that was seen. One that is told twice is one.
+    handlers: BTreeSet<Handler>,
     /// Everything since then was seen.
     since_ns: u64,
 }
@@ -74,10 +78,10 @@ impl Witnesses {
         }
     }
 
-    /// A handler for this path has begun.
-    pub fn handler(&mut self, path: &Arc<str>, start_ns: u64) {
+    /// A handler for this path has begun; it came in as this stream, if that was seen.
+    pub fn handler(&mut self, path: &Arc<str>, start_ns: u64, stream: Option<u32>) {
         if self.has_room(self.handlers.len(), start_ns) {
-            self.handlers.insert((start_ns, Arc::clone(path)));
+            self.handlers.insert((start_ns, Arc::clone(path), stream));
         }
     }
 
@@ -86,7 +90,7 @@ impl Witnesses {
         self.since_ns = self.since_ns.max(now_ns);
         self.sent.retain(|sent| sent.at_ns >= now_ns);
         self.calls.retain(|call| call.start_ns >= now_ns);
-        self.handlers = self.handlers.split_off(&(now_ns, Arc::from("")));
+        self.handlers = self.handlers.split_off(&(now_ns, Arc::from(""), None));
     }
 
     /// What follows from all that happened until `until_ns`, of which everything is known now.
@@ -111,11 +115,13 @@ impl Witnesses {
         }
         let from = self.sent.partition_point(|sent| sent.at_ns < call.start_ns);
         let within = self.sent[from..].iter().take_while(|sent| sent.at_ns <= call.end_ns);
-        let mut within = within.filter(|sent| sent.pid == call.pid);
+        let can_be = |stream| call.stream.is_none_or(|known| known == stream);
+        let mut within = within.filter(|sent| sent.pid == call.pid && can_be(sent.stream));
         let (sent, None) = (within.next()?, within.next()) else { return None };
-        let all = (call.start_ns, Arc::from(""))..(call.end_ns + 1, Arc::from(""));
-        let mut handlers = self.handlers.range(all);
-        let ((began_ns, path), None) = (handlers.next()?, handlers.next()) else { return None };
+        let all = (call.start_ns, Arc::from(""), None)..(call.end_ns + 1, Arc::from(""), None);
+        let mut handlers =
+            self.handlers.range(all).filter(|(_, _, came)| came.is_none_or(|came| came == sent.stream));
+        let ((began_ns, path, _), None) = (handlers.next()?, handlers.next()) else { return None };
         let method = path.rsplit('/').next().unwrap_or_default();
         let fits = *began_ns >= sent.at_ns && method == &*call.method;
         fits.then(|| Lesson { socket: sent.socket, stream: sent.stream, path: Arc::clone(path) })
@@ -138,14 +144,14 @@ mod tests {
     const OTHER: &str = "/runtime.v1.RuntimeService/Version";
 
     fn call(start_ns: u64, end_ns: u64) -> ClientCall {
-        ClientCall { pid: 10, method: "Status".into(), start_ns, end_ns }
+        ClientCall { pid: 10, method: "Status".into(), start_ns, end_ns, stream: None }
     }
 
     /// A call from 100 to 200, its request at 120, its handler at 150.
     fn alone() -> Witnesses {
         let mut all = Witnesses::default();
         all.sent(10, 7, 5, 120);
-        all.handler(&PATH.into(), 150);
+        all.handler(&PATH.into(), 150, None);
         all.call(call(100, 200));
         all
     }
@@ -165,8 +171,8 @@ mod tests {
         late.sent(10, 7, 7, 240);
         late.sent(10, 7, 5, 120);
         late.sent(10, 7, 5, 121);
-        late.handler(&PATH.into(), 150);
-        late.handler(&PATH.into(), 150);
+        late.handler(&PATH.into(), 150, None);
+        late.handler(&PATH.into(), 150, None);
         assert_eq!(late.conclude(300), lesson(), "a fragment is no second request, nor is one told twice");
     }
 
@@ -180,13 +186,37 @@ mod tests {
         };
         assert_eq!(with(&|all| all.sent(10, 8, 5, 100)), []);
         assert_eq!(with(&|all| all.sent(10, 7, 7, 200)), []);
-        assert_eq!(with(&|all| all.handler(&OTHER.into(), 200)), []);
-        assert_eq!(with(&|all| all.handler(&PATH.into(), 100)), [], "another client asks the same");
+        assert_eq!(with(&|all| all.handler(&OTHER.into(), 200, None)), []);
+        assert_eq!(with(&|all| all.handler(&PATH.into(), 100, None)), [], "another client asks the same");
         assert_eq!(with(&|all| all.sent(10, 7, 7, 99)), lesson());
         assert_eq!(with(&|all| all.sent(10, 7, 7, 201)), lesson());
         assert_eq!(with(&|all| all.sent(11, 9, 1, 130)), lesson(), "another process");
-        assert_eq!(with(&|all| all.handler(&OTHER.into(), 99)), lesson());
-        assert_eq!(with(&|all| all.handler(&OTHER.into(), 201)), lesson());
+        assert_eq!(with(&|all| all.handler(&OTHER.into(), 99, None)), lesson());
+        assert_eq!(with(&|all| all.handler(&OTHER.into(), 201, None)), lesson());
+    }
+
+    /// Others that have other streams are not in question; those of the same stream, or of an unknown one, are.
+    #[test]
+    fn alone_on_its_stream() {
+        let with = |stream: Option<u32>, change: &dyn Fn(&mut Witnesses)| {
+            let mut all = Witnesses::default();
+            all.sent(10, 7, 5, 120);
+            all.handler(&PATH.into(), 150, Some(5));
+            all.call(ClientCall { stream, ..call(100, 200) });
+            change(&mut all);
+            all.conclude(1000)
+        };
+        let other = |all: &mut Witnesses| {
+            all.sent(10, 7, 9, 130);
+            all.handler(&OTHER.into(), 160, Some(9));
+        };
+        assert_eq!(with(Some(5), &other), lesson());
+        assert_eq!(with(None, &other), [], "which of two it was is not known");
+        assert_eq!(with(None, &|all| all.handler(&OTHER.into(), 160, Some(9))), lesson());
+        assert_eq!(with(Some(5), &|all| all.sent(10, 8, 5, 130)), [], "two connections");
+        assert_eq!(with(Some(5), &|all| all.handler(&OTHER.into(), 160, None)), []);
+        assert_eq!(with(Some(5), &|all| all.handler(&OTHER.into(), 160, Some(5))), [], "another client");
+        assert_eq!(with(Some(9), &|_| ()), [], "its request was not seen");
     }
 
     /// What does not hang together says nothing: no request, no handler, one for something else, or one that was first.
@@ -195,7 +225,7 @@ mod tests {
         let told = |sent: Option<u64>, handler: Option<(&str, u64)>| {
             let mut all = Witnesses::default();
             sent.into_iter().for_each(|at| all.sent(10, 7, 5, at));
-            handler.into_iter().for_each(|(path, at)| all.handler(&path.into(), at));
+            handler.into_iter().for_each(|(path, at)| all.handler(&path.into(), at, None));
             all.call(call(100, 200));
             all.conclude(1000)
         };
@@ -221,7 +251,7 @@ mod tests {
         let mut across = Witnesses::default();
         across.missed(110);
         across.sent(10, 7, 5, 120);
-        across.handler(&PATH.into(), 150);
+        across.handler(&PATH.into(), 150, None);
         across.call(call(100, 200));
         assert_eq!(across.conclude(1000), []);
         let mut many = alone();

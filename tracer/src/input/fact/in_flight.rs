@@ -44,6 +44,9 @@ pub struct OpenCallFact {
     /// The same of [`ParkerFact::parks`].
     #[serde(default)]
     pub parks: u32,
+    /// Stream of HTTP/2 as which it was sent, or came in; 0 when not known.
+    #[serde(default)]
+    pub stream: u32,
 }
 
 /// Is the goroutine of an open call still there?

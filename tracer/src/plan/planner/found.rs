@@ -32,6 +32,8 @@ pub struct FoundFunction {
     pub wanted: Wanted,
     /// Where calls begin, or why not.
     pub start: Result<FoundSite, String>,
+    /// Where it finds the number of a stream: behind a pointer, and behind another one in some releases.
+    pub stream: Option<(u16, Option<u16>)>,
     /// Its RETs, or why not; asked only for rows that end there.
     pub returns: Result<Vec<FoundSite>, String>,
 }

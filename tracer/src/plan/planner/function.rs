@@ -1,6 +1,6 @@
 //! One function → its sites: what the kernel side does there, how it pairs begin and end, and where the error is.
 
-use plegtrace_common::site::{ARG_REGS, SiteConf, action, err_source, pairing};
+use plegtrace_common::site::{ARG_REGS, NO_FIELD, SiteConf, action, err_source, pairing};
 
 use super::{BinaryFacts, FoundFunction, FoundSite, Planner, has_mark};
 use crate::{
@@ -56,7 +56,11 @@ impl Planner {
         let base = Base { facts, hook, class: wanted.row.class };
         let (layer, starts, ends) = match wanted.row.what {
             HookRole::Mark(mark) => {
-                let site = self.site(&base, &start, mark_action(mark), pairing::GOROUTINE, mark_error(mark));
+                let mut site =
+                    self.site(&base, &start, mark_action(mark), pairing::GOROUTINE, mark_word(mark));
+                if let Some((offset, then)) = function.stream {
+                    (site.conf.stream_off, site.conf.stream_then) = (offset, then.unwrap_or(NO_FIELD));
+                }
                 match mark {
                     Mark::Park(_) => binary.parks.push(site),
                     Mark::Resume(_) => binary.resumes.push(site),
@@ -85,7 +89,11 @@ impl Planner {
         };
         self.announce(hook_fact(facts, function, hook, layer, starts.len() + ends.len()));
         let replies = has_mark(binary, Class::Handler, action::REPLY);
-        let declare = |site| if replies { declare_reply(site, layer, wanted) } else { site };
+        let comes = has_mark(binary, wanted.row.class, action::CAME);
+        let declare = |mut site: PlannedSite| {
+            site.conf.comes = u16::from(comes);
+            if replies { declare_reply(site, layer, wanted) } else { site }
+        };
         binary.starts.extend(starts.into_iter().map(declare));
         binary.ends.extend(ends);
         Ok(())
@@ -126,6 +134,10 @@ impl Planner {
                 err_source,
                 parks: 0,
                 repeats: u16::from(found.repeats),
+                stream_off: 0,
+                stream_then: NO_FIELD,
+                comes: 0,
+                reserved: 0,
             },
             file_offset: found.file_offset,
             code_offset: found.code_offset,
@@ -142,14 +154,20 @@ fn mark_action(mark: Mark) -> u8 {
         Mark::Result(_) => action::RESULT,
         Mark::Park(_) => action::PARK,
         Mark::Resume(_) => action::RESUME,
+        Mark::Sent(..) => action::SENT,
+        Mark::Came(..) => action::CAME,
     }
 }
 
-fn mark_error(mark: Mark) -> Option<WordPlace> {
+fn mark_word(mark: Mark) -> Option<WordPlace> {
     match mark {
         Mark::End(error) => error,
         Mark::Reply => None,
-        Mark::Result(error) | Mark::Park(error) | Mark::Resume(error) => Some(error),
+        Mark::Result(word)
+        | Mark::Park(word)
+        | Mark::Resume(word)
+        | Mark::Sent(word, _)
+        | Mark::Came(word, _) => Some(word),
     }
 }
 

@@ -17,7 +17,7 @@ use slots::Slots;
 use super::{
     catalogue::CATALOGUE,
     planned::{Plan, PlannedBinary},
-    row::{Class, End, HookRole, Row, Wanted},
+    row::{Class, End, HookRole, Mark, Row, Wanted},
 };
 use crate::{
     cri::Method,
@@ -368,6 +368,7 @@ fn layer(wanted: &Wanted) -> Layer {
 /// Does a stall of the node show in it?
 fn is_essential(wanted: &Wanted) -> bool {
     match wanted.row.what {
+        HookRole::Mark(Mark::Sent(..) | Mark::Came(..)) => false,
         HookRole::Mark(_) => wanted.row.class != Class::KubeletClient,
         HookRole::Calls { layer: Layer::KubeletClient, .. } => false,
         HookRole::Calls { layer: Layer::KubeletCall | Layer::Handler, .. } => {

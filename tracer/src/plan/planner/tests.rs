@@ -22,6 +22,7 @@ fn function(component: Component, symbol: &str, returns: Result<Vec<FoundSite>, 
         symbol: symbol.to_owned(),
         wanted: wanted(CATALOGUE, component, symbol).expect("in the catalogue"),
         start: Ok(site(0x1000, g_source::REGISTER)),
+        stream: None,
         returns,
     }
 }
@@ -59,6 +60,36 @@ fn kubelet_plan() {
     assert_eq!(plan.binaries[0].ends[2].conf.pairing, pairing::FRAME);
     assert!(plan.refused.iter().any(|r| r.what == "list-phase" && r.matters));
     assert!(plan.refused.iter().any(|r| r.what == "CRI client methods"));
+}
+
+/// A handler takes the stream that came in on its goroutine only where such a site is planned; the site knows where the number
+/// is. They are left out where each probe is dear.
+#[test]
+fn streams_of_handlers() {
+    let planned = |with: bool, budget: Budget| {
+        let symbols = [
+            "k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_Status_Handler",
+            "google.golang.org/grpc.(*Server).handleStream",
+            "google.golang.org/grpc/internal/transport.(*http2Server).WriteStatus",
+        ];
+        let functions = symbols.iter().map(|symbol| FoundFunction {
+            stream: symbol.ends_with("handleStream").then_some((8, Some(108))),
+            ..function(Component::Containerd, symbol, Ok(vec![]))
+        });
+        let functions = functions.filter(|function| with || function.stream.is_none()).collect();
+        let mut planner = Planner::new(budget);
+        planner.add(&facts(Component::Containerd, functions));
+        planner.finish().binaries.remove(0)
+    };
+    let binary = planned(true, Budget::All);
+    let came = binary.ends.iter().find(|site| site.conf.action == action::CAME).expect("planned");
+    assert_eq!((came.conf.stream_off, came.conf.stream_then), (8, 108));
+    assert_eq!((came.conf.err_source, came.conf.class), (err_source::REG0 + 3, Class::Handler as u32));
+    assert_eq!(binary.starts[0].conf.comes, 1);
+    assert_eq!(planned(false, Budget::All).starts[0].conf.comes, 0);
+    let few = planned(true, Budget::Few);
+    assert!(few.ends.iter().all(|site| site.conf.action != action::CAME));
+    assert_eq!(few.starts[0].conf.comes, 0);
 }
 
 /// A function whose RETs could not be decoded is refused with the reason, and nothing of it is planned.

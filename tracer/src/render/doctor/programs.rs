@@ -155,6 +155,7 @@ mod tests {
                 symbol: symbol.to_owned(),
                 wanted: wanted(CATALOGUE, Component::Kubelet, symbol).unwrap(),
                 start: Ok(site(&[0x76, 0x10])),
+                stream: None,
                 returns: Ok(vec![site(&[0xc3]), site(&[0xc3])]),
             }],
         });

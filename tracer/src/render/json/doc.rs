@@ -162,6 +162,7 @@ impl<'a> TargetDoc<'a> {
 #[derive(Debug, Serialize)]
 struct JoinsDoc {
     joined: u64,
+    joined_by_stream: u64,
     ambiguous: u64,
     foreign: u64,
     own: u64,
@@ -169,7 +170,13 @@ struct JoinsDoc {
 
 impl JoinsDoc {
     fn new(joins: Joins) -> Self {
-        Self { joined: joins.joined, ambiguous: joins.ambiguous, foreign: joins.foreign, own: joins.own }
+        Self {
+            joined: joins.joined,
+            joined_by_stream: joins.by_stream,
+            ambiguous: joins.ambiguous,
+            foreign: joins.foreign,
+            own: joins.own,
+        }
     }
 }
 
