@@ -16,6 +16,7 @@ pub mod header;
 pub mod hist;
 pub mod key;
 pub mod kind;
+pub mod preemption;
 pub mod reason;
 pub mod rec;
 pub mod role;

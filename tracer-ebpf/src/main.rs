@@ -31,6 +31,8 @@ mod messages;
 #[cfg(target_arch = "bpf")]
 mod parks;
 #[cfg(target_arch = "bpf")]
+mod preemption;
+#[cfg(target_arch = "bpf")]
 mod probes;
 #[cfg(target_arch = "bpf")]
 mod requests;

@@ -28,6 +28,7 @@ pub fn load_options(mode: AttachMode) -> Result<LoadOptions> {
         hooks: plegtrace_common::site::MAX_HOOKS,
         processes: true,
         parks: true,
+        preemption: offsets.preemption(),
         wire: Some(offsets.wire().context("no offsets for the source wire")?),
     })
 }

@@ -133,6 +133,14 @@ impl Observation {
         Ok((snapshot, std::mem::take(&mut self.seen)))
     }
 
+    /// Waits until it ends by itself.
+    ///
+    /// # Errors
+    /// When plegtrace fails.
+    pub fn ended(mut self) -> Result<Snapshot> {
+        self.join()
+    }
+
     fn stop(&mut self) -> Result<Snapshot> {
         // SAFETY: no memory is involved; plegtrace has taken the signal over before it began to observe.
         let sent = unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };

@@ -38,6 +38,8 @@ pub const ALL: &[Test] = &[
     Test { name: "attach_fires_cookie", requires: COOKIE, run: tests::attach_fires::cookie },
     Test { name: "attach_fires_multi", requires: MULTI, run: tests::attach_fires::multi },
     Test { name: "service", requires: &[], run: tests::service::run },
+    Test { name: "bus_calls", requires: &[], run: tests::bus_calls::run },
+    Test { name: "systemd_frozen", requires: &[], run: tests::systemd_frozen::run },
     Test { name: "wrong_offset_fails", requires: &[], run: tests::wrong_offset_fails::run },
     Test { name: "stuck_mapper", requires: &[], run: tests::stuck_mapper::run },
     Test { name: "wrong_site_refused", requires: &[], run: tests::wrong_site_refused::run },

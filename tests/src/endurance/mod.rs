@@ -12,16 +12,19 @@ pub use curve::{Curve, Gauge, Sample};
 pub use generations::{Generation, Generations};
 pub use watched::{WatchCourse, Watched};
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use plegtrace_lab::{Knobs, Node};
+use plegtrace_lab::{Knobs, Node, process};
 use serde_json::Value;
 
 use crate::program::Running;
 
 /// For starts, ends and single answers on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
+/// How runc calls its process in a container that was not started yet.
+const RUNC_INIT: &str = "runc:[2:INIT]";
 /// One more pod comes or goes.
 const CHURN: Duration = Duration::from_secs(2);
 
@@ -47,6 +50,8 @@ pub struct Endured {
     pub curve: Curve,
     /// The daemons that ran, oldest first.
     pub generations: Vec<Generation>,
+    /// Containers at the end that were being made: a containerd that is killed meanwhile leaves one that nobody starts.
+    pub unstarted: BTreeSet<u32>,
     /// Its report at the end.
     pub report: Value,
     /// How it ended.
@@ -74,13 +79,14 @@ impl Course {
         let curve = self.observe(&running, &mut generations)?;
         let generations = generations.end()?;
         ensure!(!running.has_ended()?, "plegtrace ended early: {}", running.said());
+        let unstarted = process::all().into_iter().filter(|pid| process::name(*pid) == RUNC_INIT).collect();
         running.signal(libc::SIGINT)?;
         let ended = running.finish(LIMIT)?;
         let came = guests.stop()?;
         ensure!(came > 0, "no pod came and went");
         let report = serde_json::from_str(&ended.stdout)
             .with_context(|| format!("no report, {}: {}", ended.status, ended.stderr))?;
-        Ok(Endured { curve, generations, report, code: ended.status.code() })
+        Ok(Endured { curve, generations, unstarted, report, code: ended.status.code() })
     }
 
     /// Measures and replaces, each when it is due.

@@ -23,6 +23,7 @@ fn programs_speak() {
         hooks: plegtrace_common::site::MAX_HOOKS,
         processes: true,
         parks: true,
+        preemption: offsets.preemption(),
         wire: None,
     };
     let mut kernel = Kernel::load_object(&object, &options).unwrap();

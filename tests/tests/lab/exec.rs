@@ -133,13 +133,15 @@ fn attach_to_a_changing_target(mode: AttachMode, attaches: usize, most: usize) {
     let [one, other] = builds.each_ref().map(|path| GoBinary::open(path).unwrap());
     let mut sites = [sites(&one, &other), sites(&other, &one)];
     sites.iter_mut().for_each(|sites| sites.truncate(most));
+    let offsets = KernelOffsets::load(Path::new("/")).unwrap();
     let options = LoadOptions {
         mode,
-        settings: KernelOffsets::load(Path::new("/")).unwrap().settings(false),
+        settings: offsets.settings(false),
         ring_bytes: None,
         hooks: plegtrace_common::site::MAX_HOOKS,
         processes: false,
         parks: false,
+        preemption: offsets.preemption(),
         wire: None,
     };
     let mut kernel = Kernel::load(&options).unwrap();

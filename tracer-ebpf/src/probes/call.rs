@@ -14,15 +14,17 @@ use plegtrace_common::{
     site::{SiteConf, action, pairing},
 };
 
-use crate::{count, go, go::regs, inflight, inflight::Hit, site, stack, streams, watch};
+use crate::{count, go, go::regs, inflight, inflight::Hit, preemption, site, stack, streams, watch};
 
 /// A call begins.
 #[uprobe]
 pub(crate) fn call_in(ctx: ProbeContext) -> u32 {
     stack::of_the_task(&ctx);
-    if let Err(reason) = try_call_in(&ctx) {
-        count::reason(reason);
-    }
+    preemption::without(|| {
+        if let Err(reason) = try_call_in(&ctx) {
+            count::reason(reason);
+        }
+    });
     0
 }
 
@@ -30,9 +32,11 @@ pub(crate) fn call_in(ctx: ProbeContext) -> u32 {
 #[uprobe]
 pub(crate) fn call_out(ctx: ProbeContext) -> u32 {
     stack::of_the_task(&ctx);
-    if let Err(reason) = try_call_out(&ctx) {
-        count::reason(reason);
-    }
+    preemption::without(|| {
+        if let Err(reason) = try_call_out(&ctx) {
+            count::reason(reason);
+        }
+    });
     0
 }
 

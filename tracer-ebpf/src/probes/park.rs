@@ -6,16 +6,18 @@
 use aya_ebpf::{helpers::bpf_get_current_pid_tgid, macros::uprobe, programs::ProbeContext};
 use plegtrace_common::{key::ParkerKey, reason::Reason};
 
-use crate::{count, go, go::regs, parks, site, stack};
+use crate::{count, go, go::regs, parks, preemption, site, stack};
 
 /// hook: runtime.gopark(unlockf func(*g, unsafe.Pointer) bool, lock unsafe.Pointer, reason waitReason, …), on the
 /// goroutine that waits
 #[uprobe]
 pub(crate) fn park_in(ctx: ProbeContext) -> u32 {
     stack::of_the_task(&ctx);
-    if let Err(reason) = try_park_in(&ctx) {
-        count::reason(reason);
-    }
+    preemption::without(|| {
+        if let Err(reason) = try_park_in(&ctx) {
+            count::reason(reason);
+        }
+    });
     0
 }
 
@@ -23,9 +25,11 @@ pub(crate) fn park_in(ctx: ProbeContext) -> u32 {
 #[uprobe]
 pub(crate) fn park_out(ctx: ProbeContext) -> u32 {
     stack::of_the_task(&ctx);
-    if let Err(reason) = try_park_out(&ctx) {
-        count::reason(reason);
-    }
+    preemption::without(|| {
+        if let Err(reason) = try_park_out(&ctx) {
+            count::reason(reason);
+        }
+    });
     0
 }
 

@@ -23,7 +23,7 @@ use plegtrace_common::{
 
 use crate::{
     arguments::{self, Block},
-    count, emit,
+    count, emit, preemption,
     settings::setting,
     task, watch,
 };
@@ -34,9 +34,11 @@ const SIGNAL_GROUP_EXIT: u32 = 4;
 /// hook: include/trace/events/sched.h: sched_process_fork(struct task_struct *parent, struct task_struct *child)
 #[raw_tracepoint(tracepoint = "sched_process_fork")]
 pub(crate) fn proc_fork(ctx: RawTracePointContext) -> i32 {
-    if let Err(reason) = try_fork(&ctx) {
-        count::reason(reason);
-    }
+    preemption::without(|| {
+        if let Err(reason) = try_fork(&ctx) {
+            count::reason(reason);
+        }
+    });
     0
 }
 
@@ -46,16 +48,18 @@ pub(crate) fn proc_exec(ctx: RawTracePointContext) -> i32 {
     #[cfg(feature = "debug-log")]
     aya_log_ebpf::info!(&ctx, "proc_exec of {}", tgid());
     let _ = &ctx;
-    exec();
+    preemption::without(exec);
     0
 }
 
 /// hook: include/trace/events/sched.h: sched_process_exit(struct task_struct *p); since 6.16 also (bool group_dead)
 #[raw_tracepoint(tracepoint = "sched_process_exit")]
 pub(crate) fn proc_exit(_: RawTracePointContext) -> i32 {
-    if let Err(reason) = try_exit() {
-        count::reason(reason);
-    }
+    preemption::without(|| {
+        if let Err(reason) = try_exit() {
+            count::reason(reason);
+        }
+    });
     0
 }
 

@@ -15,7 +15,7 @@ use plegtrace_common::reason::Reason;
 use crate::{
     bus, count,
     messages::{self, Writer},
-    requests,
+    preemption, requests,
     socket::{self, Side},
     task, watch,
 };
@@ -70,20 +70,24 @@ impl Way {
 /// hook: include/trace/events/syscalls.h: sys_enter(struct pt_regs *regs, long id)
 #[raw_tracepoint(tracepoint = "sys_enter")]
 pub(crate) fn wire_enter(ctx: RawTracePointContext) -> i32 {
-    if let Some(way) = Way::of(arg(&ctx, 1))
-        && let Err(reason) = try_enter(arg(&ctx, 0), way)
-    {
-        count::reason(reason);
-    }
+    preemption::without(|| {
+        if let Some(way) = Way::of(arg(&ctx, 1))
+            && let Err(reason) = try_enter(arg(&ctx, 0), way)
+        {
+            count::reason(reason);
+        }
+    });
     0
 }
 
 /// hook: include/trace/events/syscalls.h: sys_exit(struct pt_regs *regs, long ret)
 #[raw_tracepoint(tracepoint = "sys_exit")]
 pub(crate) fn wire_exit(ctx: RawTracePointContext) -> i32 {
-    if let Err(reason) = try_exit(arg(&ctx, 0), arg(&ctx, 1) as i64) {
-        count::reason(reason);
-    }
+    preemption::without(|| {
+        if let Err(reason) = try_exit(arg(&ctx, 0), arg(&ctx, 1) as i64) {
+            count::reason(reason);
+        }
+    });
     0
 }
 

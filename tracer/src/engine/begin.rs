@@ -102,6 +102,7 @@ impl Observation {
             hooks,
             processes: sources.processes,
             parks: sources.parks,
+            preemption: offsets.preemption(),
             wire: sources.wire,
         };
         let kernel = Kernel::load(&options)?;

@@ -24,8 +24,8 @@ use plegtrace_common::{
 use zerocopy::IntoBytes;
 
 use super::{
-    atomics, attach::BinaryLinks, debug_log::DebugLog, error::KernelError, inflight, multi::MultiPrograms,
-    object, ring::Ring, verifier,
+    attach::BinaryLinks, debug_log::DebugLog, error::KernelError, inflight, multi::MultiPrograms, object,
+    ring::Ring, verifier,
 };
 use crate::preflight::AttachMode;
 
@@ -58,6 +58,8 @@ pub struct LoadOptions {
     pub processes: bool,
     /// Load the programs of parks too.
     pub parks: bool,
+    /// Ids of `bpf_preempt_disable` and `bpf_preempt_enable` in the kernel's type information, if it has them.
+    pub preemption: Option<[u32; 2]>,
     /// Load the programs of family `wire` too, with these offsets.
     pub wire: Option<WireSettings>,
 }
@@ -148,8 +150,7 @@ impl Kernel {
         let log = DebugLog::start(&mut ebpf)?;
         let (multi, refused) = match options.mode {
             AttachMode::Multi => {
-                let (multi, refused) =
-                    MultiPrograms::load(object, options.parks, |name| map_fd(&ebpf, name))?;
+                let (multi, refused) = MultiPrograms::load(object, options, |name| map_fd(&ebpf, name))?;
                 (Some(multi), refused)
             }
             AttachMode::PerfCookie | AttachMode::PerfAddress => {
@@ -300,7 +301,9 @@ pub(super) fn open(object: &[u8], options: &LoadOptions) -> Result<Ebpf, KernelE
         // It takes more than a megabyte.
         loader.map_max_entries("PARKERS", 1);
     }
-    loader.load(&atomics::for_this_kernel(object)).map_err(|e| KernelError::Object(Box::new(e)))
+    loader
+        .load(&object::for_this_kernel(object, options.preemption))
+        .map_err(|e| KernelError::Object(Box::new(e)))
 }
 
 /// A map of the object, typed.

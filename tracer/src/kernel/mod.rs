@@ -5,6 +5,7 @@
 
 mod atomics;
 mod attach;
+mod code;
 mod counters;
 mod debug_log;
 mod error;
@@ -14,6 +15,7 @@ mod load;
 mod missed;
 mod multi;
 mod object;
+mod preemption;
 mod ring;
 mod shed;
 mod statistics;
@@ -25,6 +27,7 @@ pub use features::probe_features;
 pub use inflight::{Entries, OpenBusCalls, OpenCalls, OpenMessages, OpenRequests, Parkers, Processes};
 pub use load::{Kernel, LoadOptions};
 pub use object::is_stub;
+pub use preemption::can_switch_preemption_off;
 pub use ring::{Records, Ring};
 pub use statistics::verified_instructions;
 pub use verifier::summary;

@@ -14,7 +14,7 @@ use std::{
 
 use aya_obj::Object;
 
-use super::{atomics, attach::Probe, error::KernelError, sys, verifier};
+use super::{attach::Probe, error::KernelError, load::LoadOptions, object, sys, verifier};
 
 /// The programs, ready to be linked.
 pub(super) struct MultiPrograms {
@@ -32,13 +32,13 @@ impl MultiPrograms {
     /// The object cannot be relocated or the kernel refuses a program of calls.
     pub(super) fn load<'a>(
         object: &[u8],
-        parks: bool,
+        options: &LoadOptions,
         map_fd: impl Fn(&str) -> Option<BorrowedFd<'a>>,
     ) -> Result<(Self, Option<KernelError>), KernelError> {
-        let object = relocated(parsed(object)?, map_fd)?;
+        let object = relocated(parsed(object, options)?, map_fd)?;
         let (call_in, call_out) = (load_one(&object, "call_in")?, load_one(&object, "call_out")?);
         let pair = || Ok([load_one(&object, "park_in")?, load_one(&object, "park_out")?]);
-        let (parks, refused) = match parks.then(pair).transpose() {
+        let (parks, refused) = match options.parks.then(pair).transpose() {
             Ok(parks) => (parks, None),
             Err(why) => (None, Some(why)),
         };
@@ -82,8 +82,9 @@ impl MultiPrograms {
 /// # Errors
 ///
 /// aya-obj cannot parse it.
-pub(super) fn parsed(object: &[u8]) -> Result<Object, KernelError> {
-    Object::parse(&atomics::for_this_kernel(object)).map_err(|error| KernelError::Relocate(error.to_string()))
+pub(super) fn parsed(object: &[u8], options: &LoadOptions) -> Result<Object, KernelError> {
+    Object::parse(&object::for_this_kernel(object, options.preemption))
+        .map_err(|error| KernelError::Relocate(error.to_string()))
 }
 
 /// Relocates it over maps that exist.

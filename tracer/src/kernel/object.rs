@@ -1,11 +1,21 @@
 //! The embedded eBPF object.
 
+use super::{atomics, preemption};
+
 /// An aligned copy, as the ELF reader wants it.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/plegtrace.bpf.o"));
 
 /// The object's bytes; empty when this binary was built without it.
 pub(super) fn bytes() -> &'static [u8] {
     OBJECT
+}
+
+/// The object as this kernel takes it. `preemption`: see [`LoadOptions`](super::LoadOptions).
+pub(super) fn for_this_kernel(object: &[u8], preemption: Option<[u32; 2]>) -> Vec<u8> {
+    let mut object = object.to_vec();
+    atomics::for_this_kernel(&mut object);
+    preemption::for_this_kernel(&mut object, preemption);
+    object
 }
 
 /// Was this binary built without its eBPF programs (plain `cargo build`)?

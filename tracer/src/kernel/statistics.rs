@@ -36,7 +36,7 @@ const PROGRAMS: [&str; 9] = [
 /// The kernel refuses a map or program, or its log has no statistics.
 pub fn verified_instructions(options: &LoadOptions) -> Result<Vec<(&'static str, u64)>, KernelError> {
     let ebpf = load::open(object::bytes(), options)?;
-    let mut object = multi::parsed(object::bytes())?;
+    let mut object = multi::parsed(object::bytes(), options)?;
     let types = types(&mut object)?;
     let object = multi::relocated(object, |name| load::map_fd(&ebpf, name))?;
     let one = |name: &'static str| {

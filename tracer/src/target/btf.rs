@@ -64,6 +64,7 @@ struct Type {
 
 const STRUCT: u32 = 4;
 const UNION: u32 = 5;
+const FUNCTION: u32 = 12;
 
 impl Btf {
     /// Reads a BTF file, usually `/sys/kernel/btf/vmlinux`.
@@ -121,6 +122,15 @@ impl Btf {
             current = self.resolve(member_type).unwrap_or(current);
         }
         Some(offset)
+    }
+
+    /// Id of the kernel function with this name.
+    pub(super) fn function(&self, name: &str) -> Option<u32> {
+        let is_it = |at: &u32| {
+            let record = self.record(*at as usize);
+            record.is_some_and(|record| record.kind == FUNCTION && self.text(record.name) == Some(name))
+        };
+        u32::try_from(self.types.iter().position(is_it)?).ok()?.checked_add(1)
     }
 
     /// The structure with this name; the first one that has members.
@@ -237,6 +247,16 @@ pub(super) mod tests {
             assert_eq!(btf.offset_of("mm_struct.start_code").unwrap(), 16);
             assert_eq!(btf.offset_of("mm_struct.inner").unwrap(), 24);
         }
+    }
+
+    /// A function has the number of its record; a structure of that name is none.
+    #[test]
+    fn functions() {
+        let btf = Btf::parse(btf_file(24, &types(), STRINGS)).unwrap();
+        assert_eq!(
+            (btf.function("mm_struct"), btf.function("start_code"), btf.function("")),
+            (Some(2), None, None)
+        );
     }
 
     /// What is missing is an error, also below a member that is no structure.

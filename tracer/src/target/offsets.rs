@@ -86,6 +86,7 @@ pub struct KernelOffsets {
     offsets: KernelSettings,
     /// Those of family `wire`, or the member that is missing.
     wire: Result<WireSettings, &'static str>,
+    preemption: Option<[u32; 2]>,
 }
 
 impl KernelOffsets {
@@ -110,7 +111,13 @@ impl KernelOffsets {
                 None => missing.push(*path),
             }
         }
-        Self { missing, offsets, wire: wire_settings(btf) }
+        let [off, on] = ["bpf_preempt_disable", "bpf_preempt_enable"].map(|name| btf.function(name));
+        Self {
+            missing,
+            offsets,
+            wire: wire_settings(btf),
+            preemption: off.zip(on).map(|(off, on)| [off, on]),
+        }
     }
 
     /// Members that this kernel does not have.
@@ -125,6 +132,12 @@ impl KernelOffsets {
         let mut members = MEMBERS.iter().filter(|member| member.needed_for.contains(&need));
         let missing = members.find(|member| self.missing.contains(&member.path));
         missing.map(|member| BtfError::Missing(member.path))
+    }
+
+    /// Ids of the functions with which a program switches preemption off and on; `None` before Linux 6.10.
+    #[must_use]
+    pub fn preemption(&self) -> Option<[u32; 2]> {
+        self.preemption
     }
 
     /// The settings for the source `wire`.

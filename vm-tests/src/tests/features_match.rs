@@ -1,7 +1,10 @@
 //! What the tracer finds out about this kernel by trying is what the kernel's version says.
 
+use std::path::Path;
+
 use anyhow::{Result, bail};
-use plegtrace::kernel::probe_features;
+use plegtrace::kernel::{can_switch_preemption_off, probe_features};
+use plegtrace::target::KernelOffsets;
 
 use crate::feature::Feature;
 use crate::kernel::KernelVersion;
@@ -13,6 +16,8 @@ use crate::kernel::KernelVersion;
 pub fn run() -> Result<String> {
     let kernel = KernelVersion::running()?;
     let found = probe_features();
+    let functions = KernelOffsets::load(Path::new("/"))?.preemption();
+    let preemption = Ok(functions.is_some_and(can_switch_preemption_off));
     let has = |feature: Feature| kernel >= feature.since();
     let answers = [
         ("uprobe programs", &found.uprobe_programs, true),
@@ -20,6 +25,7 @@ pub fn run() -> Result<String> {
         ("ring buffer", &found.ring_buffer, has(Feature::RingBuf)),
         ("cookies", &found.cookies, has(Feature::UprobeCookie)),
         ("uprobe_multi", &found.uprobe_multi, has(Feature::UprobeMulti)),
+        ("preemption off", &preemption, has(Feature::PreemptDisable)),
     ];
     let said: Vec<String> = answers
         .iter()

@@ -3,6 +3,7 @@
 pub mod attach_fires;
 pub mod boots;
 pub mod btf_present;
+pub mod bus_calls;
 pub mod census_without_bpf;
 pub mod containerd_runs;
 pub mod features_match;
@@ -12,6 +13,7 @@ pub mod process_threads;
 pub mod programs_load;
 pub mod service;
 pub mod stuck_mapper;
+pub mod systemd_frozen;
 pub mod verifier_budget;
 pub mod wrong_offset_fails;
 pub mod wrong_site_refused;

@@ -1,0 +1,116 @@
+//! Containers of the guest's own containerd whose runc leaves their cgroups to systemd, as on most nodes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::wait::{self, BUDGET};
+
+/// What runs in them.
+const PROGRAM: &str = "/bin/sleep";
+/// The kubelet's namespace of containerd.
+const NAMESPACE: &str = "k8s.io";
+
+/// A root file system with one program in it. Removed when dropped.
+#[derive(Debug)]
+pub struct Rootfs(PathBuf);
+
+impl Rootfs {
+    /// Makes it.
+    ///
+    /// # Errors
+    /// When the program or one of its libraries cannot be copied.
+    pub fn make() -> Result<Self> {
+        let root = PathBuf::from("/var/tmp/plegtrace-rootfs");
+        let libraries = wait::output(Command::new("ldd").arg(PROGRAM), BUDGET)?;
+        let libraries = libraries.split_whitespace().filter(|word| word.starts_with('/'));
+        for file in libraries.chain([PROGRAM]) {
+            let to = root.join(&file[1..]);
+            fs::create_dir_all(to.parent().context("a file has a folder")?)?;
+            fs::copy(file, &to).with_context(|| format!("cannot copy {file}"))?;
+        }
+        for folder in ["proc", "sys", "dev", "run", "etc", "tmp"] {
+            fs::create_dir_all(root.join(folder))?;
+        }
+        Ok(Self(root))
+    }
+}
+
+impl Drop for Rootfs {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+/// A container. Removed when dropped, if it was not before.
+#[derive(Debug)]
+pub struct Container {
+    id: String,
+    /// What asks containerd to start it, until that has happened.
+    starting: Option<Child>,
+}
+
+impl Container {
+    /// Asks for one, and does not wait until it runs.
+    ///
+    /// # Errors
+    /// When nobody can be asked.
+    pub fn ask(rootfs: &Rootfs, id: &str) -> Result<Self> {
+        let mut command = ctr();
+        command.args(["run", "--detach", "--rootfs", "--runc-systemd-cgroup"]);
+        command.args(["--cgroup", &format!("system.slice:plegtrace:{id}")]);
+        command.arg(&rootfs.0).args([id, PROGRAM, "1000"]);
+        let starting = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().context("no ctr")?;
+        Ok(Self { id: id.to_owned(), starting: Some(starting) })
+    }
+
+    /// Waits until it runs.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn started(&mut self) -> Result<()> {
+        let Some(mut child) = self.starting.take() else { return Ok(()) };
+        let status = wait::until("the container to run", BUDGET, || Ok(child.try_wait()?))?;
+        ensure!(status.success(), "ctr ended with {status}");
+        let scope = format!("/sys/fs/cgroup/system.slice/plegtrace-{}.scope", self.id);
+        ensure!(Path::new(&scope).is_dir(), "systemd has made no {scope}");
+        Ok(())
+    }
+
+    /// Kills and removes it.
+    ///
+    /// # Errors
+    /// When containerd does not.
+    pub fn remove(mut self) -> Result<()> {
+        self.starting = None;
+        self.removed()
+    }
+
+    fn removed(&self) -> Result<()> {
+        wait::output(ctr().args(["task", "kill", "--signal", "SIGKILL", &self.id]), BUDGET)?;
+        wait::until("the container to end", BUDGET, || {
+            let deleted = ctr().args(["task", "delete", &self.id]).stderr(Stdio::null()).status()?;
+            Ok(deleted.success().then_some(()))
+        })?;
+        wait::output(ctr().args(["container", "delete", &self.id]), BUDGET).map(drop)
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        // Still here after a failed test: it must not be in the way of the next one.
+        if let Some(mut child) = self.starting.take() {
+            drop(child.kill());
+            drop(child.wait());
+            drop(self.removed());
+        }
+    }
+}
+
+fn ctr() -> Command {
+    let mut command = Command::new("ctr");
+    command.args(["--namespace", NAMESPACE]);
+    command
+}

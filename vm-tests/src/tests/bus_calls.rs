@@ -1,0 +1,120 @@
+//! The calls of a real runc to a real systemd over D-Bus: each that the bus has seen, and no other, by the word of `busctl`.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use plegtrace::cli::{Attach, Settings};
+use serde_json::Value;
+
+use crate::container::{Container, Rootfs};
+use crate::feature::Feature;
+use crate::kernel::KernelVersion;
+use crate::observation::{self, Observation};
+use crate::wait::{self, BUDGET};
+
+const CONTAINERS: u32 = 3;
+
+/// Calls by interface and method.
+type Counts = BTreeMap<(String, String), u64>;
+
+/// Starts and ends containers while both observe.
+///
+/// # Errors
+/// When the two disagree, or there was nothing to see.
+pub fn run() -> Result<String> {
+    let rootfs = Rootfs::make()?;
+    let settings =
+        Settings { uprobes: false, parks: false, wire: true, ..observation::settings(Attach::Auto) };
+    let observation = Observation::begin_with(settings)?;
+    let monitor = Monitor::start()?;
+    for number in 0..CONTAINERS {
+        let mut container = Container::ask(&rootfs, &format!("c{number}"))?;
+        container.started()?;
+        container.remove()?;
+    }
+    let theirs = monitor.finish()?;
+    let (snapshot, _) = observation.end()?;
+    let mut ours = Counts::new();
+    for row in snapshot.bus.rows.iter().filter(|row| !row.is_connection) {
+        let calls = row.latency.count() + row.unanswered + row.open;
+        *ours.entry((row.names.interface.clone(), row.names.member.clone())).or_default() += calls;
+    }
+    let losses: Vec<_> = snapshot.real_losses().collect();
+    let preempted = KernelVersion::running()? >= Feature::PreemptedTracepoints.since();
+    if preempted && losses.iter().any(|loss| loss.reason == "recursion") {
+        // What is missing is told, and nothing is there that was not.
+        let too_many =
+            |(call, count): (&(String, String), &u64)| theirs.get(call).is_none_or(|seen| count > seen);
+        ensure!(!ours.iter().any(too_many), "we saw {ours:?}, the bus {theirs:?}");
+        return Ok(format!("{} of {} calls, and {losses:?}", sum(&ours), sum(&theirs)));
+    }
+    ensure!(losses.is_empty(), "{losses:?}");
+    ensure!(ours == theirs, "we saw {ours:?}, the bus {theirs:?}");
+    let unanswered: u64 = snapshot.bus.rows.iter().map(|row| row.unanswered + row.open).sum();
+    ensure!(unanswered == 0, "{unanswered} calls without an answer: {:?}", snapshot.bus.rows);
+    let started: u64 =
+        ours.iter().filter(|((_, member), _)| member == "StartTransientUnit").map(|(_, count)| count).sum();
+    ensure!(started == u64::from(CONTAINERS), "{started} units were started: {ours:?}");
+    Ok(format!("{} calls of {} methods", sum(&ours), ours.len()))
+}
+
+fn sum(counts: &Counts) -> u64 {
+    counts.values().sum()
+}
+
+/// `busctl monitor`, writing to a file.
+struct Monitor {
+    child: Child,
+    file: &'static Path,
+}
+
+impl Monitor {
+    fn start() -> Result<Self> {
+        let file = Path::new("/var/tmp/busctl.json");
+        let mut command = Command::new("busctl");
+        command.args(["monitor", "--json=short"]).stdin(Stdio::null()).stdout(File::create(file)?);
+        let monitor = Self { child: command.stderr(Stdio::null()).spawn().context("no busctl")?, file };
+        // It sees itself become a monitor only if somebody calls after that.
+        monitor.heard("before")?;
+        Ok(monitor)
+    }
+
+    /// Waits until a call that is made now was seen, and with it all that were made before.
+    fn heard(&self, mark: &str) -> Result<()> {
+        let name = format!("plegtrace.{mark}");
+        let mut call = vec!["call", "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus"];
+        call.extend(["NameHasOwner", "s", &name]);
+        wait::until("busctl to see a call", BUDGET, || {
+            wait::output(Command::new("busctl").args(&call), BUDGET)?;
+            Ok(fs::read_to_string(self.file)?.contains(&name).then_some(()))
+        })
+    }
+
+    /// The calls of those who started units named as our containers, and of those who wait for jobs.
+    fn finish(mut self) -> Result<Counts> {
+        self.heard("after")?;
+        self.child.kill()?;
+        self.child.wait()?;
+        let text = fs::read_to_string(self.file)?;
+        fs::remove_file(self.file)?;
+        // The last line may have been cut.
+        let messages: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let calls = || messages.iter().filter(|it| it["type"] == "method_call");
+        let word = |it: &Value, name: &str| it[name].as_str().unwrap_or_default().to_owned();
+        // runc has a second connection, on which it only hears that jobs of systemd are done.
+        let is_ours = |it: &&Value| {
+            let payload = it["payload"].to_string();
+            payload.contains("plegtrace-") || it["member"] == "AddMatch" && payload.contains("JobRemoved")
+        };
+        let senders: Vec<String> = calls().filter(is_ours).map(|it| word(it, "sender")).collect();
+        let mut counts = Counts::new();
+        for call in calls().filter(|it| senders.contains(&word(it, "sender"))) {
+            *counts.entry((word(call, "interface"), word(call, "member"))).or_default() += 1;
+        }
+        ensure!(!counts.is_empty(), "busctl saw no call in {} messages", messages.len());
+        Ok(counts)
+    }
+}
