@@ -147,7 +147,8 @@ impl Planner {
         let planned = self.plan.binaries.get_mut(place)?;
         let released = planned.clone();
         for sites in [&mut planned.starts, &mut planned.ends, &mut planned.parks, &mut planned.resumes] {
-            sites.clear();
+            // With their memory: a program of a node that is upgraded for years has a place for each of its versions.
+            drop(std::mem::take(sites));
         }
         self.give_back(&released);
         Some(released)

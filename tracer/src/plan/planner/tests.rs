@@ -248,6 +248,8 @@ fn released_sites_are_used_again() {
             assert!(!planner.take_hooks().is_empty());
             if let Some(before) = before.filter(|_| release) {
                 assert!(planner.release(before).is_some_and(|released| released.sites() > 0));
+                let left = &planner.plan().binaries[before];
+                assert_eq!((left.starts.capacity(), left.ends.capacity()), (0, 0), "memory is given back");
             }
             before = Some(place);
         }
