@@ -37,11 +37,12 @@ impl BusPeer {
         matches!(self.fact.state, 'T' | 't') && self.still_ns >= LASTS_NS
     }
 
-    /// Its cgroup is frozen. Of version 1 such a task is in D, of version 2 in S (kernel/cgroup/freezer.c,
+    /// Its cgroup is frozen: by what the cgroup says, or by the function in which it waits. Of version 1 such a task is in D, of version 2 in S (kernel/cgroup/freezer.c,
     /// kernel/freezer.c); the function tells, which compilers may make a part of its caller.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
-        let freezes = matches!(self.fact.wchan.as_str(), "do_freezer_trap" | "get_signal" | "__refrigerator");
+        let freezes = self.fact.frozen
+            || matches!(self.fact.wchan.as_str(), "do_freezer_trap" | "get_signal" | "__refrigerator");
         freezes && !matches!(self.fact.state, 'T' | 't' | 'R') && self.still_ns >= LASTS_NS
     }
 
@@ -78,7 +79,7 @@ impl BusPeers {
         for fact in peers.into_iter().take(most) {
             let new = Seen { first: (at, fact.ran_ns), still_since: at, last: at, fact: fact.clone() };
             let seen = self.0.entry(fact.pid).or_insert(new);
-            let key = |fact: &BusPeerFact| (fact.state, fact.wchan.clone());
+            let key = |fact: &BusPeerFact| (fact.state, fact.frozen, fact.wchan.clone());
             if key(&fact) != key(&seen.fact) {
                 seen.still_since = at;
             }
@@ -135,6 +136,10 @@ mod tests {
             let peer = after(&[(1, fact(state, wchan, 0)), (3, fact(state, wchan, 0))]);
             assert!(peer.is_frozen() && !peer.hangs_in_kernel(), "{state} {wchan}");
         }
+        // Some kernels do not say where a task waits.
+        let frozen = |s| (s, BusPeerFact { frozen: true, ..fact('S', "", 0) });
+        assert!(after(&[frozen(1), frozen(3)]).is_frozen());
+        assert!(!after(&[(1, fact('S', "", 0)), frozen(3)]).is_frozen(), "since this moment only");
         let lock =
             after(&[(1, fact('D', "cgroup_kn_lock_live", 0)), (3, fact('D', "cgroup_kn_lock_live", 0))]);
         assert!(lock.hangs_in_kernel() && !lock.is_frozen() && !lock.is_stopped());

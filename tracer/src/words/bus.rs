@@ -197,7 +197,8 @@ mod tests {
 
     fn peer(state: char, wchan: &str, unread: Option<u32>) -> BusPeer {
         let (comm, wchan) = ("systemd".to_owned(), wchan.to_owned());
-        let fact = BusPeerFact { pid: 1, is_init: true, comm, state, wchan, unread, ran_ns: 0 };
+        let fact =
+            BusPeerFact { pid: 1, is_init: true, comm, state, wchan, unread, frozen: false, ran_ns: 0 };
         BusPeer { fact, still_ns: 4_000_000_000, ran_ns: 0, over_ns: 4_000_000_000 }
     }
 

@@ -1,5 +1,8 @@
-//! What a process that others wait for is doing: `stat`, `status` and `wchan` of `/proc`. The kernel answers them without a
+//! What a process that others wait for is doing: `stat`, `status`, `cgroup` and `wchan` of `/proc`, and whether its
+//! cgroup is frozen. The kernel answers them without a
 //! lock of that process (fs/proc/array.c, `get_wchan`), so nothing here waits for it.
+
+use std::fs;
 
 use procfs::{process::Process, ticks_per_second};
 
@@ -20,9 +23,28 @@ pub(super) fn look(pid: u32) -> Option<BusPeerFact> {
         comm: stat.comm,
         state: stat.state,
         // A process that runs waits in no function: "0".
+        frozen: is_frozen(&process),
         wchan: if wchan.trim() == "0" { String::new() } else { wchan.trim().to_owned() },
         ran_ns: u64::try_from(ran_ns).unwrap_or(u64::MAX),
         ..BusPeerFact::default()
+    })
+}
+
+/// Is a cgroup frozen in which the process is? Where control groups are mounted elsewhere than systemd does, it is not known.
+fn is_frozen(process: &Process) -> bool {
+    let groups = process.cgroups().map(|groups| groups.0).unwrap_or_default();
+    groups.iter().any(|group| {
+        let says = |dir: &str, file: &str, wanted: &str| {
+            let text = fs::read_to_string(format!("/sys/fs/cgroup{dir}{}/{file}", group.pathname));
+            text.is_ok_and(|text| text.lines().any(|line| line == wanted))
+        };
+        match group.hierarchy {
+            0 => ["", "/unified"].iter().any(|dir| says(dir, "cgroup.events", "frozen 1")),
+            _ if group.controllers.iter().any(|name| name == "freezer") => {
+                says("/freezer", "freezer.state", "FROZEN")
+            }
+            _ => false,
+        }
     })
 }
 
@@ -63,7 +85,7 @@ mod tests {
         let us = look(std::process::id()).unwrap();
         assert_eq!((us.pid, us.is_init, us.unread), (std::process::id(), false, None));
         assert!(matches!(us.state, 'R' | 'S' | 'D') && us.wchan != "0", "{us:?}");
-        assert!(!us.comm.is_empty() && !comm(us.pid).is_empty());
+        assert!(!us.frozen && !us.comm.is_empty() && !comm(us.pid).is_empty());
         let init = init_of(us.pid).unwrap();
         assert_eq!(init_of(init), Some(init));
         assert!(look(u32::MAX).is_none() && comm(u32::MAX).is_empty());

@@ -82,6 +82,9 @@ pub struct BusPeerFact {
     pub state: char,
     /// Kernel function in which that waits; empty when it runs, or the kernel does not say.
     pub wchan: String,
+    /// Its cgroup, or one above it, is frozen; false when that cannot be asked.
+    #[serde(default)]
+    pub frozen: bool,
     /// CPU time it has used, all threads together; the resolution is a clock tick.
     pub ran_ns: u64,
     /// Bytes that it has not read from the bus; `None`: not known, or it is the bus.
