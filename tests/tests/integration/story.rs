@@ -173,6 +173,8 @@ fn streams_say_whose_a_handler_is() {
 
     story.end(Layer::KubeletClient, "ExecSync", 6, 10 * S, CALL_FAILED);
     story.end(Layer::KubeletCall, "ExecSync", 6, 10 * S, CALL_FAILED);
+    // Of this one no stream was seen, and it began nearer to the handler.
+    story.call(Layer::KubeletClient, "ExecSync", (7, 1000), 1900 * MS, 2500 * MS, CALL_FAILED);
     story.relist(19 * S, 0).read_open(20 * S);
     assert_eq!(callers(&story.snapshot(20 * S)), [Caller::Gone(at(10 * S)), Caller::Foreign]);
 }
