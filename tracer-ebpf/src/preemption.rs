@@ -1,9 +1,10 @@
 //! Keeps other tasks off the CPU while a program works.
 //!
-//! Since Linux 7.0 tracepoints and uprobes can be preempted while their programs run, on kernels that preempt at all. What
-//! comes then on the same CPU finds the program busy and is left out (a *recursion miss*), or writes into the same per-CPU
-//! buffer. Seen on 7.2: 200 runs of the programs on system calls missed in 20 s. So each program switches preemption off with its
-//! first instructions, where the kernel lets it (`bpf_preempt_disable`, 6.10); kernels before 6.10 do so themselves.
+//! Since Linux 7.0 tracepoints can be preempted while their programs run, and uprobes always could, on kernels that preempt at
+//! all. What comes then on the same CPU writes into the same per-CPU memory. So each program switches preemption off with its first
+//! instructions, where the kernel lets it (`bpf_preempt_disable`, 6.10). It is switched on inside the program again, so a task that
+//! should have been preempted is so there, and the kernel leaves out runs of a tracepoint's program for other tasks meanwhile
+//! (*recursion misses*): they are counted as lost. Programs on system calls sit on events for that reason (`probes::wire`).
 
 use core::mem::transmute;
 

@@ -1,6 +1,9 @@
 //! Reads fields of kernel structures at the offsets the loader resolved from BTF.
 
-use aya_ebpf::helpers::{bpf_get_current_task, bpf_probe_read_kernel, bpf_probe_read_user};
+use aya_ebpf::helpers::{
+    bpf_get_current_task, bpf_probe_read_kernel, bpf_probe_read_user,
+    generated::{bpf_get_current_task_btf, bpf_task_pt_regs},
+};
 use plegtrace_common::{reason::Reason, site::SiteKey};
 
 use crate::settings::setting;
@@ -32,6 +35,13 @@ pub(crate) fn user_half(address: u64) -> Option<u32> {
 pub(crate) fn current() -> u64 {
     // SAFETY: no arguments; always valid in a program of these types.
     unsafe { bpf_get_current_task() }
+}
+
+/// Address of the registers with which the current thread entered the kernel (Linux 5.15).
+#[inline(always)]
+pub(crate) fn registers() -> u64 {
+    // SAFETY: the first has no arguments, and the second takes what it gives.
+    unsafe { bpf_task_pt_regs(bpf_get_current_task_btf()) as u64 }
 }
 
 /// Thread pointer of the current thread (amd64: FS base).

@@ -19,8 +19,8 @@ pub enum Feature {
     UprobeMulti,
     /// `bpf_preempt_disable`.
     PreemptDisable,
-    /// Programs on tracepoints can be preempted, so some of their runs are left out.
-    PreemptedTracepoints,
+    /// Whoever uses a map can be preempted, and meanwhile the kernel leaves out programs of events on that CPU.
+    PreemptedMaps,
 }
 
 impl Feature {
@@ -40,10 +40,10 @@ impl Feature {
             Self::UprobeCookie => KernelVersion(5, 15),
             // Linux v6.6: include/uapi/linux/bpf.h, BPF_TRACE_UPROBE_MULTI
             Self::UprobeMulti => KernelVersion(6, 6),
+            // Seen on 7.2 under emulation: `bpf_disable_instrumentation` in kernel/bpf/hashtab.c, with lazy preemption
+            Self::PreemptedMaps => KernelVersion(7, 0),
             // Linux v6.10: kernel/bpf/helpers.c, common_btf_ids
             Self::PreemptDisable => KernelVersion(6, 10),
-            // Seen on 7.2, and not on 6.18; tracepoints are guarded by SRCU-fast instead of switching preemption off
-            Self::PreemptedTracepoints => KernelVersion(7, 0),
         }
     }
 }

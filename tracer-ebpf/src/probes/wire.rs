@@ -7,15 +7,15 @@
 use aya_ebpf::{
     EbpfContext,
     helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns},
-    macros::raw_tracepoint,
-    programs::RawTracePointContext,
+    macros::{raw_tracepoint, tracepoint},
+    programs::{RawTracePointContext, TracePointContext},
 };
 use plegtrace_common::reason::Reason;
 
 use crate::{
     bus, count,
     messages::{self, Writer},
-    preemption, requests,
+    requests,
     socket::{self, Side},
     task, watch,
 };
@@ -70,25 +70,57 @@ impl Way {
 /// hook: include/trace/events/syscalls.h: sys_enter(struct pt_regs *regs, long id)
 #[raw_tracepoint(tracepoint = "sys_enter")]
 pub(crate) fn wire_enter(ctx: RawTracePointContext) -> i32 {
-    preemption::without(|| {
-        if let Some(way) = Way::of(arg(&ctx, 1))
-            && let Err(reason) = try_enter(arg(&ctx, 0), way)
-        {
-            count::reason(reason);
-        }
-    });
+    if let Some(way) = Way::of(arg(&ctx, 1))
+        && let Err(reason) = try_enter(arg(&ctx, 0), way)
+    {
+        count::reason(reason);
+    }
     0
 }
 
 /// hook: include/trace/events/syscalls.h: sys_exit(struct pt_regs *regs, long ret)
 #[raw_tracepoint(tracepoint = "sys_exit")]
 pub(crate) fn wire_exit(ctx: RawTracePointContext) -> i32 {
-    preemption::without(|| {
-        if let Err(reason) = try_exit(arg(&ctx, 0), arg(&ctx, 1) as i64) {
-            count::reason(reason);
-        }
-    });
+    if let Err(reason) = try_exit(arg(&ctx, 0), arg(&ctx, 1) as i64) {
+        count::reason(reason);
+    }
     0
+}
+
+/// The same as [`wire_enter`], on kernels that preempt the programs of raw tracepoints: events switch preemption off.
+///
+/// hook: kernel/trace/trace_syscalls.c: syscalls:sys_enter_write and the others of [`Way`]
+#[tracepoint]
+pub(crate) fn wire_enter_event(ctx: TracePointContext) -> u32 {
+    if let Some(way) = Way::of(number(&ctx))
+        && let Err(reason) = try_enter(task::registers(), way)
+    {
+        count::reason(reason);
+    }
+    0
+}
+
+/// The same of [`wire_exit`].
+#[tracepoint]
+pub(crate) fn wire_exit_event(ctx: TracePointContext) -> u32 {
+    if let Err(reason) = try_exit(task::registers(), result(&ctx)) {
+        count::reason(reason);
+    }
+    0
+}
+
+/// Number of the system call: `nr` in `struct syscall_trace_enter` and `struct syscall_trace_exit` (kernel/trace/trace.h).
+#[inline(always)]
+fn number(ctx: &TracePointContext) -> u64 {
+    // SAFETY: the events of system calls have it behind the common fields.
+    unsafe { u64::from(*ctx.as_ptr().cast::<u32>().add(2)) }
+}
+
+/// What it returns: `ret` in `struct syscall_trace_exit`.
+#[inline(always)]
+fn result(ctx: &TracePointContext) -> i64 {
+    // SAFETY: as above, behind the number.
+    unsafe { *ctx.as_ptr().cast::<i64>().add(2) }
 }
 
 /// Argument `n` of a raw tracepoint.

@@ -25,7 +25,7 @@ use zerocopy::IntoBytes;
 
 use super::{
     attach::BinaryLinks, debug_log::DebugLog, error::KernelError, inflight, multi::MultiPrograms, object,
-    ring::Ring, verifier,
+    ring::Ring, syscalls::SyscallProbes, verifier,
 };
 use crate::preflight::AttachMode;
 
@@ -106,6 +106,7 @@ pub struct Kernel {
     pub(super) ends: HashMap<MapData, u64, Plain<Holder>>,
     /// Why the programs of family `wire` are not there.
     pub(super) wire_refused: Option<String>,
+    wire_probes: SyscallProbes,
     pub(super) hooks: PerCpuArray<MapData, Plain<HookStats>>,
     pub(super) watched_fd: OwnedFd,
     pub(super) watched: HashMap<MapData, u32, Plain<Watched>>,
@@ -166,8 +167,9 @@ impl Kernel {
         if options.processes {
             attach_process_programs(&mut ebpf)?;
         }
+        let wire_probes = SyscallProbes::wanted(options);
         let wire_refused = match options.wire {
-            Some(_) => load_wire_programs(&mut ebpf).err().map(|why| why.to_string()),
+            Some(_) => wire_probes.load(&mut ebpf).err().map(|why| why.to_string()),
             None => Some("left out".to_owned()),
         };
         let messages_fd =
@@ -190,6 +192,7 @@ impl Kernel {
             requests_fd,
             bus_calls_fd,
             wire_refused,
+            wire_probes,
             watched_fd,
             log,
             links: Links::new(),
@@ -217,6 +220,12 @@ impl Kernel {
         self.wire_refused.as_deref()
     }
 
+    /// On what the programs of family `wire` are.
+    #[must_use]
+    pub fn wire_probes(&self) -> SyscallProbes {
+        self.wire_probes
+    }
+
     /// Attaches the programs of family `wire`. Whoever answers must be watched before: of a process that is not, no answer
     /// is seen.
     ///
@@ -224,14 +233,7 @@ impl Kernel {
     ///
     /// The kernel refuses.
     pub fn attach_wire(&mut self) -> Result<(), KernelError> {
-        // The end of a write first: one that begins is corrected when it ends.
-        for (name, tracepoint) in [("wire_exit", "sys_exit"), ("wire_enter", "sys_enter")] {
-            let program: &mut RawTracePoint = program(&mut self.ebpf, name)?;
-            program
-                .attach(tracepoint)
-                .map_err(|e| KernelError::Tracepoint { name: tracepoint, source: Box::new(e) })?;
-        }
-        Ok(())
+        self.wire_probes.attach(&mut self.ebpf)
     }
 
     /// How sites are attached.
@@ -335,14 +337,6 @@ fn load_uprobes(ebpf: &mut Ebpf, names: [&'static str; 2]) -> Result<(), KernelE
     Ok(())
 }
 
-fn load_wire_programs(ebpf: &mut Ebpf) -> Result<(), KernelError> {
-    for name in ["wire_enter", "wire_exit"] {
-        let program: &mut RawTracePoint = program(ebpf, name)?;
-        program.load().map_err(|e| refused(name, &e))?;
-    }
-    Ok(())
-}
-
 /// fork first: a child seen before its parent's exec is still inherited right.
 fn attach_process_programs(ebpf: &mut Ebpf) -> Result<Vec<RawTracePointLinkId>, KernelError> {
     const PROGRAMS: [(&str, &str); 3] = [
@@ -369,7 +363,7 @@ where
     ebpf.program_mut(name).and_then(|p| p.try_into().ok()).ok_or(KernelError::Missing(name))
 }
 
-fn refused(program: &'static str, error: &aya::programs::ProgramError) -> KernelError {
+pub(super) fn refused(program: &'static str, error: &aya::programs::ProgramError) -> KernelError {
     let summary = match error {
         aya::programs::ProgramError::LoadError { io_error, verifier_log } => {
             format!("{io_error}: {}", verifier::summary(&verifier_log.to_string()))

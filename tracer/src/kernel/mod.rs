@@ -20,6 +20,7 @@ mod ring;
 mod shed;
 mod statistics;
 mod sys;
+mod syscalls;
 mod verifier;
 
 pub use error::KernelError;
@@ -30,6 +31,7 @@ pub use object::is_stub;
 pub use preemption::can_switch_preemption_off;
 pub use ring::{Records, Ring};
 pub use statistics::verified_instructions;
+pub use syscalls::SyscallProbes;
 pub use verifier::summary;
 
 pub use crate::preflight::AttachMode;

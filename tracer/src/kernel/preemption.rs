@@ -109,7 +109,7 @@ mod tests {
             code::instructions(object).iter().filter(|at| is_it(at)).count()
         };
         let (off, on) = (count(&object, 0, PREEMPTION_OFF), count(&object, 0, PREEMPTION_ON));
-        assert!(off == 9 && on >= off, "{off} off, {on} on");
+        assert!(off == 7 && on >= off, "{off} off, {on} on");
         replace(&mut object, Some([300, 301]));
         assert_eq!([0, 2].map(|src| count(&object, src, PREEMPTION_OFF)), [0, 0]);
         assert_eq!((count(&object, 2, 300), count(&object, 2, 301)), (off, on));

@@ -16,7 +16,7 @@ use super::{
 };
 
 /// Every program of the object.
-const PROGRAMS: [&str; 9] = [
+const PROGRAMS: [&str; 11] = [
     "call_in",
     "call_out",
     "park_in",
@@ -26,6 +26,8 @@ const PROGRAMS: [&str; 9] = [
     "proc_exit",
     "wire_enter",
     "wire_exit",
+    "wire_enter_event",
+    "wire_exit_event",
 ];
 
 /// How many instructions the verifier walks through for each program in this mode; the kernel gives up at a million.
@@ -44,6 +46,7 @@ pub fn verified_instructions(options: &LoadOptions) -> Result<Vec<(&'static str,
         let function = object.functions.get(&program.function_key()).ok_or(KernelError::Missing(name))?;
         let kind = match program.section {
             ProgramSection::RawTracePoint => bpf_prog_type::BPF_PROG_TYPE_RAW_TRACEPOINT,
+            ProgramSection::TracePoint => bpf_prog_type::BPF_PROG_TYPE_TRACEPOINT,
             _ => bpf_prog_type::BPF_PROG_TYPE_KPROBE,
         };
         let functions = types.as_ref().map(|types| (types.as_fd(), &function.func_info));
@@ -52,7 +55,9 @@ pub fn verified_instructions(options: &LoadOptions) -> Result<Vec<(&'static str,
         let summary = format!("no statistics in the log {log:?}");
         processed(&log).map(|n| (name, n)).ok_or(KernelError::Program { program: name, summary })
     };
-    PROGRAMS.into_iter().map(one).collect()
+    // Older kernels have no helper for the registers of a task, and need no events.
+    let events = options.preemption.is_some();
+    PROGRAMS.into_iter().filter(|name| events || !name.ends_with("_event")).map(one).collect()
 }
 
 /// The types of all programs, in the kernel; `None` where it does not take any.

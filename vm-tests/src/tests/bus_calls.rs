@@ -43,7 +43,7 @@ pub fn run() -> Result<String> {
         *ours.entry((row.names.interface.clone(), row.names.member.clone())).or_default() += calls;
     }
     let losses: Vec<_> = snapshot.real_losses().collect();
-    let preempted = KernelVersion::running()? >= Feature::PreemptedTracepoints.since();
+    let preempted = KernelVersion::running()? >= Feature::PreemptedMaps.since();
     if preempted && losses.iter().any(|loss| loss.reason == "recursion") {
         // What is missing is told, and nothing is there that was not.
         let too_many =

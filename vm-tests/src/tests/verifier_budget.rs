@@ -74,6 +74,6 @@ mod tests {
     /// The file can be read and gives each program a budget in each mode.
     #[test]
     fn the_file_is_whole() {
-        assert_eq!(budgets(BUDGETS).unwrap().len(), 18);
+        assert_eq!(budgets(BUDGETS).unwrap().len(), 22);
     }
 }
