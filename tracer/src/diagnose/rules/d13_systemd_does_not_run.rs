@@ -12,7 +12,7 @@ pub(super) static RULE: Rule = Rule {
     title: "systemd (PID 1) does not run: its cgroup is frozen, or a debugger has stopped it",
     area: Area::Bus,
     min_age_ns: BUS_NS,
-    proof: Proof::Scripted,
+    proof: Proof::Real,
     page: Page {
         mechanism: "Signals do not stop process 1 of a machine, but the freezer does (init.scope, or a cgroup above it), \
             and so does a debugger. The bus takes calls for it as before, so every runc with the systemd cgroup driver \
@@ -35,7 +35,7 @@ pub(super) static RULE: Rule = Rule {
             "the calls are answered at once after that",
         ],
         trap: "Killing the runc processes one by one frees nothing: the next ones hang in the same way.",
-        sources: &["reproduced with runc and dbus-daemon"],
+        sources: &["reproduced with runc, dbus-daemon and systemd of four Debian releases"],
     },
     examine,
 };
