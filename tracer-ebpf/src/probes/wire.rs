@@ -91,7 +91,7 @@ pub(crate) fn wire_exit(ctx: RawTracePointContext) -> i32 {
 ///
 /// hook: kernel/trace/trace_syscalls.c: syscalls:sys_enter_write and the others of [`Way`]
 #[tracepoint]
-pub(crate) fn wire_enter_event(ctx: TracePointContext) -> u32 {
+pub(crate) fn wire_enter_tp(ctx: TracePointContext) -> u32 {
     if let Some(way) = Way::of(number(&ctx))
         && let Err(reason) = try_enter(task::registers(), way)
     {
@@ -102,7 +102,7 @@ pub(crate) fn wire_enter_event(ctx: TracePointContext) -> u32 {
 
 /// The same of [`wire_exit`].
 #[tracepoint]
-pub(crate) fn wire_exit_event(ctx: TracePointContext) -> u32 {
+pub(crate) fn wire_exit_tp(ctx: TracePointContext) -> u32 {
     if let Err(reason) = try_exit(task::registers(), result(&ctx)) {
         count::reason(reason);
     }

@@ -167,7 +167,7 @@ impl Kernel {
         if options.processes {
             attach_process_programs(&mut ebpf)?;
         }
-        let wire_probes = SyscallProbes::wanted(options);
+        let wire_probes = SyscallProbes::wanted();
         let wire_refused = match options.wire {
             Some(_) => wire_probes.load(&mut ebpf).err().map(|why| why.to_string()),
             None => Some("left out".to_owned()),

@@ -26,8 +26,8 @@ const PROGRAMS: [&str; 11] = [
     "proc_exit",
     "wire_enter",
     "wire_exit",
-    "wire_enter_event",
-    "wire_exit_event",
+    "wire_enter_tp",
+    "wire_exit_tp",
 ];
 
 /// How many instructions the verifier walks through for each program in this mode; the kernel gives up at a million.
@@ -57,7 +57,7 @@ pub fn verified_instructions(options: &LoadOptions) -> Result<Vec<(&'static str,
     };
     // Older kernels have no helper for the registers of a task, and need no events.
     let events = options.preemption.is_some();
-    PROGRAMS.into_iter().filter(|name| events || !name.ends_with("_event")).map(one).collect()
+    PROGRAMS.into_iter().filter(|name| events || !name.ends_with("_tp")).map(one).collect()
 }
 
 /// The types of all programs, in the kernel; `None` where it does not take any.

@@ -11,9 +11,12 @@ use aya::{
 
 use super::{
     error::KernelError,
-    load::{LoadOptions, program, refused},
+    load::{program, refused},
 };
+use crate::preflight::KernelVersion;
 
+/// The first kernel that may preempt programs on tracepoints.
+const PREEMPTED: KernelVersion = KernelVersion::new(7, 0);
 /// The system calls that read or write sockets.
 const CALLS: [&str; 8] = ["read", "write", "readv", "writev", "recvfrom", "sendto", "recvmsg", "sendmsg"];
 
@@ -27,18 +30,24 @@ pub enum SyscallProbes {
 }
 
 impl SyscallProbes {
-    /// What this kernel wants, if it lets us: events where tracepoints may be preempted.
-    pub(super) fn wanted(options: &LoadOptions) -> Self {
+    /// What the running kernel wants.
+    pub(super) fn wanted() -> Self {
         let uname = rustix::system::uname();
-        let preempts = uname.version().to_string_lossy().contains("PREEMPT");
-        if options.preemption.is_some() && preempts { Self::Events } else { Self::RawTracepoints }
+        Self::wanted_by(&uname.release().to_string_lossy(), &uname.version().to_string_lossy())
+    }
+
+    /// Events where tracepoints may be preempted. Neither its type information nor a trial tells that, so here the version does:
+    /// it is so on 7.2 and not on 6.18.
+    fn wanted_by(release: &str, build: &str) -> Self {
+        let preempted = KernelVersion::parse(release).is_some_and(|version| version >= PREEMPTED);
+        if preempted && build.contains("PREEMPT") { Self::Events } else { Self::RawTracepoints }
     }
 
     /// The programs: of exits, and of entries.
     fn programs(self) -> [&'static str; 2] {
         match self {
             Self::RawTracepoints => ["wire_exit", "wire_enter"],
-            Self::Events => ["wire_exit_event", "wire_enter_event"],
+            Self::Events => ["wire_exit_tp", "wire_enter_tp"],
         }
     }
 
@@ -80,5 +89,23 @@ impl SyscallProbes {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Only kernels that preempt, and only since they do so on tracepoints.
+    #[test]
+    fn by_kernel() {
+        let events =
+            |release: &str, build: &str| SyscallProbes::wanted_by(release, build) == SyscallProbes::Events;
+        assert!(events("7.2.13+deb14-cloud-amd64", "#1 SMP PREEMPT_DYNAMIC Debian 7.2.13-1 (2026-10-28)"));
+        assert!(events("7.0-rc3", "#1 SMP PREEMPT_RT"));
+        assert!(!events("7.2.13", "#1 SMP"));
+        assert!(!events("6.18.44", "#1 SMP PREEMPT_DYNAMIC"));
+        assert!(!events("6.12.57+deb13-amd64", "#1 SMP PREEMPT_DYNAMIC Debian 6.12.57-1"));
+        assert!(!events("unknown", "#1 SMP PREEMPT"));
     }
 }

@@ -1,4 +1,4 @@
-//! [`KernelVersion`]: the first two numbers of `uname -r`. For words only; nothing is decided by it.
+//! [`KernelVersion`]: the first two numbers of `uname -r`. For words; it decides only what cannot be tried.
 
 use std::fmt;
 
