@@ -80,6 +80,7 @@ fn endures(course: &Course, name: &str) {
     eprintln!("{table}{}", write(format!("{name}.md"), &table).display());
 
     let findings = report["diagnosis"]["findings"].as_array().unwrap();
+    let findings: Vec<&Value> = findings.iter().filter(|finding| finding["severity"] == "stall").collect();
     let verdict = if findings.is_empty() { ("healthy", 0) } else { ("stall", 1) };
     let said = report["diagnosis"]["verdict"].as_str().zip(code);
     assert_eq!(said, Some(verdict), "{:#}", report["diagnosis"]);
