@@ -150,7 +150,8 @@ fn an_operator_at_work_is_nobody_s_abandoned_handler() {
 }
 
 /// Streams say whose a handler is where time alone cannot: the one that the operator has called is foreign although a probe
-/// waits beside it, and the one that a probe has given up is its own, although another probe began later.
+/// waits beside it, and the one that a probe has given up is its own, although another
+/// probe began nearer to it.
 #[test]
 fn streams_say_whose_a_handler_is() {
     let mut story = Story::node();
