@@ -13,6 +13,12 @@ pub const MAX_STREAMS: u32 = 4096;
 /// Most processes watched at once.
 pub const MAX_WATCHED: u32 = 16_384;
 
+/// The number of an HTTP/2 stream as records and maps have it: 0 when none is known, as requests never have that number.
+#[must_use]
+pub const fn stream(number: u32) -> Option<u32> {
+    if number == 0 { None } else { Some(number) }
+}
+
 /// Key of an open call.
 #[repr(C)]
 #[derive(

@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 
+use plegtrace_common::key;
+
 use super::{frontier::Frontier, generations::Generations, limits::Limits, snapshot::ClosedUnseen};
 use crate::{
     decode::{Call, CallId, MonoNs, Process, Step},
@@ -40,7 +42,7 @@ impl OpenEntry {
     }
 
     pub(super) fn stream(&self) -> Option<u32> {
-        (self.fact.stream != 0).then_some(self.fact.stream)
+        key::stream(self.fact.stream)
     }
 
     /// Still a call, as far as can be known.

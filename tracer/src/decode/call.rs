@@ -1,6 +1,7 @@
 //! [`CallRec`] → [`Call`].
 
 use plegtrace_common::{
+    key,
     kind::RecKind,
     rec::{CALL_PARKS, CallRec},
 };
@@ -33,7 +34,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Call, DecodeError> {
             short_ns: rec.short_ns,
             count: rec.parks,
         }),
-        stream: (rec.stream != 0).then_some(rec.stream),
+        stream: key::stream(rec.stream),
     })
 }
 

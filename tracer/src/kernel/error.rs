@@ -45,6 +45,18 @@ pub enum KernelError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The kernel has no event of a system call, or does not let us attach to it.
+    #[error(
+        "cannot attach to the event {event} of system calls, which the source 'wire' needs on this kernel; mount \
+         tracefs at /sys/kernel/tracing, and see that the kernel was built with CONFIG_FTRACE_SYSCALLS"
+    )]
+    SyscallEvent {
+        /// Its name.
+        event: String,
+        /// The lower error.
+        #[source]
+        source: Box<aya::programs::ProgramError>,
+    },
     /// A tracepoint could not be attached.
     #[error("cannot attach to the tracepoint {name}")]
     Tracepoint {

@@ -231,9 +231,13 @@ impl Kernel {
     ///
     /// # Errors
     ///
-    /// The kernel refuses.
+    /// The kernel refuses; then none of them is left attached.
     pub fn attach_wire(&mut self) -> Result<(), KernelError> {
-        self.wire_probes.attach(&mut self.ebpf)
+        let attached = self.wire_probes.attach(&mut self.ebpf);
+        if attached.is_err() {
+            self.wire_probes.detach(&mut self.ebpf);
+        }
+        attached
     }
 
     /// How sites are attached.

@@ -74,21 +74,38 @@ impl SyscallProbes {
     /// The kernel refuses, or has no events of system calls (no CONFIG_FTRACE_SYSCALLS, no tracefs) where it needs them.
     pub(super) fn attach(self, ebpf: &mut Ebpf) -> Result<(), KernelError> {
         for (name, tracepoint) in self.programs().into_iter().zip(["sys_exit", "sys_enter"]) {
-            let failed = |e| KernelError::Tracepoint { name: tracepoint, source: Box::new(e) };
             match self {
                 Self::RawTracepoints => {
                     let program: &mut RawTracePoint = program(ebpf, name)?;
-                    program.attach(tracepoint).map_err(failed)?;
+                    let attached = program.attach(tracepoint);
+                    attached
+                        .map_err(|e| KernelError::Tracepoint { name: tracepoint, source: Box::new(e) })?;
                 }
                 Self::Events => {
                     let program: &mut TracePoint = program(ebpf, name)?;
                     for call in CALLS {
-                        program.attach("syscalls", &format!("{tracepoint}_{call}")).map_err(failed)?;
+                        let event = format!("{tracepoint}_{call}");
+                        if let Err(e) = program.attach("syscalls", &event) {
+                            return Err(KernelError::SyscallEvent { event, source: Box::new(e) });
+                        }
                     }
                 }
             }
         }
         Ok(())
+    }
+
+    /// Detaches the programs, also when not all are attached.
+    pub(super) fn detach(self, ebpf: &mut Ebpf) {
+        for name in self.programs() {
+            let detached = match self {
+                Self::RawTracepoints => {
+                    program::<RawTracePoint>(ebpf, name).map(aya::programs::RawTracePoint::unload)
+                }
+                Self::Events => program::<TracePoint>(ebpf, name).map(aya::programs::TracePoint::unload),
+            };
+            drop(detached);
+        }
     }
 }
 

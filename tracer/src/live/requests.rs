@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use plegtrace_common::{
-    key::Watched,
+    key::{self, Watched},
     kind::RecKind,
     rec::{
         BLOCK_CUT, BLOCK_FIRST, BLOCK_FROM_START, BLOCK_LAST, BlockRec, CALL_OK, CallRec, RequestRec, how,
@@ -45,11 +45,6 @@ enum Hooked {
     Client(Arc<str>),
     /// A handler: its path.
     Handler(Arc<str>),
-}
-
-/// A stream as the kernel side has it.
-fn known(stream: u32) -> Option<u32> {
-    (stream != 0).then_some(stream)
 }
 
 /// What is known of requests besides the kernel's map.
@@ -105,13 +100,15 @@ impl Requests {
     fn call(&mut self, rec: &CallRec) {
         let end_ns = rec.header.ts_ns;
         match self.hooks.get(&rec.hook) {
-            Some(Hooked::Handler(path)) => self.witnesses.handler(path, rec.start_ns, known(rec.stream)),
+            Some(Hooked::Handler(path)) => {
+                self.witnesses.handler(path, rec.start_ns, key::stream(rec.stream));
+            }
             Some(Hooked::Client(method)) if rec.flags & CALL_OK != 0 => self.witnesses.call(ClientCall {
                 pid: rec.header.tgid,
                 method: Arc::clone(method),
                 start_ns: rec.start_ns,
                 end_ns,
-                stream: known(rec.stream),
+                stream: key::stream(rec.stream),
             }),
             Some(Hooked::Client(_)) | None => {}
         }
@@ -121,7 +118,7 @@ impl Requests {
     pub(super) fn conclude(&mut self, at_ns: u64, open: &OpenCalls) {
         for (_, call) in &open.entries {
             if let Some(Hooked::Handler(path)) = self.hooks.get(&call.hook) {
-                self.witnesses.handler(path, call.start_ns, known(call.stream));
+                self.witnesses.handler(path, call.start_ns, key::stream(call.stream));
             }
         }
         if !open.complete {

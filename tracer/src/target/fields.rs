@@ -15,25 +15,17 @@ use memchr::memmem;
 use super::{
     elf::{Elf, Segment},
     error::RefuseReason,
+    go_type::{
+        self, EXTRA_STAR, FLAGS_AT, KIND_AT, KIND_MASK, KIND_POINTER, KIND_STRUCT, KIND_UINT32, MAX_TYPES,
+        MODULEDATA, NAME_AT, NAMED,
+    },
     moduledata::Moduledata,
     source::{u32_at, u64_at},
     version::GoVersion,
 };
 
-/// `abi.Type`: its size, flags, kind, and the offset of its name; then what belongs to its kind.
-const FLAGS_AT: usize = 20;
-const KIND_AT: usize = 23;
-const NAME_AT: usize = 40;
-const TYPE: usize = 48;
-/// The name has a star that does not belong to it, because the pointer type shares it.
-const EXTRA_STAR: u8 = 1 << 1;
-const NAMED: u8 = 1 << 2;
-const KIND_MASK: u8 = 31;
-const KIND_UINT32: u8 = 10;
-const KIND_POINTER: u8 = 22;
-const KIND_STRUCT: u8 = 25;
 /// `abi.StructType`: the name of the package, then the slice of fields.
-const STRUCT: usize = TYPE + 24;
+const STRUCT: usize = go_type::LEN + 24;
 /// `abi.StructField`: name, type, offset.
 const FIELD: u64 = 24;
 /// The largest struct of a kubelet has about a hundred.
@@ -42,10 +34,6 @@ const MAX_FIELDS: u64 = 256;
 const NAME_EMBEDDED: u8 = 1 << 3;
 const NAME_FLAGS: u8 = 15;
 const MAX_NAME: usize = 255;
-/// Bytes of moduledata among which is the address from which names are counted.
-const MODULEDATA: u64 = 1024;
-/// Names lie at most so far behind it.
-const MAX_TYPES: u64 = 1 << 30;
 /// Places where the text of a name is found; most are names of other things that end alike.
 const MAX_NAMES: usize = 64;
 /// Types that have this name; packages of one name are told apart by their path.
@@ -92,7 +80,7 @@ struct Field {
 
 impl<'a> Types<'a> {
     pub(super) fn new(elf: &'a Elf, module: &Moduledata, version: GoVersion) -> Result<Self, RefuseReason> {
-        let len = MODULEDATA.min(elf.extent_at(module.vaddr));
+        let len = (MODULEDATA as u64).min(elf.extent_at(module.vaddr));
         let block = elf.read_relocated(module.vaddr, len, "moduledata")?;
         let words = block.chunks_exact(8).filter_map(|word| u64_at(word, 0)).collect();
         Ok(Self { elf, version, words })
@@ -173,9 +161,9 @@ impl<'a> Types<'a> {
             .filter_map(|offset| u32::try_from(offset).ok())
             .collect();
         let mut found = BTreeSet::new();
-        self.scan(TYPE as u64, |vaddr, block| {
+        self.scan(go_type::LEN as u64, |vaddr, block| {
             let skew = (vaddr.next_multiple_of(8) - vaddr) as usize;
-            for at in (skew..block.len().saturating_sub(TYPE - 1)).step_by(8) {
+            for at in (skew..block.len().saturating_sub(go_type::LEN - 1)).step_by(8) {
                 let is_struct = block[at + KIND_AT] & KIND_MASK == KIND_STRUCT
                     && block[at + FLAGS_AT] & (EXTRA_STAR | NAMED) == EXTRA_STAR | NAMED;
                 let named = || u32_at(block, at + NAME_AT).is_some_and(|name| offsets.contains(&name));
@@ -190,7 +178,9 @@ impl<'a> Types<'a> {
     /// Is the struct of this package, vendored or not?
     fn is_of(&self, vaddr: u64, package: &str) -> Result<bool, RefuseReason> {
         let Ok(block) = self.elf.read_relocated(vaddr, STRUCT as u64, "a type") else { return Ok(false) };
-        let Some(path) = u64_at(&block, TYPE).and_then(|name| self.name(name)) else { return Ok(false) };
+        let Some(path) = u64_at(&block, go_type::LEN).and_then(|name| self.name(name)) else {
+            return Ok(false);
+        };
         let before = path.1.strip_suffix(package.as_bytes());
         Ok(before.is_some_and(|before| before.is_empty() || before.ends_with(b"/")))
     }
@@ -214,7 +204,8 @@ impl<'a> Types<'a> {
 
     fn fields(&self, vaddr: u64) -> Result<Vec<Field>, RefuseReason> {
         let block = self.elf.read_relocated(vaddr, STRUCT as u64, "a type")?;
-        let (Some(at), Some(count)) = (u64_at(&block, TYPE + 8), u64_at(&block, TYPE + 16)) else {
+        let (Some(at), Some(count)) = (u64_at(&block, go_type::LEN + 8), u64_at(&block, go_type::LEN + 16))
+        else {
             return Ok(Vec::new());
         };
         if count == 0 || count > MAX_FIELDS {
@@ -236,8 +227,8 @@ impl<'a> Types<'a> {
 
     /// The kind of a type, and what a pointer points to.
     fn kind(&self, vaddr: u64) -> Result<(u8, u64), RefuseReason> {
-        let block = self.elf.read_relocated(vaddr, TYPE as u64 + 8, "a type")?;
-        Ok((block[KIND_AT] & KIND_MASK, u64_at(&block, TYPE).unwrap_or(0)))
+        let block = self.elf.read_relocated(vaddr, go_type::LEN as u64 + 8, "a type")?;
+        Ok((block[KIND_AT] & KIND_MASK, u64_at(&block, go_type::LEN).unwrap_or(0)))
     }
 
     /// The way to a field of the struct at `vaddr`: its own, else that of what it embeds.

@@ -17,6 +17,7 @@ mod fields;
 mod files;
 mod foreign;
 mod functions;
+pub(crate) mod go_type;
 mod identity;
 mod moduledata;
 mod node;

@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::code::Code;
 use super::header::{USER, word, words};
 use crate::census::memory::{Memory, MemoryError, Piece};
+use crate::target::go_type::{self, KIND_AT, KIND_MASK, KIND_STRUCT, MAX_TYPES, MODULEDATA, NAME_AT};
 
 /// The method value of a relist; exported since Kubernetes 1.27.
 pub(super) const RELISTS: [&str; 2] = [
@@ -46,20 +47,10 @@ const MAX_POINTERS: usize = 16 << 10;
 const MAX_RECEIVERS: usize = 8;
 /// Goroutines whose stacks are searched; a kubelet has about fifty such loops.
 const MAX_SEARCHED: u32 = 1024;
-/// `abi.Type`: its size, its kind, the offset of its name (internal/abi/type.go, runtime/type.go; the same since Go 1.14).
-const TYPE: usize = 48;
-const KIND_AT: usize = 23;
-const NAME_AT: usize = 40;
 /// `time.Time` has three words, and is a struct.
 const TIME_SIZE: u64 = 24;
-const KIND_STRUCT: u8 = 25;
-const KIND_MASK: u8 = 31;
 /// Its name; a pointer type shares the string, with a star in front.
 const NAMES: [&[u8]; 2] = [b"time.Time", b"*time.Time"];
-/// Bytes of the runtime's `moduledata`, which says where types begin.
-const MODULEDATA: usize = 1024;
-/// Farthest that a type lies from the beginning of all.
-const MAX_TYPES: u64 = 1 << 30;
 /// A wall clock reading with a monotonic one: bit 63, and 30 bits of nanoseconds.
 const HAS_MONOTONIC: u64 = 1 << 63;
 const NANOSECONDS: u64 = (1 << 30) - 1;
@@ -226,7 +217,7 @@ fn start(memory: &dyn Memory, node: &Node<'_>) -> Result<Option<u64>, MemoryErro
 
 /// Is there the type `time.Time`? `modules` has the beginning of all types among its words.
 fn is_time(memory: &dyn Memory, at: u64, modules: &[u8]) -> Result<bool, MemoryError> {
-    let mut bytes = [0; TYPE];
+    let mut bytes = [0; go_type::LEN];
     if !memory.read_one(at, &mut bytes)? {
         return Ok(false);
     }
