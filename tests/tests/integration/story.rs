@@ -13,9 +13,11 @@ use plegtrace::{
 };
 use plegtrace_common::{
     reason::Reason,
-    rec::{CALL_FAILED, CALL_OK, CALL_RESTARTED, CALL_UNWOUND},
+    rec::{CALL_FAILED, CALL_OK, CALL_RESTARTED, CALL_UNWOUND, PROCESS_EXECED, PROCESS_INIT},
+    role::Role,
 };
 use plegtrace_tests::found::{group, process, stopped};
+use plegtrace_tests::life::Life as _;
 use plegtrace_tests::story::{CONTAINERD, KUBELET, MS, PLEG, S, Story, at};
 
 fn reasons(snapshot: &Snapshot) -> Vec<&'static str> {
@@ -566,7 +568,7 @@ fn an_old_stream_of_events() {
 #[test]
 fn typed_by_hand() {
     let exec = Command::Runc { sub: "exec".into(), container: Some("c1".into()), bundle: None };
-    let typed = |by_hand: Option<&str>| {
+    let typed = |by_hand: Option<&str>, births: bool| {
         let runc = ProcessFact { command: Some(exec.clone()), ..process(Component::Runc, 77, 4_000, 0) };
         let runc = ProcessFact { by_hand: by_hand.map(str::to_owned), ..runc };
         let init = ProcessFact { pid: 78, parent: 77, command: None, ..stopped(runc.clone()) };
@@ -575,11 +577,17 @@ fn typed_by_hand() {
             story.relist(second * S, 0);
         }
         story.census(S, &[runc.clone(), init.clone()], &[], &[]).census(29 * S, &[runc, init], &[], &[]);
+        if births {
+            story.found(77, Role::Runc).exec(77, Role::Runc, PROCESS_EXECED, 4 * S).told(77, &exec);
+            story.fork(77, 78, 4 * S).exec(78, Role::Runc, PROCESS_EXECED | PROCESS_INIT, 4 * S);
+            story.read_processes(30 * S);
+        }
         story.read_open(30 * S);
         story.snapshot(30 * S)
     };
-    assert!(!reasons(&typed(None)).is_empty(), "the node's own is late");
-    let by_hand = typed(Some("bash"));
+    assert!(!reasons(&typed(None, false)).is_empty(), "the node's own is late");
+    assert!(healthy(&typed(Some("bash"), true)), "{:?}", diagnose(&typed(Some("bash"), true)));
+    let by_hand = typed(Some("bash"), false);
     assert!(healthy(&by_hand), "{:?}", diagnose(&by_hand));
     let mut page = Vec::new();
     text::report(&by_hand, &diagnose(&by_hand), &text::TextOptions::default(), &mut page).unwrap();

@@ -183,7 +183,9 @@ fn peer(pid: u32, snapshot: &Snapshot) -> Peer {
 fn processes_open(snapshot: &Snapshot, stuck: &[Stuck]) -> Vec<Reason> {
     let mut groups: BTreeMap<&ProcessKind, Vec<&OpenProcess>> = BTreeMap::new();
     // What the census found stuck, or waiting for that, is told already, and better.
-    let told: HashSet<u32> = stuck.iter().flat_map(stuck::processes).collect();
+    let mut told: HashSet<u32> = stuck.iter().flat_map(stuck::processes).collect();
+    // Whoever typed a command waits for it; the kubelet does not.
+    told.extend(snapshot.census.by_hand.iter().map(|seen| seen.fact.pid));
     let late = snapshot.processes.open.iter().filter(|process| process.late && !told.contains(&process.pid));
     for process in late {
         groups.entry(&process.kind).or_default().push(process);
