@@ -46,6 +46,7 @@ impl Correlator {
     pub(super) fn expire(&mut self, at: MonoNs) {
         for pid in self.node.forget_gone(at.minus(self.limits.gone_ns)) {
             self.tally.forgotten += self.rows.forget_process(pid);
+            self.relists.forget_process(pid);
         }
         if !self.ageing.is_due(at, &self.limits) {
             return;

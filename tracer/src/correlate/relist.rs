@@ -128,6 +128,11 @@ impl Relists {
         self.loose.retain(|call| call.hook != hook);
     }
 
+    /// A process has long been gone: its goroutines relist no more.
+    pub(super) fn forget_process(&mut self, tgid: u32) {
+        self.current.retain(|(of, _), _| *of != tgid);
+    }
+
     /// Gives up calls that wait for a relist and are not needed.
     pub(super) fn age(&mut self, needed: &Needed) {
         self.loose.retain(|call| needed.wants_call(call));
@@ -178,5 +183,22 @@ impl Relists {
         let known = self.current.get(&goroutine).into_iter().flatten();
         let loose = self.loose.iter().filter(move |call| (call.tgid, call.goid) == goroutine);
         known.chain(loose).filter(move |call| call.start >= since)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each upgrade of the kubelet leaves a goroutine that relisted; nothing is kept of it when its process has long been
+    /// gone.
+    #[test]
+    fn a_process_is_forgotten() {
+        let mut relists = Relists::default();
+        for tgid in [7, 8] {
+            relists.follow((tgid, 1));
+        }
+        relists.forget_process(7);
+        assert_eq!(relists.goroutines().collect::<Vec<_>>(), [(8, 1)]);
     }
 }
