@@ -13,7 +13,10 @@ use plegtrace_common::{
     rec::BusRec,
     role::Role,
     wire::{
-        bus::{BUS_UNSENT, BusKey, BusTexts, MAX_UNITS, OpenBusCall, TEXT, TEXTS},
+        bus::{
+            BUS_JOB, BUS_UNSENT, BusKey, BusTexts, JOB_BODY, MAX_UNITS, OpenBusCall, TEXT, TEXTS, begins_job,
+            is_job_removed, job_in_answer, job_in_signal,
+        },
         dbus::{Message, Next, Position, Walk, kind},
         state::{Begun, Ends, MAX_FRAMES, PositionKey, SENDING_BUS, SENDING_LOST, Sending},
         ttrpc::Bytes,
@@ -23,7 +26,7 @@ use plegtrace_common::{
 use crate::{
     arguments::masked,
     count, emit,
-    maps::{BUS_CALLS, BUS_POSITIONS, BUS_WALKS},
+    maps::{BUS_CALLS, BUS_POSITIONS, BUS_WALKS, JOB_BODIES, JOBS_DONE},
     messages::{self, AGAIN, Writer},
 };
 
@@ -38,7 +41,10 @@ pub(crate) struct Scratch {
     calls: u32,
     /// The same for what a helper is asked for: where to, and how many bytes.
     fetch: [u32; 2],
-    reserved: u32,
+    /// Where the body of a message begins that may be about a job of systemd; it may be behind these bytes.
+    body_at: u32,
+    /// That body.
+    body: [u8; JOB_BODY],
     call: OpenBusCall,
 }
 
@@ -59,6 +65,8 @@ mod step {
     pub(super) const OUT_OF_STEP: u64 = 2;
     pub(super) const UNREADABLE: u64 = 3;
     pub(super) const FULL: u64 = 4;
+    /// A message that may be about a job of systemd.
+    pub(super) const JOB: u64 = 5;
 }
 
 /// Bytes that a system call has moved.
@@ -159,11 +167,17 @@ fn save(key: &PositionKey, now: &Position) {
 #[inline(always)]
 fn walk_through(scratch: &mut Scratch, at: &PositionKey, len: u32) -> Result<(), Reason> {
     scratch.walk = Walk::new(position(at), len);
+    if scratch.job.why == why::READ && scratch.walk.position.left != 0 {
+        bus_body();
+    }
     scratch.call.texts = [0; TEXT * TEXTS];
     scratch.calls = 0;
     for _ in 0..MAX_UNITS {
         match bus_step() {
             step::GO_ON => {}
+            step::JOB => {
+                bus_job();
+            }
             step::END => return Ok(()),
             step::OUT_OF_STEP => return Err(Reason::OutOfStep),
             step::UNREADABLE => return Err(Reason::MessageUnreadable),
@@ -195,8 +209,18 @@ pub(crate) extern "C" fn bus_step() -> u64 {
             return started(scratch, Begun { stream: 0, end: 1 });
         }
         Next::Message(message) if why == why::READ && message.is_answer() && message.reply != 0 => {
-            close(scratch, &message);
+            if close(scratch, &message) {
+                scratch.body_at = message.header_end;
+                return step::JOB;
+            }
             scratch.call.texts = [0; TEXT * TEXTS];
+        }
+        Next::Message(message)
+            if why == why::READ && message.kind == kind::SIGNAL && is_job_removed(member(&scratch.call)) =>
+        {
+            scratch.body_at = message.header_end;
+            scratch.call.flags = 0;
+            return step::JOB;
         }
         Next::Line { .. } if why == why::READ => connected(scratch),
         Next::Text { .. } | Next::Message(_) | Next::Line { .. } | Next::Part => {}
@@ -205,6 +229,106 @@ pub(crate) extern "C" fn bus_step() -> u64 {
         Next::Unreadable => return step::UNREADABLE,
     }
     step::GO_ON
+}
+
+/// The first bytes of the name of a method or signal.
+#[inline(always)]
+fn member<const N: usize>(call: &OpenBusCall) -> [u8; N] {
+    // SAFETY: of the second text, which is longer.
+    unsafe { call.texts.as_ptr().add(TEXT).cast::<[u8; N]>().read() }
+}
+
+/// The header of a message about a job has been read: its body tells which one. Many readers fetch that with a read of its
+/// own. A global function, as [`bus_step`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn bus_job() -> u64 {
+    let Some(scratch) = scratch() else { return 0 };
+    if let Err(reason) = job(scratch) {
+        count::reason(reason);
+    }
+    0
+}
+
+/// The rest of a message is being read; is it the body of one about a job? A global function, as [`bus_step`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn bus_body() -> u64 {
+    let Some(scratch) = scratch() else { return 0 };
+    let key = &position_key(&scratch.job.ends, true);
+    // SAFETY: the value is copied at once; one thread at a time reads messages.
+    let Some(about) = (unsafe { JOB_BODIES.get(key) }) else { return 0 };
+    scratch.call = *about;
+    let _ = JOB_BODIES.remove(key);
+    // What was left of the header comes first.
+    scratch.body_at = scratch.walk.position.left.wrapping_sub(scratch.walk.position.body);
+    if let Err(reason) = job(scratch) {
+        count::reason(reason);
+    }
+    0
+}
+
+/// A message about a job: one that has begun, and then the call that it is the answer to is in the scratch, or one that is done.
+#[inline(always)]
+fn job(scratch: &mut Scratch) -> Result<(), Reason> {
+    const MOST: u32 = JOB_BODY as u32 - 1;
+    let (at, len, body) = (scratch.body_at, scratch.job.len, scratch.walk.position.body);
+    if scratch.walk.position.left < body {
+        return Err(Reason::MessageUnreadable);
+    }
+    if at >= len {
+        let key = &position_key(&scratch.job.ends, true);
+        let about: &OpenBusCall = &scratch.call;
+        return JOB_BODIES.insert(key, about, 0).map_err(|_| Reason::MessagesFull);
+    }
+    let body = if body < MOST { body } else { MOST };
+    if len - at < body {
+        return Err(Reason::MessageUnreadable);
+    }
+    let body = masked(u64::from(body), JOB_BODY as u64 - 1);
+    scratch.body = [0; JOB_BODY];
+    let from = scratch.job.buffer.wrapping_add(u64::from(at)) as *const c_void;
+    // SAFETY: within the body, as the mask says; the helper checks the address and fails cleanly.
+    if unsafe { bpf_probe_read_user(scratch.body.as_mut_ptr().cast(), body, from) } != 0 {
+        return Err(Reason::MessageUnreadable);
+    }
+    if scratch.call.flags == BUS_JOB { job_begun(scratch) } else { job_done(scratch) }
+}
+
+/// The call that this answer has closed is in the scratch.
+#[inline(always)]
+fn job_begun(scratch: &mut Scratch) -> Result<(), Reason> {
+    let Some(job) = job_in_answer(&scratch.body) else { return Ok(()) };
+    let key = &BusKey::job(scratch.job.tgid, job);
+    let call = &mut scratch.call;
+    // SAFETY: no arguments.
+    call.start_ns = unsafe { bpf_ktime_get_ns() };
+    if JOBS_DONE.remove(key).is_ok() {
+        finished(&scratch.job, job, &scratch.call);
+        return Ok(());
+    }
+    let call: &OpenBusCall = &scratch.call;
+    BUS_CALLS.insert(key, call, 0).map_err(|_| Reason::MessagesFull)
+}
+
+/// Everybody on the bus hears of every job: it may be one of others, or one of whose beginning the caller has not read yet.
+#[inline(always)]
+fn job_done(scratch: &Scratch) -> Result<(), Reason> {
+    let job = job_in_signal(&scratch.body, scratch.walk.position.big != 0);
+    let key = &BusKey::job(scratch.job.tgid, job);
+    // SAFETY: the value is read at once; nobody else ends it.
+    let Some(open) = (unsafe { BUS_CALLS.get(key) }) else {
+        return JOBS_DONE.insert(key, 1, 0).map_err(|_| Reason::MessagesFull);
+    };
+    finished(&scratch.job, job, open);
+    let _ = BUS_CALLS.remove(key);
+    Ok(())
+}
+
+/// A job is done.
+#[inline(always)]
+fn finished(read: &Job, job: u32, open: &OpenBusCall) {
+    emit(read, (open.socket, job), open, (kind::SIGNAL, 0), None);
 }
 
 /// A call begins in this write.
@@ -268,7 +392,7 @@ fn keep(texts: &mut [u8; TEXT * TEXTS], field: u8, buffer: u64, at: u32, len: u3
 fn open(scratch: &mut Scratch, serial: u32) -> Result<(), Reason> {
     let (job, call) = (&scratch.job, &mut scratch.call);
     call.start_ns = job.start_ns;
-    call.peer_socket = job.ends.peer_socket;
+    call.socket = job.ends.socket;
     (call.tgid, call.tid) = (job.tgid, job.tid);
     call.flags = BUS_UNSENT;
     let key = &key(&job.ends, serial);
@@ -379,45 +503,66 @@ pub(crate) fn walk() -> Result<(), Reason> {
 
 /// The bus has said its first line: the connection is there.
 #[inline(always)]
-fn connected(scratch: &Scratch) {
+fn connected(scratch: &mut Scratch) {
     // SAFETY: only whether it is there is looked at.
     if unsafe { BUS_CALLS.get(key(&scratch.job.ends, 0)) }.is_some() {
         let line = Message { kind: kind::RETURN, flags: 0, serial: 0, reply: 0, size: 0, header_end: 0 };
-        close(scratch, &line);
+        let _ = close(scratch, &line);
     }
 }
 
-/// An answer: its call is over.
+/// An answer: its call is over. May it be a job of systemd? Then the call is in the scratch.
 #[inline(always)]
-fn close(scratch: &Scratch, answer: &Message) {
-    const ERROR: usize = 3 * TEXT;
-    let (job, texts) = (&scratch.job, &scratch.call.texts);
-    let key = &key(&job.ends, answer.reply);
+fn close(scratch: &mut Scratch, answer: &Message) -> bool {
+    let key = &key(&scratch.job.ends, answer.reply);
     // SAFETY: the value is read at once; nobody else closes it.
     let Some(open) = (unsafe { BUS_CALLS.get(key) }) else {
         count::reason(Reason::AnswerAlone);
-        return;
+        return false;
     };
+    let id = (key.socket, key.serial);
+    emit(&scratch.job, id, open, (answer.kind, answer.size), Some(&scratch.call.texts));
+    let may_be_job = answer.kind == kind::RETURN && begins_job(member(open));
+    if may_be_job {
+        scratch.call = *open;
+        scratch.call.flags = BUS_JOB;
+    }
+    let _ = BUS_CALLS.remove(key);
+    may_be_job
+}
+
+/// Writes the record of a call, by socket and serial, that has been answered with a message of this type and size; of its texts
+/// only the name of an error matters.
+#[inline(always)]
+fn emit(
+    read: &Job,
+    (socket, serial): (u64, u32),
+    open: &OpenBusCall,
+    (kind, size): (u8, u32),
+    answer: Option<&[u8; TEXT * TEXTS]>,
+) {
+    const ERROR: usize = 3;
     // SAFETY: no arguments.
     let now = unsafe { bpf_ktime_get_ns() };
     let written = emit::fill::<BusRec>(|record| {
         let record = record.as_mut_ptr();
         // SAFETY: room for one record; each field of it is written.
         unsafe {
-            (*record).header = emit::header::<BusRec>(RecKind::BusCall, now, job.tgid, job.tid);
+            (*record).header = emit::header::<BusRec>(RecKind::BusCall, now, read.tgid, read.tid);
             (*record).start_ns = open.start_ns;
-            (*record).socket = key.socket;
-            (*record).serial = key.serial;
-            (*record).kind = u32::from(answer.kind);
+            (*record).socket = socket;
+            (*record).serial = serial;
+            (*record).kind = u32::from(kind);
             (*record).bytes = open.bytes;
-            (*record).answer_bytes = answer.size;
+            (*record).answer_bytes = size;
             (*record).texts = open.texts;
-            let to = (&raw mut (*record).texts).cast::<[u8; TEXT]>().add(ERROR / TEXT);
-            *to = *texts.as_ptr().add(ERROR).cast::<[u8; TEXT]>();
+            if let Some(answer) = answer {
+                let to = (&raw mut (*record).texts).cast::<[u8; TEXT]>().add(ERROR);
+                *to = *answer.as_ptr().cast::<[u8; TEXT]>().add(ERROR);
+            }
         }
     });
     if !written {
         count::reason(Reason::RingFull);
     }
-    let _ = BUS_CALLS.remove(key);
 }

@@ -12,7 +12,7 @@ use plegtrace_common::{
     reason::Reason,
     site::{MAX_HOOKS, MAX_SITES, SiteConf, SiteKey},
     wire::{
-        bus::{BusKey, MAX_BUS_CALLS, OpenBusCall},
+        bus::{BusKey, MAX_BUS_CALLS, MAX_JOB_BODIES, MAX_JOBS_DONE, OpenBusCall},
         dbus,
         request::{MAX_DIRECTIONS, MAX_REQUESTS, OpenRequest, Stance},
         state::{
@@ -105,6 +105,17 @@ pub(crate) static WALKS: PerCpuArray<messages::Scratch> = PerCpuArray::with_max_
 /// [`Reason::MessagesFull`].
 #[map]
 pub(crate) static BUS_CALLS: HashMap<BusKey, OpenBusCall> = HashMap::with_max_entries(MAX_BUS_CALLS, 0);
+
+/// Jobs of systemd that are done, by process that has read so and number of the job, before it has read that it had begun them:
+/// the two come on different connections. Not read by user space.
+#[map]
+pub(crate) static JOBS_DONE: LruHashMap<BusKey, u32> = LruHashMap::with_max_entries(MAX_JOBS_DONE, 0);
+
+/// Messages about jobs whose headers have been read and whose bodies have not, by connection: the call that the job is the
+/// answer to ([`BUS_JOB`](plegtrace_common::wire::bus::BUS_JOB)), or nothing of a job that is done. Not read by user space.
+#[map]
+pub(crate) static JOB_BODIES: LruHashMap<PositionKey, OpenBusCall> =
+    LruHashMap::with_max_entries(MAX_JOB_BODIES, 0);
 
 /// As [`POSITIONS`], for connections to a bus.
 #[map]

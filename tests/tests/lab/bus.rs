@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 
 use kit::{Bus, LIMIT, Monitor, Systemd, deaf_systemd, runc, said};
 use plegtrace::correlate::{BusWait, OpenBusCall, Snapshot};
+use plegtrace::decode::BusKind;
 use plegtrace::diagnose::diagnose;
 use plegtrace::input::BusReaderFact;
 use plegtrace::render::text::{self, TextOptions};
@@ -57,7 +58,7 @@ fn calls_of_runc_are_exact() {
     let (snapshot, seen) = watching.interrupt().unwrap();
     assert_nothing_is_lost(&snapshot);
     assert_eq!(seen.undecoded, 0);
-    let rows = snapshot.bus.rows.iter().filter(|row| !row.is_connection);
+    let rows = snapshot.bus.rows.iter().filter(|row| row.kind == BusKind::Call);
     let ours: BTreeMap<(String, String), u64> = rows
         .map(|row| {
             let count = row.latency.count() + row.unanswered + row.open;
@@ -66,7 +67,14 @@ fn calls_of_runc_are_exact() {
         .collect();
     assert_eq!(ours, monitored, "ours, and those of the monitor");
     assert_eq!(count(&ours, "StartTransientUnit"), RUNS, "{ours:?}");
-    let connections = snapshot.bus.rows.iter().find(|row| row.is_connection).unwrap();
+    // Of each job it is heard that it is done.
+    let jobs = snapshot.bus.rows.iter().filter(|row| row.kind == BusKind::Job);
+    let jobs: BTreeMap<&str, u64> =
+        jobs.map(|row| (row.names.member.as_str(), row.latency.count())).collect();
+    let begun = ["StartTransientUnit", "StopUnit"].map(|name| (name, count(&ours, name)));
+    assert_eq!(jobs, BTreeMap::from(begun), "{:?}", snapshot.bus.rows);
+    assert!(snapshot.bus.open.is_empty(), "{:?}", snapshot.bus.open);
+    let connections = snapshot.bus.rows.iter().find(|row| row.kind == BusKind::Connection).unwrap();
     assert_eq!(connections.latency.count(), count(&ours, "Hello"), "each connection says Hello");
     assert!(seen.bus_calls.iter().all(|call| call.end >= call.id.start));
     let mut page = Vec::new();

@@ -1,4 +1,4 @@
-//! [`BusRec`]: a call over D-Bus was answered.
+//! [`BusRec`]: a call over D-Bus was answered, or the job done that was its answer.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -7,20 +7,21 @@ use crate::{
     wire::bus::{TEXT, TEXTS},
 };
 
-/// One answered call.
+/// One answered call, or one job that is done.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct BusRec {
-    /// `ts_ns` is when the caller had read the header of the answer; process and thread are those that read it.
+    /// `ts_ns` is when the caller had read the header of the answer, or of the signal; process and thread are those that read it.
     pub header: RecHeader,
-    /// When the first byte of the call was written, nanoseconds of CLOCK_MONOTONIC.
+    /// When the first byte of the call was written, of a job when its caller had read of it, nanoseconds of CLOCK_MONOTONIC.
     pub start_ns: u64,
     /// Inode number of the socket of who called.
     pub socket: u64,
-    /// Serial of the call; 0: the connection itself, from its first byte to the first line of the bus.
+    /// Serial of the call; 0: the connection itself, from its first byte to the first line of the bus. Of a
+    /// job its number.
     pub serial: u32,
     /// Type of the answer: [`kind::RETURN`](crate::wire::dbus::kind::RETURN) or
-    /// [`kind::ERROR`](crate::wire::dbus::kind::ERROR).
+    /// [`kind::ERROR`](crate::wire::dbus::kind::ERROR); [`kind::SIGNAL`](crate::wire::dbus::kind::SIGNAL): a job is done.
     pub kind: u32,
     /// Bytes of the call.
     pub bytes: u32,

@@ -11,7 +11,7 @@ use super::{
     limits::Limits,
 };
 use crate::{
-    decode::{BusCall, BusCallId, BusNames, MonoNs},
+    decode::{BusCall, BusCallId, BusKind, BusNames, MonoNs},
     input::{BusFact, BusReaderFact, OpenBusFact, SYSTEMD},
 };
 
@@ -47,8 +47,8 @@ impl Bus {
 pub struct BusRow {
     /// What is called; without a method it is the connection to the bus itself, or what could not be read.
     pub names: BusNames,
-    /// It is the connection to the bus itself: from its first byte to the first line of the bus.
-    pub is_connection: bool,
+    /// What they were.
+    pub kind: BusKind,
     /// Answered calls, also with an error.
     pub latency: Latency,
     /// Calls that were answered with an error.
@@ -74,6 +74,8 @@ pub enum BusWait {
     Caller(u32),
     /// Who is to answer: the bus has read the call.
     Answer,
+    /// systemd: it has answered with a job, and does not say that this is done.
+    Job,
     /// Not known.
     Unknown,
 }
@@ -88,10 +90,10 @@ pub struct OpenBusCall {
 }
 
 impl OpenBusCall {
-    /// It is the connection to the bus itself.
+    /// What it is.
     #[must_use]
-    pub fn is_connection(&self) -> bool {
-        self.fact.serial == 0
+    pub fn kind(&self) -> BusKind {
+        kind(&self.fact)
     }
 
     /// Whom it waits for.
@@ -99,6 +101,7 @@ impl OpenBusCall {
     pub fn waits_for(&self) -> BusWait {
         let fact = &self.fact;
         match (fact.accepted, fact.unread_by_bus, fact.unread) {
+            _ if fact.job => BusWait::Job,
             (Some(false), ..) => BusWait::Accept,
             _ if fact.unsent => BusWait::Room,
             (_, Some(unread), _) if unread > 0 => BusWait::Bus(unread),
@@ -120,7 +123,7 @@ struct Sums {
 /// What is kept of them.
 #[derive(Debug, Default)]
 pub(super) struct BusState {
-    rows: BTreeMap<(BusNames, bool), Sums>,
+    rows: BTreeMap<(BusNames, BusKind), Sums>,
     open: Vec<OpenBusFact>,
     readers: Vec<BusReaderFact>,
     peers: BusPeers,
@@ -145,7 +148,7 @@ impl BusState {
             self.systemd_answered = self.systemd_answered.max(Some(call.end));
         }
         let ns = call.end.since(call.id.start);
-        if let Some(row) = self.row(call.names, call.id.serial == 0, limits) {
+        if let Some(row) = self.row(call.names, call.kind, limits) {
             row.latency.record(ns);
             row.errors += u64::from(call.error.is_some());
             row.last_error = call.error.or_else(|| row.last_error.take());
@@ -158,7 +161,7 @@ impl BusState {
         reading.open.retain(|open| !answered.contains(&id(open)));
         let (over, mut open): (Vec<_>, Vec<_>) = reading.open.into_iter().partition(|open| open.over);
         for gone in over {
-            if let Some(row) = self.row(names(&gone), gone.serial == 0, limits) {
+            if let Some(row) = self.row(names(&gone), kind(&gone), limits) {
                 row.unanswered += 1;
             }
         }
@@ -171,9 +174,9 @@ impl BusState {
         (self.open, self.readers) = (open, reading.readers);
     }
 
-    fn row(&mut self, names: BusNames, is_connection: bool, limits: &Limits) -> Option<&mut Sums> {
+    fn row(&mut self, names: BusNames, kind: BusKind, limits: &Limits) -> Option<&mut Sums> {
         let full = self.rows.len() >= limits.rows;
-        match self.rows.entry((names, is_connection)) {
+        match self.rows.entry((names, kind)) {
             Entry::Occupied(row) => Some(row.into_mut()),
             Entry::Vacant(_) if full => {
                 self.dropped += 1;
@@ -196,29 +199,29 @@ impl BusState {
 
     /// The calls at `now`.
     pub(super) fn view(&self, now: MonoNs) -> Bus {
-        let empty = |names: &BusNames, is_connection| BusRow {
+        let empty = |names: &BusNames, kind| BusRow {
             names: names.clone(),
-            is_connection,
+            kind,
             latency: Latency::default(),
             errors: 0,
             last_error: None,
             unanswered: 0,
             open: 0,
         };
-        let mut rows: BTreeMap<(BusNames, bool), BusRow> = BTreeMap::new();
-        for ((names, is_connection), sums) in &self.rows {
+        let mut rows: BTreeMap<(BusNames, BusKind), BusRow> = BTreeMap::new();
+        for ((names, kind), sums) in &self.rows {
             let row = BusRow {
                 latency: sums.latency.clone(),
                 errors: sums.errors,
                 last_error: sums.last_error.clone(),
                 unanswered: sums.unanswered,
-                ..empty(names, *is_connection)
+                ..empty(names, *kind)
             };
-            rows.insert((names.clone(), *is_connection), row);
+            rows.insert((names.clone(), *kind), row);
         }
         let mut open = Vec::new();
         for fact in self.still_open() {
-            let key = (names(fact), fact.serial == 0);
+            let key = (names(fact), kind(fact));
             let none = empty(&key.0, key.1);
             rows.entry(key).or_insert(none).open += 1;
             open.push(OpenBusCall { fact: fact.clone(), age_ns: now.since(MonoNs(fact.start_ns)) });
@@ -244,6 +247,14 @@ fn names(open: &OpenBusFact) -> BusNames {
     }
 }
 
+fn kind(open: &OpenBusFact) -> BusKind {
+    match open.serial {
+        _ if open.job => BusKind::Job,
+        0 => BusKind::Connection,
+        _ => BusKind::Call,
+    }
+}
+
 fn id(open: &OpenBusFact) -> BusCallId {
     BusCallId { socket: open.socket, serial: open.serial, start: MonoNs(open.start_ns) }
 }
@@ -255,6 +266,7 @@ mod tests {
     fn call(serial: u32, start: u64, end: u64, error: Option<&str>) -> BusCall {
         BusCall {
             id: BusCallId { socket: 7, serial, start: MonoNs(start) },
+            kind: if serial == 0 { BusKind::Connection } else { BusKind::Call },
             asker: 10,
             end: MonoNs(end),
             names: BusNames { member: "StopUnit".to_owned(), ..BusNames::default() },
@@ -290,14 +302,14 @@ mod tests {
         assert_eq!(seen, [(0, 90), (2, 80)], "oldest first");
         let rows = |state: &BusState| -> Vec<_> {
             let rows = state.view(MonoNs(220)).rows.into_iter();
-            rows.map(|row| (row.is_connection, row.latency.count(), row.errors, row.unanswered, row.open))
-                .collect()
+            rows.map(|row| (row.kind, row.latency.count(), row.errors, row.unanswered, row.open)).collect()
         };
-        assert_eq!(rows(&state), [(false, 1, 1, 1, 1), (true, 0, 0, 0, 1)]);
+        let connection = (BusKind::Connection, 0, 0, 0, 1);
+        assert_eq!(rows(&state), [connection, (BusKind::Call, 1, 1, 1, 1)]);
         state.call(call(2, 120, 210, None), &limits);
-        assert_eq!(rows(&state), [(false, 2, 1, 1, 0), (true, 0, 0, 0, 1)]);
+        assert_eq!(rows(&state), [connection, (BusKind::Call, 2, 1, 1, 0)]);
         assert_eq!(state.retold().unwrap().open.len(), 1);
-        assert_eq!(state.view(MonoNs(220)).rows[0].last_error.as_deref(), Some("a.Error"));
+        assert_eq!(state.view(MonoNs(220)).rows[1].last_error.as_deref(), Some("a.Error"));
         state.reading(reading(300, vec![]), &limits);
         assert!(state.view(MonoNs(300)).open.is_empty());
     }
@@ -315,6 +327,22 @@ mod tests {
         assert_eq!(waits(Some(true), false, Some(0), Some(5)), BusWait::Caller(5));
         assert_eq!(waits(Some(true), false, Some(0), Some(0)), BusWait::Answer);
         assert_eq!(waits(None, false, None, None), BusWait::Unknown);
+    }
+
+    /// A job is a row of its own, open until it is done, and waits for systemd whatever the queues of its call say.
+    #[test]
+    fn jobs() {
+        let (mut state, limits) = (BusState::default(), Limits::default());
+        let job = OpenBusFact { job: true, unread: Some(9), ..open(1, 100) };
+        state.call(call(1, 50, 100, None), &limits);
+        state.reading(reading(120, vec![job]), &limits);
+        let view = state.view(MonoNs(130));
+        assert_eq!((view.open[0].kind(), view.open[0].waits_for()), (BusKind::Job, BusWait::Job));
+        let rows: Vec<_> = view.rows.iter().map(|row| (row.kind, row.latency.count(), row.open)).collect();
+        assert_eq!(rows, [(BusKind::Call, 1, 0), (BusKind::Job, 0, 1)]);
+        state.call(BusCall { kind: BusKind::Job, ..call(1, 100, 140, None) }, &limits);
+        let view = state.view(MonoNs(150));
+        assert_eq!((view.open.len(), view.rows[1].latency.count(), view.rows[1].open), (0, 1, 0));
     }
 
     /// What does not fit is counted.

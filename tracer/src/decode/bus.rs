@@ -10,7 +10,7 @@ use plegtrace_common::{
 };
 use zerocopy::FromBytes;
 
-use super::{BusCall, BusCallId, BusNames, DecodeError, MonoNs};
+use super::{BusCall, BusCallId, BusKind, BusNames, DecodeError, MonoNs};
 
 /// Reads an answered call.
 pub(super) fn decode(bytes: &[u8]) -> Result<BusCall, DecodeError> {
@@ -26,6 +26,11 @@ pub(super) fn decode(bytes: &[u8]) -> Result<BusCall, DecodeError> {
     let error = BusTexts(&rec.texts).text(field::ERROR_NAME).ok_or(DecodeError::MessageNames)?;
     Ok(BusCall {
         id: BusCallId { socket: rec.socket, serial: rec.serial, start },
+        kind: match rec.serial {
+            _ if rec.kind == u32::from(kind::SIGNAL) => BusKind::Job,
+            0 => BusKind::Connection,
+            _ => BusKind::Call,
+        },
         asker: rec.header.tgid,
         end,
         names: bus_names(&rec.texts).ok_or(DecodeError::MessageNames)?,
@@ -85,6 +90,9 @@ mod tests {
         let names = &call.names;
         assert_eq!([&names.interface, &names.member, &names.destination], ["a.B", "M", ":1.5"]);
         assert_eq!(decode(rec(5, 9, kind::RETURN).as_bytes()).unwrap().error, None);
+        let kinds = [(5, kind::RETURN), (5, kind::SIGNAL), (0, kind::RETURN)]
+            .map(|(serial, answer)| decode(BusRec { serial, ..rec(5, 9, answer) }.as_bytes()).unwrap().kind);
+        assert_eq!(kinds, [BusKind::Call, BusKind::Job, BusKind::Connection]);
         assert!(matches!(decode(rec(9, 5, kind::RETURN).as_bytes()), Err(DecodeError::Backwards { .. })));
     }
 

@@ -208,11 +208,24 @@ pub struct BusCallId {
     pub start: MonoNs,
 }
 
-/// A call over D-Bus that was answered.
+/// What happened on a connection to the bus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum BusKind {
+    /// The connection itself: from its first byte to the first line of the bus.
+    Connection,
+    /// A call, to its answer.
+    Call,
+    /// A job of systemd, which was the answer to a call: from that answer to the signal that it is done.
+    Job,
+}
+
+/// A call over D-Bus that was answered, or a job that is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BusCall {
     /// Its identity.
     pub id: BusCallId,
+    /// What it was.
+    pub kind: BusKind,
     /// Process that called.
     pub asker: u32,
     /// When it had read the header of the answer.

@@ -16,7 +16,7 @@ mod wire;
 
 pub use bus::bus_names;
 pub use event::{
-    BusCall, BusCallId, BusNames, Call, CallId, CallResult, Event, Message, MessageId, Meta, MonoNs,
+    BusCall, BusCallId, BusKind, BusNames, Call, CallId, CallResult, Event, Message, MessageId, Meta, MonoNs,
     ParkEvent, Parked, Process, Request, RequestEnd, Step,
 };
 pub use park::stack;

@@ -59,11 +59,21 @@ pub(super) fn with_facts(mut finding: Finding, stall: &BusStall) -> Finding {
 /// `Manager/SetUnitProperties of runc 4711, sent 31.0 s ago, has no answer; nor have 3 further calls`.
 fn call(stall: &BusStall) -> String {
     let fact = &stall.call.fact;
-    let method = words::bus_method(&words::bus_names(fact), stall.call.is_connection());
+    let method = words::bus_method(&words::bus_names(fact), stall.call.kind());
     let (caller, age) = (words::bus_caller(fact), human::duration(stall.call.age_ns));
-    let mut text = format!("{} of {caller}, begun {age} ago, has no answer", words::cut(&method, 60));
+    let method = words::cut(&method, 60);
+    let mut text = if fact.job {
+        format!(
+            "{method} of {caller}, number {}, is not done {age} after systemd answered with it",
+            fact.serial
+        )
+    } else {
+        format!("{method} of {caller}, begun {age} ago, has no answer")
+    };
     match stall.calls.saturating_sub(1) {
         0 => {}
+        1 if fact.job => text.push_str(", nor is one further job"),
+        more if fact.job => text.push_str(&format!(", nor are {} further jobs", human::count(more.into()))),
         1 => text.push_str(", nor has one further call"),
         more => text.push_str(&format!(", nor have {} further calls", human::count(more.into()))),
     }
@@ -142,7 +152,7 @@ pub(super) fn serials(stall: &BusStall, scene: &Scene<'_>) -> Serials {
 pub(super) fn is_silent(stall: &BusStall, scene: &Scene<'_>) -> bool {
     let read_all = stall.peer.as_ref().is_some_and(|peer| peer.fact.unread == Some(0));
     let answered = scene.snapshot.bus.systemd_answered;
-    let since = answered.is_none_or(|at| at.0 < stall.call.fact.start_ns);
+    let since = !stall.call.fact.job && answered.is_none_or(|at| at.0 < stall.call.fact.start_ns);
     read_all && since && stall.busy().is_none() && !stall.is_halted() && !stall.hangs_in_kernel()
 }
 

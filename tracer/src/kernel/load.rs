@@ -297,6 +297,8 @@ pub(super) fn open(object: &[u8], options: &LoadOptions) -> Result<Ebpf, KernelE
                 "DIRECTIONS",
                 "BUS_CALLS",
                 "BUS_POSITIONS",
+                "JOBS_DONE",
+                "JOB_BODIES",
             ];
             for map in all {
                 loader.map_max_entries(map, 1);

@@ -1,6 +1,6 @@
 //! Calls over D-Bus without an answer: how far each has come, and which of them nobody waits for any more.
 
-use plegtrace_common::wire::bus::{BUS_UNSENT, BusKey, OpenBusCall};
+use plegtrace_common::wire::bus::{BUS_JOB, BUS_UNSENT, BusKey, OpenBusCall};
 
 use super::Live;
 use crate::{
@@ -12,11 +12,14 @@ use crate::{
 
 /// Of younger ones queues are not read: most are answered before.
 const QUEUES_FROM_NS: u64 = 1_000_000_000;
+/// So long go-systemd's callers wait for a job: runc and the kubelet for 30 s (opencontainers/runc, cgroups/systemd/common.go,
+/// `startUnit` and `stopUnit`), then they go on. crun waits for as long as it takes.
+const JOB_WAIT_NS: u64 = 31_000_000_000;
 /// Processes that calls wait for: more are not looked at.
 const MAX_PEERS: usize = 16;
 
 impl Live {
-    /// What the map had at `at_ns`. A call that is over is reported once, then forgotten.
+    /// What the map had at `at_ns`. A call or job that is over is reported once, then forgotten.
     pub(super) fn open_bus_calls(&mut self, at_ns: u64, read: &OpenBusCalls) -> BusFact {
         let is_old = |call: &OpenBusCall| at_ns.saturating_sub(call.start_ns) >= QUEUES_FROM_NS;
         let asked = read.entries.iter().any(|(_, call)| is_old(call)) && self.queues.read();
@@ -24,13 +27,14 @@ impl Live {
         let mut peers: Vec<BusPeerFact> = Vec::new();
         for (key, call) in &read.entries {
             let connection = if asked && is_old(call) {
-                self.queues.connection(key.socket)
+                self.queues.connection(call.socket)
             } else {
                 BusConnection::default()
             };
             let mut fact = fact(key, call, &connection, census::exists(call.tgid));
             if asked && is_old(call) {
                 fact.comm = Queues::comm(call.tgid);
+                fact.over |= fact.job && fact.comm != "crun" && at_ns - call.start_ns > JOB_WAIT_NS;
                 self.look_at_peers(&connection, &mut peers);
             }
             if fact.over {
@@ -59,8 +63,9 @@ fn fact(key: &BusKey, call: &OpenBusCall, connection: &BusConnection, exists: bo
     let names = bus_names(&call.texts).unwrap_or_default();
     let owner = if names.destination == SYSTEMD { connection.owner } else { 0 };
     OpenBusFact {
-        socket: key.socket,
+        socket: call.socket,
         serial: key.serial,
+        job: call.flags & BUS_JOB != 0,
         start_ns: call.start_ns,
         asker: call.tgid,
         interface: names.interface,
@@ -89,20 +94,15 @@ mod tests {
         let key = BusKey { sock: 1, socket: 3, serial: 5, reserved: 0 };
         let mut texts = [0; TEXT * TEXTS];
         texts[TEXT..TEXT + 5].copy_from_slice(b"Hello");
-        let call = OpenBusCall {
-            start_ns: 9,
-            peer_socket: 4,
-            tgid: 10,
-            tid: 11,
-            bytes: 0,
-            flags: BUS_UNSENT,
-            texts,
-        };
+        let call =
+            OpenBusCall { start_ns: 9, socket: 3, tgid: 10, tid: 11, bytes: 0, flags: BUS_UNSENT, texts };
         let open = BusConnection { unread_by_bus: Some(7), bus: 20, ..BusConnection::default() };
         let told = fact(&key, &call, &open, true);
         assert_eq!((told.socket, told.serial, told.unsent, told.over), (3, 5, true, false));
         assert_eq!((told.member.as_str(), told.unread_by_bus, told.bus), ("Hello", Some(7), 20));
         assert!(fact(&key, &call, &open, false).over);
+        let job = fact(&BusKey::job(10, 8), &OpenBusCall { flags: BUS_JOB, ..call }, &open, true);
+        assert_eq!((job.socket, job.serial, job.job, job.unsent), (3, 8, true, false));
         assert!(fact(&key, &call, &BusConnection { gone: true, ..open }, true).over);
     }
 }

@@ -14,7 +14,7 @@ use crate::{
         Age, Bus, BusPeer, BusWait, Known, OpenBusCall, OpenProcess, ProcessKind, ProcessSeen, Snapshot,
         thresholds::BUS_NS,
     },
-    decode::MonoNs,
+    decode::{BusKind, MonoNs},
     input::{Command, Component, ContainerFact, SYSTEMD},
 };
 
@@ -34,7 +34,7 @@ pub struct BusStall {
     pub peer: Option<BusPeer>,
     /// What the bus daemon is doing, when another one is waited for.
     pub daemon: Option<BusPeer>,
-    /// The oldest call.
+    /// The oldest call; the oldest job when no call waits.
     pub call: OpenBusCall,
     /// How many calls wait for the same.
     pub calls: u32,
@@ -99,10 +99,14 @@ fn waits_for(call: &OpenBusCall, bus: &Bus) -> Option<(BusParty, u32)> {
     match call.waits_for() {
         BusWait::Caller(_) => return None,
         BusWait::Accept | BusWait::Room | BusWait::Bus(_) => return Some((server, fact.bus)),
-        BusWait::Answer | BusWait::Unknown => {}
+        BusWait::Answer | BusWait::Job | BusWait::Unknown => {}
     }
     let stands_still = daemon.is_some_and(|daemon| is_halted(daemon) || daemon.hangs_in_kernel());
-    if call.is_connection() || stands_still || fact.destination == "org.freedesktop.DBus" {
+    // The signal that a job is done is there; its reader does not run.
+    if fact.job && bus.readers.iter().any(|reader| reader.pid == fact.asker && reader.unread > 0) {
+        return None;
+    }
+    if call.kind() == BusKind::Connection || stands_still || fact.destination == "org.freedesktop.DBus" {
         return Some((server, fact.bus));
     }
     if fact.destination != SYSTEMD {
@@ -138,6 +142,10 @@ pub(super) fn find(known: &Known, snapshot: &Snapshot) -> Vec<Stuck> {
         };
         if let Some((stall, calls)) = found.iter_mut().find(|(stall, _)| same(stall)) {
             stall.calls += 1;
+            // Who answers no call ends no job.
+            if stall.call.fact.job && !call.fact.job {
+                stall.call = call.clone();
+            }
             calls.push(call);
             continue;
         }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     correlate::{Bus, BusPeer, BusWait, OpenBusCall},
-    decode::BusNames,
+    decode::{BusKind, BusNames},
     input::{Component, OpenBusFact, SYSTEMD},
     stuck::{BusParty, BusStall},
 };
@@ -18,10 +18,12 @@ const NAME: usize = 60;
 
 /// `Manager/StartTransientUnit`.
 #[must_use]
-pub fn bus_method(names: &BusNames, is_connection: bool) -> String {
+pub fn bus_method(names: &BusNames, kind: BusKind) -> String {
     let interface = names.interface.rsplit('.').next().unwrap_or_default();
-    match (is_connection, interface, names.member.as_str()) {
-        (true, ..) => "connect (AUTH)".to_owned(),
+    match (kind, interface, names.member.as_str()) {
+        (BusKind::Connection, ..) => "connect (AUTH)".to_owned(),
+        (BusKind::Job, _, "") => "job".to_owned(),
+        (BusKind::Job, _, member) => format!("job of {member}"),
         (_, _, "") => "name not read".to_owned(),
         (_, "", member) => member.to_owned(),
         (_, interface, member) => format!("{interface}/{member}"),
@@ -47,10 +49,10 @@ pub fn bus_caller(fact: &OpenBusFact) -> String {
 
 /// What a call asks for, inside of a sentence.
 fn call(call: &OpenBusCall) -> String {
-    if call.is_connection() {
+    if call.kind() == BusKind::Connection {
         return "a new connection".to_owned();
     }
-    let method = cut(&bus_method(&bus_names(&call.fact), false), NAME);
+    let method = cut(&bus_method(&bus_names(&call.fact), BusKind::Call), NAME);
     if call.fact.member.is_empty() { "a call".to_owned() } else { method }
 }
 
@@ -94,7 +96,11 @@ pub fn bus_stall(stall: &BusStall) -> String {
         (BusWait::Bus(bytes), ..) => {
             format!("has not read {what} ({} bytes wait in the socket)", count(bytes.into()))
         }
-        (BusWait::Answer, BusParty::Daemon, _) if !stall.call.is_connection() => {
+        (BusWait::Job, BusParty::Daemon, _) => {
+            format!("has not delivered that the job of {what} is done")
+        }
+        (BusWait::Job, ..) => format!("has answered {what} with a job, and has not said that it is done"),
+        (BusWait::Answer, BusParty::Daemon, _) if stall.call.kind() == BusKind::Call => {
             format!("has read {what}, and no answer has come")
         }
         (_, BusParty::Systemd, Some(bytes)) if bytes > 0 => {
@@ -140,7 +146,10 @@ pub fn bus_waits_for(call: &OpenBusCall, bus: &Bus) -> String {
         BusWait::Caller(unread) => {
             format!("{} itself: it has not read {} bytes", bus_caller(fact), count(unread.into()))
         }
-        BusWait::Answer if call.is_connection() => format!("{process} has read it, and says nothing"),
+        BusWait::Job => "systemd, which has not said that the job is done".to_owned(),
+        BusWait::Answer if call.kind() == BusKind::Connection => {
+            format!("{process} has read it, and says nothing")
+        }
         BusWait::Answer => owner(fact, bus),
         BusWait::Unknown => destination(fact),
     }
@@ -231,6 +240,14 @@ mod tests {
             daemon(call(true, false, 96, 0)),
             "the bus daemon (pid 20) has not read a call (96 bytes wait in the socket)"
         );
+        let mut job = call(true, false, 0, 0);
+        (job.fact.job, job.fact.member) = (true, "StopUnit".to_owned());
+        let not_done = stall(BusParty::Systemd, 1, Some(peer('S', "ep_poll", Some(0))), job.clone());
+        assert_eq!(
+            not_done,
+            "systemd (pid 1) has answered StopUnit with a job, and has not said that it is done"
+        );
+        assert!(daemon(job).ends_with("has not delivered that the job of StopUnit is done"));
         assert!(daemon(call(false, false, 0, 0)).ends_with("has not accepted a new connection"));
         assert!(daemon(call(true, true, 9, 0)).ends_with("the socket is full, and a call cannot be sent"));
     }
@@ -273,11 +290,16 @@ mod tests {
             destination: String::new(),
         };
         assert_eq!(
-            bus_method(&names("org.freedesktop.systemd1.Manager", "StopUnit"), false),
+            bus_method(&names("org.freedesktop.systemd1.Manager", "StopUnit"), BusKind::Call),
             "Manager/StopUnit"
         );
-        assert_eq!(bus_method(&names("", "Hello"), false), "Hello");
-        assert_eq!(bus_method(&names("", ""), false), "name not read");
-        assert_eq!(bus_method(&names("", ""), true), "connect (AUTH)");
+        let job = bus_method(&names("org.freedesktop.systemd1.Manager", "StopUnit"), BusKind::Job);
+        assert_eq!(
+            (job.as_str(), bus_method(&names("", ""), BusKind::Job).as_str()),
+            ("job of StopUnit", "job")
+        );
+        assert_eq!(bus_method(&names("", "Hello"), BusKind::Call), "Hello");
+        assert_eq!(bus_method(&names("", ""), BusKind::Call), "name not read");
+        assert_eq!(bus_method(&names("", ""), BusKind::Connection), "connect (AUTH)");
     }
 }

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use plegtrace::cli::{Attach, Settings};
+use plegtrace::decode::BusKind;
 use serde_json::Value;
 
 use crate::container::{Container, Rootfs};
@@ -38,7 +40,7 @@ pub fn run() -> Result<String> {
     let theirs = monitor.finish()?;
     let (snapshot, _) = observation.end()?;
     let mut ours = Counts::new();
-    for row in snapshot.bus.rows.iter().filter(|row| !row.is_connection) {
+    for row in snapshot.bus.rows.iter().filter(|row| row.kind == BusKind::Call) {
         let calls = row.latency.count() + row.unanswered + row.open;
         *ours.entry((row.names.interface.clone(), row.names.member.clone())).or_default() += calls;
     }
@@ -93,13 +95,16 @@ impl Monitor {
         })
     }
 
+    fn stop(&mut self) -> io::Result<()> {
+        self.child.kill()?;
+        self.child.wait().map(drop)
+    }
+
     /// The calls of those who started units named as our containers, and of those who wait for jobs.
     fn finish(mut self) -> Result<Counts> {
         self.heard("after")?;
-        self.child.kill()?;
-        self.child.wait()?;
+        self.stop()?;
         let text = fs::read_to_string(self.file)?;
-        fs::remove_file(self.file)?;
         // The last line may have been cut.
         let messages: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         let calls = || messages.iter().filter(|it| it["type"] == "method_call");
@@ -116,5 +121,13 @@ impl Monitor {
         }
         ensure!(!counts.is_empty(), "busctl saw no call in {} messages", messages.len());
         Ok(counts)
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        // It is over already where nothing failed.
+        drop(self.stop());
+        drop(fs::remove_file(self.file));
     }
 }

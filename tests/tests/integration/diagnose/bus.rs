@@ -1,11 +1,11 @@
 //! Causes in systemd and D-Bus: whoever does not answer a call is named, by the queues and by what it is doing.
 
 use plegtrace::correlate::{BusRow, Latency, Snapshot};
-use plegtrace::decode::BusNames;
+use plegtrace::decode::{BusKind, BusNames};
 use plegtrace::diagnose::{Confidence, Diagnosis, Finding, Severity, UnknownCause, Verdict, diagnose};
 use plegtrace::input::{
-    BusFact, BusPeerFact, CensusFact, Command, Component, ContainerFact, Fact, OpenBusFact, SYSTEMD,
-    VersionFact,
+    BusFact, BusPeerFact, BusReaderFact, CensusFact, Command, Component, ContainerFact, Fact, OpenBusFact,
+    SYSTEMD, VersionFact,
 };
 use plegtrace::render::{json, text};
 use plegtrace::stuck::StuckKind;
@@ -171,6 +171,59 @@ fn systemd_is_told_apart_by_what_it_does() {
         BusFact { at_ns: at(12 * S).0, open: vec![call("StopUnit")], peers: vec![d], ..BusFact::default() };
     story.fact(12 * S, &Fact::BusCalls(reading));
     only(&story.snapshot(12 * S), "D3");
+}
+
+/// systemd has answered with a job that is not done: D4, sure when runc is seen to wait, and when only systemd ends it.
+#[test]
+fn d4_needs_a_job_that_is_not_done() {
+    let job = |member: &str| OpenBusFact { job: true, serial: 77, ..call(member) };
+    let finding = only(&late(job("StartTransientUnit"), &[idle_bus(), idle_systemd()]), "D4");
+    assert_eq!(confidence(&finding), (Some(1), Confidence::Medium));
+    assert!(finding.headline.contains("has answered Manager/StartTransientUnit"), "{}", finding.headline);
+    assert!(finding.evidence.iter().any(|it| it.text.contains("number 77")), "{:?}", finding.evidence);
+    let seen = |member: &str, phase: &str| {
+        let mut story = Story::node();
+        story.found(SHIM, Role::Shim);
+        let command = Command::Runc { sub: "create".into(), container: Some("c1".into()), bundle: None };
+        story.fork(SHIM, RUNC, S).exec(RUNC, Role::Runc, PROCESS_EXECED, S).told(RUNC, &command);
+        story.enter(RUNC, phase, 500, 2 * S).read_processes(12 * S).read_open(12 * S);
+        read(&mut story, 12, &[job(member)], &[idle_bus(), idle_systemd()]);
+        only(&story.snapshot(12 * S), "D4").confidence
+    };
+    assert_eq!(seen("StartTransientUnit", "startUnit"), Confidence::High);
+    assert_eq!(seen("StartTransientUnit", "parseSync"), Confidence::Medium);
+    assert_eq!(seen("StopUnit", "startUnit"), Confidence::Medium);
+}
+
+/// Who answers no call ends no job, and who does not run does neither: the job is no cause of its own.
+#[test]
+fn a_job_is_not_blamed_for_what_keeps_systemd() {
+    let job = || OpenBusFact { job: true, ..call("StopUnit") };
+    only(&late(job(), &[idle_bus(), peer(1, 'S', "do_freezer_trap", 0, Some(0))]), "D13");
+    only(&late(job(), &[idle_bus(), peer(1, 'R', "", 97, Some(0))]), "D2");
+    let mut story = Story::node();
+    let versions = vec![VersionFact { program: "systemd".into(), version: "219".into() }];
+    let (began_ns, ended_ns) = (at(S).0, at(S).0);
+    story.fact(S, &Fact::Census(CensusFact { began_ns, ended_ns, versions, ..CensusFact::default() }));
+    read(&mut story, 12, &[job()], &[idle_bus(), idle_systemd()]);
+    only(&story.snapshot(12 * S), "D4");
+    only(&late(job(), &[peer(DAEMON, 'T', "do_signal_stop", 0, None), idle_systemd()]), "D14");
+    let mut story = Story::node();
+    read(
+        &mut story,
+        12,
+        &[job(), OpenBusFact { serial: 9, ..call("StopUnit") }],
+        &[idle_bus(), idle_systemd()],
+    );
+    let diagnosis = diagnose(&story.snapshot(12 * S));
+    assert_eq!((ids(&diagnosis), diagnosis.stuck.len()), (vec!["D3"], 1), "{diagnosis:#?}");
+    // The signal waits in a socket of its caller.
+    let mut story = Story::node();
+    let readers = vec![BusReaderFact { socket: 11, pid: RUNC, unread: 200 }];
+    let open = vec![job()];
+    let reading = BusFact { at_ns: at(12 * S).0, open, readers, complete: true, ..BusFact::default() };
+    story.fact(12 * S, &Fact::BusCalls(reading));
+    none(&story.snapshot(12 * S));
 }
 
 /// Who has systemd's name is not known, or the queues are not: that is said.
@@ -374,7 +427,7 @@ fn d5_needs_the_word_of_the_bus() {
         let mut snapshot = story.snapshot(3 * S);
         snapshot.bus.rows.push(BusRow {
             names: BusNames { member: member.into(), ..BusNames::default() },
-            is_connection: false,
+            kind: BusKind::Call,
             latency: Latency::default(),
             errors: 3,
             last_error: Some(error.into()),

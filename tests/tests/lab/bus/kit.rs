@@ -75,11 +75,13 @@ pub(super) fn address(dir: &Path) -> String {
     format!("unix:path={}", dir.join("dbus/system_bus_socket").display())
 }
 
-/// Whoever plays systemd: jobs are done at once, or, once it is `silent`, calls of `StartTransientUnit` wait for ever.
+/// Whoever plays systemd: jobs are done at once, or, once they are `endless`, never; once it is `silent`, calls of
+/// `StartTransientUnit` wait for ever.
 #[derive(Debug)]
 struct Manager {
     jobs: AtomicU32,
     silent: Arc<AtomicBool>,
+    endless: Arc<AtomicBool>,
 }
 
 impl Manager {
@@ -87,7 +89,9 @@ impl Manager {
         let id = self.jobs.fetch_add(1, Ordering::Relaxed);
         let path = format!("{MANAGER}/job/{id}");
         let path = OwnedObjectPath::try_from(path).map_err(|e| zbus::fdo::Error::Failed(e.to_string()))?;
-        Self::job_removed(emitter, id, path.clone(), unit, "done").await?;
+        if !self.endless.load(Ordering::Relaxed) {
+            Self::job_removed(emitter, id, path.clone(), unit, "done").await?;
+        }
         Ok(path)
     }
 }
@@ -143,15 +147,18 @@ impl Manager {
 pub(super) struct Systemd {
     connection: Connection,
     pub(super) silent: Arc<AtomicBool>,
+    pub(super) endless: Arc<AtomicBool>,
 }
 
 impl Systemd {
     pub(super) fn start(bus: &Bus) -> Result<Systemd> {
         let silent = Arc::new(AtomicBool::new(false));
-        let manager = Manager { jobs: AtomicU32::new(1), silent: Arc::clone(&silent) };
+        let endless = Arc::new(AtomicBool::new(false));
+        let manager =
+            Manager { jobs: AtomicU32::new(1), silent: Arc::clone(&silent), endless: Arc::clone(&endless) };
         let builder = connection::Builder::address(bus.address().as_str())?;
         let connection = builder.name(SYSTEMD)?.serve_at(MANAGER, manager)?.build()?;
-        Ok(Systemd { connection, silent })
+        Ok(Systemd { connection, silent, endless })
     }
 
     pub(super) fn name(&self) -> String {

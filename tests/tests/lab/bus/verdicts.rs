@@ -29,8 +29,8 @@ struct Played {
 }
 
 impl Played {
-    /// `behaves`: "silent" (reads calls, answers none), "busy" (the same, and uses a processor) or "deaf" (reads
-    /// nothing).
+    /// `behaves`: "silent" (reads calls, answers none), "busy" (the same, and uses a processor), "deaf" (reads nothing) or
+    /// "endless" (answers, and no job is ever done).
     fn start(containerd: &Containerd, name: &str, behaves: &str) -> Result<Played> {
         let dir = containerd.scratch().path().join(name);
         fs::create_dir_all(&dir)?;
@@ -77,7 +77,8 @@ fn plays_systemd() {
         }
     }
     let systemd = Systemd::start(&bus).unwrap();
-    systemd.silent.store(true, Ordering::Relaxed);
+    let fault = if behaves == "endless" { &systemd.endless } else { &systemd.silent };
+    fault.store(true, Ordering::Relaxed);
     ready();
     loop {
         if behaves != "busy" {
@@ -152,4 +153,31 @@ fn stalls_have_a_verdict() {
     for id in ["D2", "D3", "D13", "D14"] {
         assert!(text.stdout.contains(id), "{}", text.stdout);
     }
+}
+
+/// A systemd that answers with a job and does not end it: D4. Without uprobes it is not seen where runc waits.
+#[test]
+fn a_job_that_is_not_done_has_a_verdict() {
+    host::require_root().unwrap();
+    host::ensure(&["dbus"]).unwrap();
+    let containerd = Containerd::start(&Knobs { pods: 0, ..Knobs::default() }).unwrap();
+    let node = Played::start(&containerd, "endless", "endless").unwrap();
+    let mut running =
+        Running::start(&["-o", "json", "-d", "15", "--sources", "census,processes,wire"]).unwrap();
+    running.wait_until_armed(LIMIT).unwrap();
+    let mut waiting = runc(&containerd, &kit::address(&node.dir), "waits").unwrap();
+    let output = running.finish(LIMIT * 2).unwrap();
+    waiting.kill().unwrap();
+    waiting.wait().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", output.stderr);
+    let report: Value = serde_json::from_str(&output.stdout).unwrap();
+    let findings = report["diagnosis"]["findings"].as_array().unwrap();
+    let [finding] = findings.as_slice() else { panic!("{}\n{}", report["diagnosis"], report["bus"]) };
+    assert_eq!((&finding["id"], &finding["confidence"]), (&"D4".into(), &"medium".into()), "{finding:#}");
+    assert_eq!(finding["culprit"]["pid"], node.systemd);
+    let headline = finding["headline"].as_str().unwrap();
+    assert!(headline.contains("has answered Manager/StartTransientUnit with a job"), "{headline}");
+    assert!(headline.contains(&waiting.id().to_string()), "{headline}");
+    let jobs = report["bus"]["methods"].as_array().unwrap().iter().filter(|row| row["job"] == true);
+    assert_eq!(jobs.map(|row| row["open"].as_u64()).collect::<Vec<_>>(), [Some(1)], "{}", report["bus"]);
 }

@@ -5,16 +5,6 @@ use crate::diagnose::Area::Bus;
 
 pub(super) const KNOWN: &[Known] = &[
     Known {
-        id: "D4",
-        title: "systemd answers, but does not say that the job has ended",
-        area: Bus,
-        versions: "runc waited for ever, then 1 s, and 30 s since 1.0.0-rc93",
-        symptoms: &["Timed out while waiting for StartTransientUnit completion signal from dbus"],
-        look: "each runc create takes 30 s longer than it should",
-        next: "look at the jobs that hang: systemctl list-jobs",
-        sources: &["runc PR 1754", "runc PR 2614", "runc PR 3782"],
-    },
-    Known {
         id: "D6",
         title: "a queue of the bus is full, because its receiver does not read",
         area: Bus,

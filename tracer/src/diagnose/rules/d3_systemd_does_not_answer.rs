@@ -34,6 +34,7 @@ pub(super) static RULE: Rule = Rule {
         ],
         excluded_by: &[
             "the bus daemon has not read the call (D14, D9)",
+            "systemd has answered, with a job that is not done (D4)",
             "systemd is busy (D2), frozen (D13), in state D (D12), or silent and older than 242 (D1)",
         ],
         next: &[
@@ -53,7 +54,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
         let silent = bus::is_silent(stall, scene);
         let serials = bus::serials(stall, scene);
         let is_other = stall.busy().is_some() || stall.is_halted() || stall.hangs_in_kernel();
-        if is_other || silent && matches!(serials, Serials::Finite(_)) {
+        if is_other || stall.call.fact.job || silent && matches!(serials, Serials::Finite(_)) {
             return None;
         }
         let headline = format!("{}; {} for it", words::what(stuck), bus::wait(stuck, stall));

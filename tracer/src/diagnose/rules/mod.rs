@@ -6,6 +6,7 @@ mod d14_bus_daemon_does_not_read;
 mod d1_serials_of_systemd_run_out;
 mod d2_systemd_is_busy;
 mod d3_systemd_does_not_answer;
+mod d4_job_of_systemd_is_not_done;
 mod d5_no_connections_left;
 mod d9_bus_daemon_is_busy;
 mod k1_full_event_channel;
@@ -41,6 +42,7 @@ pub static ALL: &[&Rule] = &[
     &d1_serials_of_systemd_run_out::RULE,
     &d2_systemd_is_busy::RULE,
     &d3_systemd_does_not_answer::RULE,
+    &d4_job_of_systemd_is_not_done::RULE,
     &d5_no_connections_left::RULE,
     &d9_bus_daemon_is_busy::RULE,
     &d12_systemd_hangs_in_the_kernel::RULE,

@@ -21,14 +21,17 @@ pub struct BusFact {
     pub complete: bool,
 }
 
-/// One call without an answer.
+/// One call without an answer, or one whose answer was a job of systemd that is not done.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenBusFact {
     /// Inode number of the socket of who calls.
     pub socket: u64,
-    /// Serial of the call; 0: the connection itself, of which the bus has not said a word.
+    /// Serial of the call; 0: the connection itself, of which the bus has not said a word. Of a job its number.
     pub serial: u32,
-    /// When its first byte was written.
+    /// It is a job that is not done.
+    #[serde(default)]
+    pub job: bool,
+    /// When its first byte was written; of a job, when its caller had read of it.
     pub start_ns: u64,
     /// Process that calls.
     pub asker: u32,

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{calls::trimmed, doc::At, facts::component};
 use crate::{
     correlate::{BusPeer, BusRow, BusWait, OpenBusCall, Snapshot},
-    decode::MonoNs,
+    decode::{BusKind, MonoNs},
     stuck::{BusParty, BusStall},
 };
 
@@ -25,6 +25,7 @@ struct MethodDoc<'a> {
     member: &'a str,
     destination: &'a str,
     connection: bool,
+    job: bool,
     count: u64,
     errors: u64,
     last_error: Option<&'a str>,
@@ -50,6 +51,7 @@ struct OpenDoc<'a> {
     owner_pid: Option<u32>,
     socket: u64,
     serial: u32,
+    job: bool,
     waits_for: &'static str,
     unread_by_bus: Option<u32>,
     unread: Option<u32>,
@@ -119,7 +121,8 @@ impl<'a> MethodDoc<'a> {
             interface: &row.names.interface,
             member: &row.names.member,
             destination: &row.names.destination,
-            connection: row.is_connection,
+            connection: row.kind == BusKind::Connection,
+            job: row.kind == BusKind::Job,
             count: latency.count(),
             errors: row.errors,
             last_error: row.last_error.as_deref(),
@@ -149,6 +152,7 @@ impl<'a> OpenDoc<'a> {
             bus_pid: (fact.bus != 0).then_some(fact.bus),
             socket: fact.socket,
             serial: fact.serial,
+            job: fact.job,
             waits_for: waits_for(open.waits_for()),
             unread_by_bus: fact.unread_by_bus,
             unread: fact.unread,
@@ -196,6 +200,7 @@ fn waits_for(whom: BusWait) -> &'static str {
         BusWait::Bus(_) => "bus",
         BusWait::Caller(_) => "caller",
         BusWait::Answer => "answer",
+        BusWait::Job => "job",
         BusWait::Unknown => "unknown",
     }
 }

@@ -5,6 +5,7 @@ use std::{cmp::Reverse, io};
 use super::page::Page;
 use crate::{
     correlate::{BusRow, OpenBusCall, thresholds::SECOND_NS},
+    decode::BusKind,
     render::{
         escape, human,
         table::{Align, Cell, Table, Tone},
@@ -25,7 +26,8 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
     }
     let mut rows: Vec<&BusRow> = bus.rows.iter().collect();
     rows.sort_by_key(|row| (Reverse(row.latency.sum_ns()), &row.names));
-    let answered: u64 = rows.iter().filter(|row| !row.is_connection).map(|row| row.latency.count()).sum();
+    let answered: u64 =
+        rows.iter().filter(|row| row.kind == BusKind::Call).map(|row| row.latency.count()).sum();
     page.section("D-Bus calls", &format!("{} answered", human::count(answered)))?;
     let right = Align::Right;
     let mut table = Table::new(&[
@@ -51,7 +53,7 @@ fn cells(row: &BusRow) -> Vec<Cell> {
     let quantile = |q| latency.quantile_ns(q).map_or_else(|| "–".into(), human::duration);
     let error = row.last_error.as_deref().map_or("", |name| name.rsplit('.').next().unwrap_or_default());
     vec![
-        escape::text_to(&words::bus_method(&row.names, row.is_connection), NAME).into(),
+        escape::text_to(&words::bus_method(&row.names, row.kind), NAME).into(),
         human::count(latency.count()).into(),
         Cell::bad_if(human::count(row.errors), row.errors > 0),
         Cell::bad_if(human::count(row.unanswered), row.unanswered > 0),
@@ -80,8 +82,7 @@ fn open(page: &mut Page<'_>) -> io::Result<()> {
     for call in &open[..shown] {
         table.row(vec![
             Cell::bad_if(human::duration(call.age_ns), call.age_ns >= WORTH_SHOWING_NS),
-            escape::text_to(&words::bus_method(&words::bus_names(&call.fact), call.is_connection()), NAME)
-                .into(),
+            escape::text_to(&words::bus_method(&words::bus_names(&call.fact), call.kind()), NAME).into(),
             escape::text(&words::bus_caller(&call.fact)).into(),
             escape::text(&words::bus_waits_for(call, bus)).into(),
         ]);
