@@ -162,12 +162,13 @@ fn save(key: &PositionKey, now: &Position) {
     }
 }
 
-/// Walks through the bytes of the job from where the direction stands. Each step is a function that the verifier looks at
+/// Walks through the bytes of the job from where the direction stands; a write that begins (not
+/// `ENDED`) brings no answers. Each step is a function that the verifier looks at
 /// by itself, once: all paths through all steps would be too many for it.
 #[inline(always)]
-fn walk_through(scratch: &mut Scratch, at: &PositionKey, len: u32) -> Result<(), Reason> {
+fn walk_through<const ENDED: bool>(scratch: &mut Scratch, at: &PositionKey, len: u32) -> Result<(), Reason> {
     scratch.walk = Walk::new(position(at), len);
-    if scratch.job.why == why::READ && scratch.walk.position.left != 0 {
+    if ENDED && scratch.job.why == why::READ && scratch.walk.position.left != 0 {
         bus_body();
     }
     scratch.call.texts = [0; TEXT * TEXTS];
@@ -175,7 +176,7 @@ fn walk_through(scratch: &mut Scratch, at: &PositionKey, len: u32) -> Result<(),
     for _ in 0..MAX_UNITS {
         match bus_step() {
             step::GO_ON => {}
-            step::JOB => {
+            step::JOB if ENDED => {
                 bus_job();
             }
             step::END => return Ok(()),
@@ -363,7 +364,7 @@ pub(crate) fn begin(sending: &mut Sending, writer: Writer) -> Result<(), Reason>
         tgid: writer.tgid,
         tid: writer.tid,
     };
-    let outcome = walk_through(scratch, &position_key(&sending.ends, false), sending.len);
+    let outcome = walk_through::<false>(scratch, &position_key(&sending.ends, false), sending.len);
     sending.begun = scratch.begun;
     if outcome.is_err() {
         sending.flags |= SENDING_LOST;
@@ -483,7 +484,7 @@ pub(crate) fn walk() -> Result<(), Reason> {
     }
     let len = if taken < u64::from(len) { taken as u32 } else { len };
     scratch.job.len = len;
-    let outcome = walk_through(scratch, direction, len);
+    let outcome = walk_through::<true>(scratch, direction, len);
     if outcome.is_err() {
         scratch.walk.position = Position::BOUNDARY;
     }

@@ -60,7 +60,16 @@ pub fn run() -> Result<String> {
     let started: u64 =
         ours.iter().filter(|((_, member), _)| member == "StartTransientUnit").map(|(_, count)| count).sum();
     ensure!(started == u64::from(CONTAINERS), "{started} units were started: {ours:?}");
-    Ok(format!("{} calls of {} methods", sum(&ours), ours.len()))
+    // runc has heard of each job that it is done.
+    let jobs = snapshot.bus.rows.iter().filter(|row| row.kind == BusKind::Job);
+    let done: Counts = jobs
+        .map(|row| ((row.names.interface.clone(), row.names.member.clone()), row.latency.count()))
+        .collect();
+    let begins = |member: &str| ["StartTransientUnit", "StopUnit"].contains(&member);
+    let begun: Counts =
+        ours.iter().filter(|((_, member), _)| begins(member)).map(|(k, v)| (k.clone(), *v)).collect();
+    ensure!(done == begun, "of the jobs {begun:?} these are done: {done:?}");
+    Ok(format!("{} calls of {} methods, {} jobs", sum(&ours), ours.len(), sum(&done)))
 }
 
 fn sum(counts: &Counts) -> u64 {
