@@ -418,33 +418,52 @@ fn a_runc_that_was_born_is_named() {
     assert!(unexplained.is_empty(), "{unexplained:?}");
 }
 
+/// A node on whose bus one method was answered with an error three times.
+fn refused(member: &str, destination: &str, error: &str) -> Diagnosis {
+    let mut story = Story::node();
+    story.relist(S, 0);
+    let mut snapshot = story.snapshot(3 * S);
+    snapshot.bus.rows.push(BusRow {
+        names: BusNames { member: member.into(), destination: destination.into(), ..BusNames::default() },
+        kind: BusKind::Call,
+        latency: Latency::default(),
+        errors: 3,
+        last_error: Some(error.into()),
+        unanswered: 0,
+        open: 0,
+    });
+    diagnose(&snapshot)
+}
+
 /// D5: the bus has refused root's Hello for want of connections; runc has another way, so nothing is held up.
 #[test]
 fn d5_needs_the_word_of_the_bus() {
-    let refused = |member: &str, error: &str| {
-        let mut story = Story::node();
-        story.relist(S, 0);
-        let mut snapshot = story.snapshot(3 * S);
-        snapshot.bus.rows.push(BusRow {
-            names: BusNames { member: member.into(), ..BusNames::default() },
-            kind: BusKind::Call,
-            latency: Latency::default(),
-            errors: 3,
-            last_error: Some(error.into()),
-            unanswered: 0,
-            open: 0,
-        });
-        diagnose(&snapshot)
-    };
     let limits = "org.freedesktop.DBus.Error.LimitsExceeded";
-    let diagnosis = refused("Hello", limits);
+    let diagnosis = refused("Hello", "", limits);
     assert_eq!(ids(&diagnosis), ["D5"]);
     let finding = &diagnosis.findings[0];
     assert_eq!(finding.severity, Severity::Notice);
     assert!(finding.headline.contains("3 times"), "{}", finding.headline);
     assert_ne!(diagnosis.verdict, Verdict::Stall);
-    assert_eq!(ids(&refused("Hello", "org.freedesktop.DBus.Error.AccessDenied")), [""; 0]);
-    assert_eq!(ids(&refused("StartTransientUnit", limits)), [""; 0]);
+    assert_eq!(ids(&refused("Hello", "", "org.freedesktop.DBus.Error.AccessDenied")), [""; 0]);
+    assert_eq!(ids(&refused("StartTransientUnit", "", limits)), [""; 0]);
+}
+
+/// D8: it is the bus that answers for systemd, not systemd, and nobody else is meant.
+#[test]
+fn d8_needs_an_error_of_the_bus() {
+    let start = |error: &str| refused("StartTransientUnit", SYSTEMD, error);
+    for error in ["ServiceUnknown", "TimedOut", "NoReply", "Spawn.ChildExited"] {
+        let diagnosis = start(&format!("org.freedesktop.DBus.Error.{error}"));
+        assert_eq!(ids(&diagnosis), ["D8"], "{error}");
+        let finding = &diagnosis.findings[0];
+        assert_eq!(finding.severity, Severity::Notice);
+        assert!(finding.headline.contains(&format!("3 times, the last one {error}")), "{}", finding.headline);
+    }
+    assert_eq!(ids(&start("org.freedesktop.systemd1.NoSuchUnit")), [""; 0]);
+    assert_eq!(ids(&start("org.freedesktop.DBus.Error.AccessDenied")), [""; 0]);
+    let logind = refused("ListSeats", "org.freedesktop.login1", "org.freedesktop.DBus.Error.ServiceUnknown");
+    assert_eq!(ids(&logind), [""; 0]);
 }
 
 /// A runc that waits for systemd, and nobody follows the bus: the report says how to find out. It does not when the bus is

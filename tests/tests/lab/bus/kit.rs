@@ -19,6 +19,10 @@ use zbus::message::Message;
 use zbus::object_server::SignalEmitter;
 use zbus::zvariant::{OwnedObjectPath, OwnedValue};
 
+/// Connections that root may have to such a bus.
+pub(super) const MOST_CONNECTIONS: usize = 16;
+/// So long the bus tries to start somebody for a name that nobody has.
+const START_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) const LIMIT: Duration = Duration::from_secs(30);
 const SYSTEMD: &str = "org.freedesktop.systemd1";
 const MANAGER: &str = "/org/freedesktop/systemd1";
@@ -51,13 +55,18 @@ impl Bus {
     }
 
     fn prepare(dir: &Path) -> Result<Command> {
-        fs::create_dir_all(dir.join("dbus"))?;
+        for part in ["dbus", "services"] {
+            fs::create_dir_all(dir.join(part))?;
+        }
         let socket = dir.join("dbus/system_bus_socket");
         let config = format!(
             "<busconfig><type>system</type><listen>unix:path={}</listen><auth>EXTERNAL</auth><policy context=\"default\">\
              <allow send_destination=\"*\" eavesdrop=\"true\"/><allow eavesdrop=\"true\"/><allow own=\"*\"/>\
-             <allow user=\"*\"/></policy></busconfig>",
-            socket.display()
+             <allow user=\"*\"/></policy><servicedir>{}</servicedir><limit name=\"service_start_timeout\">{}</limit>\
+             <limit name=\"max_connections_per_user\">{MOST_CONNECTIONS}</limit></busconfig>",
+            socket.display(),
+            dir.join("services").display(),
+            START_TIMEOUT.as_millis()
         );
         fs::write(dir.join("bus.conf"), config)?;
         let mut command = Command::new("dbus-daemon");
@@ -67,6 +76,21 @@ impl Bus {
 
     pub(super) fn address(&self) -> String {
         address(&self.dir)
+    }
+
+    /// Takes one of root's connections: says Hello, and nothing more.
+    pub(super) fn connect(&self) -> Result<Connection> {
+        Ok(connection::Builder::address(self.address().as_str())?.build()?)
+    }
+
+    /// From now on the bus starts a program for the name of systemd that never takes it.
+    pub(super) fn starts_nobody(&self) -> Result<()> {
+        let service = format!("[D-BUS Service]\nName={SYSTEMD}\nExec=/bin/sleep 600\nUser=root\n");
+        fs::write(self.dir.join(format!("services/{SYSTEMD}.service")), service)?;
+        let ours = self.connect()?;
+        let bus = "org.freedesktop.DBus";
+        ours.call_method(Some(bus), "/org/freedesktop/DBus", Some(bus), "ReloadConfig", &())?;
+        Ok(())
     }
 }
 

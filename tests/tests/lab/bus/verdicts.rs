@@ -181,3 +181,36 @@ fn a_job_that_is_not_done_has_a_verdict() {
     let jobs = report["bus"]["methods"].as_array().unwrap().iter().filter(|row| row["job"] == true);
     assert_eq!(jobs.map(|row| row["open"].as_u64()).collect::<Vec<_>>(), [Some(1)], "{}", report["bus"]);
 }
+
+/// Nobody has systemd's name, and nobody can be started for it (D8); root has no connection left (D5). Both are notices: each runc
+/// fails, and none hangs.
+#[test]
+fn errors_of_the_bus_are_noticed() {
+    host::require_root().unwrap();
+    host::ensure(&["dbus"]).unwrap();
+    let containerd = Containerd::start(&Knobs { pods: 0, ..Knobs::default() }).unwrap();
+    let without = Bus::start(&containerd, "without").unwrap();
+    without.starts_nobody().unwrap();
+    let full = Bus::start(&containerd, "full").unwrap();
+    let held: Vec<_> = (0..kit::MOST_CONNECTIONS).map(|_| full.connect().unwrap()).collect();
+    let arguments = ["-o", "json", "-d", "10", "--sources", "census,processes,wire"];
+    let mut running = Running::start(&arguments).unwrap();
+    running.wait_until_armed(LIMIT).unwrap();
+    for (name, bus) in [("without", &without), ("full", &full)] {
+        let mut child = runc(&containerd, &bus.address(), name).unwrap();
+        let status = process::wait(&mut child, LIMIT).unwrap();
+        assert!(!status.success(), "{name}: {}", kit::said(&containerd, name));
+    }
+    let output = running.finish(LIMIT * 2).unwrap();
+    drop(held);
+    let report: Value = serde_json::from_str(&output.stdout).unwrap();
+    let findings = report["diagnosis"]["findings"].as_array().unwrap();
+    let found: BTreeMap<&str, &str> =
+        findings.iter().filter_map(|it| Some((it["id"].as_str()?, it["headline"].as_str()?))).collect();
+    let of = |id: &str| found.get(id).copied().unwrap_or_default();
+    let said = ["without", "full"].map(|name| kit::said(&containerd, name));
+    assert_eq!(found.len(), 2, "{found:?}\n{said:?}\n{}", report["bus"]);
+    assert!(of("D8").ends_with("TimedOut"), "{found:?}");
+    assert!(of("D5").ends_with("LimitsExceeded"), "{found:?}");
+    assert!(findings.iter().all(|it| it["severity"] == "notice"), "{findings:?}");
+}

@@ -25,16 +25,6 @@ pub(super) const KNOWN: &[Known] = &[
         sources: &["opencontainers/cgroups PR 45", "cri-o PR 4921"],
     },
     Known {
-        id: "D8",
-        title: "PID 1 is no longer on the bus, or has crashed",
-        area: Bus,
-        versions: "dbus-broker drops peers that do not keep up; systemd freezes after an abort",
-        symptoms: &["Failed to activate service 'org.freedesktop.systemd1': timed out"],
-        look: "errors come after 25 s and from the bus itself; PID 1 has no connection to it",
-        next: "systemctl daemon-reexec over the private socket; if PID 1 has crashed, reboot",
-        sources: &["cri-o#3808", "systemd#18080"],
-    },
-    Known {
         id: "D10",
         title: "too many units, or reloads one after the other, keep PID 1 busy",
         area: Bus,

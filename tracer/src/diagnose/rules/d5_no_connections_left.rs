@@ -14,7 +14,7 @@ pub(super) static RULE: Rule = Rule {
     title: "root has no connection to the system bus left: 256, of which each runc takes two",
     area: Area::Bus,
     min_age_ns: 0,
-    proof: Proof::Story,
+    proof: Proof::Real,
     page: Page {
         mechanism: "dbus-daemon allows 256 connections per user, and each runc with the systemd cgroup driver takes two. \
             Some 128 runc that hang, or a program that leaks connections, use them up; then the bus answers Hello with \

@@ -8,6 +8,7 @@ mod d2_systemd_is_busy;
 mod d3_systemd_does_not_answer;
 mod d4_job_of_systemd_is_not_done;
 mod d5_no_connections_left;
+mod d8_systemd_is_not_on_the_bus;
 mod d9_bus_daemon_is_busy;
 mod k1_full_event_channel;
 mod k3_many_changed_pods;
@@ -44,6 +45,7 @@ pub static ALL: &[&Rule] = &[
     &d3_systemd_does_not_answer::RULE,
     &d4_job_of_systemd_is_not_done::RULE,
     &d5_no_connections_left::RULE,
+    &d8_systemd_is_not_on_the_bus::RULE,
     &d9_bus_daemon_is_busy::RULE,
     &d12_systemd_hangs_in_the_kernel::RULE,
     &d13_systemd_does_not_run::RULE,
