@@ -55,6 +55,8 @@ pub struct BusRow {
     pub errors: u64,
     /// Name of the last of those errors; empty when that could not be read.
     pub last_error: Option<String>,
+    /// When that came.
+    pub last_error_at: Option<MonoNs>,
     /// Calls without an answer, ended with their process or connection.
     pub unanswered: u64,
     /// Calls without an answer now.
@@ -117,6 +119,7 @@ struct Sums {
     latency: Latency,
     errors: u64,
     last_error: Option<String>,
+    last_error_at: Option<MonoNs>,
     unanswered: u64,
 }
 
@@ -151,7 +154,9 @@ impl BusState {
         if let Some(row) = self.row(call.names, call.kind, limits) {
             row.latency.record(ns);
             row.errors += u64::from(call.error.is_some());
-            row.last_error = call.error.or_else(|| row.last_error.take());
+            if call.error.is_some() {
+                (row.last_error, row.last_error_at) = (call.error, Some(call.end));
+            }
         }
     }
 
@@ -205,6 +210,7 @@ impl BusState {
             latency: Latency::default(),
             errors: 0,
             last_error: None,
+            last_error_at: None,
             unanswered: 0,
             open: 0,
         };
@@ -214,6 +220,7 @@ impl BusState {
                 latency: sums.latency.clone(),
                 errors: sums.errors,
                 last_error: sums.last_error.clone(),
+                last_error_at: sums.last_error_at,
                 unanswered: sums.unanswered,
                 ..empty(names, *kind)
             };

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use plegtrace::cli::{Attach, Settings};
+use plegtrace::correlate::BusRow;
 use plegtrace::decode::BusKind;
 use serde_json::Value;
 
@@ -60,16 +61,20 @@ pub fn run() -> Result<String> {
     let started: u64 =
         ours.iter().filter(|((_, member), _)| member == "StartTransientUnit").map(|(_, count)| count).sum();
     ensure!(started == u64::from(CONTAINERS), "{started} units were started: {ours:?}");
-    // runc has heard of each job that it is done.
-    let jobs = snapshot.bus.rows.iter().filter(|row| row.kind == BusKind::Job);
-    let done: Counts = jobs
-        .map(|row| ((row.names.interface.clone(), row.names.member.clone()), row.latency.count()))
-        .collect();
-    let begins = |member: &str| ["StartTransientUnit", "StopUnit"].contains(&member);
-    let begun: Counts =
-        ours.iter().filter(|((_, member), _)| begins(member)).map(|(k, v)| (k.clone(), *v)).collect();
+    // runc has heard of each job that it is done. A scope that is empty is gone before it can be stopped: that is an error.
+    let of = |kind: BusKind, made: fn(&BusRow) -> u64| -> Counts {
+        let rows = snapshot.bus.rows.iter().filter(|row| row.kind == kind && begins_job(&row.names.member));
+        let counts = rows.map(|row| ((row.names.interface.clone(), row.names.member.clone()), made(row)));
+        counts.filter(|(_, count)| *count > 0).collect()
+    };
+    let begun = of(BusKind::Call, |row| row.latency.count() - row.errors);
+    let done = of(BusKind::Job, |row| row.latency.count());
     ensure!(done == begun, "of the jobs {begun:?} these are done: {done:?}");
     Ok(format!("{} calls of {} methods, {} jobs", sum(&ours), ours.len(), sum(&done)))
+}
+
+fn begins_job(member: &str) -> bool {
+    ["StartTransientUnit", "StopUnit"].contains(&member)
 }
 
 fn sum(counts: &Counts) -> u64 {

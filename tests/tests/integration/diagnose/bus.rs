@@ -420,15 +420,22 @@ fn a_runc_that_was_born_is_named() {
 
 /// A node on whose bus one method was answered with an error three times.
 fn refused(member: &str, destination: &str, error: &str) -> Diagnosis {
+    refused_before(member, destination, error, None)
+}
+
+/// The same, and then systemd has answered a call.
+fn refused_before(member: &str, destination: &str, error: &str, answered: Option<u64>) -> Diagnosis {
     let mut story = Story::node();
     story.relist(S, 0);
     let mut snapshot = story.snapshot(3 * S);
+    snapshot.bus.systemd_answered = answered.map(at);
     snapshot.bus.rows.push(BusRow {
         names: BusNames { member: member.into(), destination: destination.into(), ..BusNames::default() },
         kind: BusKind::Call,
         latency: Latency::default(),
         errors: 3,
         last_error: Some(error.into()),
+        last_error_at: Some(at(2 * S)),
         unanswered: 0,
         open: 0,
     });
@@ -460,6 +467,11 @@ fn d8_needs_an_error_of_the_bus() {
         assert_eq!(finding.severity, Severity::Notice);
         assert!(finding.headline.contains(&format!("3 times, the last one {error}")), "{}", finding.headline);
     }
+    let away = |answered: u64| {
+        let error = "org.freedesktop.DBus.Error.NoReply";
+        refused_before("StartTransientUnit", SYSTEMD, error, Some(answered)).findings.len()
+    };
+    assert_eq!([away(S), away(5 * S / 2)], [1, 0], "it has answered before that, and since");
     assert_eq!(ids(&start("org.freedesktop.systemd1.NoSuchUnit")), [""; 0]);
     assert_eq!(ids(&start("org.freedesktop.DBus.Error.AccessDenied")), [""; 0]);
     let logind = refused("ListSeats", "org.freedesktop.login1", "org.freedesktop.DBus.Error.ServiceUnknown");

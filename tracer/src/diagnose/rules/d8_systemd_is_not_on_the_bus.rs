@@ -32,7 +32,7 @@ pub(super) static RULE: Rule = Rule {
         evidence: &[
             "a call to systemd was answered by the bus, with an error that says that nobody has its name, while plegtrace observed",
         ],
-        excluded_by: &["systemd has answered a later call of the same method"],
+        excluded_by: &["systemd has answered a later call: it was away for a moment, as with daemon-reexec"],
         next: &[
             "busctl status org.freedesktop.systemd1: has PID 1 that name again?",
             "systemctl status, which uses its private socket: if that answers, systemctl daemon-reexec",
@@ -52,16 +52,21 @@ fn refusal(row: &BusRow) -> Option<&str> {
 }
 
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
-    let rows = &scene.snapshot.bus.rows;
-    let refused = rows.iter().filter_map(|row| refusal(row).map(|error| (row.errors, error)));
-    let refused: Vec<(u64, &str)> = refused.collect();
-    let Some((_, error)) = refused.last() else { return Vec::new() };
-    let times = human::plural(refused.iter().map(|(errors, _)| errors).sum(), "time");
+    let bus = &scene.snapshot.bus;
+    let refused = bus.rows.iter().filter_map(|row| Some((row, refusal(row)?)));
+    let refused: Vec<(&BusRow, &str)> = refused.collect();
+    let Some((last, error)) = refused.iter().max_by_key(|(row, _)| row.last_error_at) else {
+        return Vec::new();
+    };
+    if bus.systemd_answered > last.last_error_at {
+        return Vec::new();
+    }
+    let times = human::plural(refused.iter().map(|(row, _)| row.errors).sum(), "time");
     let words = format!("the bus has answered calls to systemd with an error {times}, the last one {error}");
     let finding = Finding::new(&RULE, format!("systemd is not on the bus: {words}"))
         .seen(Evidence::new(Source::Wire, words.clone()));
     let culprit = Culprit { component: Component::Systemd, pid: None, container: None, words };
     let finding = Finding { culprit: Some(culprit), ..finding };
-    // It may be back: each answer of systemd itself would be newer.
+    // It may be back, and nobody has asked it for anything since.
     vec![finding.into_notice().advise(RULE.page.next.iter().copied())]
 }
