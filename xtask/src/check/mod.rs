@@ -12,5 +12,6 @@ mod modules;
 mod object;
 mod order;
 mod source;
+mod stack;
 
 pub(crate) use command::{Options, run};

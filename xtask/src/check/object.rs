@@ -1,4 +1,4 @@
-//! The eBPF object → what its programs are called and which helpers they call.
+//! The eBPF object → what its programs are called, which helpers they call, and how much stack they need.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ const NAME_MAX: usize = 15;
 const PROBE_WRITE_USER: i32 = 36;
 
 /// `BPF_JMP | BPF_CALL`: Documentation/bpf/standardization/instruction-set.rst.
-const CALL: u8 = 0x85;
+pub(super) const CALL: u8 = 0x85;
 
 /// What is wrong with the object.
 ///
@@ -40,6 +40,7 @@ pub(crate) fn faults(path: &Path) -> Result<Vec<String>> {
             faults.push(format!("{} calls bpf_probe_write_user", section.name()?));
         }
     }
+    faults.extend(super::stack::faults(&file)?);
     Ok(faults)
 }
 
