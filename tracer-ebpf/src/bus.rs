@@ -329,7 +329,8 @@ fn job_done(scratch: &Scratch) -> Result<(), Reason> {
 /// A job is done.
 #[inline(always)]
 fn finished(read: &Job, job: u32, open: &OpenBusCall) {
-    emit(read, (open.socket, job), open, (kind::SIGNAL, 0), None);
+    let signal = Message { kind: kind::SIGNAL, flags: 0, serial: 0, reply: 0, size: 0, header_end: 0 };
+    emit(read, (open.socket, job), open, &signal, None);
 }
 
 /// A call begins in this write.
@@ -522,7 +523,7 @@ fn close(scratch: &mut Scratch, answer: &Message) -> bool {
         return false;
     };
     let id = (key.socket, key.serial);
-    emit(&scratch.job, id, open, (answer.kind, answer.size), Some(&scratch.call.texts));
+    emit(&scratch.job, id, open, answer, Some(&scratch.call.texts));
     let may_be_job = answer.kind == kind::RETURN && begins_job(member(open));
     if may_be_job {
         scratch.call = *open;
@@ -532,15 +533,15 @@ fn close(scratch: &mut Scratch, answer: &Message) -> bool {
     may_be_job
 }
 
-/// Writes the record of a call, by socket and serial, that has been answered with a message of this type and size; of its texts
-/// only the name of an error matters.
+/// Writes the record of a call, by socket and serial, that has been answered with this message; of its texts only the name of an
+/// error matters.
 #[inline(always)]
 fn emit(
     read: &Job,
     (socket, serial): (u64, u32),
     open: &OpenBusCall,
-    (kind, size): (u8, u32),
-    answer: Option<&[u8; TEXT * TEXTS]>,
+    answer: &Message,
+    texts: Option<&[u8; TEXT * TEXTS]>,
 ) {
     const ERROR: usize = 3;
     // SAFETY: no arguments.
@@ -553,13 +554,15 @@ fn emit(
             (*record).start_ns = open.start_ns;
             (*record).socket = socket;
             (*record).serial = serial;
-            (*record).kind = u32::from(kind);
+            (*record).kind = u32::from(answer.kind);
             (*record).bytes = open.bytes;
-            (*record).answer_bytes = size;
+            (*record).answer_bytes = answer.size;
+            (*record).answer_serial = answer.serial;
+            (*record).reserved = 0;
             (*record).texts = open.texts;
-            if let Some(answer) = answer {
+            if let Some(texts) = texts {
                 let to = (&raw mut (*record).texts).cast::<[u8; TEXT]>().add(ERROR);
-                *to = *answer.as_ptr().cast::<[u8; TEXT]>().add(ERROR);
+                *to = *texts.as_ptr().cast::<[u8; TEXT]>().add(ERROR);
             }
         }
     });

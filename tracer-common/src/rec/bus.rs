@@ -27,8 +27,12 @@ pub struct BusRec {
     pub bytes: u32,
     /// Bytes of the answer.
     pub answer_bytes: u32,
+    /// Serial of the answer, as its sender counts what it sends: a bus passes it on. 0: not known.
+    pub answer_serial: u32,
+    /// Always 0.
+    pub reserved: u32,
     /// See [`BusTexts`](crate::wire::bus::BusTexts).
     pub texts: [u8; TEXT * TEXTS],
 }
 
-const _: () = assert!(size_of::<BusRec>() == 56 + TEXT * TEXTS);
+const _: () = assert!(size_of::<BusRec>() == 64 + TEXT * TEXTS);

@@ -9,6 +9,7 @@ use super::{
     Latency,
     bus_peers::{BusPeer, BusPeers},
     limits::Limits,
+    thresholds::SECOND_NS,
 };
 use crate::{
     decode::{BusCall, BusCallId, BusKind, BusNames, MonoNs},
@@ -32,7 +33,40 @@ pub struct Bus {
     pub peers: Vec<BusPeer>,
     /// When systemd last answered a call, other than with an error.
     pub systemd_answered: Option<MonoNs>,
+    /// How far systemd has come in numbering what it sends.
+    pub systemd_serials: Option<SystemdSerials>,
 }
+
+/// How far systemd has come with the 32 bits that D-Bus has for the number of a message. The highest of the node: systemd counts
+/// each of its connections by itself, and containers may have one of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SystemdSerials {
+    /// The first that was seen, and when.
+    pub first: (u32, MonoNs),
+    /// The last one, and when.
+    pub last: (u32, MonoNs),
+}
+
+impl SystemdSerials {
+    /// How many are left.
+    #[must_use]
+    pub fn left(&self) -> u32 {
+        u32::MAX - self.last.0
+    }
+
+    /// How long they last at the pace that was seen, in seconds; `None` before that can be told.
+    #[must_use]
+    pub fn last_for_s(&self) -> Option<u64> {
+        let used = u64::from(self.last.0.checked_sub(self.first.0)?);
+        let over = self.last.1.since(self.first.1) / SECOND_NS;
+        (used > 0 && over >= MIN_PACE_S).then(|| u64::from(self.left()) * over / used)
+    }
+}
+
+/// A pace is not told from less time.
+const MIN_PACE_S: u64 = 10;
+/// Two numbers of one connection are not farther apart, however long nobody has asked: they are of different ones.
+const JUMP: u32 = 1 << 24;
 
 impl Bus {
     /// What is known of a process that calls wait for.
@@ -131,6 +165,7 @@ pub(super) struct BusState {
     readers: Vec<BusReaderFact>,
     peers: BusPeers,
     systemd_answered: Option<MonoNs>,
+    systemd_serials: Option<SystemdSerials>,
     /// Answered since the last reading, which may still have them.
     answered: HashSet<BusCallId>,
     read_at: Option<MonoNs>,
@@ -149,6 +184,7 @@ impl BusState {
         }
         if call.names.destination == SYSTEMD && call.error.is_none() {
             self.systemd_answered = self.systemd_answered.max(Some(call.end));
+            self.serial(call.answer_serial, call.end);
         }
         let ns = call.end.since(call.id.start);
         if let Some(row) = self.row(call.names, call.kind, limits) {
@@ -157,6 +193,22 @@ impl BusState {
             if call.error.is_some() {
                 (row.last_error, row.last_error_at) = (call.error, Some(call.end));
             }
+        }
+    }
+
+    /// systemd has numbered an answer.
+    fn serial(&mut self, serial: u32, at: MonoNs) {
+        let now = (serial, at);
+        let (new, last) =
+            (SystemdSerials { first: now, last: now }, self.systemd_serials.map(|known| known.last.0));
+        match last {
+            _ if serial == 0 => {}
+            Some(last) if serial <= last => {}
+            Some(last) if serial - last <= JUMP => {
+                self.systemd_serials =
+                    self.systemd_serials.map(|known| SystemdSerials { last: now, ..known });
+            }
+            _ => self.systemd_serials = Some(new),
         }
     }
 
@@ -242,6 +294,7 @@ impl BusState {
             readers: self.readers.clone(),
             peers: self.peers.view(),
             systemd_answered: self.systemd_answered,
+            systemd_serials: self.systemd_serials,
         }
     }
 }
@@ -276,6 +329,7 @@ mod tests {
             kind: if serial == 0 { BusKind::Connection } else { BusKind::Call },
             asker: 10,
             end: MonoNs(end),
+            answer_serial: 0,
             names: BusNames { member: "StopUnit".to_owned(), ..BusNames::default() },
             error: error.map(str::to_owned),
         }
@@ -350,6 +404,33 @@ mod tests {
         state.call(BusCall { kind: BusKind::Job, ..call(1, 100, 140, None) }, &limits);
         let view = state.view(MonoNs(150));
         assert_eq!((view.open.len(), view.rows[1].latency.count(), view.rows[1].open), (0, 1, 0));
+    }
+
+    /// The highest number of systemd, and how long the rest lasts at the pace that was seen: of one connection, and of answers
+    /// that are its own.
+    #[test]
+    fn serials_of_systemd() {
+        let (mut state, limits) = (BusState::default(), Limits::default());
+        let mut seen = |answer_serial: u32, second: u64, error: Option<&str>| {
+            let mut call = call(1, 0, second * SECOND_NS, error);
+            (call.answer_serial, call.names.destination) = (answer_serial, SYSTEMD.to_owned());
+            state.call(call, &limits);
+            state.view(MonoNs(second * SECOND_NS)).systemd_serials
+        };
+        assert_eq!(seen(9, 1, Some("of.the.bus")), None);
+        assert_eq!(seen(0, 1, None), None);
+        assert_eq!(seen(40, 1, None).unwrap().last_for_s(), None, "one is no pace");
+        let high = u32::MAX - 1_000_000;
+        let serials = seen(high, 2, None).unwrap();
+        assert_eq!(
+            (serials.first, serials.left()),
+            ((high, MonoNs(2 * SECOND_NS)), 1_000_000),
+            "another one"
+        );
+        assert_eq!(seen(high + 50, 11, None).unwrap().last_for_s(), None, "nine seconds are too few");
+        let serials = seen(high + 100, 12, None).unwrap();
+        assert_eq!((serials.left(), serials.last_for_s()), (999_900, Some(99_990)));
+        assert_eq!(seen(70, 13, None), Some(serials), "a private connection counts from 1");
     }
 
     /// What does not fit is counted.

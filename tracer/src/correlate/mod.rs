@@ -48,7 +48,7 @@ mod trees;
 mod view;
 
 pub use age::Age;
-pub use bus::{Bus, BusRow, BusWait, OpenBusCall};
+pub use bus::{Bus, BusRow, BusWait, OpenBusCall, SystemdSerials};
 pub use bus_peers::BusPeer;
 pub use caller::Caller;
 pub use census::{Census, Held, Known, ProcessSeen, Request, Unreported, WaitsFor};

@@ -33,6 +33,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<BusCall, DecodeError> {
         },
         asker: rec.header.tgid,
         end,
+        answer_serial: rec.answer_serial,
         names: bus_names(&rec.texts).ok_or(DecodeError::MessageNames)?,
         error: (rec.kind == u32::from(kind::ERROR)).then(|| error.to_owned()),
     })
@@ -77,6 +78,8 @@ mod tests {
             kind: u32::from(answer),
             bytes: 40,
             answer_bytes: 20,
+            answer_serial: 99,
+            reserved: 0,
             texts,
         }
     }
@@ -87,6 +90,7 @@ mod tests {
         let call = decode(rec(5, 9, kind::ERROR).as_bytes()).unwrap();
         assert_eq!(call.id, BusCallId { socket: 77, serial: 5, start: MonoNs(5) });
         assert_eq!((call.asker, call.end, call.error.as_deref()), (10, MonoNs(9), Some("a.Error")));
+        assert_eq!(call.answer_serial, 99);
         let names = &call.names;
         assert_eq!([&names.interface, &names.member, &names.destination], ["a.B", "M", ":1.5"]);
         assert_eq!(decode(rec(5, 9, kind::RETURN).as_bytes()).unwrap().error, None);

@@ -232,6 +232,8 @@ pub struct BusCall {
     pub end: MonoNs,
     /// What was called.
     pub names: BusNames,
+    /// Serial of the answer, as its sender counts what it sends; 0: not known.
+    pub answer_serial: u32,
     /// Name of the error that was the answer; empty when that could not be read.
     pub error: Option<String>,
 }

@@ -11,6 +11,9 @@ use crate::{
 /// The first systemd whose serial numbers do not run out (systemd PR 11818).
 const SERIALS_FIXED: u32 = 242;
 
+/// What systemd sends between the last answer that is seen and the end is less: signals to everybody.
+const NEAR_END: u32 = 1 << 20;
+
 /// Calls that this party does not answer.
 pub(super) fn stalls<'a>(
     scene: &Scene<'a>,
@@ -128,23 +131,32 @@ pub(super) fn let_go(stuck: &Stuck, stall: &BusStall) -> Option<String> {
 /// What is known of the serial numbers of systemd, which run out before version 242.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Serials {
-    /// They can run out: its version.
+    /// They can have run out: its version.
     Finite(u32),
+    /// They can run out, and have not: its version, and the last one that was seen.
+    Left(u32, u32),
     /// They cannot.
     Endless(u32),
     /// The version is not known.
     Unknown,
 }
 
-/// The version is that of process 1 of this node.
+/// Those of process 1 of this node, when that is who is waited for.
 pub(super) fn serials(stall: &BusStall, scene: &Scene<'_>) -> Serials {
+    if stall.pid == 1 { serials_of_node(scene) } else { Serials::Unknown }
+}
+
+/// Those of process 1 of this node.
+pub(super) fn serials_of_node(scene: &Scene<'_>) -> Serials {
     let versions = &scene.snapshot.census.versions;
-    let version = versions.iter().find(|version| version.program == "systemd" && stall.pid == 1);
+    let version = versions.iter().find(|version| version.program == "systemd");
     let number = version.and_then(|it| it.version.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok());
-    match number {
-        Some(version) if version < SERIALS_FIXED => Serials::Finite(version),
-        Some(version) => Serials::Endless(version),
-        None => Serials::Unknown,
+    let seen = scene.snapshot.bus.systemd_serials.filter(|seen| seen.left() > NEAR_END);
+    match (number, seen) {
+        (Some(version), Some(seen)) if version < SERIALS_FIXED => Serials::Left(version, seen.last.0),
+        (Some(version), _) if version < SERIALS_FIXED => Serials::Finite(version),
+        (Some(version), _) => Serials::Endless(version),
+        (None, _) => Serials::Unknown,
     }
 }
 

@@ -38,7 +38,7 @@ pub fn run() -> Result<String> {
         container.started()?;
         container.remove()?;
     }
-    let theirs = monitor.finish()?;
+    let (theirs, serial) = monitor.finish()?;
     let (snapshot, _) = observation.end()?;
     let mut ours = Counts::new();
     for row in snapshot.bus.rows.iter().filter(|row| row.kind == BusKind::Call) {
@@ -61,6 +61,8 @@ pub fn run() -> Result<String> {
     let started: u64 =
         ours.iter().filter(|((_, member), _)| member == "StartTransientUnit").map(|(_, count)| count).sum();
     ensure!(started == u64::from(CONTAINERS), "{started} units were started: {ours:?}");
+    let seen = snapshot.bus.systemd_serials.map(|seen| u64::from(seen.last.0));
+    ensure!(seen == Some(serial), "systemd's last serial: we saw {seen:?}, the bus {serial}");
     // runc has heard of each job that it is done. A scope that is empty is gone before it can be stopped: that is an error.
     let of = |kind: BusKind, made: fn(&BusRow) -> u64| -> Counts {
         let rows = snapshot.bus.rows.iter().filter(|row| row.kind == kind && begins_job(&row.names.member));
@@ -114,8 +116,9 @@ impl Monitor {
         self.child.wait().map(drop)
     }
 
-    /// The calls of those who started units named as our containers, and of those who wait for jobs.
-    fn finish(mut self) -> Result<Counts> {
+    /// The calls of those who started units named as our containers, and of those who wait for jobs; the highest serial of
+    /// systemd's answers to them.
+    fn finish(mut self) -> Result<(Counts, u64)> {
         self.heard("after")?;
         self.stop()?;
         let text = fs::read_to_string(self.file)?;
@@ -134,7 +137,14 @@ impl Monitor {
             *counts.entry((word(call, "interface"), word(call, "member"))).or_default() += 1;
         }
         ensure!(!counts.is_empty(), "busctl saw no call in {} messages", messages.len());
-        Ok(counts)
+        // The bus answers under its own name, systemd under a number.
+        let of_systemd = |it: &&Value| {
+            it["type"] == "method_return"
+                && word(it, "sender").starts_with(':')
+                && senders.contains(&word(it, "destination"))
+        };
+        let answers = messages.iter().filter(of_systemd).filter_map(|it| it["cookie"].as_u64());
+        Ok((counts, answers.max().context("systemd has answered nothing")?))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Causes in systemd and D-Bus: whoever does not answer a call is named, by the queues and by what it is doing.
 
-use plegtrace::correlate::{BusRow, Latency, Snapshot};
+use plegtrace::correlate::{BusRow, Latency, Snapshot, SystemdSerials};
 use plegtrace::decode::{BusKind, BusNames};
 use plegtrace::diagnose::{Confidence, Diagnosis, Finding, Severity, UnknownCause, Verdict, diagnose};
 use plegtrace::input::{
@@ -263,6 +263,44 @@ fn d1_needs_an_old_systemd_that_is_silent() {
     assert!(finding.evidence.iter().any(|it| it.text.contains("systemd 252")), "{:?}", finding.evidence);
     only(&with("219", peer(1, 'S', "ep_poll", 0, Some(77))), "D3");
     only(&with("219", peer(1, 'S', "do_freezer_trap", 0, Some(0))), "D13");
+}
+
+/// The doubt of every rule that is proved by stories alone.
+const UNTESTED: &str = "this rule has never been tested on the real programs";
+
+/// Serial numbers of answers say whether D1 can be: near the end it is sure, far from it it is not, and before that it is coming.
+#[test]
+fn d1_by_the_numbers_of_answers() {
+    let systemd = |version: &str, first: u32, last: u32, stalls: bool| {
+        let mut story = Story::node();
+        story.relist(S, 0);
+        let versions = vec![VersionFact { program: "systemd".into(), version: version.into() }];
+        let (began_ns, ended_ns) = (at(S).0, at(S).0);
+        story.fact(S, &Fact::Census(CensusFact { began_ns, ended_ns, versions, ..CensusFact::default() }));
+        if stalls {
+            read(&mut story, 12, &[call("StopUnit")], &[idle_bus(), idle_systemd()]);
+        }
+        let mut snapshot = story.snapshot(12 * S);
+        let seen = |serial: u32, ns: u64| (serial, at(ns));
+        snapshot.bus.systemd_serials =
+            Some(SystemdSerials { first: seen(first, S / 2), last: seen(last, S / 2 + 10 * S) });
+        diagnose(&snapshot)
+    };
+    let end = u32::MAX - 10;
+    let stall = systemd("241", end, end, true);
+    assert_eq!((ids(&stall), &stall.findings[0].doubts), (vec!["D1"], &vec![UNTESTED.to_owned()]));
+    assert!(stall.findings[0].evidence.iter().any(|it| it.text.contains("4,294,967,285 of 4,294,967,295")));
+    let young = systemd("241", 70, 80, true);
+    assert_eq!(ids(&young), ["D3"]);
+    assert!(young.findings[0].evidence.iter().any(|it| it.text.contains("they have not run out (D1)")));
+    // A thousand in ten seconds: 4,294 s for each 429,400.
+    let coming = |last: u32| systemd("219", last - 1000, last, false);
+    let notice = coming(u32::MAX - 100_000_000);
+    assert_eq!((ids(&notice), notice.findings[0].severity), (vec!["D1"], Severity::Notice));
+    assert!(notice.findings[0].headline.contains("in 11 d"), "{}", notice.findings[0].headline);
+    assert_eq!(ids(&coming(u32::MAX - 300_000_000)), [""; 0], "34 days");
+    assert_eq!(ids(&systemd("219", end, end, false)), ["D1"], "no pace, and near the end");
+    assert_eq!(ids(&systemd("242", end, end, false)), [""; 0], "its numbers begin anew");
 }
 
 /// A call that is young, has been answered, or waits for its caller is nobody's fault; one that is late forbids "healthy".

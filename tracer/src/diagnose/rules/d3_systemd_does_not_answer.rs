@@ -88,6 +88,16 @@ fn told_apart(
             format!("systemd {version}: it has not used up its serial numbers (D1), which was fixed in 242");
         return finding.seen(Evidence::new(Source::Census, text));
     }
+    let finding = match serials {
+        Serials::Left(version, last) if silent => finding.seen(Evidence::new(
+            Source::Wire,
+            format!(
+                "systemd {version}: the last serial number it was seen to send is {}: they have not run out (D1)",
+                words::human::count(last.into())
+            ),
+        )),
+        _ => finding,
+    };
     let answered = scene.snapshot.bus.systemd_answered.filter(|at| at.0 >= stall.call.fact.start_ns);
     match answered {
         Some(at) => {

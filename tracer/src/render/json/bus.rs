@@ -17,6 +17,14 @@ pub(super) struct BusDoc<'a> {
     open: Vec<OpenDoc<'a>>,
     readers: Vec<ReaderDoc>,
     peers: Vec<PeerDoc<'a>>,
+    systemd_serials: Option<SerialsDoc>,
+}
+
+#[derive(Debug, Serialize)]
+struct SerialsDoc {
+    last: u32,
+    left: u32,
+    last_for_s: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -93,6 +101,11 @@ impl<'a> BusDoc<'a> {
                 .map(|it| ReaderDoc { pid: reader(it.pid), socket: it.socket, unread: it.unread })
                 .collect(),
             peers: bus.peers.iter().map(PeerDoc::new).collect(),
+            systemd_serials: bus.systemd_serials.map(|seen| SerialsDoc {
+                last: seen.last.0,
+                left: seen.left(),
+                last_for_s: seen.last_for_s(),
+            }),
         })
     }
 }
