@@ -34,9 +34,10 @@ impl Live {
             let mut fact = fact(key, call, &connection, census::exists(call.tgid));
             if asked && is_old(call) {
                 fact.comm = Queues::comm(call.tgid);
-                fact.over |= fact.job && fact.comm != "crun" && at_ns - call.start_ns > JOB_WAIT_NS;
                 self.look_at_peers(&connection, &mut peers);
             }
+            let is_given_up = || Queues::comm(call.tgid) != "crun";
+            fact.over |= fact.job && at_ns.saturating_sub(call.start_ns) > JOB_WAIT_NS && is_given_up();
             if fact.over {
                 self.kernel.forget_bus_call(key);
             }

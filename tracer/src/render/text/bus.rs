@@ -73,8 +73,12 @@ fn open(page: &mut Page<'_>) -> io::Result<()> {
     if open.is_empty() {
         return Ok(());
     }
-    let rest = format!("{}, oldest first", human::plural(open.len() as u64, "call"));
-    page.section("D-Bus calls without an answer", &rest)?;
+    let jobs = open.iter().filter(|call| call.fact.job).count();
+    let count = |of: usize, name| (of > 0).then(|| human::plural(of as u64, name));
+    let counts: Vec<String> =
+        [count(open.len() - jobs, "call"), count(jobs, "job")].into_iter().flatten().collect();
+    let rest = format!("{}, oldest first", counts.join(" and "));
+    page.section(if jobs == 0 { "D-Bus calls without an answer" } else { "Not done over D-Bus" }, &rest)?;
     let columns =
         [("age", Align::Right), ("method", Align::Left), ("by", Align::Left), ("waits for", Align::Left)];
     let mut table = Table::new(&columns);
