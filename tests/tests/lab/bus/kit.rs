@@ -99,7 +99,7 @@ pub(super) fn address(dir: &Path) -> String {
     format!("unix:path={}", dir.join("dbus/system_bus_socket").display())
 }
 
-/// Whoever plays systemd: jobs are done at once, or, once they are `endless`, never; once it is `silent`, calls of
+/// Whoever plays systemd: jobs are done at once, or, once they are `endless`, only those of others; once it is `silent`, calls of
 /// `StartTransientUnit` wait for ever.
 #[derive(Debug)]
 struct Manager {
@@ -111,12 +111,14 @@ struct Manager {
 impl Manager {
     async fn job(&self, emitter: &SignalEmitter<'_>, unit: &str) -> zbus::fdo::Result<OwnedObjectPath> {
         let id = self.jobs.fetch_add(1, Ordering::Relaxed);
-        let path = format!("{MANAGER}/job/{id}");
-        let path = OwnedObjectPath::try_from(path).map_err(|e| zbus::fdo::Error::Failed(e.to_string()))?;
-        if !self.endless.load(Ordering::Relaxed) {
-            Self::job_removed(emitter, id, path.clone(), unit, "done").await?;
-        }
-        Ok(path)
+        let path = |id: u32| {
+            let path = OwnedObjectPath::try_from(format!("{MANAGER}/job/{id}"));
+            path.map_err(|e| zbus::fdo::Error::Failed(e.to_string()))
+        };
+        // Everybody hears of the jobs of others too.
+        let done = if self.endless.load(Ordering::Relaxed) { id + 1000 } else { id };
+        Self::job_removed(emitter, done, path(done)?, unit, "done").await?;
+        path(id)
     }
 }
 
