@@ -65,6 +65,8 @@ impl SystemdSerials {
 
 /// A pace is not told from less time.
 const MIN_PACE_S: u64 = 10;
+/// Lower numbers for longer than this: systemd has connected anew, as with daemon-reexec, and its old numbers are of no use.
+const STALE_NS: u64 = 60 * SECOND_NS;
 /// Two numbers of one connection are not farther apart, however long nobody has asked: they are of different ones.
 const JUMP: u32 = 1 << 24;
 
@@ -201,10 +203,11 @@ impl BusState {
         let now = (serial, at);
         let (new, last) =
             (SystemdSerials { first: now, last: now }, self.systemd_serials.map(|known| known.last.0));
+        let old = self.systemd_serials.is_some_and(|known| at.since(known.last.1) > STALE_NS);
         match last {
             _ if serial == 0 => {}
-            Some(last) if serial <= last => {}
-            Some(last) if serial - last <= JUMP => {
+            Some(last) if serial <= last && !old => {}
+            Some(last) if serial > last && serial - last <= JUMP => {
                 self.systemd_serials =
                     self.systemd_serials.map(|known| SystemdSerials { last: now, ..known });
             }
@@ -431,6 +434,9 @@ mod tests {
         let serials = seen(high + 100, 12, None).unwrap();
         assert_eq!((serials.left(), serials.last_for_s()), (999_900, Some(99_990)));
         assert_eq!(seen(70, 13, None), Some(serials), "a private connection counts from 1");
+        let anew = seen(71, 73, None).unwrap();
+        assert_eq!((anew.first, anew.last.0), ((71, MonoNs(73 * SECOND_NS)), 71), "daemon-reexec");
+        assert_eq!(seen(80, 200, None).unwrap().last_for_s(), Some(u64::from(u32::MAX - 80) * 127 / 9));
     }
 
     /// What does not fit is counted.
