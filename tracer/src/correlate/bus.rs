@@ -141,6 +141,8 @@ impl OpenBusCall {
         match (fact.accepted, fact.unread_by_bus, fact.unread) {
             _ if fact.job => BusWait::Job,
             (Some(false), ..) => BusWait::Accept,
+            // There is room in a queue of which all was read: the end of the write was not seen, or its caller does not try again.
+            (_, Some(0), _) if fact.unsent => BusWait::Unknown,
             _ if fact.unsent => BusWait::Room,
             (_, Some(unread), _) if unread > 0 => BusWait::Bus(unread),
             (_, _, Some(unread)) if unread > 0 => BusWait::Caller(unread),
@@ -387,6 +389,8 @@ mod tests {
         };
         assert_eq!(waits(Some(false), false, None, Some(0)), BusWait::Accept);
         assert_eq!(waits(Some(true), true, Some(9), Some(0)), BusWait::Room);
+        assert_eq!(waits(Some(true), true, None, Some(0)), BusWait::Room);
+        assert_eq!(waits(Some(true), true, Some(0), Some(0)), BusWait::Unknown);
         assert_eq!(waits(Some(true), false, Some(9), Some(0)), BusWait::Bus(9));
         assert_eq!(waits(Some(true), false, Some(0), Some(5)), BusWait::Caller(5));
         assert_eq!(waits(Some(true), false, Some(0), Some(0)), BusWait::Answer);

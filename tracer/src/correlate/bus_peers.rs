@@ -52,6 +52,15 @@ impl BusPeer {
         self.fact.state == 'D' && !self.is_frozen() && self.still_ns >= LASTS_NS
     }
 
+    /// It has nothing to do: it waits for something to happen on its connections, in the function of the kernel for that
+    /// (`ep_poll`, fs/eventpoll.c, which compilers may make a part of its caller).
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        let fact = &self.fact;
+        let waits = fact.wchan == "ep_poll" || fact.wchan.starts_with("do_epoll_");
+        fact.state == 'S' && waits && !fact.frozen && self.still_ns >= LASTS_NS
+    }
+
     /// Its share of one CPU in percent; `None` when it was not watched for long enough.
     #[must_use]
     pub fn cpu_percent(&self) -> Option<u64> {
@@ -143,6 +152,11 @@ mod tests {
         let lock =
             after(&[(1, fact('D', "cgroup_kn_lock_live", 0)), (3, fact('D', "cgroup_kn_lock_live", 0))]);
         assert!(lock.hangs_in_kernel() && !lock.is_frozen() && !lock.is_stopped());
+        for (wchan, is_idle) in [("ep_poll", true), ("do_epoll_wait", true), ("unix_stream_data_wait", false)] {
+            let peer = after(&[(1, fact('S', wchan, 0)), (3, fact('S', wchan, 0))]);
+            assert_eq!(peer.is_idle(), is_idle, "{wchan}");
+        }
+        assert!(!after(&[(1, fact('S', "ep_poll", 0))]).is_idle(), "for a moment only");
     }
 
     /// CPU time since the first reading; who is not waited for any more is forgotten.

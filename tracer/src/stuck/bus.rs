@@ -23,6 +23,9 @@ const MAX_CALLERS: usize = 64;
 /// On a CPU for this share of the time, in percent, it is busy.
 const BUSY: u64 = 50;
 
+/// The bus daemon's own name on the bus.
+const THE_BUS: &str = "org.freedesktop.DBus";
+
 /// Who does not answer calls over D-Bus, and the oldest of the calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BusStall {
@@ -106,8 +109,13 @@ fn waits_for(call: &OpenBusCall, bus: &Bus) -> Option<(BusParty, u32)> {
     if fact.job && bus.readers.iter().any(|reader| reader.pid == fact.asker && reader.unread > 0) {
         return None;
     }
-    if call.kind() == BusKind::Connection || stands_still || fact.destination == "org.freedesktop.DBus" {
+    if stands_still {
         return Some((server, fact.bus));
+    }
+    if call.kind() == BusKind::Connection || fact.destination == THE_BUS {
+        // It answers what it has read before it waits for more, so the answer was missed. To activate a service takes longer.
+        let answered = daemon.is_some_and(BusPeer::is_idle);
+        return (!answered).then_some((server, fact.bus));
     }
     if fact.destination != SYSTEMD {
         return Some((BusParty::Other, 0));

@@ -60,7 +60,7 @@ pub fn run() -> Result<String> {
             (finding.rule.id, finding.culprit.as_ref().and_then(|culprit| culprit.pid), finding.confidence)
         })
         .collect();
-    ensure!(named == [("D13", Some(1), Confidence::High)], "named {named:?}; {:?}", snapshot.bus.peers);
+    ensure!(named == [("D13", Some(1), Confidence::High)], "named {named:?}; {:?}", snapshot.bus);
     Ok(diagnosis.findings[0].headline.clone())
 }
 

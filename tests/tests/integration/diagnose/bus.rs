@@ -125,6 +125,27 @@ fn d14_needs_a_bus_that_does_not_read() {
     assert!(finding.headline.contains("the socket is full"), "{}", finding.headline);
 }
 
+/// A bus that waits for something to do has answered what it has read: the answer was missed, or the end of a write was.
+#[test]
+fn d14_is_not_a_bus_that_has_nothing_to_do() {
+    let own = OpenBusFact { destination: "org.freedesktop.DBus".into(), ..call("AddMatch") };
+    none(&late(own.clone(), &[idle_bus()]));
+    let unsent = OpenBusFact { unsent: true, ..own.clone() };
+    none(&late(unsent.clone(), &[idle_bus()]));
+    let connection = OpenBusFact { serial: 0, member: String::new(), destination: String::new(), ..own.clone() };
+    none(&late(connection, &[idle_bus()]));
+    // Without an answer of systemd it is systemd that is waited for.
+    let frozen = peer(1, 'S', "do_freezer_trap", 0, Some(96));
+    let unsent_call = OpenBusFact { unsent: true, ..call("StartTransientUnit") };
+    let finding = only(&late(unsent_call, &[idle_bus(), frozen]), "D13");
+    assert_eq!(confidence(&finding), (Some(1), Confidence::Medium), "how far the call came is not known");
+    // dbus-daemon asks other services for the groups of a user, and waits for them.
+    let elsewhere = peer(DAEMON, 'S', "unix_stream_data_wait", 0, None);
+    assert_eq!(confidence(&only(&late(own.clone(), &[elsewhere]), "D14")), (Some(DAEMON), Confidence::Medium));
+    let unread = OpenBusFact { unread_by_bus: Some(96), ..own };
+    only(&late(unread, &[idle_bus()]), "D14");
+}
+
 /// The same of a bus that is busy: D9; also when systemd is idle and has been given nothing.
 #[test]
 fn d9_needs_a_busy_bus() {
