@@ -61,7 +61,7 @@ mod tests {
     }
 
     fn call(began_ns: u64, ended_ns: Option<u64>) -> OwnCall {
-        OwnCall { operation: "ListContainers".into(), began_ns, ended_ns }
+        OwnCall { operation: "ListContainers".into(), began_ns, ended_ns, error: None }
     }
 
     /// Operation and time must fit; one call has one handler, and one that was given up may have an open one.

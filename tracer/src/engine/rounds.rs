@@ -181,10 +181,15 @@ impl Rounds {
     }
 }
 
-/// May the runtime be asked for its containers? Not when it did not answer before, and not while lists of others wait.
+/// May the runtime be asked for its containers? Not when it did not answer before, and not while lists of others wait. An error is
+/// an answer.
 pub(crate) fn may_ask(snapshot: &Snapshot) -> bool {
     let round = snapshot.census.round.as_ref();
-    let silent = round.is_some_and(|round| round.unanswered.iter().any(|one| one.what == RUNTIME));
+    let silent = round.is_some_and(|round| {
+        let says = round.says.as_ref().and_then(|says| says.calls.last());
+        let refused = says.is_some_and(|call| call.error.is_some());
+        round.unanswered.iter().any(|one| one.what == RUNTIME) && !refused
+    });
     let list = |method: Option<Method>| method.is_some_and(Method::is_relist_list);
     let open = snapshot.open.iter().any(|call| {
         call.span.layer() == Layer::Handler && call.age_ns >= SECOND_NS && list(call.span.method())
@@ -222,7 +227,7 @@ mod tests {
     use crate::{
         correlate::{Correlator, Limits, OpenProcess, ProcessKind},
         decode::MonoNs,
-        input::CensusFact,
+        input::{CallError, CensusFact, OwnCall, RuntimeSays, Unanswered},
     };
 
     /// Pauses before the next `looks` rounds of an observation that is suspicious all the time, in tenths of a second.
@@ -275,6 +280,24 @@ mod tests {
         assert_eq!(rounds.due(&snapshot, &diagnosis, false, false), Some(Depth::Goroutines));
         let mut now = Instant::now();
         assert_eq!(pauses(&mut rounds, 4, false, &mut now), [8, 21, 30, 30]);
+    }
+
+    /// A runtime that answers with an error is asked again; one that does not answer is not.
+    #[test]
+    fn an_error_is_an_answer() {
+        let asked = |calls: Vec<OwnCall>| {
+            let unanswered =
+                Unanswered { pid: 5, comm: "containerd".into(), what: RUNTIME.into(), why: "x".into() };
+            let says = Some(RuntimeSays { pid: 5, calls, ..RuntimeSays::default() });
+            let round = CensusFact { unanswered: vec![unanswered], says, ..CensusFact::default() };
+            let mut snapshot = Correlator::new(Limits::default()).snapshot(MonoNs(9));
+            snapshot.census.round = Some(round);
+            may_ask(&snapshot)
+        };
+        let call =
+            |error| OwnCall { operation: "ListContainers".into(), began_ns: 1, ended_ns: Some(2), error };
+        assert!(asked(vec![call(Some(CallError { code: 8, message: "too large".into() }))]));
+        assert!(!asked(vec![OwnCall { ended_ns: None, ..call(None) }]) && !asked(Vec::new()));
     }
 
     /// What has become late since the last look is worth one, once; what was late then, or is not yet, is not.

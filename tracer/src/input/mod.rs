@@ -9,9 +9,9 @@ mod exec;
 mod fact;
 
 pub use census::{
-    Answerers, CensusFact, Command, ContainerFact, EndedInit, FdFact, FdTarget, Freezer, GoroutineGroup,
-    GoroutinesFact, Holder, IdOnStack, OwnCall, ParkedThreads, PipeFact, Pressure, ProcessFact, RuntimeSays,
-    RuntimeState, SocketFact, Subject, SyscallFact, Unanswered, VersionFact,
+    Answerers, CallError, CensusFact, Command, ContainerFact, EndedInit, FdFact, FdTarget, Freezer,
+    GoroutineGroup, GoroutinesFact, Holder, IdOnStack, OwnCall, ParkedThreads, PipeFact, Pressure,
+    ProcessFact, RuntimeSays, RuntimeState, SocketFact, Subject, SyscallFact, Unanswered, VersionFact,
 };
 pub(crate) use envelope::MAX_FRAME;
 pub use envelope::{Arrival, Frame, FrameError, frame_fact, next_frame};

@@ -84,6 +84,7 @@ impl PodSpec {
             command: self.command.clone(),
             mounts: Vec::new(),
             labels: self.labels(),
+            annotations: HashMap::new(),
             log_path: format!("{}.log", self.name),
             linux: Some(m::LinuxContainerConfig {
                 resources: Some(m::LinuxContainerResources { cpu_shares: 2 }),
@@ -107,6 +108,8 @@ pub struct Extra {
     pub seccomp: Option<PathBuf>,
     /// A path of the node that it gets.
     pub host_path: Option<PathBuf>,
+    /// Bytes of an annotation that it gets.
+    pub ballast: usize,
     /// Parent of its cgroup; empty is containerd's own.
     pub cgroup_parent: String,
     /// Where its log goes.
@@ -114,6 +117,11 @@ pub struct Extra {
 }
 
 impl Extra {
+    fn annotations(&self) -> HashMap<String, String> {
+        let ballast = || ("plegtrace.lab/ballast".to_owned(), "x".repeat(self.ballast));
+        (self.ballast > 0).then(ballast).into_iter().collect()
+    }
+
     /// The request for `sandbox`. The labels are the pod's own: by others a kubelet would take it for a stray pod.
     fn request(&self, sandbox: &m::PodSandbox) -> m::CreateContainerRequest {
         let metadata = sandbox.metadata.clone().unwrap_or_default();
@@ -145,6 +153,7 @@ impl Extra {
             command: self.command.clone(),
             mounts: self.host_path.iter().map(mount).collect(),
             labels: labels.clone(),
+            annotations: self.annotations(),
             log_path: format!("{}.log", self.name),
             linux: Some(m::LinuxContainerConfig { resources: None, security_context: Some(security) }),
         };

@@ -21,6 +21,11 @@ pub(super) fn with_host_path(node: &Node, name: &str, path: PathBuf) -> Extra {
     Extra { host_path: Some(path), ..of(node, name) }
 }
 
+/// The same container with an annotation of so many bytes, not made yet.
+pub(super) fn with_ballast(node: &Node, name: &str, ballast: usize) -> Extra {
+    Extra { ballast, ..of(node, name) }
+}
+
 fn of(node: &Node, name: &str) -> Extra {
     let containerd = node.containerd();
     let scratch = containerd.scratch();
@@ -33,6 +38,7 @@ fn of(node: &Node, name: &str) -> Extra {
         command: vec!["/pause".to_owned()],
         seccomp: None,
         host_path: None,
+        ballast: 0,
         cgroup_parent,
         log_directory: scratch.path().join("logs"),
     }

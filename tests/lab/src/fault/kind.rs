@@ -8,9 +8,9 @@ use super::guard::{Facts, Fault};
 use super::stopped::stopped_fault;
 use super::{
     cni_flock, cni_reload, dead_fuse, dead_mount, exec_pipe_held, exec_storm, frozen_container, frozen_shim,
-    full_channel, kill_containerd, kill_kubelet, lock_hostage, many_changed_pods, orphaned_init, rc93_hang,
-    rc93_standalone, restart_containerd, silent_agent, sleeping_cni, sleeping_hook, sleeping_poststop,
-    slow_cni, status_hangs, stop_containerd, stop_kubelet, stop_shim,
+    full_channel, kill_containerd, kill_kubelet, large_list, lock_hostage, many_changed_pods, orphaned_init,
+    rc93_hang, rc93_standalone, restart_containerd, silent_agent, sleeping_cni, sleeping_hook,
+    sleeping_poststop, slow_cni, status_hangs, stop_containerd, stop_kubelet, stop_shim,
 };
 use crate::knobs::{Generation, Knobs};
 use crate::node::Node;
@@ -71,6 +71,8 @@ pub enum Kind {
     ExecStorm,
     /// The relist of a kubelet of old waits for room in its event channel.
     FullChannel,
+    /// The list of containers is larger than a message may be: every ListContainers is refused.
+    LargeList,
     /// The kubelet was started again on a node with many containers.
     ManyChangedPods,
 }
@@ -116,6 +118,7 @@ impl Kind {
             Kind::DeadFuse => Some("X6"),
             Kind::ExecStorm => Some("O2"),
             Kind::FullChannel => Some("K1"),
+            Kind::LargeList => Some("K2"),
             Kind::ManyChangedPods => Some("K3"),
         }
     }
@@ -180,6 +183,7 @@ impl Kind {
             Kind::DeadFuse => dead_fuse(node, &pod()?),
             Kind::ExecStorm => exec_storm(node),
             Kind::FullChannel => full_channel(node, &pod()?),
+            Kind::LargeList => large_list(node, &pod()?),
             Kind::ManyChangedPods => many_changed_pods(node),
         }
     }

@@ -28,6 +28,7 @@
 //! | `dead-fuse` | X6 | StartContainer, in `runc create`, in a hook, in open(2) of a file on FUSE | the end of the mount |
 //! | `exec-storm` | O2 | nothing: all is a little late | the end of the threads that exec |
 //! | `full-channel` | K1 | the relist, in the send of an event | as `status-hangs`, and a new start of the kubelet |
+//! | `large-list` | K2 | nothing: every ListContainers is refused | removal of the containers |
 //! | `many-changed-pods` | K3 | nothing: one relist of a new kubelet is long | it is over by itself |
 //!
 //! Root causes are named as in the rules of diagnosis. The faults of `rc93`, those of hooks and CNI plugins, that of the
@@ -46,6 +47,7 @@ mod guard;
 mod hostage;
 mod killed;
 mod kind;
+mod large_list;
 mod quota;
 mod runc_init;
 mod status;
@@ -63,6 +65,7 @@ pub use guard::{Facts, Fault};
 pub use hostage::{Hostage, lock_hostage};
 pub use killed::{kill_containerd, kill_kubelet, restart_containerd};
 pub use kind::Kind;
+pub use large_list::large_list;
 pub use quota::{throttle, throttled};
 pub use runc_init::{orphaned_init, rc93_hang, rc93_standalone};
 pub use status::status_hangs;

@@ -1,9 +1,11 @@
 //! Causes in the kubelet itself.
 
+use plegtrace::correlate::Snapshot;
 use plegtrace::diagnose::{Confidence, Severity};
-use plegtrace::input::{CensusFact, Component, Fact, Pressure};
+use plegtrace::input::{CallError, CensusFact, Component, Fact, Layer, OwnCall, Pressure, RuntimeSays};
+use plegtrace_common::rec::CALL_FAILED;
 use plegtrace_tests::found::{group, process, relist, stopped};
-use plegtrace_tests::story::{KUBELET, MS, S, Story, at};
+use plegtrace_tests::story::{CONTAINERD, KUBELET, MS, PLEG, S, Story, at};
 
 use super::{culprit, none, only, seen_twice};
 
@@ -75,4 +77,51 @@ fn k3_tells_the_open_one() {
     let finding = only(&story.snapshot(24_500 * MS), "K3");
     assert_eq!(finding.severity, Severity::Stall, "{finding:#?}");
     assert!(finding.headline.contains("25 changed pods"), "{}", finding.headline);
+}
+
+/// A node whose relists fail from the first second on, and a runtime that answers our own `method` with this error.
+fn refused(method: &str, error: Option<(i32, &str)>, fails: bool) -> Snapshot {
+    let mut story = Story::node();
+    story.relist(0, 0);
+    for from in [S, 2 * S, 3 * S] {
+        let flags = if fails { CALL_FAILED } else { 0 };
+        story.begin(Layer::Relist, "Relist", PLEG, 100, from);
+        story.call(Layer::KubeletCall, "ListPodSandbox", (PLEG, 900), from + 10, from + 20, 0);
+        story.call(Layer::KubeletCall, "ListContainers", (PLEG, 900), from + 30, from + MS, flags);
+        story.end(Layer::Relist, "Relist", PLEG, from + 2 * MS, 0);
+    }
+    let error = error.map(|(code, message)| CallError { code, message: message.into() });
+    let call = |operation: &str, error| {
+        let (began_ns, ended_ns) = (at(3 * S).0, Some(at(3 * S + MS).0));
+        OwnCall { operation: operation.into(), began_ns, ended_ns, error }
+    };
+    let calls = vec![call("ListPodSandbox", None), call(method, error)];
+    story.says = Some(RuntimeSays { pid: CONTAINERD, calls, ..RuntimeSays::default() });
+    story.census(3 * S, &[], &[], &[]).read_open(4 * S);
+    story.snapshot(4 * S)
+}
+
+/// A list that is too large: relists fail at once, and the runtime says the same to us.
+#[test]
+fn k2_needs_a_list_that_is_refused_for_its_size() {
+    let large = "grpc: trying to send message larger than max (17835685 vs. 16777216)";
+    let finding = only(&refused("ListContainers", Some((8, large)), true), "K2");
+    assert_eq!((finding.severity, finding.confidence), (Severity::Stall, Confidence::High));
+    assert_eq!((culprit(&finding), finding.since.unwrap().ns), (Some(CONTAINERD), 4 * S));
+    let evidence: Vec<&str> = finding.evidence.iter().map(|seen| seen.text.as_str()).collect();
+    assert!(evidence[0].contains("17835685 vs. 16777216"), "{evidence:?}");
+    assert!(
+        evidence[1].starts_with("the last 3 relists failed, none after more than 2.0 ms"),
+        "{evidence:?}"
+    );
+    let pods = only(&refused("ListPodSandbox", Some((8, large)), true), "K2");
+    assert!(pods.headline.contains("list of pods"), "{}", pods.headline);
+    // The limit of the client has the same code, and other words.
+    let received = "grpc: received message larger than max (5000000 vs. 4194304)";
+    only(&refused("ListContainers", Some((8, received)), true), "K2");
+    none(&refused("ListContainers", Some((8, "too many requests")), true));
+    none(&refused("ListContainers", Some((13, large)), true));
+    none(&refused("Version", Some((8, large)), true));
+    none(&refused("ListContainers", None, true));
+    none(&refused("ListContainers", Some((8, large)), false));
 }

@@ -49,6 +49,7 @@ fn said(kind: Kind) -> Option<Said> {
         | Kind::StatusHangs
         | Kind::ExecStorm
         | Kind::FullChannel
+        | Kind::LargeList
         | Kind::ManyChangedPods => None,
     }
 }

@@ -26,13 +26,15 @@ use crate::{
         protocol::{Answer, Runtime, Step},
     },
     cri::Method,
-    input::{ContainerFact, OwnCall, RuntimeSays, RuntimeState},
+    input::{CallError, ContainerFact, OwnCall, RuntimeSays, RuntimeState},
 };
 
 /// For everything; the parent gives a little more.
 const DEADLINE: Duration = Duration::from_millis(1000);
-/// Longest answer: a container in a list has about 1 KB.
-const MAX_ANSWER: usize = 8 << 20;
+/// Longest answer, the same as a kubelet's (16 MiB since Kubernetes 1.9); a container in a list has about 1 KB.
+const MAX_ANSWER: usize = 16 << 20;
+/// Of an error, as many characters are kept.
+const MAX_ERROR: usize = 200;
 /// Sandboxes and containers that are told.
 const MAX_TOLD: usize = 4096;
 /// Longest name that is told.
@@ -137,9 +139,12 @@ fn lists(tell: &Tell, runtime: &Runtime, calls: &mut Vec<OwnCall>) -> Result<Lis
     asked.unwrap_or_else(|_| Err(format!("no answer within {} ms", DEADLINE.as_millis())))
 }
 
+fn error(status: &Status) -> CallError {
+    CallError { code: status.code().into(), message: status.message().chars().take(MAX_ERROR).collect() }
+}
+
 fn words(status: &Status) -> String {
-    let text: String = status.message().chars().take(200).collect();
-    format!("{:?}: {text}", status.code())
+    format!("{:?}: {}", status.code(), error(status).message)
 }
 
 /// Connects through a descriptor: the path may be another one where the runtime lives, and too long for an address.
@@ -173,12 +178,13 @@ async fn call<A: Message + Default + 'static>(
     request.set_timeout(DEADLINE);
     grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
     let began_ns = clock::now_ns();
-    calls.push(OwnCall { operation: method.name().to_owned(), began_ns, ended_ns: None });
+    calls.push(OwnCall { operation: method.name().to_owned(), began_ns, ended_ns: None, error: None });
     let answer = grpc.unary(request, path, ProstCodec::<Empty, A>::default()).await;
     if answer.as_ref().is_err_and(|status| status.code() == UNKNOWN_SERVICE) {
         calls.pop();
     } else if let Some(call) = calls.last_mut() {
         call.ended_ns = Some(clock::now_ns());
+        call.error = answer.as_ref().err().map(error);
     }
     Ok(answer?.into_inner())
 }

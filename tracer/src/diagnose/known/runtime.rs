@@ -5,17 +5,6 @@ use crate::diagnose::Area::{Kubelet, Runtime};
 
 pub(super) const KNOWN: &[Known] = &[
     Known {
-        id: "K2",
-        title: "the list of containers has become larger than a gRPC message may be",
-        area: Kubelet,
-        versions: "all; the limit was 4 MiB and is 16 MiB; streaming lists (KEP-5825) are alpha in Kubernetes 1.36",
-        symptoms: &["ResourceExhausted desc = grpc: received message larger than max"],
-        look: "lists return quickly, with an error, and the last successful list grows old; crictl ps -a counts many \
-            thousands of exited containers",
-        next: "remove exited containers (crictl rm) and shorten ttlSecondsAfterFinished of Jobs",
-        sources: &["k8s#63858", "k8s#131407", "k8s#134750"],
-    },
-    Known {
         id: "K4",
         title: "EventedPLEG loses or repeats events",
         area: Kubelet,

@@ -11,6 +11,7 @@ mod d5_no_connections_left;
 mod d8_systemd_is_not_on_the_bus;
 mod d9_bus_daemon_is_busy;
 mod k1_full_event_channel;
+mod k2_list_too_large;
 mod k3_many_changed_pods;
 mod k7_kubelet_does_not_run;
 mod l1_api_path;
@@ -51,6 +52,7 @@ pub static ALL: &[&Rule] = &[
     &d13_systemd_does_not_run::RULE,
     &d14_bus_daemon_does_not_read::RULE,
     &k1_full_event_channel::RULE,
+    &k2_list_too_large::RULE,
     &k3_many_changed_pods::RULE,
     &k7_kubelet_does_not_run::RULE,
     &l1_api_path::RULE,

@@ -15,7 +15,7 @@ pub use self::{
     descriptor::{FdFact, FdTarget, Holder, PipeFact, SocketFact},
     goroutines::{GoroutineGroup, GoroutinesFact, IdOnStack, Subject},
     process::{Command, Freezer, ParkedThreads, ProcessFact, SyscallFact},
-    runtime::{ContainerFact, EndedInit, OwnCall, RuntimeSays, RuntimeState},
+    runtime::{CallError, ContainerFact, EndedInit, OwnCall, RuntimeSays, RuntimeState},
 };
 
 /// One round of the census is complete.

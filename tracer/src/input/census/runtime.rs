@@ -26,6 +26,18 @@ pub struct OwnCall {
     pub began_ns: u64,
     /// When the answer was there; `None`: none came, and the call was given up.
     pub ended_ns: Option<u64>,
+    /// The error that it was answered with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<CallError>,
+}
+
+/// An error of gRPC.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallError {
+    /// Its code (`google.golang.org/grpc/codes`).
+    pub code: i32,
+    /// Its first 200 characters; hostile text.
+    pub message: String,
 }
 
 /// A container or sandbox as the runtime believes it is.

@@ -140,11 +140,20 @@ struct OwnCallDoc<'a> {
     operation: &'a str,
     began_ns: u64,
     ended_ns: Option<u64>,
+    error: Option<CallErrorDoc<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct CallErrorDoc<'a> {
+    code: i32,
+    message: &'a str,
 }
 
 impl<'a> From<&'a OwnCall> for OwnCallDoc<'a> {
     fn from(call: &'a OwnCall) -> Self {
-        Self { operation: &call.operation, began_ns: call.began_ns, ended_ns: call.ended_ns }
+        let error = call.error.as_ref();
+        let error = error.map(|error| CallErrorDoc { code: error.code, message: &error.message });
+        Self { operation: &call.operation, began_ns: call.began_ns, ended_ns: call.ended_ns, error }
     }
 }
 

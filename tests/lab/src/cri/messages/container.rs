@@ -74,6 +74,9 @@ pub struct ContainerConfig {
     /// Labels; the kubelet's are `io.kubernetes.container.name` and friends.
     #[prost(map = "string, string", tag = "9")]
     pub labels: HashMap<String, String>,
+    /// Annotations: of any size, and in every list.
+    #[prost(map = "string, string", tag = "10")]
+    pub annotations: HashMap<String, String>,
     /// Its log, below the sandbox's directory.
     #[prost(string, tag = "11")]
     pub log_path: String,
