@@ -122,6 +122,7 @@ impl Story {
                 rss_peak_bytes: 2 * rss_bytes,
                 child_peak_bytes: 0,
                 probes_ns: Some(ns / 500),
+                syscalls_ns: Some(ns / 200),
             }),
         )
     }

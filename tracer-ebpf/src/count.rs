@@ -8,7 +8,7 @@ use plegtrace_common::{
     reason::Reason,
 };
 
-use crate::maps::{HOOKS, REASONS};
+use crate::maps::{HOOKS, REASONS, SYSTEM_CALLS};
 
 /// Adds to a counter that another program on this CPU may interrupt.
 #[inline(always)]
@@ -53,6 +53,15 @@ fn raise(maximum: *mut u64, n: u64) {
 pub(crate) fn reason(reason: Reason) {
     if let Some(counter) = REASONS.get_ptr_mut(reason as u32) {
         add(counter, 1);
+    }
+}
+
+/// Counts a system call, whoever makes it: without a locked instruction, which would cost more than all the rest.
+#[inline(always)]
+pub(crate) fn system_call() {
+    if let Some(counter) = SYSTEM_CALLS.get_ptr_mut(0) {
+        // SAFETY: a map value of this CPU's, aligned; one that is interrupted here loses a count.
+        unsafe { counter.write_volatile(counter.read_volatile().wrapping_add(1)) };
     }
 }
 

@@ -70,6 +70,10 @@ pub(crate) static WATCHED: HashMap<u32, Watched> = HashMap::with_max_entries(MAX
 #[map]
 pub(crate) static REASONS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Reason::COUNT, 0);
 
+/// How many system calls have begun while they were watched: of all processes, near enough for a price.
+#[map]
+pub(crate) static SYSTEM_CALLS: PerCpuArray<u64> = PerCpuArray::with_max_entries(1, 0);
+
 /// Where environments are searched. Not read by user space.
 #[map]
 pub(crate) static SEARCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(1, 0);

@@ -178,6 +178,7 @@ pub(crate) fn settings(attach: Attach) -> Settings {
         parks: true,
         processes: true,
         wire: false,
+        wire_named: true,
         census: false,
         census_program: None,
         dry_run: false,
@@ -190,6 +191,7 @@ pub(crate) fn settings(attach: Attach) -> Settings {
         verbose: 0,
         without: Vec::new(),
         park_budget: u64::MAX,
+        syscall_budget: u64::MAX,
         ring_bytes: None,
         hook_slots: None,
     }

@@ -141,3 +141,37 @@ fn a_stopped_shim_is_named() {
     let page = String::from_utf8(page).unwrap();
     assert!(page.contains("Shim calls (ttrpc)") && !page.contains("without an answer"), "{page}");
 }
+
+/// A node that makes more system calls than are allowed keeps none of the probes on them: a request that is open then is not
+/// reported as open for ever, the report says what is not seen, and all else goes on.
+#[test]
+fn too_many_system_calls_end_it() {
+    let (containerd, pods) = start(1);
+    let runtime = containerd.pid().to_string();
+    let about =
+        ["-d", "600", "--runtime-pid", &runtime, "--sources", "uprobes,wire", "--syscall-budget", "10"];
+    let watching = Watching::start(&about).unwrap();
+    watching.wait_until_armed().unwrap();
+    let stopped = fault::stop_process(containerd.shim_of(&pods[0].sandbox).unwrap()).unwrap();
+    let container = pods[0].container.clone();
+    let mut call = Call::start(containerd.client(), "ExecSync", move |client| {
+        client.exec_sync(&container, &["true"], HANGS).map(drop)
+    })
+    .unwrap();
+    let is_open = |watching: &Watching| !watching.seen().open_messages.open.is_empty();
+    process::wait_for("an open request", LIMIT, || Ok(is_open(&watching).then_some(()))).unwrap();
+    let refused = process::wait_for("the probes to come off", LIMIT, || {
+        Ok(watching.seen().refused.iter().find(|refused| refused.source == "wire").cloned())
+    })
+    .unwrap();
+    assert!(refused.matters && refused.why.contains("system calls a second"), "{refused:?}");
+    assert!(!is_open(&watching), "nobody would see its answer");
+    drop(stopped);
+    call.wait(LIMIT).unwrap().unwrap();
+    containerd.client().list_containers(LIMIT).unwrap();
+    let (snapshot, seen) = watching.interrupt().unwrap();
+    assert!(snapshot.messages.open.is_empty(), "{:?}", snapshot.messages.open);
+    assert!(seen.calls.iter().any(|call| call.end.since(call.start) > 0), "uprobes go on");
+    let cost = snapshot.cost.unwrap();
+    assert!(cost.syscalls_ns.is_some_and(|ns| ns > 0), "{cost:?}");
+}

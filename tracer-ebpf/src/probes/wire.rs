@@ -70,6 +70,7 @@ impl Way {
 /// hook: include/trace/events/syscalls.h: sys_enter(struct pt_regs *regs, long id)
 #[raw_tracepoint(tracepoint = "sys_enter")]
 pub(crate) fn wire_enter(ctx: RawTracePointContext) -> i32 {
+    count::system_call();
     if let Some(way) = Way::of(arg(&ctx, 1))
         && let Err(reason) = try_enter(arg(&ctx, 0), way)
     {
@@ -92,6 +93,7 @@ pub(crate) fn wire_exit(ctx: RawTracePointContext) -> i32 {
 /// hook: kernel/trace/trace_syscalls.c: syscalls:sys_enter_write and the others of [`Way`]
 #[tracepoint]
 pub(crate) fn wire_enter_tp(ctx: TracePointContext) -> u32 {
+    count::system_call();
     if let Some(way) = Way::of(number(&ctx))
         && let Err(reason) = try_enter(task::registers(), way)
     {

@@ -15,7 +15,6 @@ Examples:
   sudo plegtrace -o svg > flame.svg   where the wall time of relists and requests goes, as a picture
   sudo plegtrace -o perfetto > t.json  the slowest of them over time, for ui.perfetto.dev
   sudo plegtrace --sources census     what is stuck already, without eBPF
-  sudo plegtrace --sources all        also requests to shims, and calls to systemd over D-Bus
   sudo plegtrace --dry-run            which probes would be attached; attaches nothing
   plegtrace explain R1                the page of a cause: mechanism, evidence, what to do
   sudo plegtrace goroutines PID       what every goroutine of a Go program does, without a signal
@@ -74,6 +73,7 @@ Examples:
   plegtrace report /var/lib/plegtrace/evidence/20260101T140211Z-R1.plegtrace
   plegtrace report FILE -o svg --per-relist --against /var/lib/plegtrace/flame.folded > change.svg
   sudo plegtrace watch --metrics 127.0.0.1:9465
+  sudo plegtrace watch --sources all            also requests on sockets, and calls to systemd over D-Bus
 
 Exit codes:
   0 ended by a signal   2 usage, or another one writes to DIR   3 cannot run here";
@@ -247,7 +247,7 @@ pub struct Common {
     /// With -o svg or folded: what has changed since FILE, which -o folded made.
     #[arg(long, value_name = "FILE", global = true)]
     pub against: Option<PathBuf>,
-    /// Sources of facts; all but wire by default.
+    /// Sources of facts; all by default, of watch all but wire.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", global = true)]
     pub sources: Vec<Source>,
     /// Plan and verify every probe, attach nothing.
@@ -280,6 +280,9 @@ pub struct Common {
     /// Maximum hits per second of the Go scheduler probes of one program; above that they are detached.
     #[arg(long, hide = true, default_value_t = 5000, value_name = "HITS_PER_SECOND", global = true)]
     pub park_budget: u64,
+    /// Maximum system calls per second and processor of the whole node; above that wire is detached.
+    #[arg(long, hide = true, default_value_t = 100_000, value_name = "CALLS_PER_SECOND", global = true)]
+    pub syscall_budget: u64,
     /// Size of the ring buffer in bytes, a power of two of pages. For tests of event loss.
     #[arg(long, hide = true, global = true)]
     pub ring_bytes: Option<u32>,

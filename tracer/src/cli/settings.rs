@@ -29,6 +29,8 @@ pub struct Settings {
     pub processes: bool,
     /// Read requests from the sockets between kubelet, runtime and shims.
     pub wire: bool,
+    /// The operator asked for that; else it is left out where it costs too much, or loses events.
+    pub wire_named: bool,
     /// Take a census at the start.
     pub census: bool,
     /// plegtrace as a file, which is run to take the census; `None` for callers that are no plegtrace themselves, who
@@ -54,6 +56,8 @@ pub struct Settings {
     pub without: Vec<Layer>,
     /// Hits per second that the probes on the Go scheduler of one program may have.
     pub park_budget: u64,
+    /// System calls per second and processor up to which `wire` stays on.
+    pub syscall_budget: u64,
     /// Size of the ring buffer.
     pub ring_bytes: Option<u32>,
     /// Room for so many hooks in the kernel side; `None`: by the plan.
@@ -120,7 +124,7 @@ impl TryFrom<&Common> for Settings {
         }
         let named = |source| args.sources.contains(&source) || args.sources.contains(&Source::All);
         let wanted = |source| args.sources.is_empty() || named(source);
-        let wire = named(Source::Wire);
+        let (wire, wire_named) = (wanted(Source::Wire), named(Source::Wire));
         Ok(Self {
             duration,
             to_the_end: args.duration.is_some() && !args.until_found,
@@ -133,6 +137,7 @@ impl TryFrom<&Common> for Settings {
             // A shim that is not known to be one is not read.
             processes: wanted(Source::Processes) || wire,
             wire,
+            wire_named,
             census: wanted(Source::Census),
             census_program: None,
             dry_run: args.dry_run,
@@ -145,6 +150,7 @@ impl TryFrom<&Common> for Settings {
             verbose: args.verbose,
             without: args.without.iter().map(|family| layer(*family)).collect(),
             park_budget: args.park_budget,
+            syscall_budget: args.syscall_budget,
             ring_bytes: args.ring_bytes,
             hook_slots: args.hook_slots,
         })
@@ -186,6 +192,7 @@ mod tests {
     fn defaults() {
         let s = settings(&[]).unwrap();
         assert_eq!((s.duration, s.uprobes, s.processes, s.census), (DEFAULT_DURATION, true, true, true));
+        assert_eq!((s.parks, s.wire, s.wire_named), (true, true, false));
         assert!(!s.to_the_end);
         assert!(settings(&["-d", "5"]).unwrap().to_the_end);
         assert!(!settings(&["-d", "5", "--until-found"]).unwrap().to_the_end);
@@ -218,9 +225,9 @@ mod tests {
         assert_eq!((s.uprobes, s.parks), (true, true));
         let s = settings(&["--sources", "wire"]).unwrap();
         assert_eq!((s.wire, s.processes, s.uprobes, s.census), (true, true, false, false));
-        assert!(s.needs_kernel() && !settings(&[]).unwrap().wire, "only when it is asked for");
+        assert!(s.needs_kernel() && s.wire_named);
         let s = settings(&["--sources", "all"]).unwrap();
-        assert!(s.uprobes && s.parks && s.processes && s.wire && s.census);
+        assert!(s.uprobes && s.parks && s.processes && s.wire && s.wire_named && s.census);
         let s = settings(&["--sources", "census"]).unwrap();
         assert!(s.census && !s.needs_kernel());
     }

@@ -63,7 +63,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Exit, CommandError> {
 fn wire() -> Check {
     let check = |state, detail: String| Check::new("wire", "requests on sockets", state, detail);
     match KernelOffsets::load(Path::new("/")).and_then(|offsets| offsets.wire()) {
-        Ok(_) => check(State::Ok, "ttrpc and D-Bus: possible, with --sources wire".to_owned()),
+        Ok(_) => check(State::Ok, "gRPC, ttrpc and D-Bus: possible".to_owned()),
         Err(error) => check(State::Warn, format!("not possible: {}", chain(&error))),
     }
 }

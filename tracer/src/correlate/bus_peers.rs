@@ -152,7 +152,8 @@ mod tests {
         let lock =
             after(&[(1, fact('D', "cgroup_kn_lock_live", 0)), (3, fact('D', "cgroup_kn_lock_live", 0))]);
         assert!(lock.hangs_in_kernel() && !lock.is_frozen() && !lock.is_stopped());
-        for (wchan, is_idle) in [("ep_poll", true), ("do_epoll_wait", true), ("unix_stream_data_wait", false)] {
+        for (wchan, is_idle) in [("ep_poll", true), ("do_epoll_wait", true), ("unix_stream_data_wait", false)]
+        {
             let peer = after(&[(1, fact('S', wchan, 0)), (3, fact('S', wchan, 0))]);
             assert_eq!(peer.is_idle(), is_idle, "{wchan}");
         }

@@ -72,12 +72,18 @@ impl UnknownCause {
             Self::NoCensus
         } else if snapshot.real_losses().next().is_some() {
             Self::EventsLost
-        } else if snapshot.bus.read_at.is_none() && waits_for_bus(snapshot) {
+        } else if !follows_bus(snapshot) && waits_for_bus(snapshot) {
             Self::BusNotFollowed
         } else {
             Self::NothingFits
         }
     }
+}
+
+/// Are calls over D-Bus followed, from the start to the end?
+fn follows_bus(snapshot: &Snapshot) -> bool {
+    let came_off = || snapshot.refused.iter().any(|refused| refused.source == "wire");
+    snapshot.bus.read_at.is_some() && !came_off()
 }
 
 /// Has a runc waited for an answer over D-Bus for longer than one takes?

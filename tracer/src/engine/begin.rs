@@ -108,7 +108,8 @@ impl Observation {
         let kernel = Kernel::load(&options)?;
         let live = Live::new(kernel, sources.processes, sources.parks, self.survey.request(settings));
         let live = live.map_err(EngineError::Drain)?;
-        self.live = Some(live.with_park_budget(settings.park_budget));
+        let live = live.with_park_budget(settings.park_budget).with_syscall_budget(settings.syscall_budget);
+        self.live = Some(live);
         self.watch_all();
         if sources.wire.is_some()
             && let Some(Err(why)) = self.live.as_mut().map(Live::follow_wire)

@@ -8,10 +8,14 @@ use crate::{
     cli::Settings,
     clock,
     input::{Fact, RefusedFact},
-    kernel::AttachMode,
+    kernel::{AttachMode, SyscallProbes},
     probes::source_refused,
     target::{KernelOffsets, Need},
 };
+
+/// Where events would be lost, an observation without them is worth more.
+const PREEMPTS: &str = "left out, because this kernel skips programs on system calls while others run, which loses events; to \
+    follow D-Bus and requests on sockets all the same, add --sources all";
 
 /// Sources that the kernel side serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +60,10 @@ impl Observation {
         offsets: &KernelOffsets,
     ) -> Option<WireSettings> {
         if !settings.wire {
+            return None;
+        }
+        if !settings.wire_named && SyscallProbes::wanted() == SyscallProbes::Events {
+            self.refuse("wire", PREEMPTS);
             return None;
         }
         let refused = match offsets.wire() {

@@ -37,6 +37,17 @@ impl Kernel {
         Ok(counts)
     }
 
+    /// System calls of the whole machine since the programs of family `wire` were attached.
+    ///
+    /// # Errors
+    ///
+    /// The map cannot be read.
+    pub fn system_calls(&self) -> Result<u64, KernelError> {
+        let values = self.system_calls.get(&0, 0);
+        let values = values.map_err(|source| KernelError::Map { map: "SYSTEM_CALLS", source })?;
+        Ok(values.iter().sum())
+    }
+
     /// What the hooks `0..hooks` measured since the start; hooks that never fired are left out.
     ///
     /// # Errors

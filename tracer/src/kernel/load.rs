@@ -111,6 +111,7 @@ pub struct Kernel {
     pub(super) watched_fd: OwnedFd,
     pub(super) watched: HashMap<MapData, u32, Plain<Watched>>,
     pub(super) reasons: PerCpuArray<MapData, u64>,
+    pub(super) system_calls: PerCpuArray<MapData, u64>,
 }
 
 impl Drop for Kernel {
@@ -210,6 +211,7 @@ impl Kernel {
             hooks: take(&mut ebpf, "HOOKS")?,
             watched: take(&mut ebpf, "WATCHED")?,
             reasons: take(&mut ebpf, "REASONS")?,
+            system_calls: take(&mut ebpf, "SYSTEM_CALLS")?,
             ebpf,
         })
     }
@@ -238,6 +240,12 @@ impl Kernel {
             self.wire_probes.detach(&mut self.ebpf);
         }
         attached
+    }
+
+    /// Takes the programs of family `wire` off. What they had open stays open for ever.
+    pub fn detach_wire(&mut self) {
+        self.wire_probes.detach(&mut self.ebpf);
+        self.wire_refused = Some("detached".to_owned());
     }
 
     /// How sites are attached.

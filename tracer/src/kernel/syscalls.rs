@@ -31,7 +31,8 @@ pub enum SyscallProbes {
 
 impl SyscallProbes {
     /// What the running kernel wants.
-    pub(super) fn wanted() -> Self {
+    #[must_use]
+    pub fn wanted() -> Self {
         let uname = rustix::system::uname();
         Self::wanted_by(&uname.release().to_string_lossy(), &uname.version().to_string_lossy())
     }

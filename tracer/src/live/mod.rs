@@ -8,6 +8,7 @@ mod messages;
 mod open;
 mod own_cost;
 mod requests;
+mod system_calls;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -58,6 +59,7 @@ pub(crate) struct Live {
     goid_offsets: HashMap<u32, u32>,
     hooks: u32,
     costs: govern::Costs,
+    system_calls: system_calls::SystemCalls,
     /// Records that could not be read, each counted: a defect of the kernel side.
     damaged: u64,
     began_ns: u64,
@@ -99,6 +101,7 @@ impl Live {
             goid_offsets: HashMap::new(),
             hooks: 0,
             costs: govern::Costs::new(u64::MAX),
+            system_calls: system_calls::SystemCalls::new(u64::MAX),
             damaged: 0,
             began_ns: clock::monotonic_ns(),
             began_cpu_ns: own_cost::cpu_ns(),
@@ -109,6 +112,14 @@ impl Live {
     #[must_use]
     pub(crate) fn with_park_budget(mut self, budget: u64) -> Self {
         self.costs = govern::Costs::new(budget);
+        self
+    }
+
+    /// Allows each processor so many system calls per second while requests on sockets are followed.
+    #[must_use]
+    pub(crate) fn with_syscall_budget(mut self, budget: u64) -> Self {
+        let cpus = thread::available_parallelism().map_or(1, usize::from) as u64;
+        self.system_calls = system_calls::SystemCalls::new(budget.saturating_mul(cpus));
         self
     }
 
@@ -288,6 +299,7 @@ impl Live {
         counts.extend(self.requests.losses());
         self.requests.counted(now, &counts);
         self.govern(now, &hooks);
+        self.govern_system_calls(now, sink)?;
         let probes_ns = Some(self.costs.probes_ns(&hooks));
         sink(Arrival::Fact { at_ns: now, fact: Fact::Counters { hooks } });
         sink(Arrival::Fact { at_ns: now, fact: Fact::Loss { counts } });
@@ -299,6 +311,7 @@ impl Live {
             rss_peak_bytes,
             child_peak_bytes: own_cost::largest_child_bytes(),
             probes_ns,
+            syscalls_ns: self.system_calls.ns(),
         };
         sink(Arrival::Fact { at_ns: now, fact: Fact::Cost(cost) });
         Ok(())

@@ -132,7 +132,8 @@ fn d14_is_not_a_bus_that_has_nothing_to_do() {
     none(&late(own.clone(), &[idle_bus()]));
     let unsent = OpenBusFact { unsent: true, ..own.clone() };
     none(&late(unsent.clone(), &[idle_bus()]));
-    let connection = OpenBusFact { serial: 0, member: String::new(), destination: String::new(), ..own.clone() };
+    let connection =
+        OpenBusFact { serial: 0, member: String::new(), destination: String::new(), ..own.clone() };
     none(&late(connection, &[idle_bus()]));
     // Without an answer of systemd it is systemd that is waited for.
     let frozen = peer(1, 'S', "do_freezer_trap", 0, Some(96));
@@ -141,7 +142,10 @@ fn d14_is_not_a_bus_that_has_nothing_to_do() {
     assert_eq!(confidence(&finding), (Some(1), Confidence::Medium), "how far the call came is not known");
     // dbus-daemon asks other services for the groups of a user, and waits for them.
     let elsewhere = peer(DAEMON, 'S', "unix_stream_data_wait", 0, None);
-    assert_eq!(confidence(&only(&late(own.clone(), &[elsewhere]), "D14")), (Some(DAEMON), Confidence::Medium));
+    assert_eq!(
+        confidence(&only(&late(own.clone(), &[elsewhere]), "D14")),
+        (Some(DAEMON), Confidence::Medium)
+    );
     let unread = OpenBusFact { unread_by_bus: Some(96), ..own };
     only(&late(unread, &[idle_bus()]), "D14");
 }

@@ -132,6 +132,10 @@ pub struct Cost {
     /// is more than on bare metal. `None`: nobody counted.
     #[serde(default)]
     pub probes_ns: Option<u64>,
+    /// CPU time that system calls of all processes have spent in probes: calls times what one takes in a VM. `None`: no probe
+    /// was on them.
+    #[serde(default)]
+    pub syscalls_ns: Option<u64>,
 }
 
 /// The stream ends.

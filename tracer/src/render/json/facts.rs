@@ -301,6 +301,7 @@ pub(super) struct CostDoc {
     rss_peak_bytes: u64,
     child_peak_bytes: u64,
     probes_ns: Option<u64>,
+    syscalls_ns: Option<u64>,
 }
 
 impl From<Cost> for CostDoc {
@@ -312,6 +313,7 @@ impl From<Cost> for CostDoc {
             rss_peak_bytes: cost.rss_peak_bytes,
             child_peak_bytes: cost.child_peak_bytes,
             probes_ns: cost.probes_ns,
+            syscalls_ns: cost.syscalls_ns,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io};
 use super::page::Page;
 use crate::{
     correlate::TracedState,
-    input::Component,
+    input::{Component, Cost},
     render::{escape, human},
 };
 
@@ -83,6 +83,15 @@ fn components(page: &Page<'_>) -> Vec<String> {
     main.chain(others).chain(helpers).collect()
 }
 
+/// What everybody else pays: `probes cost 0.2 % in traced programs, 0.5 % in system calls`.
+fn in_probes(cost: &Cost) -> Option<String> {
+    let share =
+        |ns: Option<u64>, of: &str| ns.map(|ns| format!("{} in {of}", human::percent(ns, cost.wall_ns)));
+    let shares = [share(cost.probes_ns, "traced programs"), share(cost.syscalls_ns, "system calls")];
+    let shares: Vec<String> = shares.into_iter().flatten().collect();
+    (!shares.is_empty()).then(|| format!("probes cost {}", shares.join(", ")))
+}
+
 /// `probes 61 live, 2 refused (plegtrace doctor)   events 48,211, lost 0   own cost 0.3 % of one core, 21 MiB   …`.
 pub(super) fn footer(page: &mut Page<'_>) -> io::Result<()> {
     let snapshot = page.snapshot;
@@ -99,9 +108,8 @@ pub(super) fn footer(page: &mut Page<'_>) -> io::Result<()> {
     ];
     if let Some(cost) = &snapshot.cost {
         let (cpu, memory) = (human::percent(cost.cpu_ns, cost.wall_ns), human::mebibytes(cost.rss_bytes));
-        let inside = cost.probes_ns.map(|ns| human::percent(ns, cost.wall_ns));
-        let inside = inside.map_or_else(String::new, |share| format!(" and {share} in the traced programs"));
-        parts.push(format!("own cost {cpu} of one core{inside}, {memory}"));
+        parts.push(format!("own cost {cpu} of one core, {memory}"));
+        parts.extend(in_probes(cost));
     }
     if let Some(round) = &snapshot.census.round {
         let goroutines: u64 = snapshot.census.goroutines.iter().map(|fact| u64::from(fact.total)).sum();

@@ -129,8 +129,8 @@ fn unknown(why: UnknownCause) -> &'static str {
         UnknownCause::NoCensus => "unknown: no census was taken",
         UnknownCause::EventsLost => "unknown: no known cause fits what was seen, and events were lost",
         UnknownCause::BusNotFollowed => {
-            "unknown: runc waits for systemd over D-Bus, which was not followed; to see who does not answer, run \
-             plegtrace --sources all"
+            "unknown: runc waits for systemd over D-Bus, which was not followed to the end; to see who does not answer, \
+             run plegtrace --sources all"
         }
         UnknownCause::NothingFits => "unknown: no known cause fits; everything that was seen is below",
     }
