@@ -1,6 +1,8 @@
 //! Healthy nodes are not accused: idle ones of several sizes, and one where execs, probes and pods come and go. One that
 //! only looks healthy at the moment is not called so.
 
+use std::panic::resume_unwind;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use plegtrace::census::goroutines::{Limits, Reader};
@@ -16,7 +18,7 @@ const LIMIT_NS: u64 = 120_000_000_000;
 /// Pods, and containers in each.
 const SIZES: [(usize, usize); 3] = [(1, 1), (10, 5), (10, 15)];
 /// Every day, and in the soak.
-const SHORT: Duration = Duration::from_secs(180);
+const SHORT: Duration = Duration::from_secs(90);
 const LONG: Duration = Duration::from_secs(30 * 60);
 /// One more pod comes or goes.
 const PERIOD: Duration = Duration::from_secs(2);
@@ -95,7 +97,7 @@ fn between_two_stalls_a_node_is_not_healthy() {
     assert_eq!(findings(&node), [] as [Value; 0]);
 }
 
-/// Runs plegtrace again and again while execs, probes and pods come and go.
+/// Runs plegtrace again and again, two at a time, while execs, probes and pods come and go.
 fn churning(duration: Duration) {
     host::require_root().unwrap();
     let node = Node::start(&Knobs { pods: 3, exec_probes: true, ..Knobs::default() }).unwrap();
@@ -106,7 +108,12 @@ fn churning(duration: Duration) {
     let (began, mut runs, mut storms) = (Instant::now(), 0, 0);
     while began.elapsed() < duration {
         let (before, start) = (execs.done(), Instant::now());
-        let found = findings(&node);
+        let found = thread::scope(|scope| {
+            let other = scope.spawn(|| findings(&node));
+            let mut found = findings(&node);
+            found.extend(other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            found
+        });
         let done = execs.done() - before;
         // The exec probes, once a second.
         let rate = done as f64 / start.elapsed().as_secs_f64() + pods.len() as f64;
@@ -117,7 +124,7 @@ fn churning(duration: Duration) {
             );
             storms += 1;
         }
-        runs += 1;
+        runs += 2;
     }
     let done = execs.stop().unwrap();
     let guests = guests.stop().unwrap();
