@@ -310,6 +310,18 @@ impl Story {
 
     /// A request of the kubelet to containerd, as its socket shows it: of `package.Service/Method`, sent and answered then.
     pub fn request(&mut self, stream: u32, path: &str, sent: u64, answered: u64) -> &mut Self {
+        self.request_of(stream, path, sent, answered, 0)
+    }
+
+    /// The same with an answer of so many bytes.
+    pub fn request_of(
+        &mut self,
+        stream: u32,
+        path: &str,
+        sent: u64,
+        answered: u64,
+        answer_bytes: u64,
+    ) -> &mut Self {
         let mut name = [0; NAME];
         name[..path.len()].copy_from_slice(path.as_bytes());
         let rec = RequestRec {
@@ -317,7 +329,7 @@ impl Story {
             start_ns: ARMED_NS + sent,
             socket: 7,
             bytes: 0,
-            answer_bytes: 0,
+            answer_bytes,
             stream,
             asker: KUBELET,
             answerer: CONTAINERD,

@@ -38,6 +38,8 @@ pub struct MessageRow {
     pub unanswered: u64,
     /// Requests without an answer now.
     pub open: u64,
+    /// Bytes of the last answer, of gRPC only.
+    pub answer_bytes: u64,
 }
 
 /// A request without an answer.
@@ -63,6 +65,7 @@ impl OpenMessage {
 struct Sums {
     latency: Latency,
     unanswered: u64,
+    answer_bytes: u64,
 }
 
 /// What is kept of them.
@@ -81,18 +84,23 @@ pub(super) struct MessageState {
 impl MessageState {
     /// A request was answered.
     pub(super) fn message(&mut self, message: Message, limits: &Limits) {
+        self.answered_with(message, 0, limits);
+    }
+
+    fn answered_with(&mut self, message: Message, answer_bytes: u64, limits: &Limits) {
         let ns = message.end.since(message.id.start);
         self.ended(message.id, limits);
         if let Some(row) = self.row(message.service, message.method, limits) {
             row.latency.record(ns);
+            row.answer_bytes = answer_bytes;
         }
     }
 
     /// A gRPC request has ended, answered or not.
     pub(super) fn request(&mut self, request: Request, limits: &Limits) {
-        let Request { message, end, .. } = request;
+        let Request { message, end, answer_bytes, .. } = request;
         if end == RequestEnd::Answered {
-            return self.message(message, limits);
+            return self.answered_with(message, answer_bytes, limits);
         }
         self.ended(message.id, limits);
         if let Some(row) = self.row(message.service, message.method, limits) {
@@ -155,10 +163,12 @@ impl MessageState {
             latency: Latency::default(),
             unanswered: 0,
             open: 0,
+            answer_bytes: 0,
         };
         for ((service, method), sums) in &self.rows {
             let (latency, unanswered) = (sums.latency.clone(), sums.unanswered);
-            let row = MessageRow { latency, unanswered, ..empty(service, method) };
+            let answer_bytes = sums.answer_bytes;
+            let row = MessageRow { latency, unanswered, answer_bytes, ..empty(service, method) };
             rows.insert((service.as_str(), method.as_str()), row);
         }
         let mut open = Vec::new();
@@ -274,6 +284,7 @@ mod tests {
         let all = [1, 3, 5, 7, 9].map(|stream| open(stream, 100, "State"));
         state.reading(reading(149, all.to_vec()), &limits);
         assert_eq!(methods(&state, 200), [("State".to_owned(), 1, 3, 1)]);
+        assert_eq!(state.view(MonoNs(200)).rows[0].answer_bytes, 2, "of the one that was answered");
     }
 
     /// What does not fit is counted.

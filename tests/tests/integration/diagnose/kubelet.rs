@@ -125,3 +125,24 @@ fn k2_needs_a_list_that_is_refused_for_its_size() {
     none(&refused("ListContainers", None, true));
     none(&refused("ListContainers", Some((8, large)), false));
 }
+
+/// A list that still fits is a notice when it is close to the limit, by the last answer on the socket.
+#[test]
+fn k2_warns_before_the_limit() {
+    let listed = |sizes: &[u64]| {
+        let mut story = Story::node();
+        for (second, size) in (1..).zip(sizes) {
+            story.relist(second * S, 0);
+            let stream = 2 * u32::try_from(second).unwrap() + 1;
+            let path = "runtime.v1.RuntimeService/ListContainers";
+            story.request_of(stream, path, second * S, second * S + MS, *size);
+        }
+        story.census(3 * S, &[], &[], &[]).read_open(4 * S);
+        story.snapshot(4 * S)
+    };
+    let finding = only(&listed(&[11 << 20, 13 << 20]), "K2");
+    assert_eq!(finding.severity, Severity::Notice);
+    assert!(finding.headline.ends_with("13 MiB of 16 MiB"), "{}", finding.headline);
+    none(&listed(&[13 << 20, 11 << 20]));
+    none(&listed(&[]));
+}

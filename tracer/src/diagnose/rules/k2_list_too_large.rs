@@ -29,6 +29,7 @@ pub(super) static RULE: Rule = Rule {
         evidence: &[
             "the lists of the kubelet fail, and none has been successful since",
             "the runtime answers our own ListContainers or ListPodSandbox with ResourceExhausted (8)",
+            "before that (a notice): the last list on the socket had 12 MiB or more",
         ],
         excluded_by: &[
             "the kubelet still gets its lists",
@@ -53,6 +54,10 @@ pub(super) static RULE: Rule = Rule {
 
 /// `ResourceExhausted` (`google.golang.org/grpc/codes`).
 const RESOURCE_EXHAUSTED: i32 = 8;
+/// The most that containerd sends and a kubelet takes: since Kubernetes 1.9 (`pkg/kubelet/cri/remote`, `maxMsgSize`).
+const LIMIT: u64 = 16 << 20;
+/// From here on it is worth a word.
+const NEAR_LIMIT: u64 = 12 << 20;
 /// How grpc-go calls it, on both sides (`rpc_util.go`, `server.go`); it has other errors with this code.
 const TOO_LARGE: &str = "message larger than max";
 
@@ -60,7 +65,31 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     let fails = scene.reasons().any(|reason| matches!(reason, Reason::ListStale { failing: true, .. }));
     let says = scene.snapshot.census.round.as_ref().and_then(|round| round.says.as_ref());
     let refused = says.filter(|_| fails).and_then(|says| Some((says, refusal(says)?)));
-    refused.map(|(says, (method, error))| finding(says, method, error, scene)).into_iter().collect()
+    match refused {
+        Some((says, (method, error))) => vec![finding(says, method, error, scene)],
+        None => LISTS.iter().filter_map(|method| warning(*method, scene)).collect(),
+    }
+}
+
+/// What a relist asks for in one message.
+const LISTS: [Method; 2] = [Method::ListContainers, Method::ListPodSandbox];
+
+/// The list still fits, and will not for long.
+fn warning(method: Method, scene: &Scene<'_>) -> Option<Finding> {
+    let row = scene.snapshot.grpc.rows.iter().find(|row| row.method == method.name())?;
+    if !(NEAR_LIMIT..LIMIT).contains(&row.answer_bytes) {
+        return None;
+    }
+    let (size, limit) = (human::mebibytes(row.answer_bytes), human::mebibytes(LIMIT));
+    let headline =
+        format!("the list of {} is close to the limit of a message: {size} of {limit}", what(method));
+    let answer = format!("the last {} had {} bytes", method.name(), human::count(row.answer_bytes));
+    let finding = Finding::new(&RULE, headline).seen(Evidence::new(Source::Wire, answer));
+    Some(finding.into_notice().advise(RULE.page.next.iter().copied().skip(1)))
+}
+
+fn what(method: Method) -> &'static str {
+    if method == Method::ListPodSandbox { "pods" } else { "containers" }
 }
 
 /// Our own list, refused for its size.
@@ -84,7 +113,7 @@ fn failed(scene: &Scene<'_>) -> Option<String> {
 }
 
 fn finding(says: &RuntimeSays, method: Method, error: &CallError, scene: &Scene<'_>) -> Finding {
-    let what = if method == Method::ListPodSandbox { "pods" } else { "containers" };
+    let what = what(method);
     let snapshot = scene.snapshot;
     let runtime = snapshot.targets.iter().find(|target| target.fact.pid == says.pid);
     let component = runtime.map_or(Component::Containerd, |target| target.fact.component);
