@@ -1,8 +1,9 @@
 /*
  * A gate that is open until a fault closes it: as a CNI plugin (CNI_COMMAND is set) before the bridge, or as an OCI
- * hook whose kind is the first argument. It is closed for KIND and NAME by the file $PLEGTRACE_LAB/gates/KIND-NAME:
- * "sleep SECONDS" waits that long, "flock PATH SECONDS" takes a lock before. KIND is "cni" and NAME the pod's name, or
- * the hook's kind and the container's id.
+ * hook whose kind is the first argument. It is closed for KIND and NAME by the file $PLEGTRACE_LAB/gates/KIND-NAME, for
+ * all of a kind by KIND-all: "sleep SECONDS" waits that long, "flock PATH SECONDS" takes a lock before. KIND is "cni"
+ * and NAME the pod's name, or the hook's kind and the container's id. Who has waited adds a line to gates/passed: KIND,
+ * NAME and the milliseconds by its own clock.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,9 +15,9 @@
 
 static char input[1 << 16];
 
-static void wait_seconds(long seconds)
+static void wait_seconds(double seconds)
 {
-	struct timespec left = { .tv_sec = seconds };
+	struct timespec left = { .tv_sec = seconds, .tv_nsec = (seconds - (long)seconds) * 1e9 };
 
 	while (nanosleep(&left, &left) != 0)
 		;
@@ -39,25 +40,55 @@ static int word_after(const char *text, const char *key, const char *ends, char 
 	return 1;
 }
 
+static double now(void)
+{
+	struct timespec at;
+
+	clock_gettime(CLOCK_MONOTONIC, &at);
+	return at.tv_sec + at.tv_nsec / 1e9;
+}
+
+static FILE *open_file(const char *lab, const char *first, const char *second, const char *mode)
+{
+	char path[4096];
+
+	if (snprintf(path, sizeof(path), "%s/gates/%s%s", lab, first, second) >= (int)sizeof(path))
+		return 0;
+	return fopen(path, mode);
+}
+
+static void passed(const char *lab, const char *kind, const char *name, double began)
+{
+	FILE *log = open_file(lab, "passed", "", "ae");
+
+	if (!log)
+		return;
+	fprintf(log, "%s %s %ld\n", kind, name, (long)((now() - began) * 1e3));
+	fclose(log);
+}
+
 static int pass(const char *kind, const char *name)
 {
 	const char *lab = getenv("PLEGTRACE_LAB");
-	char path[4096], lock[4096];
-	long seconds;
+	char own[512], lock[4096];
+	double seconds, began = now();
 	FILE *orders;
 	int fd;
 
-	if (!lab || snprintf(path, sizeof(path), "%s/gates/%s-%s", lab, kind, name) >= (int)sizeof(path))
+	if (!lab || snprintf(own, sizeof(own), "-%s", name) >= (int)sizeof(own))
 		return 0;
-	orders = fopen(path, "re");
+	orders = open_file(lab, kind, own, "re");
+	if (!orders)
+		orders = open_file(lab, kind, "-all", "re");
 	if (!orders)
 		return 0; /* Open. */
-	if (fscanf(orders, "sleep %ld", &seconds) == 1) {
+	if (fscanf(orders, "sleep %lf", &seconds) == 1) {
 		wait_seconds(seconds);
+		passed(lab, kind, name, began);
 		return 0;
 	}
 	rewind(orders);
-	if (fscanf(orders, "flock %4095s %ld", lock, &seconds) != 2)
+	if (fscanf(orders, "flock %4095s %lf", lock, &seconds) != 2)
 		return 1;
 	fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (fd < 0 || flock(fd, LOCK_EX) != 0)

@@ -4,12 +4,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use crate::{cache, host};
+use crate::{cache, host, image};
 
+const SOURCE: &str = include_str!("gate.c");
 /// Name of the program, as a CNI plugin also its `type`.
 pub const NAME: &str = "lab-gate";
 
@@ -41,9 +43,14 @@ impl Place {
 pub enum Order {
     /// Wait that many seconds, then let pass.
     Sleep(u32),
+    /// Wait that long, then let pass.
+    Take(Duration),
     /// Take the lock on a file (flock(2)), then wait that many seconds.
     Lock(PathBuf, u32),
 }
+
+/// Stands for every name of a place that has no order of its own.
+pub const ALL: &str = "all";
 
 /// Closes the gate at `place` for `name` in the lab in `dir`, until the file that is given back is removed.
 ///
@@ -54,10 +61,31 @@ pub fn close(dir: &Path, place: Place, name: &str, order: &Order) -> Result<Path
     let file = dir.join("gates").join(format!("{}-{name}", place.name()));
     let text = match order {
         Order::Sleep(seconds) => format!("sleep {seconds}\n"),
+        Order::Take(time) => format!("sleep {:.3}\n", time.as_secs_f64()),
         Order::Lock(path, seconds) => format!("flock {} {seconds}\n", path.display()),
     };
     fs::write(&file, text).context("cannot close a gate; does the lab have them (Knobs::gates)?")?;
     Ok(file)
+}
+
+/// What each of those took, by its own clock, who had to wait at `place` in the lab in `dir` so far.
+///
+/// # Errors
+///
+/// When what they wrote cannot be read.
+pub fn passed(dir: &Path, place: Place) -> Result<Vec<Duration>> {
+    let file = dir.join("gates/passed");
+    let text = if file.exists() {
+        fs::read_to_string(file).context("cannot read a gate's log")?
+    } else {
+        String::new()
+    };
+    let taken = text.lines().filter_map(|line| {
+        let mut words = line.split(' ');
+        let taken = (words.next() == Some(place.name())).then(|| words.nth(1)?.parse().ok());
+        taken.flatten().map(Duration::from_millis)
+    });
+    Ok(taken.collect())
 }
 
 /// The program in the cache, made when it is not there yet.
@@ -66,9 +94,10 @@ pub fn close(dir: &Path, place: Place, name: &str, order: &Order) -> Result<Path
 ///
 /// When the C compiler fails.
 pub(crate) fn program() -> Result<PathBuf> {
-    let dir = cache::entry("gate-1", |dir| {
+    // Checkouts with another gate share the cache.
+    let dir = cache::entry(&format!("gate-{}", &image::sha256(SOURCE.as_bytes())[..12]), |dir| {
         let source = dir.join("gate.c");
-        fs::write(&source, include_str!("gate.c")).context("cannot write gate.c")?;
+        fs::write(&source, SOURCE).context("cannot write gate.c")?;
         host::run(Command::new("cc").args(["-static", "-Os", "-s", "-o"]).arg(dir.join(NAME)).arg(&source))
             .context("cannot compile the gate; install a C compiler (apt-get install gcc libc6-dev)")
             .map(drop)
@@ -114,7 +143,6 @@ mod tests {
     use super::*;
     use std::io::Write as _;
     use std::process::{Child, Stdio};
-    use std::time::Duration;
 
     use crate::process;
 
@@ -168,5 +196,19 @@ mod tests {
                 .unwrap()
                 .success()
         );
+    }
+
+    #[test]
+    fn a_gate_that_is_slow_for_all_says_what_each_took() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("gates")).unwrap();
+        let taken = Duration::from_millis(120);
+        close(dir.path(), Place::Cni, ALL, &Order::Take(taken)).unwrap();
+        for pod in ["p1", "p2"] {
+            gate(dir.path(), &[], Some(pod), "{}").wait_with_output().unwrap();
+        }
+        let passed = passed(dir.path(), Place::Cni).unwrap();
+        assert!(passed.len() == 2 && passed.iter().all(|one| *one >= taken), "{passed:?}");
+        assert_eq!(super::passed(dir.path(), Place::Poststop).unwrap(), []);
     }
 }

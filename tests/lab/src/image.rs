@@ -15,6 +15,11 @@ use crate::{cache, host, packages};
 /// The image's name, as the runtimes spell it in full.
 pub const REFERENCE: &str = "docker.io/library/plegtrace-lab:1";
 
+/// The name of a large image that nobody runs.
+pub const LARGE: &str = "docker.io/library/plegtrace-lab-large:1";
+/// What its layer holds.
+const LARGE_BYTES: usize = 96 << 20;
+
 /// The applets that pods and tests use; each is a link to busybox.
 const APPLETS: [&str; 8] = ["sh", "true", "false", "sleep", "cat", "echo", "ls", "sync"];
 
@@ -29,9 +34,24 @@ pub fn archive() -> Result<PathBuf> {
         let pause = compile_pause(dir)?;
         let layer = layer(&busybox, &pause).context("cannot make the image's layer")?;
         let file = File::create(dir.join("image.tar")).context("cannot make the image")?;
-        write_archive(&layer, file).context("cannot write the image")
+        write_archive(REFERENCE, &layer, file).context("cannot write the image")
     })?;
     Ok(dir.join("image.tar"))
+}
+
+/// Writes the archive of the image [`LARGE`] into a file: an import of it takes seconds.
+///
+/// # Errors
+///
+/// When the file cannot be written.
+pub fn write_large(path: &Path) -> Result<()> {
+    // Each word is another one, so that nothing of it is stored twice.
+    let words = (0..LARGE_BYTES as u64 / 8).map(|word| word.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+    let mut tar = tar::Builder::new(Vec::new());
+    tar.append_data(&mut header(tar::EntryType::Regular, 0o644, bytes.len()), "large", bytes.as_slice())
+        .and_then(|()| write_archive(LARGE, &tar.into_inner()?, File::create(path)?))
+        .context("cannot write a large image")
 }
 
 fn compile_pause(dir: &Path) -> Result<Vec<u8>> {
@@ -68,7 +88,7 @@ fn header(kind: tar::EntryType, mode: u32, size: usize) -> tar::Header {
 }
 
 /// The archive around the layer, in the layout of `docker save`.
-fn write_archive(layer: &[u8], out: impl io::Write) -> io::Result<()> {
+fn write_archive(name: &str, layer: &[u8], out: impl io::Write) -> io::Result<()> {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
@@ -83,7 +103,7 @@ fn write_archive(layer: &[u8], out: impl io::Write) -> io::Result<()> {
     let config = config.to_string();
     let config_name = format!("{}.json", sha256(config.as_bytes()));
     let manifest =
-        json!([{ "Config": config_name, "RepoTags": [REFERENCE], "Layers": ["layer.tar"] }]).to_string();
+        json!([{ "Config": config_name, "RepoTags": [name], "Layers": ["layer.tar"] }]).to_string();
     let mut tar = tar::Builder::new(out);
     for (name, bytes) in [
         (config_name.as_str(), config.as_bytes()),
@@ -95,7 +115,7 @@ fn write_archive(layer: &[u8], out: impl io::Write) -> io::Result<()> {
     tar.into_inner()?.flush()
 }
 
-fn sha256(bytes: &[u8]) -> String {
+pub(crate) fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -121,7 +141,7 @@ mod tests {
     fn the_archive_names_its_config_and_layer_by_content() {
         let layer = layer(b"busybox", b"pause").unwrap();
         let mut bytes = Vec::new();
-        write_archive(&layer, &mut bytes).unwrap();
+        write_archive(REFERENCE, &layer, &mut bytes).unwrap();
         let files = entries(&bytes);
         let manifest: serde_json::Value = serde_json::from_slice(&files["manifest.json"]).unwrap();
         let config_name = manifest[0]["Config"].as_str().unwrap();

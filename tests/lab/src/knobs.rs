@@ -140,6 +140,8 @@ pub struct Knobs {
     /// A CNI plugin before the bridge and OCI hooks around each container, which let all pass until a fault says
     /// otherwise (see [`crate::gate`]).
     pub gates: bool,
+    /// What containerd keeps lies on a disk of its own, which a fault can slow down.
+    pub disk: bool,
 }
 
 impl Default for Knobs {
@@ -158,6 +160,7 @@ impl Default for Knobs {
             rc93: false,
             blocking_pleg: false,
             gates: false,
+            disk: false,
         }
     }
 }

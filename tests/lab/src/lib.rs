@@ -21,6 +21,7 @@ pub mod cache;
 pub mod containerd;
 pub mod cri;
 pub mod daemon;
+pub mod disk;
 pub mod fault;
 pub mod gate;
 pub mod host;

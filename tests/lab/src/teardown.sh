@@ -65,6 +65,9 @@ find "$dir/root" "$dir/state" -maxdepth 3 -path '*/sandboxes/*' 2>/dev/null | wh
 done
 rm -rf /var/log/pods/*-plegtrace-lab-"$id"_* /var/log/containers/*-plegtrace-lab-"$id"_*
 
+# A limit of a device stays when the device goes, and the next one of its number would have it.
+device=$(mountpoint -d "$dir/root" 2>/dev/null) &&
+    echo "$device 0" 2>/dev/null >/sys/fs/cgroup/blkio/blkio.throttle.write_iops_device
 mounts | while read -r point; do umount "$point" 2>/dev/null || umount -l "$point"; done
 ip link show "ptlab$id" >/dev/null 2>&1 && ip link del "ptlab$id"
 

@@ -28,6 +28,7 @@ mod request_trees;
 mod requests;
 mod safety;
 mod slow;
+mod slow_downs;
 mod targets;
 mod truth;
 mod watch;

@@ -18,6 +18,8 @@ const LIMIT: Duration = Duration::from_secs(90);
 const OBSERVED: &str = "15";
 /// Relists take so long at least when containerd is throttled enough: well above what is normal, and far from a stall.
 const SLOW: Duration = Duration::from_millis(400);
+/// And when others have the processors.
+const STARVED: Duration = Duration::from_millis(200);
 /// The first share of a CPU that containerd gets, and what the next one is of the one before.
 const SHARE: f64 = 0.015;
 const NEXT: f64 = 0.7;
@@ -25,6 +27,11 @@ const NEXT: f64 = 0.7;
 const ASKED: u32 = 3;
 const RELISTS: [&str; 2] =
     ["kubelet_pleg_relist_duration_seconds_sum", "kubelet_pleg_relist_duration_seconds_count"];
+
+/// The text of a recorded report.
+fn text_of(recording: &Path) -> String {
+    Running::start(&["report", recording.to_str().unwrap()]).unwrap().finish(LIMIT).unwrap().stdout
+}
 
 /// The report of a run that ends with this code, and is recorded.
 fn report(node: &Node, recording: &Path, code: i32) -> Value {
@@ -89,14 +96,14 @@ fn relist_time(node: &Node) -> Duration {
     Duration::from_secs_f64((after[0] - before[0]) / (after[1] - before[1]))
 }
 
-/// Lets containerd have so little of a CPU that each relist is slow, on any machine.
-fn throttle(node: &Node) -> Fault {
-    let mut share = SHARE;
-    let fault = fault::throttled(node, node.containerd().pid(), share).unwrap();
+/// Lets a daemon have so little of a CPU, at most `share`, that each relist takes so long at least, on any machine. The first
+/// that are so slow may only have waited for what had piled up.
+pub(crate) fn throttle(node: &Node, pid: u32, mut share: f64, slow: Duration) -> Fault {
+    let fault = fault::throttled(node, pid, share).unwrap();
     loop {
-        let takes = relist_time(node);
+        let takes = [(); 2].map(|()| relist_time(node));
         eprintln!("with {:.2} % of a CPU a relist takes {takes:.0?}", 100.0 * share);
-        if takes >= SLOW {
+        if takes.iter().all(|takes| *takes >= slow) || share * NEXT < fault::LEAST_SHARE {
             return fault;
         }
         share *= NEXT;
@@ -104,35 +111,61 @@ fn throttle(node: &Node) -> Fault {
     }
 }
 
-/// containerd gets too little processor time: nothing hangs, and everything is late.
-#[test]
-fn a_throttled_containerd_is_named() {
-    host::require_root().unwrap();
-    let node = Node::start(&Knobs { pods: 4, exec_probes: true, ..Knobs::default() }).unwrap();
-    node.wait_for_relists(3, LIMIT).unwrap();
-    let containerd = node.containerd().pid();
-    let throttled = throttle(&node);
-    let temp = tempfile::tempdir().unwrap();
-    let [slow, healthy] = ["slow", "healthy"].map(|name| temp.path().join(name));
-    let told = report(&node, &slow, 1);
+/// Lets containerd have so little weight against hogs that each relist is slow, on any machine.
+fn starve(node: &Node) -> (Fault, Hogs) {
+    let (mut weight, hogs) = (fault::WEIGHT / 16, Hogs::start());
+    let fault = fault::outweighed(node, node.containerd().pid(), weight).unwrap();
+    loop {
+        let takes = relist_time(node);
+        eprintln!("with the weight {weight} a relist takes {takes:.0?}");
+        if takes >= STARVED || weight <= 2 {
+            return (fault, hogs);
+        }
+        weight /= 2;
+        fault::outweigh(&fault, weight).unwrap();
+    }
+}
+
+/// The node is slow, and the cause is that containerd lacks a processor, in this way, as JSON and as text.
+fn it_is_containerd_that_lacks_a_cpu(node: &Node, recording: &Path, how: &str) {
+    let told = report(node, recording, 1);
     let diagnosis = &told["diagnosis"];
     assert_eq!(diagnosis["verdict"], "slow", "{diagnosis:#}\n{:#}", told["relist_time"]);
     let first = &diagnosis["findings"][0];
     assert_eq!((&first["id"], &first["severity"]), (&"O1".into(), &"slow".into()), "{diagnosis:#}");
-    assert_eq!(first["culprit"]["pid"], containerd, "{first:#}");
+    assert_eq!(first["culprit"]["pid"], node.containerd().pid(), "{first:#}");
     assert_eq!(first["culprit"]["component"], "containerd", "{first:#}");
     assert_eq!(diagnosis["slow"][0]["kind"], "relists", "{diagnosis:#}");
+    let text = text_of(recording);
+    assert!(text.contains(&format!("\nSLOW O1  containerd {how} ")), "{text}");
+}
+
+/// containerd gets too little processor time, by a quota or because others have it: nothing hangs, and everything is late.
+#[test]
+fn a_containerd_without_processor_time_is_named() {
+    host::require_root().unwrap();
+    let node = Node::start(&Knobs { pods: 4, exec_probes: true, ..Knobs::default() }).unwrap();
+    node.wait_for_relists(3, LIMIT).unwrap();
+    let containerd = node.containerd().pid();
+    let throttled = throttle(&node, containerd, SHARE, SLOW);
+    let temp = tempfile::tempdir().unwrap();
+    let [slow, hogged, healthy] = ["slow", "hogged", "healthy"].map(|name| temp.path().join(name));
+    it_is_containerd_that_lacks_a_cpu(&node, &slow, "is throttled");
     throttled.heal().unwrap();
+    let (starved, hogs) = starve(&node);
+    it_is_containerd_that_lacks_a_cpu(&node, &hogged, "waits for a CPU");
+    drop(hogs);
+    starved.heal().unwrap();
     let told = report(&node, &healthy, 0);
     assert_eq!(told["diagnosis"]["verdict"], "healthy", "{:#}", told["diagnosis"]);
     it_is_containerd_that_has_grown(&grown(&healthy, &slow));
 }
 
 /// Programs that use all processors, ended when dropped.
-struct Hogs(Vec<Child>);
+pub(crate) struct Hogs(Vec<Child>);
 
 impl Hogs {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let count = std::thread::available_parallelism().map_or(1, usize::from);
         let hog = |_| {
             let mut command = Command::new("sh");

@@ -9,7 +9,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::text::{schedstat, throttling, total_pressure_ns};
+use super::{
+    runners::Runners,
+    text::{schedstat, throttling, total_pressure_ns},
+};
 use crate::input::{CpuFact, DaemonCpu, QuotaFact};
 
 /// Threads of one process that are looked at.
@@ -18,12 +21,17 @@ const MAX_THREADS: usize = 512;
 const MAX_LEVELS: usize = 8;
 /// Each of these files is shorter.
 const MAX_BYTES: u64 = 4096;
+/// Who waits longer than this share of the time, in percent, lets us ask who runs.
+const WAITS: u64 = 10;
 
 /// Reads it again and again.
 #[derive(Debug)]
 pub struct CpuReader {
     proc: PathBuf,
     daemons: BTreeMap<u32, Daemon>,
+    runners: Runners,
+    /// When it was read last.
+    last_ns: u64,
 }
 
 #[derive(Debug, Default)]
@@ -39,7 +47,12 @@ struct Daemon {
 
 impl Default for CpuReader {
     fn default() -> Self {
-        Self { proc: PathBuf::from("/proc"), daemons: BTreeMap::new() }
+        Self {
+            proc: PathBuf::from("/proc"),
+            daemons: BTreeMap::new(),
+            runners: Runners::default(),
+            last_ns: 0,
+        }
     }
 }
 
@@ -52,10 +65,14 @@ impl CpuReader {
     /// Looks at these processes, and forgets others.
     pub fn read(&mut self, pids: &[u32], at_ns: u64) -> CpuFact {
         self.daemons.retain(|pid, _| pids.contains(pid));
-        let mut daemons = Vec::new();
+        let (mut daemons, mut waits) = (Vec::new(), false);
+        let long_ns = at_ns.saturating_sub(self.last_ns) / 100 * WAITS;
+        self.last_ns = at_ns;
         for pid in pids {
             let daemon = self.daemons.entry(*pid).or_default();
+            let before = daemon.waited_ns;
             daemon.look(&self.proc.join(pid.to_string()).join("task"));
+            waits |= daemon.waited_ns.saturating_sub(before) > long_ns;
             daemons.push(DaemonCpu {
                 pid: *pid,
                 ran_ns: daemon.ran_ns,
@@ -69,7 +86,12 @@ impl CpuReader {
             });
         }
         let pressure = text(&self.proc.join("pressure/cpu"));
-        CpuFact { at_ns, daemons, pressure_ns: pressure.and_then(|text| total_pressure_ns(&text, "some")) }
+        let pressure_ns = pressure.and_then(|text| total_pressure_ns(&text, "some"));
+        let runners = if waits { self.runners.look(&self.proc) } else { Vec::new() };
+        if !waits {
+            self.runners.rest();
+        }
+        CpuFact { at_ns, daemons, pressure_ns, runners }
     }
 }
 
@@ -122,7 +144,7 @@ fn quotas(group: &Path) -> Vec<QuotaFact> {
     found
 }
 
-fn text(path: &Path) -> Option<String> {
+pub(super) fn text(path: &Path) -> Option<String> {
     let mut text = String::new();
     File::open(path).ok()?.take(MAX_BYTES).read_to_string(&mut text).ok()?;
     Some(text)
@@ -193,6 +215,28 @@ mod tests {
         assert_eq!(of("v2/c"), [(20_000_000, 100_000_000, 4, 2, 7000)]);
         assert_eq!(of("v2/d"), []);
         assert_eq!(of("gone"), []);
+    }
+
+    /// While a daemon waits, those that run are told, the one that ran most first; before and after, nobody is asked.
+    #[test]
+    fn who_runs_while_others_wait() {
+        const S: u64 = 1_000_000_000;
+        let root = tempfile::tempdir().unwrap();
+        let mut reader = reader(root.path());
+        let mut at = |second: u64, waited: u64, ticks: [u64; 2]| {
+            write(root.path(), "proc/7/task/7/schedstat", &format!("1000 {waited} 3\n"));
+            for (pid, ticks) in [(8, ticks[0]), (9, ticks[1])] {
+                let stat = format!("{pid} (a) b) R 1 1 1 0 -1 0 0 0 0 0 {ticks} 5 0 0 20 0 1 0 4 0 0\n");
+                write(root.path(), &format!("proc/{pid}/stat"), &stat);
+            }
+            let told = reader.read(&[7], second * S).runners;
+            told.into_iter().map(|it| (it.pid, it.comm, it.ran_ns / 1_000_000)).collect::<Vec<_>>()
+        };
+        assert_eq!(at(1, 0, [10, 10]), []);
+        assert_eq!(at(2, S / 5, [20, 80]), [], "the first look");
+        let runs = |pid, ms| (pid, "a) b".to_owned(), ms);
+        assert_eq!(at(3, S / 2, [30, 180]), [runs(9, 1000), runs(8, 100)]);
+        assert_eq!(at(4, S / 2 + S / 20, [40, 190]), [], "it does not wait any more");
     }
 
     /// The cgroup is told before or after the first look, and forgotten with the process.

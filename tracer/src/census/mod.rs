@@ -18,6 +18,7 @@ mod memory;
 mod own;
 mod parent;
 mod protocol;
+mod runners;
 pub mod text;
 
 pub use child::{BusConnection, Queues, serve};

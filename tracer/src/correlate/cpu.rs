@@ -1,11 +1,14 @@
 //! [`CpuState`]: readings of processor time → what each daemon got of the last minute ([`CpuShare`]).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, VecDeque},
+};
 
 use super::traced::TracedProcess;
 use crate::{
     decode::MonoNs,
-    input::{Component, CpuFact, DaemonCpu, QuotaFact},
+    input::{Component, CpuFact, DaemonCpu, QuotaFact, RunnerFact},
 };
 
 /// Readings of so long ago are forgotten, …
@@ -14,6 +17,8 @@ const RECENT_NS: u64 = 60_000_000_000;
 const READINGS: usize = 128;
 /// Processes and cgroups of a reading that are kept.
 const DAEMONS: usize = 64;
+/// Processes that ran meanwhile, of a reading and of all.
+const RUNNERS: usize = 5;
 
 /// What the daemons of the node got of its processors lately.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +27,8 @@ pub struct Cpu {
     pub daemons: Vec<CpuShare>,
     /// For how long some task of the node waited for a processor, and of how long that was; `None`: not known.
     pub pressure: Option<(u64, u64)>,
+    /// Who ran most while a daemon waited for one, the most first, with the times of all readings.
+    pub runners: Vec<RunnerFact>,
 }
 
 /// What one daemon got.
@@ -52,6 +59,7 @@ impl CpuState {
             return;
         }
         fact.daemons.truncate(DAEMONS);
+        fact.runners.truncate(RUNNERS);
         fact.daemons.iter_mut().for_each(|daemon| daemon.quotas.truncate(DAEMONS));
         let since = fact.at_ns.saturating_sub(RECENT_NS);
         self.0.push_back(fact);
@@ -87,7 +95,22 @@ impl CpuState {
         Cpu {
             daemons: last.daemons.iter().filter_map(share).collect(),
             pressure: waited.filter(|_| over_ns > 0).map(|waited| (waited, over_ns)),
+            runners: self.runners(),
         }
+    }
+
+    /// Those of all readings.
+    fn runners(&self) -> Vec<RunnerFact> {
+        let mut all: BTreeMap<(u32, &str), RunnerFact> = BTreeMap::new();
+        for runner in self.0.iter().flat_map(|fact| &fact.runners) {
+            let key = (runner.pid, runner.comm.as_str());
+            let sum = all.entry(key).or_insert_with(|| RunnerFact { ran_ns: 0, ..runner.clone() });
+            sum.ran_ns += runner.ran_ns;
+        }
+        let mut all: Vec<RunnerFact> = all.into_values().collect();
+        all.sort_by_key(|runner| (Reverse(runner.ran_ns), runner.pid));
+        all.truncate(RUNNERS);
+        all
     }
 
     /// A quota with what its counters grew by since the first reading that has it.
@@ -118,7 +141,12 @@ mod tests {
         let sums = (second * 1000, second * 10);
         let daemon =
             DaemonCpu { pid: 7, ran_ns: sums.0, waited_ns: sums.1, quotas: vec![quota], ..<_>::default() };
-        CpuFact { at_ns: second * S, daemons: vec![daemon], pressure_ns: Some(second * 5) }
+        CpuFact {
+            at_ns: second * S,
+            daemons: vec![daemon],
+            pressure_ns: Some(second * 5),
+            ..CpuFact::default()
+        }
     }
 
     fn targets() -> BTreeMap<u32, TracedProcess> {

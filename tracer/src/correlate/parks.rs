@@ -112,6 +112,29 @@ impl Parks {
         }
     }
 
+    /// The numbers of the stacks with a function whose name contains this.
+    pub(super) fn stacks_in(&self, part: &str) -> HashSet<u32> {
+        let is_in = |(hook, stack): &Stack| {
+            stack.iter().any(|at| self.names.get(&(*hook, *at)).is_some_and(|name| name.contains(part)))
+        };
+        let numbered = self.stacks.iter().zip(0..);
+        numbered.filter(|(stack, _)| is_in(stack)).map(|(_, number)| number).collect()
+    }
+
+    /// When a goroutine was parked with one of these stacks, inside an interval, by start.
+    pub(super) fn intervals(
+        &self,
+        goroutine: Goroutine,
+        from: MonoNs,
+        to: MonoNs,
+        stacks: &HashSet<u32>,
+    ) -> Vec<(MonoNs, MonoNs)> {
+        let kept = self.kept.get(&goroutine).into_iter().flatten();
+        let inside = kept.filter(|park| from <= park.start && park.end <= to);
+        let wanted = inside.filter(|park| park.stack.is_some_and(|stack| stacks.contains(&stack)));
+        wanted.map(|park| (park.start, park.end)).collect()
+    }
+
     /// Names came.
     pub(super) fn symbols(&mut self, fact: SymbolsFact, limits: &Limits) {
         for symbol in fact.names {

@@ -1,19 +1,21 @@
-//! What the kubelet's calls, and the programs of runc, took lately: by operation, of the last minute.
+//! What the kubelet's calls, the programs of runc and the commands of shims took lately: by operation, of the last minute.
 
 use std::collections::BTreeMap;
 
-use super::{Correlator, processes::ProcessKind, thresholds::RECENT_NS};
+use super::{
+    Correlator,
+    processes::{ProcessKind, Run},
+    thresholds::RECENT_NS,
+};
 use crate::{cri::Method, decode::MonoNs};
 
-/// The durations of one kind of call or program.
+/// The durations of one kind of call, program or command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recent {
     /// Which.
     pub what: RecentKind,
-    /// How many ended.
-    pub count: u64,
-    /// Half of them took no longer.
-    pub p50_ns: u64,
+    /// What each of those that ended took, nanoseconds, in no order.
+    pub took_ns: Vec<u64>,
 }
 
 /// What can take time.
@@ -21,10 +23,19 @@ pub struct Recent {
 pub enum RecentKind {
     /// Calls of the kubelet.
     Calls(Method),
-    /// Commands of runc, by sub-command.
+    /// Commands of runc, by sub-command, without the hooks that they waited for.
     Runc(String),
-    /// Network plugins, by name.
-    Cni(String),
+    /// Network plugins, by name and action: a DEL takes a fraction of an ADD.
+    Cni {
+        /// Name of the program.
+        plugin: String,
+        /// "ADD", "DEL", …
+        action: Option<String>,
+    },
+    /// OCI hooks, by name.
+    Hook(String),
+    /// A shim's own time for each command that it executed, by process: without the runc that it ran.
+    Shim(u32),
 }
 
 impl Correlator {
@@ -38,23 +49,46 @@ impl Correlator {
                 found.entry(RecentKind::Calls(method)).or_default().push(client.call.duration_ns());
             }
         }
-        for run in self.processes.runs() {
-            let kind = match &run.kind {
-                ProcessKind::Runc { sub } => RecentKind::Runc(sub.clone()),
-                ProcessKind::Cni { plugin, .. } => RecentKind::Cni(plugin.clone()),
-                _ => continue,
-            };
+        let runs = self.processes.runs();
+        let hooks = hooks(runs.iter().map(AsRef::as_ref));
+        for run in &runs {
+            let Some(kind) = kind(run) else { continue };
             let end = run.end.map(|(end, _)| end).filter(|end| *end >= since);
             if let Some(end) = end {
-                found.entry(kind).or_default().push(end.since(run.start));
+                let waited = hooks.get(&run.pid).into_iter().flatten().filter(|hook| hook.is_child_of(run));
+                let waited: u64 = waited.map(|hook| length(hook, end)).sum();
+                found.entry(kind).or_default().push(end.since(run.start).saturating_sub(waited));
             }
         }
-        found.into_iter().map(|(what, durations)| median(what, durations)).collect()
+        let shims = self.shim_times(since, &runs);
+        found.extend(shims.into_iter().map(|(shim, times)| (RecentKind::Shim(shim), times)));
+        found.into_iter().map(|(what, took_ns)| Recent { what, took_ns }).collect()
     }
 }
 
-fn median(what: RecentKind, mut durations: Vec<u64>) -> Recent {
-    durations.sort_unstable();
-    let middle = durations.len().saturating_sub(1) / 2;
-    Recent { what, count: durations.len() as u64, p50_ns: durations.get(middle).copied().unwrap_or(0) }
+fn kind(run: &Run) -> Option<RecentKind> {
+    match &run.kind {
+        ProcessKind::Runc { sub } => Some(RecentKind::Runc(sub.clone())),
+        ProcessKind::Cni { plugin, action } => {
+            Some(RecentKind::Cni { plugin: plugin.clone(), action: action.clone() })
+        }
+        ProcessKind::Hook { program } => Some(RecentKind::Hook(program.clone())),
+        _ => None,
+    }
+}
+
+/// Hooks by the runc that waits for them, one after the other.
+fn hooks<'a>(runs: impl Iterator<Item = &'a Run>) -> BTreeMap<u32, Vec<&'a Run>> {
+    let mut hooks: BTreeMap<u32, Vec<&Run>> = BTreeMap::new();
+    for run in runs.filter(|run| matches!(run.kind, ProcessKind::Hook { .. })) {
+        if let Some(parent) = run.parent {
+            hooks.entry(parent).or_default().push(run);
+        }
+    }
+    hooks
+}
+
+/// How long a program ran, up to a moment.
+fn length(run: &Run, until: MonoNs) -> u64 {
+    run.end.map_or(until, |(end, _)| end.min(until)).since(run.start)
 }

@@ -3,7 +3,7 @@
 //! Lists are in a fixed order (relists by start, open calls oldest first, rows by key), so equal streams give equal
 //! snapshots. Texts are still raw here.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     Processes, RequestTree, RpcRow,
@@ -73,6 +73,8 @@ pub struct Snapshot {
     pub processes: Processes,
     /// Requests between runtime and shims.
     pub messages: Messages,
+    /// When shims last started a program, by process.
+    pub shims_worked: BTreeMap<u32, MonoNs>,
     /// gRPC requests of the kubelet, as its connection to the runtime shows them.
     pub grpc: Messages,
     /// Calls over D-Bus.

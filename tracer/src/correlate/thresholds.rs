@@ -77,6 +77,12 @@ pub const RUNC_SLOW_NS: u64 = SECOND_NS;
 /// The same for network plugins: 50 ms to 1 s are usual, 3 s not rare where an agent answers over the network.
 pub const CNI_SLOW_NS: u64 = 5 * SECOND_NS;
 
+/// The same for OCI hooks, for which a container's start waits: most write a file, some ask a device.
+pub const HOOK_SLOW_NS: u64 = SECOND_NS;
+/// Half of the commands that a shim executes take no more of its own time on a sound node, without the runc that it runs: 5 to
+/// 20 ms are usual, 100 ms on a busy node.
+pub const SHIM_SLOW_NS: u64 = SECOND_NS / 2;
+
 /// For so long after a loss a verdict is in doubt: what was lost could have been about what is open now. After that, reading
 /// the open calls again and again has made up for it.
 pub const LOSS_COUNTS_NS: u64 = 60 * SECOND_NS;

@@ -1,13 +1,15 @@
 //! [`Slow`]: what ends, but takes longer than on any sound node, and does so again and again. One slow relist is none, nor is
 //! a call that takes as long as what was asked for: a command, an image, a grace period.
 
+use std::collections::BTreeMap;
+
 use crate::{
     correlate::{
-        Place, RecentKind, Relist, RequestTree, Snapshot, TimeTable,
-        thresholds::{CNI_SLOW_NS, RECENT_NS, RELIST_CALLS, RUNC_SLOW_NS},
+        Place, ProcessKind, RecentKind, Relist, RequestTree, Snapshot, TimeTable,
+        thresholds::{CNI_SLOW_NS, HOOK_SLOW_NS, RECENT_NS, RELIST_CALLS, RUNC_SLOW_NS, SHIM_SLOW_NS},
     },
     cri::Takes,
-    input::Component,
+    input::{Component, ContainerFact, Layer},
     span::Span,
 };
 
@@ -29,6 +31,8 @@ pub struct Slow {
     pub normal_ns: u64,
     /// The largest part of that time, and its share in percent; `None` where nothing was measured.
     pub part: Option<(Place, u64)>,
+    /// The pod of a shim.
+    pub container: Option<ContainerFact>,
 }
 
 /// What can be slow.
@@ -36,7 +40,7 @@ pub struct Slow {
 pub enum SlowKind {
     /// Relists.
     Relists,
-    /// Calls of the kubelet, commands of runc, or plugins.
+    /// Calls of the kubelet, commands of runc, plugins, hooks, or what a shim takes for commands.
     Recent(RecentKind),
 }
 
@@ -46,7 +50,8 @@ impl Slow {
     pub fn component(&self) -> Option<Component> {
         match (&self.what, &self.part) {
             (SlowKind::Recent(RecentKind::Runc(_)), _) => Some(Component::Runc),
-            (SlowKind::Recent(RecentKind::Cni(_)), _) => Some(Component::Helper),
+            (SlowKind::Recent(RecentKind::Cni { .. } | RecentKind::Hook(_)), _) => Some(Component::Helper),
+            (SlowKind::Recent(RecentKind::Shim(_)), _) => Some(Component::Shim),
             (_, Some((place, _))) => place.component,
             _ => None,
         }
@@ -56,7 +61,7 @@ impl Slow {
 /// What is slow now, relists first, then what is furthest from normal.
 pub(super) fn find(snapshot: &Snapshot) -> Vec<Slow> {
     let mut others: Vec<Slow> =
-        snapshot.recent.iter().filter_map(|recent| operation(recent, snapshot)).collect();
+        lengths(snapshot).into_iter().filter_map(|(what, took)| operation(&what, took, snapshot)).collect();
     others.sort_by_key(|slow| std::cmp::Reverse(slow.p50_ns / (slow.normal_ns / 1000).max(1)));
     relists(snapshot).into_iter().chain(others).collect()
 }
@@ -84,11 +89,40 @@ fn relists(snapshot: &Snapshot) -> Option<Slow> {
     by_length.sort_unstable();
     let (p50_ns, normal_ns) = by_length[(by_length.len() - 1) / 2];
     let part = largest(slow.iter().map(|relist| relist.root()), snapshot);
-    Some(Slow { what: SlowKind::Relists, count, p50_ns, normal_ns: normal_ns.min(p50_ns), part })
+    let normal_ns = normal_ns.min(p50_ns);
+    Some(Slow { what: SlowKind::Relists, count, p50_ns, normal_ns, part, container: None })
 }
 
-fn operation(recent: &crate::correlate::Recent, snapshot: &Snapshot) -> Option<Slow> {
-    let (normal_ns, enough) = match &recent.what {
+/// What each kind took lately: those that have ended, and those that are open for longer than normal already.
+fn lengths(snapshot: &Snapshot) -> BTreeMap<RecentKind, Vec<u64>> {
+    let ended = snapshot.recent.iter().map(|recent| (recent.what.clone(), recent.took_ns.clone()));
+    let mut all: BTreeMap<RecentKind, Vec<u64>> = ended.collect();
+    let calls = snapshot.open.iter().filter(|call| call.span.layer() == Layer::KubeletCall);
+    let calls = calls.filter_map(|call| Some((RecentKind::Calls(call.span.method()?), call.age_ns)));
+    let programs =
+        snapshot.processes.open.iter().filter_map(|open| Some((program(&open.kind)?, open.age_ns)));
+    for (what, age_ns) in calls.chain(programs) {
+        if normal(&what).is_some_and(|(normal_ns, _)| age_ns > normal_ns) {
+            all.entry(what).or_default().push(age_ns);
+        }
+    }
+    all
+}
+
+/// Open programs that tell something by themselves: a runc may wait for its hook.
+fn program(kind: &ProcessKind) -> Option<RecentKind> {
+    match kind {
+        ProcessKind::Cni { plugin, action } => {
+            Some(RecentKind::Cni { plugin: plugin.clone(), action: action.clone() })
+        }
+        ProcessKind::Hook { program } => Some(RecentKind::Hook(program.clone())),
+        _ => None,
+    }
+}
+
+/// What this takes at most on a node that is merely busy, and how many have to tell; `None`: nothing can be said.
+fn normal(what: &RecentKind) -> Option<(u64, u64)> {
+    Some(match what {
         // Those of relists are told with them.
         RecentKind::Calls(method) if method.facts().needed_by_relist => return None,
         RecentKind::Calls(method) => {
@@ -96,20 +130,35 @@ fn operation(recent: &crate::correlate::Recent, snapshot: &Snapshot) -> Option<S
             (takes.normal_ns()?, if takes == Takes::Memory { MANY } else { FEW })
         }
         RecentKind::Runc(sub) => (runc_normal_ns(sub)?, MANY),
-        RecentKind::Cni(_) => (CNI_SLOW_NS, FEW),
-    };
-    if recent.count < enough || recent.p50_ns <= normal_ns {
+        RecentKind::Cni { .. } => (CNI_SLOW_NS, FEW),
+        RecentKind::Hook(_) => (HOOK_SLOW_NS, FEW),
+        RecentKind::Shim(_) => (SHIM_SLOW_NS, FEW),
+    })
+}
+
+fn operation(what: &RecentKind, mut took: Vec<u64>, snapshot: &Snapshot) -> Option<Slow> {
+    let (normal_ns, enough) = normal(what)?;
+    took.sort_unstable();
+    let (count, p50_ns) = (took.len() as u64, *took.get(took.len().saturating_sub(1) / 2)?);
+    if count < enough || p50_ns <= normal_ns {
         return None;
     }
-    let part = match &recent.what {
+    let part = match what {
         RecentKind::Calls(method) => {
             let same = snapshot.requests.iter().map(RequestTree::root);
             largest(same.filter(|root| root.method() == Some(*method)), snapshot)
         }
-        RecentKind::Runc(_) | RecentKind::Cni(_) => None,
+        _ => None,
     };
-    let (count, p50_ns) = (recent.count, recent.p50_ns);
-    Some(Slow { what: SlowKind::Recent(recent.what.clone()), count, p50_ns, normal_ns, part })
+    let container = pod_of(what, snapshot);
+    Some(Slow { what: SlowKind::Recent(what.clone()), count, p50_ns, normal_ns, part, container })
+}
+
+/// The pod whose shim this is.
+fn pod_of(what: &RecentKind, snapshot: &Snapshot) -> Option<ContainerFact> {
+    let RecentKind::Shim(pid) = what else { return None };
+    let seen = snapshot.census.processes.iter().find(|seen| seen.fact.pid == *pid)?;
+    seen.fact.container.clone()
 }
 
 /// Some commands last as long as somebody wants them to.

@@ -19,6 +19,6 @@ pub use exec::admit;
 pub use fact::{
     Armed, BusFact, BusPeerFact, BusReaderFact, CommandFact, Component, Cost, CpuFact, DaemonCpu, Fact,
     HookCounters, HookFact, InFlight, KnownFact, Layer, Liveness, LossCount, MessagesFact, OpenBusFact,
-    OpenCallFact, OpenMessageFact, ParkerFact, Presence, ProcessesFact, QuotaFact, RefusedFact, SYSTEMD,
-    Start, Stop, StopWhy, SymbolFact, SymbolsFact, TargetFact, TargetGone, WatchedFact,
+    OpenCallFact, OpenMessageFact, ParkerFact, Presence, ProcessesFact, QuotaFact, RefusedFact, RunnerFact,
+    SYSTEMD, Start, Stop, StopWhy, SymbolFact, SymbolsFact, TargetFact, TargetGone, WatchedFact,
 };

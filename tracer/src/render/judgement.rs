@@ -85,15 +85,27 @@ pub(super) fn slowness(slow: &Slow) -> String {
         SlowKind::Relists => ("relists".to_owned(), "take"),
         SlowKind::Recent(RecentKind::Calls(method)) => (method.name().to_owned(), "takes"),
         SlowKind::Recent(RecentKind::Runc(sub)) => (format!("runc {}", escape::text(sub)), "takes"),
-        SlowKind::Recent(RecentKind::Cni(plugin)) => {
-            (format!("CNI plugin {}", escape::text(plugin)), "takes")
+        SlowKind::Recent(RecentKind::Cni { plugin, action }) => {
+            let action = action.as_ref().map(|action| format!(" {}", escape::text(action)));
+            (format!("CNI plugin {}{}", escape::text(plugin), action.unwrap_or_default()), "takes")
+        }
+        SlowKind::Recent(RecentKind::Hook(program)) => {
+            (format!("OCI hook {}", escape::text(program)), "takes")
+        }
+        SlowKind::Recent(RecentKind::Shim(pid)) => {
+            let pod = escape::line(&words::of_pod(slow.container.as_ref()));
+            (format!("shim {pid}{pod}"), "takes")
         }
     };
     let (p50, normal) = (duration(slow.p50_ns), duration(slow.normal_ns));
     let count = human::count(slow.count);
     let part = slow.part.as_ref().map(|(place, share)| format!("; {share} % of it: {}", part(place)));
+    let alone = match &slow.what {
+        SlowKind::Recent(RecentKind::Shim(_)) => " for a command, beside the runc that it runs",
+        _ => "",
+    };
     format!(
-        "{what} {verb} {p50} (median of {count}), more than the {normal} that are normal{}",
+        "{what} {verb} {p50}{alone} (median of {count}), more than the {normal} that are normal{}",
         part.unwrap_or_default()
     )
 }

@@ -4,7 +4,7 @@
 //! dockerd may stand beside the runtime of the kubelet. If it is stopped, nothing on this node is held up.
 
 use crate::{
-    correlate::{ListOutcome, ProcessSeen, Relist, Snapshot, TracedState},
+    correlate::{ListOutcome, ProcessSeen, Relist, Snapshot, TracedState, thresholds::STILL_NS},
     decode::MonoNs,
     input::{Component, Layer},
     span::Span,
@@ -26,6 +26,9 @@ enum Place {
 pub(super) fn halted_since(seen: &ProcessSeen, still: MonoNs, snapshot: &Snapshot) -> Option<MonoNs> {
     let fact = &seen.fact;
     let place = place(fact.component, fact.pid, snapshot);
+    if fact.component == Component::Shim && fact.state != 'Z' {
+        return shim_halted_since(seen, still, snapshot);
+    }
     if fact.state == 'Z' || place == Place::Known && !is_daemon(fact.component) {
         return Some(still);
     }
@@ -36,6 +39,15 @@ pub(super) fn halted_since(seen: &ProcessSeen, still: MonoNs, snapshot: &Snapsho
         (Place::Known, Some(worked)) => (worked.0 <= fact.at_ns).then_some(MonoNs(fact.at_ns)),
         (Place::Known | Place::Possible, None) => Some(still),
     }
+}
+
+/// A shim that starts programs between the looks that find it stopped is slow: it is stopped and continued in turns. Unless it
+/// has not worked for so long that it hangs now.
+fn shim_halted_since(seen: &ProcessSeen, still: MonoNs, snapshot: &Snapshot) -> Option<MonoNs> {
+    let worked = snapshot.shims_worked.get(&seen.fact.pid).filter(|worked| **worked > still);
+    let Some(worked) = worked else { return Some(still) };
+    let (idle, looked) = (snapshot.now.since(*worked) >= STILL_NS, MonoNs(seen.fact.at_ns));
+    (idle && *worked <= looked).then_some(looked)
 }
 
 fn is_daemon(component: Component) -> bool {

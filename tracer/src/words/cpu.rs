@@ -1,7 +1,10 @@
 //! What a daemon got of the processors.
 
 use super::{LONG, cut, human};
-use crate::{correlate::CpuShare, input::QuotaFact};
+use crate::{
+    correlate::CpuShare,
+    input::{QuotaFact, RunnerFact},
+};
 
 /// `containerd 812 ran 231 ms in 15.0 s and waited 13.4 s for a CPU (all threads together)`.
 #[must_use]
@@ -14,6 +17,20 @@ pub fn cpu_share(share: &CpuShare) -> String {
         human::duration(share.over_ns),
         human::duration(share.waited_ns),
     )
+}
+
+/// `sh 4711 ran 9.8 s, make 4712 ran 300 ms`.
+#[must_use]
+pub fn runners(runners: &[RunnerFact]) -> String {
+    let one = |runner: &RunnerFact| format!("{} ran {}", runner_name(runner), human::duration(runner.ran_ns));
+    let all: Vec<String> = runners.iter().map(one).collect();
+    all.join(", ")
+}
+
+/// `sh 4711`.
+#[must_use]
+pub fn runner_name(runner: &RunnerFact) -> String {
+    format!("{} {}", cut(&runner.comm, 16), runner.pid)
 }
 
 /// `1.5 % of one CPU`.

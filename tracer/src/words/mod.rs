@@ -13,7 +13,7 @@ mod request;
 mod stuck;
 
 pub use bus::{bus_caller, bus_method, bus_names, bus_peer, bus_stall, bus_waits_for};
-pub use cpu::{cpu_share, quota, throttled};
+pub use cpu::{cpu_share, quota, runner_name, runners, throttled};
 pub use owner::{command_words, container_line, of_pod, short_id};
 pub use park::{
     go_stack, holders, is_entry, park_line, pipe_words, short_function, socket_line, syscall_words,

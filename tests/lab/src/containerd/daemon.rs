@@ -16,7 +16,7 @@ use crate::knobs::{Knobs, Network};
 use crate::packages::{self, Tree};
 use crate::promtext::Page;
 use crate::scratch::Scratch;
-use crate::{gate, host, http, image, process, rc93};
+use crate::{disk, gate, host, http, image, process, rc93};
 
 /// From start to an answer of the CRI; 13 ms on an idle machine.
 const READY_LIMIT: Duration = Duration::from_secs(30);
@@ -54,6 +54,9 @@ impl Containerd {
             if knobs.rc93 { rc93::program()? } else { packages::runc(knobs.runc)?.path("usr/sbin/runc")? };
         let archive = image::archive()?;
         let scratch = Scratch::new()?;
+        if knobs.disk {
+            disk::mount(scratch.path())?;
+        }
         let metrics = SocketAddr::from(([127, 0, 0, 1], http::free_port()?));
         configure(&scratch, knobs, &tree, metrics)?;
         let daemon = spawn(&scratch, &tree, &runc)?;

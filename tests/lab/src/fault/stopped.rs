@@ -17,6 +17,13 @@ pub struct Stopped {
 }
 
 impl Stopped {
+    /// Stops a process (SIGSTOP), and does not wait until it has stopped.
+    pub(super) fn of(pid: u32) -> Result<Stopped> {
+        let stopped = Stopped { pid, identity: process::identity(pid) };
+        process::signal(pid, libc::SIGSTOP)?;
+        Ok(stopped)
+    }
+
     /// The stopped process.
     #[must_use]
     pub fn pid(&self) -> u32 {
@@ -39,8 +46,7 @@ impl Drop for Stopped {
 ///
 /// When it cannot be signalled or does not stop.
 pub fn stop_process(pid: u32) -> Result<Stopped> {
-    let stopped = Stopped { pid, identity: process::identity(pid) };
-    process::signal(pid, libc::SIGSTOP)?;
+    let stopped = Stopped::of(pid)?;
     process::wait_for(&format!("the stop of process {pid}"), EFFECT_LIMIT, || {
         Ok((process::state(pid) == Some('T')).then_some(()))
     })?;

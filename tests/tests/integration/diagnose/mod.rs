@@ -18,6 +18,7 @@ mod runc;
 mod runtime;
 mod settled;
 mod slow;
+mod slow_parts;
 
 const SHIM: u32 = 24_141;
 const RUNC: u32 = 24_200;

@@ -333,7 +333,8 @@ fn o2_only_when_nothing_else_is() {
     };
     let finding = only(&storm(&[], None), "O2");
     assert_eq!((finding.severity, finding.confidence), (Severity::Notice, Confidence::High));
-    only(&storm(&[stopped(process(Component::Shim, SHIM, 1, 0))], None), "S10");
+    // Another one than theirs: a shim that starts commands is not stopped.
+    only(&storm(&[stopped(process(Component::Shim, SHIM + 1, 1, 0))], None), "S10");
     // A pull, or a stop within its grace period, stays and is no culprit; a call that is late is one.
     only(&storm(&[], Some("PullImage")), "O2");
     only(&storm(&[], Some("StopContainer")), "O2");

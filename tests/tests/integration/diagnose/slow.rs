@@ -4,7 +4,7 @@ use plegtrace::correlate::Doing;
 use plegtrace::decode::MonoNs;
 use plegtrace::diagnose::{Diagnosis, Severity, SlowKind, Verdict, diagnose};
 use plegtrace::input::{
-    CensusFact, Command, Component, CpuFact, DaemonCpu, Fact, Layer, Pressure, QuotaFact,
+    CensusFact, Command, Component, CpuFact, DaemonCpu, Fact, Layer, Pressure, QuotaFact, RunnerFact,
 };
 use plegtrace_common::rec::{CALL_OK, PROCESS_EXECED};
 use plegtrace_common::role::Role;
@@ -72,7 +72,12 @@ fn held_off(story: &mut Story, seconds: u64, percent: u64, by_quota: bool) {
         let MonoNs(at_ns) = at(second * S);
         story.fact(
             second * S,
-            &Fact::Cpu(CpuFact { at_ns, daemons: vec![daemon, kubelet], pressure_ns: Some(second * S / 2) }),
+            &Fact::Cpu(CpuFact {
+                at_ns,
+                daemons: vec![daemon, kubelet],
+                pressure_ns: Some(second * S / 2),
+                ..CpuFact::default()
+            }),
         );
     }
 }
@@ -103,6 +108,39 @@ fn o1_names_who_waits() {
     let diagnosis = told(&story, 10);
     assert_eq!((diagnosis.verdict, ids(&diagnosis)), (Verdict::Slow, vec!["O1"]));
     assert!(diagnosis.findings[0].headline.contains("containerd waits for a CPU 60 %"));
+}
+
+/// It is told who had the processors meanwhile; not when the daemon itself ran most.
+#[test]
+fn o1_names_who_runs() {
+    let runs = |ran_ns| {
+        let mut story = relists(&[410 * MS; 10]);
+        held_off(&mut story, 10, 60, false);
+        for second in 11..=12 {
+            let runner = RunnerFact { pid: 4711, comm: "make".into(), ran_ns };
+            let own = RunnerFact { pid: CONTAINERD, comm: "containerd".into(), ran_ns: 2 * ran_ns };
+            let daemon = DaemonCpu {
+                pid: CONTAINERD,
+                ran_ns: second * 15 * MS,
+                waited_ns: second * 600 * MS,
+                threads: 9,
+                ..DaemonCpu::default()
+            };
+            let runners = vec![own, runner];
+            let fact =
+                CpuFact { at_ns: at(second * S).0, daemons: vec![daemon], runners, ..CpuFact::default() };
+            story.fact(second * S, &Fact::Cpu(fact));
+        }
+        told(&story, 12).findings.remove(0)
+    };
+    let finding = runs(800 * MS);
+    assert!(
+        finding.headline.ends_with("of the time: others run, most of all make 4711"),
+        "{}",
+        finding.headline
+    );
+    assert!(finding.evidence.iter().any(|it| it.text == "meanwhile make 4711 ran 1.6 s"), "{finding:?}");
+    assert!(runs(MS).headline.ends_with("others run"));
 }
 
 /// What nobody suffers from is no finding, and what nobody is held off from has another cause.

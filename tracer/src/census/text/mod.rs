@@ -22,7 +22,7 @@ pub use fd::{Access, Link, link};
 pub(in crate::census) use locks::{has_lock, holder_of_lock};
 pub use mountinfo::{Mount, mounts};
 pub(in crate::census) use pressure::pressure;
-pub use sched::{schedstat, throttling, total_pressure_ns};
+pub use sched::{ran_ticks, schedstat, throttling, total_pressure_ns};
 pub use stack::{function, functions};
 pub use syscall::{Position, position};
 pub(in crate::census) use version::version;

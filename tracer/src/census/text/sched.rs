@@ -9,6 +9,15 @@ pub fn schedstat(text: &str) -> Option<(u64, u64)> {
     Some((numbers.next()??, numbers.next()??))
 }
 
+/// Name and clock ticks of a process, in user space and in the kernel together (`/proc/PID/stat`, fields 2, 14 and 15).
+#[must_use]
+pub fn ran_ticks(text: &str) -> Option<(String, u64)> {
+    let (front, back) = text.rsplit_once(')')?;
+    let mut ticks = back.split_ascii_whitespace().skip(11).map(|word| word.parse::<u64>().ok());
+    let ran = ticks.next()??.saturating_add(ticks.next()??);
+    Some((front.split_once('(')?.1.to_owned(), ran))
+}
+
 /// Throttling of a cgroup, version 1 and 2; what is not there is 0.
 #[must_use]
 pub fn throttling(text: &str) -> QuotaFact {

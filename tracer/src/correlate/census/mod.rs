@@ -1,6 +1,7 @@
 //! [`CensusState`]: what the census said last, and since when it says the same. One look cannot tell a stuck request
 //! from one that is merely in flight; two looks give a lower bound of its age.
 
+mod disk;
 mod requests;
 mod subject;
 mod untraced;
@@ -12,6 +13,7 @@ use crate::{
     decode::MonoNs,
     input::{CensusFact, Component, EndedInit, Fact, GoroutinesFact, ProcessFact, RuntimeState, VersionFact},
 };
+pub use disk::DiskWaits;
 pub use requests::{Held, Request, WaitsFor};
 pub use subject::Known;
 
@@ -56,6 +58,8 @@ pub struct Census {
     /// Containers that have ended and run nevertheless, if one asks the runtime, and commands that have ended and are not
     /// deleted, by id.
     pub unreported: Vec<Unreported>,
+    /// How often the threads of a runtime were found waiting for the disk lately, by process.
+    pub disk: BTreeMap<u32, DiskWaits>,
 }
 
 /// A container whose first process has ended, although the runtime says that it runs; or a command in it whose first
@@ -101,6 +105,7 @@ pub(super) struct CensusState {
     inside: HashMap<u32, HashMap<u64, Inside>>,
     /// By container and command.
     unreported: BTreeMap<(String, Option<String>), Unreported>,
+    disk: disk::Looks,
     pub(super) dropped: u64,
 }
 
@@ -110,6 +115,7 @@ impl CensusState {
             self.dropped += 1;
             return;
         }
+        self.disk.look(&fact);
         let before = self.processes.get(&fact.pid).filter(|seen| seen.fact.is_same_process(&fact));
         let still_since = stands_still(&fact)
             .then(|| before.and_then(|seen| seen.still_since).unwrap_or(MonoNs(fact.at_ns)));
@@ -270,6 +276,7 @@ impl CensusState {
             goroutines: self.goroutines.values().cloned().collect(),
             requests,
             unreported: self.unreported.values().cloned().collect(),
+            disk: self.disk.waits(now),
         }
     }
 }

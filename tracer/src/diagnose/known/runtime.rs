@@ -36,16 +36,6 @@ pub(super) const KNOWN: &[Known] = &[
         sources: &["k8s#100328", "bottlerocket#2172"],
     },
     Known {
-        id: "R2",
-        title: "commits of containerd's database wait for a slow disk",
-        area: Runtime,
-        versions: "all",
-        symptoms: &["context deadline exceeded on create and stop"],
-        look: "threads of containerd in fsync or fdatasync for longer than a second, and I/O pressure in /proc/pressure/io",
-        next: "put /var/lib/containerd on a faster disk or one of its own, and limit parallel image pulls",
-        sources: &["containerd#5325", "containerd#8980", "containerd#8698"],
-    },
-    Known {
         id: "R3",
         title: "unmounting an overlay writes the whole upper filesystem to disk first",
         area: Runtime,

@@ -26,6 +26,7 @@ mod r12_create_stats_a_dead_mount;
 mod r14_runtime_frozen;
 mod r15_runtime_down;
 mod r1_update_holds_status_lock;
+mod r2_slow_disk;
 mod r5_go_cni_locks_itself_out;
 mod r6_plugin_keeps_the_network_lock;
 mod r8_exec_output_held;
@@ -64,6 +65,7 @@ pub static ALL: &[&Rule] = &[
     &o1_held_off_the_cpu::RULE,
     &o2_exec_storm::RULE,
     &r1_update_holds_status_lock::RULE,
+    &r2_slow_disk::RULE,
     &r5_go_cni_locks_itself_out::RULE,
     &r6_plugin_keeps_the_network_lock::RULE,
     &r8_exec_output_held::RULE,

@@ -1,11 +1,11 @@
 //! O1: kubelet or runtime do not get the processor time they need.
 
 use crate::{
-    correlate::{Age, CpuShare, thresholds::SECOND_NS},
+    correlate::{Age, CpuShare, Doing, Place, RecentKind, thresholds::SECOND_NS},
     diagnose::{
-        Area, Culprit, Evidence, Finding, Page, Proof, Reason, Rule, Scene, Severity, SlowKind, Source,
+        Area, Culprit, Evidence, Finding, Page, Proof, Reason, Rule, Scene, Severity, Slow, SlowKind, Source,
     },
-    input::QuotaFact,
+    input::{Component, QuotaFact, RunnerFact},
     stuck::REACH_RELIST,
     words::{self, human},
 };
@@ -16,6 +16,8 @@ const SHARE: u64 = 20;
 const STALLS: u64 = 50;
 /// What was watched for less tells no share.
 const WINDOW_NS: u64 = 2 * SECOND_NS;
+/// So many of those that run meanwhile are named.
+const NAMED: usize = 3;
 
 pub(super) static RULE: Rule = Rule {
     id: "O1",
@@ -39,11 +41,14 @@ pub(super) static RULE: Rule = Rule {
             "its cgroup, or one above it, was throttled for a fifth of the time or more",
             "or its threads waited longer for a CPU than they ran, for a fifth of the time or more",
         ],
-        excluded_by: &["the node answers in time: a quota that hurts nobody is none of our business"],
+        excluded_by: &[
+            "the node answers in time: a quota that hurts nobody is none of our business",
+            "only a plugin, a hook or a shim is slow: it is not the daemon that is waited for",
+        ],
         next: &[
             "systemctl show -p CPUQuotaPerSecUSec containerd kubelet: look for a quota, also of system.slice",
             "raise or remove it: systemctl set-property --runtime UNIT CPUQuota=",
-            "without a quota: find who runs (top, PSI of the cgroups), and reserve CPU for the system \
+            "without a quota: see who runs meanwhile (above; top), give it less (cpu.weight, CPUWeight=), and reserve CPU for the system \
              (kube-reserved, system-reserved)",
         ],
         trap: "Restarting the daemon makes it worse: its start needs more processor time than its calls.",
@@ -67,13 +72,25 @@ impl HeldOff<'_> {
 }
 
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
-    let late = scene.slow().next().is_some() || scene.reasons().next().is_some();
+    let late = scene.slow().any(is_of_daemons) || scene.reasons().next().is_some();
     let daemons = scene.snapshot.cpu.daemons.iter().filter(|_| late);
     let mut held: Vec<(HeldOff<'_>, &CpuShare)> =
         daemons.filter_map(|daemon| Some((held_off(daemon)?, daemon))).collect();
     // A quota is certain; the others may suffer from what it does.
     held.sort_by_key(|(held, daemon)| (matches!(held, HeldOff::Others(_)), 100 - held.share(), daemon.pid));
     held.iter().map(|(held, daemon)| finding(held, daemon, scene)).collect()
+}
+
+/// Does it show what a daemon lacks? What waits for others, or is slow by itself, does not.
+fn is_of_daemons(slow: &Slow) -> bool {
+    let own = |component: Component| component == Component::Kubelet || component.role().is_runtime();
+    let lacks =
+        |place: &Place| !matches!(place.doing, Doing::Waits | Doing::Lock) && place.component.is_none_or(own);
+    match &slow.what {
+        SlowKind::Relists | SlowKind::Recent(RecentKind::Runc(_)) => true,
+        SlowKind::Recent(RecentKind::Calls(_)) => slow.part.as_ref().is_none_or(|(place, _)| lacks(place)),
+        SlowKind::Recent(_) => false,
+    }
 }
 
 fn held_off(daemon: &CpuShare) -> Option<HeldOff<'_>> {
@@ -91,6 +108,20 @@ fn held_off(daemon: &CpuShare) -> Option<HeldOff<'_>> {
     (waited >= SHARE && daemon.waited_ns > daemon.ran_ns).then_some(HeldOff::Others(waited))
 }
 
+/// Who had the processors meanwhile, the most first.
+fn others<'a>(daemon: &CpuShare, scene: &Scene<'a>) -> impl Iterator<Item = &'a RunnerFact> {
+    let pid = daemon.pid;
+    scene.snapshot.cpu.runners.iter().filter(move |runner| runner.pid != pid)
+}
+
+/// Names the one that runs most of the time.
+fn who_runs(daemon: &CpuShare, scene: &Scene<'_>) -> String {
+    let most = others(daemon, scene).next().filter(|most| most.ran_ns > daemon.ran_ns);
+    most.map_or("others run".to_owned(), |most| {
+        format!("others run, most of all {}", words::runner_name(most))
+    })
+}
+
 fn finding(held: &HeldOff<'_>, daemon: &CpuShare, scene: &Scene<'_>) -> Finding {
     let name = daemon.component.name();
     let (headline, culprit) = match held {
@@ -99,12 +130,18 @@ fn finding(held: &HeldOff<'_>, daemon: &CpuShare, scene: &Scene<'_>) -> Finding 
             format!("{name} {} is {}", daemon.pid, words::throttled(quota, daemon.over_ns)),
         ),
         HeldOff::Others(share) => {
-            (format!("{name} waits for a CPU {share} % of the time: others run"), words::cpu_share(daemon))
+            let who = who_runs(daemon, scene);
+            (format!("{name} waits for a CPU {share} % of the time: {who}"), words::cpu_share(daemon))
         }
     };
     let mut finding = Finding::new(&RULE, headline).seen(Evidence::new(Source::Scheduler, culprit.clone()));
     if let HeldOff::Quota(..) = held {
         finding = finding.seen(Evidence::new(Source::Scheduler, words::cpu_share(daemon)));
+    }
+    let others: Vec<RunnerFact> = others(daemon, scene).take(NAMED).cloned().collect();
+    if matches!(held, HeldOff::Others(_)) && !others.is_empty() {
+        let text = format!("meanwhile {}", words::runners(&others));
+        finding = finding.seen(Evidence::new(Source::Scheduler, text));
     }
     if let Some((waited, over)) = scene.snapshot.cpu.pressure {
         let text =

@@ -12,6 +12,20 @@ pub struct CpuFact {
     /// For so long some task of the node has waited for a processor since the node was booted; `None`: the kernel does not
     /// say (`/proc/pressure/cpu`, "some total").
     pub pressure_ns: Option<u64>,
+    /// Who ran most since the reading before, the most first, at most five; only while a daemon waits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runners: Vec<RunnerFact>,
+}
+
+/// A process that had a processor while others waited.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunnerFact {
+    /// Process.
+    pub pid: u32,
+    /// The kernel's name of it. Hostile text.
+    pub comm: String,
+    /// So long it ran since the reading before, in user space and in the kernel, to a clock tick.
+    pub ran_ns: u64,
 }
 
 /// What one process got.

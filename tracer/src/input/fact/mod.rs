@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     bus::{BusFact, BusPeerFact, BusReaderFact, OpenBusFact, SYSTEMD},
-    cpu::{CpuFact, DaemonCpu, QuotaFact},
+    cpu::{CpuFact, DaemonCpu, QuotaFact, RunnerFact},
     hook::{Armed, HookCounters, HookFact, Layer},
     in_flight::{InFlight, Liveness, OpenCallFact, ParkerFact, SymbolFact, SymbolsFact},
     messages::{MessagesFact, OpenMessageFact},

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::facts::component;
 use crate::{
     correlate::{Cpu, CpuShare},
-    input::QuotaFact,
+    input::{QuotaFact, RunnerFact},
 };
 
 #[derive(Debug, Serialize)]
@@ -13,6 +13,14 @@ pub(super) struct CpuDoc<'a> {
     pressure_ns: Option<u64>,
     pressure_over_ns: Option<u64>,
     daemons: Vec<DaemonDoc<'a>>,
+    runners: Vec<RunnerDoc<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct RunnerDoc<'a> {
+    pid: u32,
+    comm: &'a str,
+    ran_ns: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -41,8 +49,13 @@ impl<'a> CpuDoc<'a> {
             pressure_ns: cpu.pressure.map(|(ns, _)| ns),
             pressure_over_ns: cpu.pressure.map(|(_, over)| over),
             daemons: cpu.daemons.iter().map(daemon).collect(),
+            runners: cpu.runners.iter().map(runner).collect(),
         }
     }
+}
+
+fn runner(fact: &RunnerFact) -> RunnerDoc<'_> {
+    RunnerDoc { pid: fact.pid, comm: &fact.comm, ran_ns: fact.ran_ns }
 }
 
 fn daemon(share: &CpuShare) -> DaemonDoc<'_> {

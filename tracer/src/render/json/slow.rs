@@ -13,6 +13,7 @@ use crate::{
 pub(super) struct SlowDoc<'a> {
     kind: &'static str,
     operation: Option<&'a str>,
+    pid: Option<u32>,
     sentence: String,
     count: u64,
     p50_ns: u64,
@@ -32,11 +33,18 @@ impl<'a> SlowDoc<'a> {
             SlowKind::Relists => ("relists", None),
             SlowKind::Recent(RecentKind::Calls(method)) => ("calls", Some(method.name())),
             SlowKind::Recent(RecentKind::Runc(sub)) => ("runc", Some(sub.as_str())),
-            SlowKind::Recent(RecentKind::Cni(plugin)) => ("cni", Some(plugin.as_str())),
+            SlowKind::Recent(RecentKind::Cni { plugin, .. }) => ("cni", Some(plugin.as_str())),
+            SlowKind::Recent(RecentKind::Hook(program)) => ("hook", Some(program.as_str())),
+            SlowKind::Recent(RecentKind::Shim(_)) => ("shim", None),
+        };
+        let pid = match &slow.what {
+            SlowKind::Recent(RecentKind::Shim(pid)) => Some(*pid),
+            _ => None,
         };
         Self {
             kind,
             operation,
+            pid,
             sentence: slowness(slow),
             count: slow.count,
             p50_ns: slow.p50_ns,

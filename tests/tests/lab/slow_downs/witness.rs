@@ -1,0 +1,175 @@
+//! Who else sees how slow the node is: the kubelet's own metrics, the clocks of plugins and hooks, our own calls. What is
+//! slow is what takes longer than the documented figure of its kind; the verdict of plegtrace plays no part in it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use plegtrace::correlate::thresholds::{CNI_SLOW_NS, HOOK_SLOW_NS, RUNC_SLOW_NS};
+use plegtrace::cri::Takes;
+use plegtrace_lab::Node;
+use plegtrace_lab::gate::{self, Place};
+use plegtrace_lab::promtext::Page;
+
+use super::kind::{Kind, POD};
+use super::{COME, LIMIT};
+
+/// So many relists, and so many rarer operations, have to be slow: one is none.
+const MANY: usize = 5;
+const FEW: usize = 3;
+/// Operations of the kubelet that write to the disk of containerd, and what a sound node takes for each.
+const WRITING: [(&str, Takes); 4] = [
+    ("run_podsandbox", Takes::Network),
+    ("create_container", Takes::Disk),
+    ("start_container", Takes::Forks),
+    ("remove_container", Takes::Disk),
+];
+
+/// What a witness has seen.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    /// Of what.
+    pub(super) what: String,
+    pub(super) count: usize,
+    /// A median, or of what the kubelet tells no more than the mean.
+    pub(super) takes: Duration,
+    /// What it takes at most on a node that is merely busy.
+    pub(super) figure: Duration,
+    enough: usize,
+}
+
+impl Seen {
+    /// Would an operator call the node slow?
+    pub(super) fn is_slow(&self) -> bool {
+        self.count >= self.enough && self.takes > self.figure
+    }
+
+    fn median(what: &str, mut all: Vec<Duration>, figure_ns: u64, enough: usize) -> Seen {
+        all.sort_unstable();
+        let takes = all.get(all.len().saturating_sub(1) / 2).copied().unwrap_or_default();
+        Seen {
+            what: what.to_owned(),
+            count: all.len(),
+            takes,
+            figure: Duration::from_nanos(figure_ns),
+            enough,
+        }
+    }
+}
+
+/// A witness at work.
+pub(super) enum Witness {
+    /// What the kubelet's page said before.
+    Page(Box<Page>),
+    /// How many came to a gate before.
+    Gate(Place, usize),
+    /// Commands that we execute ourselves.
+    Execs(Execs),
+}
+
+impl Witness {
+    pub(super) fn start(node: &Node, kind: Kind) -> Witness {
+        match kind {
+            Kind::Containerd | Kind::Kubelet | Kind::Disk => {
+                Witness::Page(Box::new(node.kubelet().metrics(LIMIT).unwrap()))
+            }
+            Kind::Plugin => Witness::gate(node, Place::Cni),
+            Kind::Hook => Witness::gate(node, Place::CreateRuntime),
+            Kind::Shim => Witness::Execs(Execs::start(node)),
+        }
+    }
+
+    fn gate(node: &Node, place: Place) -> Witness {
+        Witness::Gate(place, passed(node, place).len())
+    }
+
+    /// What it has seen since it started; pods were `asked` for then.
+    pub(super) fn seen(self, node: &Node, asked: Option<Instant>) -> Seen {
+        match self {
+            Witness::Page(before) => {
+                let after = node.kubelet().metrics(LIMIT).unwrap();
+                match asked {
+                    Some(asked) => operations(&before, &after, asked),
+                    None => relists(&before, &after),
+                }
+            }
+            Witness::Gate(place, before) => {
+                let all = passed(node, place).split_off(before);
+                let figure = if place == Place::Cni { CNI_SLOW_NS } else { HOOK_SLOW_NS };
+                Seen::median(place.name(), all, figure, FEW)
+            }
+            Witness::Execs(execs) => Seen::median("exec", execs.stop(), RUNC_SLOW_NS, FEW),
+        }
+    }
+}
+
+fn passed(node: &Node, place: Place) -> Vec<Duration> {
+    gate::passed(node.containerd().scratch().path(), place).unwrap()
+}
+
+/// The mean of what came to a histogram of the kubelet between two pages, and how many that were.
+fn mean(name: &str, labels: &[(&str, &str)], before: &Page, after: &Page) -> (usize, Duration) {
+    let grown = |part: &str| {
+        let name = format!("{name}_{part}");
+        after.sum(&name, labels) - before.sum(&name, labels)
+    };
+    let (count, sum) = (grown("count"), grown("sum"));
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small number of calls")]
+    (count as usize, Duration::from_secs_f64(if count > 0.0 { sum / count } else { 0.0 }))
+}
+
+fn relists(before: &Page, after: &Page) -> Seen {
+    let (count, takes) = mean("kubelet_pleg_relist_duration_seconds", &[], before, after);
+    // Of sandboxes, and of containers.
+    let figure = Duration::from_nanos(2 * Takes::Memory.normal_ns().unwrap());
+    Seen { what: "relist".to_owned(), count, takes, figure, enough: MANY }
+}
+
+/// Of the operations that write, the one that is furthest from its figure. Of sandboxes that are not there yet each takes at
+/// least as long as has passed.
+fn operations(before: &Page, after: &Page, asked: Instant) -> Seen {
+    let of = |(name, takes): (&str, Takes)| {
+        let labels = [("operation_type", name)];
+        let (count, taken) = mean("kubelet_runtime_operations_duration_seconds", &labels, before, after);
+        let figure = Duration::from_nanos(takes.normal_ns().unwrap());
+        Seen { what: name.to_owned(), count, takes: taken, figure, enough: FEW }
+    };
+    let far = |seen: &Seen| seen.takes.as_secs_f64() / seen.figure.as_secs_f64();
+    let all = WRITING.map(of).into_iter().filter(|seen| seen.count >= FEW);
+    let furthest = all.max_by(|a, b| far(a).total_cmp(&far(b)));
+    furthest.unwrap_or_else(|| {
+        let sandboxes = of(WRITING[0]);
+        let (what, takes) = (format!("{}, open", sandboxes.what), asked.elapsed());
+        Seen { what, takes, count: COME - sandboxes.count, ..sandboxes }
+    })
+}
+
+/// Commands that our own client executes in a pod, one after the other, with a clock.
+pub(super) struct Execs {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Vec<Duration>>,
+}
+
+impl Execs {
+    fn start(node: &Node) -> Execs {
+        let (client, container) = (node.containerd().client().clone(), node.pod(POD).unwrap().container);
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let mut taken = Vec::new();
+            while !stopped.load(Ordering::Relaxed) {
+                let began = Instant::now();
+                client.exec_sync(&container, &["/bin/true"], LIMIT).unwrap();
+                taken.push(began.elapsed());
+            }
+            taken
+        });
+        Execs { stop, thread }
+    }
+
+    fn stop(self) -> Vec<Duration> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+}
