@@ -134,6 +134,9 @@ pub struct Knobs {
     pub network: Network,
     /// The node's runc is the genuine 1.0.0-rc93, whose `runc init` hangs on a large seccomp profile, instead of `runc`.
     pub rc93: bool,
+    /// The node's shims are those of containerd 1.7 with the bug of 1.7.21: after a command that could not be started they
+    /// never report the end of its container.
+    pub lossy_shim: bool,
     /// The kubelet's relist waits for room in its event channel, as before Kubernetes 1.14, and there is little. It is built
     /// by the default compiler.
     pub blocking_pleg: bool,
@@ -158,6 +161,7 @@ impl Default for Knobs {
             cgroup_driver: CgroupDriver::default(),
             network: Network::default(),
             rc93: false,
+            lossy_shim: false,
             blocking_pleg: false,
             gates: false,
             disk: false,

@@ -29,6 +29,7 @@ pub mod http;
 pub mod image;
 pub mod knobs;
 pub mod kubelet;
+pub mod lossy_shim;
 pub mod node;
 pub mod packages;
 pub mod process;

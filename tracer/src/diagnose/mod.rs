@@ -10,6 +10,7 @@
 mod bus;
 mod evidence;
 mod excluded;
+mod exits;
 mod finding;
 mod health;
 pub mod known;

@@ -72,6 +72,19 @@ impl<'a> Scene<'a> {
         })
     }
 
+    /// Is this handler one that waits for an exit that the runtime never learns of?
+    #[must_use]
+    pub fn waits_for_exit(self, call: &OpenCall) -> bool {
+        let of = |waiter: &Waiter| match waiter {
+            Waiter::Requests(request) => {
+                request.pid == call.span.id.tgid && request.goids.contains(&call.span.id.goid)
+            }
+            Waiter::Process { .. } | Waiter::Relist { .. } => false,
+        };
+        let lost = |stuck: &&Stuck| matches!(stuck.what, StuckKind::Unreported { .. });
+        self.stuck().filter(lost).flat_map(|stuck| &stuck.waiters).any(of)
+    }
+
     /// The longest-open calls change: nothing that answers calls is open for longer than its operation takes.
     #[must_use]
     pub fn oldest_changes(self) -> bool {

@@ -15,7 +15,7 @@ use crate::{
     },
     cri::Method,
     diagnose::Diagnosis,
-    input::{Fact, Layer},
+    input::{CensusFact, Fact, Layer},
     stuck::late_from,
 };
 
@@ -218,7 +218,16 @@ pub(crate) fn is_suspicious(snapshot: &Snapshot, diagnosis: &Diagnosis) -> bool 
     let open = snapshot.open.iter().any(|call| {
         call.span.layer() == Layer::Handler && call.age_ns >= OPEN_NS && !call.span.is_long_lived()
     });
-    old || open || !diagnosis.stuck.is_empty() || !diagnosis.reasons.is_empty()
+    old || open || has_ended(snapshot) || !diagnosis.stuck.is_empty() || !diagnosis.reasons.is_empty()
+}
+
+/// Has a container ended of which the runtime says that it runs, or, because it was not asked, may say so?
+fn has_ended(snapshot: &Snapshot) -> bool {
+    let census = &snapshot.census;
+    let answered = |round: &CensusFact| round.says.as_ref().is_some_and(|says| !says.version.is_empty());
+    let unasked = census.round.as_ref().filter(|round| !answered(round));
+    let ended = unasked.is_some_and(|round| round.ended.iter().any(|init| init.exec.is_none()));
+    ended || census.unreported.iter().any(|seen| seen.init.exec.is_none())
 }
 
 #[cfg(test)]
@@ -227,7 +236,7 @@ mod tests {
     use crate::{
         correlate::{Correlator, Limits, OpenProcess, ProcessKind},
         decode::MonoNs,
-        input::{CallError, CensusFact, OwnCall, RuntimeSays, Unanswered},
+        input::{CallError, CensusFact, EndedInit, OwnCall, RuntimeSays, Unanswered},
     };
 
     /// Pauses before the next `looks` rounds of an observation that is suspicious all the time, in tenths of a second.
@@ -298,6 +307,30 @@ mod tests {
             |error| OwnCall { operation: "ListContainers".into(), began_ns: 1, ended_ns: Some(2), error };
         assert!(asked(vec![call(Some(CallError { code: 8, message: "too large".into() }))]));
         assert!(!asked(vec![OwnCall { ended_ns: None, ..call(None) }]) && !asked(Vec::new()));
+    }
+
+    /// A container that has ended is looked at again, unless the runtime knows of it; what has ended of a command is not.
+    #[test]
+    fn an_end_that_may_be_unknown_is_looked_at_again() {
+        let mut snapshot = Correlator::new(Limits::default()).snapshot(MonoNs(9 * SECOND_NS));
+        let init = |exec: Option<&str>| EndedInit {
+            id: "c1".to_owned(),
+            exec: exec.map(str::to_owned),
+            pid: 7,
+            zombie: false,
+            tracer: None,
+            commands: 0,
+        };
+        let says = RuntimeSays { version: "v1".to_owned(), ..RuntimeSays::default() };
+        let mut look = |exec, says| {
+            let ended = vec![init(exec)];
+            snapshot.census.round = Some(CensusFact { ended, says, ..CensusFact::default() });
+            has_ended(&snapshot)
+        };
+        assert!(look(None, None), "the runtime was not asked");
+        assert!(look(None, Some(RuntimeSays::default())), "it did not answer");
+        assert!(!look(None, Some(says)), "it knows");
+        assert!(!look(Some("e1"), None));
     }
 
     /// What has become late since the last look is worth one, once; what was late then, or is not yet, is not.

@@ -96,6 +96,11 @@ fn nearest(stuck: &Stuck, known: &Known, snapshot: &Snapshot) -> Vec<Request> {
                 may && waits_for_command(&request.waits_for, command, snapshot)
             }),
             StuckKind::OutputHeld { .. } => request.method() == Some(Method::ExecSync),
+            // Of a container that has ended only the end of the wait for its end is missing.
+            StuckKind::Unreported { exec: None, .. } => {
+                let stops = matches!(request.method(), Some(Method::StopContainer | Method::StopPodSandbox));
+                same == Some(true) && stops
+            }
             _ => false,
         };
         if kind { told(request, same) } else { None }
@@ -250,8 +255,8 @@ pub(crate) fn matters(stuck: &Stuck) -> bool {
         }
         StuckKind::Process { .. } | StuckKind::OutputHeld { .. } => true,
         StuckKind::Bus(_) | StuckKind::Request(_) => true,
-        // Somebody waits for a command.
-        StuckKind::Unreported { exec, .. } => exec.is_some(),
+        // Somebody waits for a command; for the end of a container only who stops it.
+        StuckKind::Unreported { exec, .. } => exec.is_some() || !stuck.waiters.is_empty(),
         StuckKind::Unreaped { .. } => false,
     }
 }

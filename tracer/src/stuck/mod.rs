@@ -14,7 +14,9 @@ use std::cmp::Reverse;
 
 use crate::{
     correlate::{Age, Known, OpenProcess, Phase, Request, Snapshot},
-    input::{Command, Component, ContainerFact, Freezer, ParkedThreads, PipeFact, ProcessFact, SocketFact},
+    input::{
+        Command, Component, ContainerFact, Freezer, Holder, ParkedThreads, PipeFact, ProcessFact, SocketFact,
+    },
 };
 
 pub use bus::{BusParty, BusStall};
@@ -122,6 +124,8 @@ pub enum StuckKind {
         pid: u32,
         /// That process waits to be asked how it ended; otherwise it is gone.
         zombie: bool,
+        /// Who traces that process, so that its parent does not hear of the end.
+        tracer: Option<Holder>,
         /// What the runtime says of the container: "running", "ready"; `None` for a command.
         state: Option<String>,
         /// The runtime.

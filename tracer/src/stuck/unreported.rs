@@ -84,6 +84,7 @@ fn stuck(
             exec: init.exec.clone(),
             pid: init.pid,
             zombie: init.zombie,
+            tracer: init.tracer.clone(),
             state,
             runtime,
         },

@@ -4,7 +4,7 @@ use super::{Stuck, StuckKind, Waiter, bus, halted, phases};
 use crate::{
     correlate::{
         Age, Known, OpenProcess, ProcessSeen, Request, Snapshot,
-        thresholds::{EXEC_OUTPUT_NS, late_after_ns, stuck_after_ns},
+        thresholds::{EXEC_OUTPUT_NS, UNREPORTED_NS, late_after_ns, stuck_after_ns},
     },
     cri::Method,
     input::{Command, Component, ContainerFact, FdTarget, Layer, ParkedThreads, PipeFact},
@@ -96,7 +96,10 @@ pub(crate) fn late_from(snapshot: &Snapshot) -> impl Iterator<Item = u64> {
     let handlers = snapshot.open.iter().filter(|call| call.span.layer() == Layer::Handler);
     let handlers = handlers
         .filter_map(|call| Some(call.span.start().0.saturating_add(stuck_after_ns(call.span.operation())?)));
-    seen.chain(open).chain(handlers)
+    // What the runtime does not know of at a look may only not have been reported yet.
+    let unreported = snapshot.census.unreported.iter();
+    let unreported = unreported.map(|seen| seen.since.0.saturating_add(UNREPORTED_NS));
+    seen.chain(open).chain(handlers).chain(unreported)
 }
 
 /// A process that started before we came has an exact age all the same: the kernel keeps it.

@@ -44,9 +44,15 @@ pub fn what(stuck: &Stuck) -> String {
                 holders(&pipe.writers)
             )
         }
-        StuckKind::Unreported { id, pid, zombie, state, runtime, exec: _ } => {
+        StuckKind::Unreported { id, pid, zombie, tracer, state, runtime, exec: _ } => {
             let of = of_pod(stuck.container.as_ref());
-            let how = if *zombie { "has exited and was not reaped" } else { "is gone" };
+            let how = match tracer {
+                Some(tracer) => {
+                    format!("has exited and is still traced by {}", holders(std::slice::from_ref(tracer)))
+                }
+                None if *zombie => "has exited and was not reaped".to_owned(),
+                None => "is gone".to_owned(),
+            };
             let ended = format!("{}{of} has ended (its process {pid} {how})", short_id(id));
             match state {
                 Some(state) => {

@@ -16,7 +16,7 @@ use crate::knobs::{Knobs, Network};
 use crate::packages::{self, Tree};
 use crate::promtext::Page;
 use crate::scratch::Scratch;
-use crate::{disk, gate, host, http, image, process, rc93};
+use crate::{disk, gate, host, http, image, lossy_shim, process, rc93};
 
 /// From start to an answer of the CRI; 13 ms on an idle machine.
 const READY_LIMIT: Duration = Duration::from_secs(30);
@@ -24,6 +24,8 @@ const READY_LIMIT: Duration = Duration::from_secs(30);
 const CALL_LIMIT: Duration = Duration::from_secs(30);
 /// For the answer to SIGUSR1.
 const DUMP_LIMIT: Duration = Duration::from_secs(10);
+/// Its own shim, in its package.
+const SHIM: &str = "usr/bin/containerd-shim-runc-v2";
 /// What its log says then.
 const DUMPED: &str = "goroutine stack dump written to";
 
@@ -33,6 +35,7 @@ pub struct Containerd {
     daemon: Daemon,
     knobs: Knobs,
     tree: Tree,
+    shim: PathBuf,
     runc: PathBuf,
     metrics: SocketAddr,
     client: Client,
@@ -50,6 +53,7 @@ impl Containerd {
     pub fn start(knobs: &Knobs) -> Result<Containerd> {
         host::require_root()?;
         let tree = packages::containerd(knobs.generation.suite())?;
+        let shim = if knobs.lossy_shim { lossy_shim::program()? } else { tree.path(SHIM)? };
         let runc =
             if knobs.rc93 { rc93::program()? } else { packages::runc(knobs.runc)?.path("usr/sbin/runc")? };
         let archive = image::archive()?;
@@ -59,9 +63,10 @@ impl Containerd {
         }
         let metrics = SocketAddr::from(([127, 0, 0, 1], http::free_port()?));
         configure(&scratch, knobs, &tree, metrics)?;
-        let daemon = spawn(&scratch, &tree, &runc)?;
+        let daemon = spawn(&scratch, &tree, [&shim, &runc])?;
         let client = Client::new(&scratch.path().join("containerd.sock"), knobs.generation.api())?;
-        let containerd = Containerd { daemon, knobs: knobs.clone(), tree, runc, metrics, client, scratch };
+        let containerd =
+            Containerd { daemon, knobs: knobs.clone(), tree, shim, runc, metrics, client, scratch };
         containerd.wait_until_ready()?;
         containerd.import(&archive)?;
         Ok(containerd)
@@ -119,8 +124,8 @@ impl Containerd {
 
     /// The program of its shims.
     #[must_use]
-    pub fn shim_program(&self) -> PathBuf {
-        self.tree.root().join("usr/bin/containerd-shim-runc-v2")
+    pub fn shim_program(&self) -> &Path {
+        &self.shim
     }
 
     /// The runc that its shims call.
@@ -278,12 +283,12 @@ fn snapshotter(dir: &Path) -> &'static str {
     if host::is_on_overlayfs(dir) { "native" } else { "overlayfs" }
 }
 
-fn spawn(scratch: &Scratch, tree: &Tree, runc: &Path) -> Result<Daemon> {
+/// `found`: programs that it is to find before any other, its shim first.
+fn spawn(scratch: &Scratch, tree: &Tree, found: [&Path; 2]) -> Result<Daemon> {
     let programs = tree.path("usr/bin")?;
-    // Its own shim is found first, then the runc we chose.
-    let runc = runc.parent().context("runc has no directory")?;
+    let [shim, runc] = found.map(|program| program.parent().unwrap_or(program).display().to_string());
     let inherited = std::env::var("PATH").unwrap_or_default();
-    let path = format!("{}:{}:{inherited}:/usr/sbin:/usr/bin:/sbin:/bin", programs.display(), runc.display());
+    let path = format!("{shim}:{}:{runc}:{inherited}:/usr/sbin:/usr/bin:/sbin:/bin", programs.display());
     let temporary = temporary(scratch);
     fs::create_dir_all(&temporary).with_context(|| format!("cannot create {}", temporary.display()))?;
     let mut command = Command::new(programs.join("containerd"));

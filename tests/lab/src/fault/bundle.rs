@@ -30,8 +30,18 @@ impl Bundle {
         name: &str,
         change: impl FnOnce(&mut Value),
     ) -> Result<Bundle> {
+        let id = format!("{name}-{}", node.containerd().scratch().id());
+        Self::with_id(node, runc, id, change)
+    }
+
+    /// The same with an id as runtimes give them, 64 hexadecimal digits: only so its cgroup tells whose it is.
+    pub(super) fn of_runtime(node: &Node, runc: PathBuf) -> Result<Bundle> {
+        let id = format!("{:0<64}", node.containerd().scratch().id());
+        Self::with_id(node, runc, id, |_| {})
+    }
+
+    fn with_id(node: &Node, runc: PathBuf, id: String, change: impl FnOnce(&mut Value)) -> Result<Bundle> {
         let scratch = node.containerd().scratch();
-        let id = format!("{name}-{}", scratch.id());
         let dir = scratch.path().join("bundles").join(&id);
         for sub in ["bin", "dev", "proc", "sys"] {
             fs::create_dir_all(dir.join("rootfs").join(sub)).context("cannot make a bundle")?;

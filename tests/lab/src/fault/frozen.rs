@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use super::extra;
 use super::guard::{EFFECT_LIMIT, Facts, Fault, HANGING};
@@ -18,16 +18,34 @@ const UNIFIED: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
 /// A cgroup that can be frozen.
 #[derive(Clone, Debug)]
-struct Freezer {
+pub(super) struct Freezer {
     group: PathBuf,
     is_v1: bool,
 }
 
 impl Freezer {
     fn root() -> Freezer {
-        let group = PathBuf::from(FREEZER);
-        let v1 = group.join("cgroup.procs").exists().then_some(Freezer { group, is_v1: true });
+        let v1 = Freezer::version_1().ok();
         v1.or_else(Freezer::unified).unwrap_or_else(|| Freezer { group: UNIFIED[0].into(), is_v1: false })
+    }
+
+    /// The root of version 1.
+    pub(super) fn version_1() -> Result<Freezer> {
+        let group = PathBuf::from(FREEZER);
+        ensure!(group.join("cgroup.procs").exists(), "the freezer of version 1 is not mounted");
+        Ok(Freezer { group, is_v1: true })
+    }
+
+    /// A new cgroup in this one.
+    pub(super) fn below(&self, name: &str) -> Result<Freezer> {
+        let group = self.group.join(name);
+        fs::create_dir(&group).with_context(|| format!("cannot make {}", group.display()))?;
+        Ok(Freezer { group, ..self.clone() })
+    }
+
+    /// Is it gone, or can it be removed?
+    pub(super) fn remove(&self) -> bool {
+        fs::remove_dir(&self.group).is_ok() || !self.group.exists()
     }
 
     /// The root of version 2, also where version 1 is there as well.
@@ -38,7 +56,7 @@ impl Freezer {
     }
 
     /// The cgroup below `root` that a process is in.
-    fn of_process(root: &Freezer, pid: u32) -> Result<Freezer> {
+    pub(super) fn of_process(root: &Freezer, pid: u32) -> Result<Freezer> {
         let text =
             fs::read_to_string(format!("/proc/{pid}/cgroup")).context("cannot read a process's cgroups")?;
         let path = text.lines().find_map(|line| {
@@ -52,7 +70,7 @@ impl Freezer {
     }
 
     /// The file that freezes.
-    fn file(&self) -> PathBuf {
+    pub(super) fn file(&self) -> PathBuf {
         self.group.join(if self.is_v1 { "freezer.state" } else { "cgroup.freeze" })
     }
 
@@ -72,14 +90,25 @@ impl Freezer {
         if self.is_v1 { text.trim() == "FROZEN" } else { text.lines().any(|line| line == "frozen 1") }
     }
 
-    fn freeze(&self) -> Result<()> {
+    pub(super) fn freeze(&self) -> Result<()> {
         self.write(true)?;
         process::wait_for("a frozen cgroup", EFFECT_LIMIT, || Ok(self.is_frozen().then_some(())))
     }
 
     /// A cgroup that is gone needs no thaw.
-    fn thaw(&self) -> Result<()> {
+    pub(super) fn thaw(&self) -> Result<()> {
         if self.file().exists() { self.write(false) } else { Ok(()) }
+    }
+
+    /// Freezes it, and does not wait until all in it are.
+    pub(super) fn begin_freezing(&self) -> Result<()> {
+        self.write(true)
+    }
+
+    /// Moves one thread, which only version 1 can do alone.
+    pub(super) fn admit_thread(&self, thread: u32) -> Result<()> {
+        fs::write(self.group.join("tasks"), thread.to_string())
+            .with_context(|| format!("cannot move thread {thread} to {}", self.group.display()))
     }
 
     fn admit(&self, pid: u32) -> Result<()> {
@@ -151,9 +180,7 @@ fn frozen_shim_below(root: &Freezer, node: &Node, pod: &Pod) -> Result<Fault> {
         if process::identity(shim) == identity {
             home.admit(shim)?;
         }
-        process::wait_for("the end of the shim's cgroup", EFFECT_LIMIT, || {
-            Ok((fs::remove_dir(&healed.group).is_ok() || !healed.group.exists()).then_some(()))
-        })
+        process::wait_for("the end of the shim's cgroup", EFFECT_LIMIT, || Ok(healed.remove().then_some(())))
     });
     freezer.admit(shim)?;
     freezer.freeze()?;

@@ -4,13 +4,15 @@ use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 
 use super::changed_pods::PODS;
+use super::frozen::Freezer;
 use super::guard::{Facts, Fault};
 use super::stopped::stopped_fault;
 use super::{
-    cni_flock, cni_reload, dead_fuse, dead_mount, exec_pipe_held, exec_storm, frozen_container, frozen_shim,
-    full_channel, kill_containerd, kill_kubelet, large_list, lock_hostage, many_changed_pods, orphaned_init,
-    rc93_hang, rc93_standalone, restart_containerd, silent_agent, sleeping_cni, sleeping_hook,
-    sleeping_poststop, slow_cni, status_hangs, stop_containerd, stop_kubelet, stop_shim,
+    cni_flock, cni_reload, dead_fuse, dead_mount, exec_pipe_held, exec_storm, freezing_init,
+    frozen_container, frozen_shim, full_channel, kill_containerd, kill_kubelet, large_list, lock_hostage,
+    lost_exit, many_changed_pods, orphaned_init, rc93_hang, rc93_standalone, restart_containerd,
+    silent_agent, sleeping_cni, sleeping_hook, sleeping_poststop, slow_cni, status_hangs, stop_containerd,
+    stop_kubelet, stop_shim, traced_exit,
 };
 use crate::knobs::{Generation, Knobs};
 use crate::node::Node;
@@ -49,6 +51,12 @@ pub enum Kind {
     ExecPipe,
     /// A container is in a frozen cgroup: StopContainer hangs.
     ContainerFrozen,
+    /// A `runc init` waits in execve for a thread of its own that is frozen, and `runc kill` for the freezer.
+    Freezing,
+    /// A process that traces that of a container never asks how it ended: StopContainer hangs.
+    TracedExit,
+    /// A shim with a bug never reports the end of a container: StopContainer hangs.
+    LostExit,
     /// A CNI plugin never ends: RunPodSandbox hangs.
     Cni,
     /// No fault, a decoy: a CNI plugin takes three seconds.
@@ -108,6 +116,9 @@ impl Kind {
             Kind::Hook | Kind::Poststop => Some("U10"),
             Kind::ExecPipe => Some("R8"),
             Kind::ContainerFrozen => Some("U4"),
+            Kind::Freezing => Some("U3"),
+            Kind::TracedExit => Some("S11"),
+            Kind::LostExit => Some("S4"),
             Kind::Cni => Some("N1"),
             Kind::CniSlow => None,
             Kind::CniFlock => Some("N2"),
@@ -121,6 +132,15 @@ impl Kind {
             Kind::LargeList => Some("K2"),
             Kind::ManyChangedPods => Some("K3"),
         }
+    }
+
+    /// Whether this machine can have it.
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    pub fn check(self) -> Result<()> {
+        if self == Kind::Freezing { Freezer::version_1().map(drop) } else { Ok(()) }
     }
 
     /// What the node needs for it.
@@ -140,8 +160,13 @@ impl Kind {
         let blocking_pleg = self == Kind::FullChannel;
         let pods = if self == Kind::ManyChangedPods { PODS } else { 1 };
         // The lock is held for as long as a plugin runs since go-cni 1.1.12.
-        let generation = if self == Kind::CniReload { Generation::V2_1 } else { Generation::default() };
-        Knobs { generation, rc93: self == Kind::Rc93, blocking_pleg, gates, pods, ..Knobs::default() }
+        let generation = match self {
+            Kind::CniReload => Generation::V2_1,
+            Kind::LostExit => Generation::V1_7,
+            _ => Generation::default(),
+        };
+        let (rc93, lossy_shim) = (self == Kind::Rc93, self == Kind::LostExit);
+        Knobs { generation, rc93, lossy_shim, blocking_pleg, gates, pods, ..Knobs::default() }
     }
 
     /// Injects it into a node of [`Kind::knobs`]; where a pod is needed, into the pod `pod`.
@@ -172,6 +197,9 @@ impl Kind {
             Kind::Poststop => sleeping_poststop(node, &pod()?),
             Kind::ExecPipe => exec_pipe_held(node, &pod()?),
             Kind::ContainerFrozen => frozen_container(node, &pod()?),
+            Kind::Freezing => freezing_init(node),
+            Kind::TracedExit => traced_exit(node, &pod()?),
+            Kind::LostExit => lost_exit(node, &pod()?),
             Kind::Cni => sleeping_cni(node),
             Kind::CniSlow => slow_cni(node, SLOW_SECONDS),
             Kind::CniFlock => cni_flock(node),

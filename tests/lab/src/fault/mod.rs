@@ -17,6 +17,9 @@
 //! | `poststop` | U10 | StopContainer, in `runc delete`, in a hook | SIGKILL of the hook |
 //! | `exec-pipe` | R8 | ExecSync after the end of its command | SIGKILL of the child that holds the pipe |
 //! | `container-frozen` | U4 | StopContainer: its SIGTERM is not delivered | thaw of the container's cgroup |
+//! | `freezing` | U3 | `runc init` in execve, and `runc kill` behind a freezer that does not come to its end | thaw |
+//! | `traced-exit` | S11 | StopContainer: the shim does not hear of the end of the container's process | SIGKILL of its tracer |
+//! | `lost-exit` | S4 | StopContainer: the shim does not report the end of the container's process | SIGKILL of the shim |
 //! | `cni` | N1 | RunPodSandbox, in a CNI plugin | SIGKILL of the plugin |
 //! | `cni-slow` | none | RunPodSandbox for three seconds: a decoy | it ends by itself |
 //! | `cni-flock` | N2 | two RunPodSandbox: one plugin waits in flock(2) for another | SIGKILL of both plugins |
@@ -31,8 +34,8 @@
 //! | `large-list` | K2 | nothing: every ListContainers is refused | removal of the containers |
 //! | `many-changed-pods` | K3 | nothing: one relist of a new kubelet is long | it is over by itself |
 //!
-//! Root causes are named as in the rules of diagnosis. The faults of `rc93`, those of hooks and CNI plugins, that of the
-//! full channel and that of the changed pods need a node that is prepared for them: [`Kind::knobs`].
+//! Root causes are named as in the rules of diagnosis. The faults of `rc93`, those of hooks and CNI plugins, that of the lost
+//! exit, that of the full channel and that of the changed pods need a node that is prepared for them: [`Kind::knobs`].
 
 mod answerers;
 mod bundle;
@@ -40,6 +43,7 @@ mod changed_pods;
 mod cni_reload;
 mod exec_pipe;
 mod extra;
+mod freezing;
 mod frozen;
 mod full_channel;
 mod gated;
@@ -48,17 +52,20 @@ mod hostage;
 mod killed;
 mod kind;
 mod large_list;
+mod lost_exit;
 mod quota;
 mod runc_init;
 mod slowed;
 mod status;
 mod stopped;
 mod storm;
+mod traced;
 
 pub use answerers::{dead_fuse, dead_mount, silent_agent};
 pub use changed_pods::{fill_pods, many_changed_pods};
 pub use cni_reload::cni_reload;
 pub use exec_pipe::exec_pipe_held;
+pub use freezing::freezing_init;
 pub use frozen::{frozen_container, frozen_shim, frozen_shim_unified};
 pub use full_channel::full_channel;
 pub use gated::{cni_flock, sleeping_cni, sleeping_hook, sleeping_poststop, slow_cni};
@@ -67,9 +74,11 @@ pub use hostage::{Hostage, lock_hostage};
 pub use killed::{kill_containerd, kill_kubelet, restart_containerd};
 pub use kind::Kind;
 pub use large_list::large_list;
+pub use lost_exit::lost_exit;
 pub use quota::{LEAST_SHARE, WEIGHT, outweigh, outweighed, throttle, throttled};
 pub use runc_init::{orphaned_init, rc93_hang, rc93_standalone};
 pub use slowed::{slow_disk, slow_gate, slow_shim};
 pub use status::status_hangs;
 pub use stopped::{Stopped, stop_containerd, stop_kubelet, stop_process, stop_shim};
 pub use storm::exec_storm;
+pub use traced::traced_exit;

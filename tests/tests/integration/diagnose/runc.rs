@@ -1,7 +1,9 @@
 //! Causes in runc, its init and its hooks.
 
 use plegtrace::diagnose::{Confidence, Severity, diagnose};
-use plegtrace::input::{Command, Component, FdTarget, Freezer, Holder, PipeFact, ProcessFact};
+use plegtrace::input::{
+    Command, Component, ContainerFact, FdTarget, Freezer, Holder, ParkedThreads, PipeFact, ProcessFact,
+};
 use plegtrace_tests::found::process;
 use plegtrace_tests::story::{S, Story};
 
@@ -46,6 +48,53 @@ fn u2_needs_an_orphan() {
     assert_eq!(culprit(&finding), Some(CHILD));
     none(&seen_twice(12 * S, &[init(RUNC), runc("create", RUNC, SHIM)], &[], &[]));
     none(&seen_twice(8 * S, &[init(1)], &[], &[]));
+}
+
+/// A `runc init` in execve, with another thread frozen, below a freezer.
+fn execing(sibling: ParkedThreads, freezer: Option<Freezer>) -> ProcessFact {
+    let stack = ["begin_new_exec", "load_elf_binary"].map(str::to_owned).to_vec();
+    let exec = ParkedThreads { state: 'D', kernel_stack: stack, ..park(syscall("execve", None)) };
+    ProcessFact { state: 'D', parked: vec![exec, sibling], freezer, ..runc("init", CHILD, 1) }
+}
+
+fn freezing(version: u8) -> Freezer {
+    Freezer { path: "/kubepods/c1".into(), version, state: "FREEZING".into(), own: true }
+}
+
+/// A sibling that sleeps in futex(2), with this in its kernel stack.
+fn sibling(state: char, function: &str) -> ParkedThreads {
+    let kernel_stack = vec![function.to_owned()];
+    ParkedThreads { state, tid: 2, kernel_stack, ..park(syscall("futex", None)) }
+}
+
+/// An execve that waits for a frozen sibling, as older and newer kernels show it; a sibling that merely sleeps, a cgroup of
+/// version 2 and an init that executes nothing are another matter.
+#[test]
+fn u3_needs_an_execve_and_a_frozen_sibling() {
+    let of = |process: ProcessFact| seen_twice(12 * S, &[process], &[], &[]);
+    for frozen in [sibling('D', "__refrigerator"), sibling('D', "futex_wait")] {
+        let finding = only(&of(execing(frozen, Some(freezing(1)))), "U3");
+        assert_eq!((culprit(&finding), finding.confidence), (Some(CHILD), Confidence::High));
+        assert!(finding.next[0].contains("echo THAWED"), "{:?}", finding.next);
+    }
+    let frozen = || sibling('D', "futex_wait");
+    assert_eq!(only(&of(execing(frozen(), None)), "U3").confidence, Confidence::Medium, "thawed again");
+    none(&of(execing(sibling('S', "futex_wait"), Some(freezing(1)))));
+    none(&of(execing(frozen(), Some(freezing(2)))));
+    let waits = ProcessFact { parked: vec![frozen()], ..execing(frozen(), Some(freezing(1))) };
+    none(&of(waits));
+    none(&seen_twice(4 * S, &[execing(frozen(), Some(freezing(1)))], &[], &[]));
+}
+
+/// Who waits for that freezer is a victim, when it works on the same container.
+#[test]
+fn u3_names_who_waits_for_the_freezer() {
+    let of_c1 = ContainerFact { id: "c1".into(), ..ContainerFact::default() };
+    let init = execing(sibling('D', "__refrigerator"), Some(freezing(1)));
+    let init = ProcessFact { container: Some(of_c1), ..init };
+    let finding = only(&seen_twice(12 * S, &[init, runc("kill", RUNC, 1)], &[], &[]), "U3");
+    assert_eq!((culprit(&finding), finding.behind), (Some(CHILD), Some(RUNC)));
+    assert!(finding.victims.iter().any(|victim| victim.starts_with("runc kill of c1")), "{finding:#?}");
 }
 
 /// A hook is a child of runc.

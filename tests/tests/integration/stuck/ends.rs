@@ -35,7 +35,7 @@ fn unreported(rounds: &[(u64, u32, Option<RuntimeSays>)]) -> Vec<String> {
     let mut story = Story::node();
     for (ns, pid, says) in rounds {
         let (id, exec) = ("c1".into(), None);
-        story.ended = vec![EndedInit { id, exec, pid: *pid, zombie: true, commands: 0 }];
+        story.ended = vec![EndedInit { id, exec, pid: *pid, zombie: true, tracer: None, commands: 0 }];
         story.says.clone_from(says);
         story.census(*ns, &[], &[], &[]);
     }
@@ -82,6 +82,7 @@ fn commands(
         exec: Some((*exec).to_owned()),
         pid: 77,
         zombie: false,
+        tracer: None,
         commands,
     };
     story.ended = ended.iter().map(end).collect();

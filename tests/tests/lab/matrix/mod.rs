@@ -113,7 +113,7 @@ fn check_culprit(kind: Kind, finding: &Value, facts: &Facts, midway: bool) {
             assert!(culprit["sentence"].as_str().unwrap().contains("killed by signal 9"), "{finding}");
         }
         // What hangs, waits or is frozen is the victim itself.
-        Kind::Rc93 | Kind::Rc93Standalone | Kind::OrphanedInit | Kind::ContainerFrozen => {
+        Kind::Rc93 | Kind::Rc93Standalone | Kind::OrphanedInit | Kind::ContainerFrozen | Kind::Freezing => {
             assert!(facts.victims.contains(&pid.unwrap()), "{kind:?}: {facts:?}\n{finding}");
         }
         _ => {
@@ -224,7 +224,10 @@ fn wait_until_well(node: &Node) {
 
 /// Faults that hit everything, of a node with gates.
 fn of_gates(kind: &Kind) -> bool {
-    let own = matches!(kind, Kind::Rc93 | Kind::FullChannel | Kind::ManyChangedPods | Kind::CniReload);
+    let own = matches!(
+        kind,
+        Kind::Rc93 | Kind::FullChannel | Kind::ManyChangedPods | Kind::CniReload | Kind::LostExit
+    );
     !own && *kind != Kind::CniSlow
 }
 
@@ -232,6 +235,11 @@ fn of_gates(kind: &Kind) -> bool {
 fn is_wanted(kind: Kind) -> bool {
     let only = std::env::var(ONLY).unwrap_or_default();
     only.is_empty() || only.split(',').any(|name| name == kind.name())
+}
+
+/// Those that this machine can have; the others are declared.
+fn is_possible(kind: &Kind) -> bool {
+    kind.check().map_err(|why| host::declare_skip(&kind.name(), &why)).is_ok()
 }
 
 /// Of a daemon that was not there when we came nothing but its files could tell; and what is over, is over.
@@ -287,7 +295,7 @@ fn drawn(generation: Generation) -> Vec<Case> {
     let mut draw = Draw::from_environment();
     matrix::log(&format!("containerd {generation}, {draw}"));
     let mut kinds: Vec<Kind> = Kind::all().iter().copied().filter(of_gates).collect();
-    kinds.retain(|kind| is_wanted(*kind));
+    kinds.retain(|kind| is_wanted(*kind) && is_possible(kind));
     draw.shuffle(&mut kinds);
     kinds.into_iter().map(|kind| (kind, format!("p{}", 1 + draw.below(PODS)))).collect()
 }
@@ -325,6 +333,7 @@ fn all_rows() -> Vec<Row> {
         let first = scope.spawn(|| on_a_shared_node(generation, &quiet));
         let mut rows = on_a_shared_node(generation, &second);
         on_its_own_node(Kind::Rc93, &mut rows);
+        on_its_own_node(Kind::LostExit, &mut rows);
         on_its_own_node(Kind::FullChannel, &mut rows);
         on_the_newest_runtime(&mut rows);
         rows.extend(first.join().unwrap_or_else(|panic| resume_unwind(panic)));

@@ -34,6 +34,9 @@ fn said(kind: Kind) -> Option<Said> {
         Kind::Hook => of("process", &["process", "process"], &["nanosleep"]),
         Kind::ExecPipe => of("output_held", &["ExecSync"], &["\"orphan\":true"]),
         Kind::ContainerFrozen => of("frozen", &["StopContainer"], &["FROZEN"]),
+        Kind::Freezing => of("process", &[], &["\"sub\":\"init\"", "\"execve\"", "begin_new_exec"]),
+        Kind::TracedExit => of("unreported", &["StopContainer"], &["\"zombie\":true", "\"comm\":\"sleep\""]),
+        Kind::LostExit => of("unreported", &["StopContainer"], &["\"zombie\":false", "\"tracer\":null"]),
         Kind::Cni | Kind::CniReload => of("process", &["process", "RunPodSandbox"], &["\"action\":\"ADD\""]),
         // Which of the two is stuck depends on the moment: the one that holds the lock is so first.
         Kind::CniFlock => of("process", &["process", "RunPodSandbox"], &[]),

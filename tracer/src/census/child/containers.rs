@@ -10,7 +10,7 @@ use std::{
 use serde::Deserialize;
 
 use super::{read, tell::Tell};
-use crate::input::{ContainerFact, EndedInit};
+use crate::input::{ContainerFact, EndedInit, Holder};
 
 /// Longest configuration that is read; real ones have 10 to 60 KB.
 const MAX_CONFIG: u64 = 1 << 20;
@@ -151,7 +151,10 @@ fn ended_inits(tell: &Tell, bundle: &str, id: &str) -> Vec<EndedInit> {
         let Some((pid, end)) = init(tell, &Path::new(bundle).join(&name)) else { continue };
         let exec = (whose != "init").then(|| whose.to_owned());
         match end {
-            Some(zombie) => ended.push(EndedInit { id: id.to_owned(), exec, pid, zombie, commands: 0 }),
+            Some(zombie) => {
+                let tracer = if zombie { tracer(tell, pid) } else { None };
+                ended.push(EndedInit { id: id.to_owned(), exec, pid, zombie, tracer, commands: 0 });
+            }
             None => commands += u32::from(exec.is_some()),
         }
     }
@@ -168,6 +171,15 @@ fn init(tell: &Tell, file: &Path) -> Option<(u32, Option<bool>)> {
         return if tell.process(pid).exists() { None } else { Some((pid, Some(false))) };
     };
     Some((pid, stat.has_ended().then_some(true)))
+}
+
+/// Who traces a process (ptrace); its parent hears of the end only after that one has.
+fn tracer(tell: &Tell, pid: u32) -> Option<Holder> {
+    let status = read::text(&tell.process(pid).join("status")).ok()?;
+    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
+    let pid: u32 = tracer.trim().parse().ok().filter(|pid| *pid != 0)?;
+    let comm = read::stat(&tell.process(pid)).map(|stat| stat.comm).unwrap_or_default();
+    Some(Holder { pid, comm, fd: -1, orphan: false })
 }
 
 fn read_config(root: &Path, bundle: &Path, id: &str) -> Option<ContainerFact> {
@@ -253,6 +265,8 @@ mod tests {
             fs::write(path, text).unwrap();
         };
         let mut containers = Containers::default();
+        write("proc/12/status", "Name:\tpause\nState:\tZ (zombie)\nTracerPid:\t14\n");
+        write("proc/13/status", "TracerPid:\t14\n");
         let stat = |pid: u32, state: char| {
             let zeros = "0 ".repeat(47);
             write(&format!("proc/{pid}/stat"), &format!("{pid} (pause) {state} 1 {zeros}"));
@@ -284,6 +298,9 @@ mod tests {
             ("zombie".to_owned(), None, 12, true, 0),
         ];
         assert_eq!(told, expected);
+        let tracers: Vec<Option<u32>> =
+            containers.ended().into_iter().map(|one| one.tracer.map(|tracer| tracer.pid)).collect();
+        assert_eq!(tracers, [None, None, Some(14)]);
         assert_eq!(containers.all().len(), 7, "a link begins at the root that is looked at");
     }
 

@@ -1,5 +1,5 @@
-//! What versions the programs of the node say they have: each is run once with `--version`, which prints a line and does
-//! nothing else. Only programs with a known name that belong to root, are writable for nobody else, and live in our own
+//! What versions the programs of the node say they have: each is run once with `--version` (a shim with `-v`), which prints
+//! some lines and does nothing else. Only programs with a known name that belong to root, are writable for nobody else, and live in our own
 //! mount namespace are run; systemd tells by the name of its library.
 
 use std::{
@@ -24,7 +24,7 @@ use crate::{
 
 /// Longest output that is read.
 const MAX_OUTPUT: u64 = 4096;
-/// Programs that know `--version`.
+/// Programs that know this flag.
 const KNOWN: &[&str] =
     &["kubelet", "containerd", "crio", "dockerd", "cri-dockerd", "containerd-shim-runc-v2", "runc", "crun"];
 /// Where a runtime looks for runc when nobody told it otherwise, in that order.
@@ -60,7 +60,7 @@ fn installed_runc(tell: &mut Tell) -> io::Result<()> {
     let found = RUNC.iter().map(Path::new).find(|path| path.exists());
     let Some(path) = found.filter(|_| tell.is_here()) else { return Ok(()) };
     if tell.ask(0, "runc", Step::Version)?
-        && let Some(version) = output(path).ok().as_deref().and_then(version)
+        && let Some(version) = output(path, flag(Component::Runc)).ok().as_deref().and_then(version)
     {
         let fact = VersionFact { program: format!("runc in {}", path.display()), version };
         tell.say(&Answer::Version { pid: 0, fact: Some(fact) })?;
@@ -78,22 +78,27 @@ fn of_process(tell: &Tell, pid: u32, component: Component) -> Option<VersionFact
     if !KNOWN.contains(&name) || !here {
         return None;
     }
-    let version = version(&output(&exe).ok()?)?;
+    let version = version(&output(&exe, flag(component)).ok()?)?;
     Some(VersionFact { program: component.name().to_owned(), version })
 }
 
-/// The first bytes that a program prints for `--version`.
+/// What makes a program print its version and end.
+fn flag(component: Component) -> &'static str {
+    if component == Component::Shim { "-v" } else { "--version" }
+}
+
+/// The first bytes that a program prints for this flag.
 ///
 /// It is run as the open file that was looked at, so nobody can put another one in its place; and the kernel names it by
 /// the number of that file, so nobody takes it for a component.
-fn output(program: &Path) -> io::Result<String> {
+fn output(program: &Path, flag: &str) -> io::Result<String> {
     let file = File::open(program)?;
     let found = file.metadata()?;
     if !found.is_file() || found.uid() != 0 || found.mode() & 0o022 != 0 {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
     let mut command = Command::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
-    command.arg("--version").env_clear().current_dir("/");
+    command.arg(flag).env_clear().current_dir("/");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     // SAFETY: prctl with constants is async-signal-safe. It dies with us, and we are killed when it takes too long.
     unsafe {

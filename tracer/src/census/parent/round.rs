@@ -86,8 +86,8 @@ fn programs<'a>(processes: impl Iterator<Item = &'a ProcessFact>) -> Vec<(u32, C
     let mut wanted: Vec<(u32, Component)> = Vec::new();
     for fact in processes {
         let component = fact.component;
-        let matters =
-            component.role().is_runtime() || matches!(component, Component::Kubelet | Component::Runc);
+        let matters = component.role().is_runtime()
+            || matches!(component, Component::Kubelet | Component::Shim | Component::Runc);
         if matters && wanted.iter().all(|(_, known)| *known != component) {
             wanted.push((fact.pid, component));
         }

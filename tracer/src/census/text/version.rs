@@ -4,7 +4,9 @@
 /// `containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+b1`, `Docker version 20.10.24, build 297e128`.
 pub(in crate::census) fn version(output: &str) -> Option<String> {
     const LONGEST: usize = 64;
-    let line = output.lines().next()?;
+    // A shim prints its own name first.
+    let of_shim = output.lines().nth(1).and_then(|line| line.trim_start().strip_prefix("Version:"));
+    let line = of_shim.or_else(|| output.lines().next())?;
     let words = line.split_ascii_whitespace().map(|word| word.trim_end_matches(','));
     let mut versions = words.filter_map(|word| {
         let plain = word.strip_prefix('v').unwrap_or(word);
@@ -31,6 +33,9 @@ mod tests {
         assert_eq!(of(containerd), "1.6.20~ds1");
         assert_eq!(of("Docker version 20.10.24+dfsg1, build 297e128\n"), "20.10.24+dfsg1");
         assert_eq!(of("cri-dockerd 0.3.4 (e88b1605)\n"), "0.3.4");
+        let shim =
+            "/proc/self/fd/3:\n  Version:  1.6.20~ds1\n  Revision: 1.6.20~ds1-1+b1\n  Go version: go1.19.8\n";
+        assert_eq!(of(shim), "1.6.20~ds1");
     }
 
     /// Nothing else passes.

@@ -53,6 +53,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     }
     let now = scene.snapshot.now;
     let calls = STOPS.iter().chain(&REMOVALS).flat_map(|method| scene.open(*method));
+    let calls = calls.filter(|call| !scene.waits_for_exit(call));
     let late = calls.filter_map(|call| Some((call, severity(call, now)?)));
     let worst = late.min_by_key(|(call, severity)| (*severity, Reverse(call.age_ns)));
     worst.map(|(call, severity)| finding(call, severity)).into_iter().collect()

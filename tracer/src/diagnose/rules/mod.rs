@@ -31,9 +31,13 @@ mod r5_go_cni_locks_itself_out;
 mod r6_plugin_keeps_the_network_lock;
 mod r8_exec_output_held;
 mod s10_shim_frozen;
+mod s11_exit_held_by_a_tracer;
+mod s3_exit_of_a_command_lost;
+mod s4_exit_of_a_container_lost;
 mod u10_hook_hangs;
 mod u1_rc93_seccomp_pipe;
 mod u2_init_waits_for_start;
+mod u3_execve_in_a_freezer;
 mod u4_container_left_frozen;
 mod x11_file_access_agent;
 mod x6_fuse_server;
@@ -72,9 +76,13 @@ pub static ALL: &[&Rule] = &[
     &r12_create_stats_a_dead_mount::RULE,
     &r14_runtime_frozen::RULE,
     &r15_runtime_down::RULE,
+    &s3_exit_of_a_command_lost::RULE,
+    &s4_exit_of_a_container_lost::RULE,
     &s10_shim_frozen::RULE,
+    &s11_exit_held_by_a_tracer::RULE,
     &u1_rc93_seccomp_pipe::RULE,
     &u2_init_waits_for_start::RULE,
+    &u3_execve_in_a_freezer::RULE,
     &u4_container_left_frozen::RULE,
     &u10_hook_hangs::RULE,
     &x6_fuse_server::RULE,

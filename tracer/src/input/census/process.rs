@@ -150,6 +150,21 @@ impl ParkedThreads {
         self.waits_for_fuse() || self.waits_for_permission()
     }
 
+    /// They execute a program, and wait for the end of the other threads of their process.
+    #[must_use]
+    pub fn waits_for_siblings(&self) -> bool {
+        ["de_thread", "flush_old_exec", "begin_new_exec"].iter().any(|name| self.is_in(name))
+    }
+
+    /// They are frozen by a cgroup of version 1: before Linux 6.1 in a function of its own, since then in state D wherever
+    /// they slept, also where that is no state of such a sleep.
+    #[must_use]
+    pub fn are_frozen(&self) -> bool {
+        let sleeps =
+            ["futex_wait", "do_epoll_wait", "ep_poll", "hrtimer_nanosleep", "pipe_read", "pipe_write"];
+        self.is_in("__refrigerator") || self.state == 'D' && sleeps.iter().any(|name| self.is_in(name))
+    }
+
     fn is_in(&self, function: &str) -> bool {
         self.kernel_stack.iter().any(|name| name == function)
     }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::descriptor::Holder;
+
 /// What a runtime says of its containers, over the CRI.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuntimeSays {
@@ -63,6 +65,9 @@ pub struct EndedInit {
     pub pid: u32,
     /// It has ended, and nobody has asked how; otherwise it is gone.
     pub zombie: bool,
+    /// Who traces it (ptrace): as long as that one does not let go, the kernel does not tell its parent of the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracer: Option<Holder>,
     /// Commands in the same container that run.
     #[serde(default)]
     pub commands: u32,

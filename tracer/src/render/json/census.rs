@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{
-    facts::{CommandDoc, ContainerDoc, FreezerDoc, ParkDoc, PipeDoc, SocketDoc, all, component},
+    facts::{CommandDoc, ContainerDoc, FreezerDoc, HolderDoc, ParkDoc, PipeDoc, SocketDoc, all, component},
     stuck::RequestDoc,
 };
 use crate::{
@@ -177,6 +177,7 @@ struct EndedDoc<'a> {
     exec: Option<&'a str>,
     pid: u32,
     zombie: bool,
+    tracer: Option<HolderDoc<'a>>,
     commands: u32,
 }
 
@@ -187,6 +188,7 @@ impl<'a> From<&'a EndedInit> for EndedDoc<'a> {
             exec: init.exec.as_deref(),
             pid: init.pid,
             zombie: init.zombie,
+            tracer: init.tracer.as_ref().map(HolderDoc::from),
             commands: init.commands,
         }
     }

@@ -119,7 +119,7 @@ impl<'a> From<&'a Freezer> for FreezerDoc<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct HolderDoc<'a> {
+pub(super) struct HolderDoc<'a> {
     pid: u32,
     comm: &'a str,
     fd: i32,

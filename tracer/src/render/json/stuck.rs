@@ -4,7 +4,9 @@ use serde::Serialize;
 
 use super::{
     bus::BusStallDoc,
-    facts::{CommandDoc, ContainerDoc, FreezerDoc, ParkDoc, PipeDoc, SocketDoc, all, component as name},
+    facts::{
+        CommandDoc, ContainerDoc, FreezerDoc, HolderDoc, ParkDoc, PipeDoc, SocketDoc, all, component as name,
+    },
     processes::PhaseDoc,
 };
 use crate::{
@@ -53,6 +55,7 @@ struct UnreportedDoc<'a> {
     state: Option<&'a str>,
     exec: Option<&'a str>,
     zombie: bool,
+    tracer: Option<HolderDoc<'a>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -126,9 +129,10 @@ impl<'a> StuckDoc<'a> {
             }
             StuckKind::Process { command, .. } => Self { command: Some(command.into()), ..blank },
             StuckKind::Unreaped { .. } => blank,
-            StuckKind::Unreported { state, runtime, zombie, exec, .. } => {
-                let (state, exec) = (state.as_deref(), exec.as_deref());
-                let unreported = UnreportedDoc { runtime: *runtime, state, exec, zombie: *zombie };
+            StuckKind::Unreported { state, runtime, zombie, exec, tracer, .. } => {
+                let (state, exec, tracer) =
+                    (state.as_deref(), exec.as_deref(), tracer.as_ref().map(HolderDoc::from));
+                let unreported = UnreportedDoc { runtime: *runtime, state, exec, zombie: *zombie, tracer };
                 Self { unreported: Some(unreported), ..blank }
             }
             StuckKind::OutputHeld { pipe, .. } => Self { pipe: Some(pipe.into()), ..blank },
