@@ -1,15 +1,19 @@
 /*
  * A gate that is open until a fault closes it: as a CNI plugin (CNI_COMMAND is set) before the bridge, or as an OCI
  * hook whose kind is the first argument. It is closed for KIND and NAME by the file $PLEGTRACE_LAB/gates/KIND-NAME, for
- * all of a kind by KIND-all: "sleep SECONDS" waits that long, "flock PATH SECONDS" takes a lock before. KIND is "cni"
- * and NAME the pod's name, or the hook's kind and the container's id. Who has waited adds a line to gates/passed: KIND,
- * NAME and the milliseconds by its own clock.
+ * all of a kind by KIND-all: "sleep SECONDS" waits that long, "flock PATH SECONDS" takes a lock before, "ask PATH" waits
+ * for the answer of an agent. KIND is "cni" and NAME the pod's name, or the hook's kind and the container's id. Who has
+ * waited adds a line to gates/passed: KIND, NAME and the milliseconds by its own clock.
+ *
+ * With the arguments "agent PATH" it is that agent: it accepts connections and answers nobody.
  */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -67,6 +71,44 @@ static void passed(const char *lab, const char *kind, const char *name, double b
 	fclose(log);
 }
 
+static int address_of(const char *path, struct sockaddr_un *address)
+{
+	memset(address, 0, sizeof(*address));
+	address->sun_family = AF_UNIX;
+	if (strlen(path) >= sizeof(address->sun_path))
+		return 1;
+	strcpy(address->sun_path, path);
+	return 0;
+}
+
+/* Asks the agent at `path`, and waits for its answer. */
+static int ask(const char *path)
+{
+	struct sockaddr_un address;
+	char answer[16];
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0 || address_of(path, &address) || connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0)
+		return 1;
+	if (send(fd, "ADD\n", 4, MSG_NOSIGNAL) != 4)
+		return 1;
+	return recv(fd, answer, sizeof(answer), 0) > 0 ? 0 : 1;
+}
+
+static int agent(const char *path)
+{
+	struct sockaddr_un address;
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0 || address_of(path, &address) || bind(fd, (struct sockaddr *)&address, sizeof(address)) != 0)
+		return 1;
+	if (listen(fd, 16) != 0)
+		return 1;
+	while (accept(fd, 0, 0) >= 0)
+		; /* Whoever it is stays connected. */
+	return 1;
+}
+
 static int pass(const char *kind, const char *name)
 {
 	const char *lab = getenv("PLEGTRACE_LAB");
@@ -88,6 +130,9 @@ static int pass(const char *kind, const char *name)
 		return 0;
 	}
 	rewind(orders);
+	if (fscanf(orders, "ask %4095s", lock) == 1)
+		return ask(lock);
+	rewind(orders);
 	if (fscanf(orders, "flock %4095s %lf", lock, &seconds) != 2)
 		return 1;
 	fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -104,6 +149,8 @@ int main(int argc, char **argv)
 	ssize_t got;
 	char name[256];
 
+	if (argc == 3 && strcmp(argv[1], "agent") == 0)
+		return agent(argv[2]);
 	while (used < sizeof(input) - 1 && (got = read(0, input + used, sizeof(input) - 1 - used)) > 0)
 		used += got;
 	if (command) {

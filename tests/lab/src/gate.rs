@@ -47,6 +47,8 @@ pub enum Order {
     Take(Duration),
     /// Take the lock on a file (flock(2)), then wait that many seconds.
     Lock(PathBuf, u32),
+    /// Ask the agent that listens at this path, and wait for its answer.
+    Ask(PathBuf),
 }
 
 /// Stands for every name of a place that has no order of its own.
@@ -63,6 +65,7 @@ pub fn close(dir: &Path, place: Place, name: &str, order: &Order) -> Result<Path
         Order::Sleep(seconds) => format!("sleep {seconds}\n"),
         Order::Take(time) => format!("sleep {:.3}\n", time.as_secs_f64()),
         Order::Lock(path, seconds) => format!("flock {} {seconds}\n", path.display()),
+        Order::Ask(path) => format!("ask {}\n", path.display()),
     };
     fs::write(&file, text).context("cannot close a gate; does the lab have them (Knobs::gates)?")?;
     Ok(file)

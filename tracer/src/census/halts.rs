@@ -1,10 +1,15 @@
-//! [`HaltWatch`]: has a daemon stopped since the last time? One short file per process, so it can be asked every second, where a
-//! round of the census, which proves it, is taken only now and then.
+//! [`HaltWatch`]: has a daemon stopped since the last time, or a thread of the kubelet begun to wait for the server of a file
+//! system? One short file per process, and per thread of the kubelet, so it can be asked every second, where a round of the
+//! census, which proves it, is taken only now and then.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use crate::{
-    input::{Component, ProcessFact},
+    input::{Component, ProcessFact, served_by},
     target::read_stat,
 };
 
@@ -13,6 +18,8 @@ const MAX: usize = 1024;
 /// So many times in a row the first thread must be in an uninterruptible sleep. That is what a task in a frozen cgroup of
 /// version 1 shows (kernel/freezer.c), but also one that waits for a disk for a moment. Version 2 shows nothing in `stat`.
 const ASLEEP: u8 = 2;
+/// Threads of a kubelet that are looked at.
+const MAX_THREADS: usize = 512;
 
 /// Watches the daemons that the census has found.
 #[derive(Debug)]
@@ -21,13 +28,17 @@ pub struct HaltWatch {
     daemons: BTreeMap<u32, Halt>,
 }
 
-/// What the first thread of a daemon did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What the first thread of a daemon did, and those of a kubelet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Halt {
     /// So many times in a row it slept uninterruptibly.
     asleep: u8,
     /// It stood still.
     halted: bool,
+    /// It is a kubelet, whose threads are looked at.
+    kubelet: bool,
+    /// So many times in a row these threads waited for a server.
+    waits: BTreeMap<u32, u8>,
 }
 
 impl Default for HaltWatch {
@@ -43,16 +54,23 @@ impl HaltWatch {
         if serves && (self.daemons.len() < MAX || self.daemons.contains_key(&fact.pid)) {
             let halted = fact.threads > 0 && fact.stopped == fact.threads
                 || fact.freezer.as_ref().is_some_and(|freezer| freezer.state == "FROZEN");
-            self.daemons.entry(fact.pid).or_default().halted |= halted;
+            let halt = self.daemons.entry(fact.pid).or_default();
+            halt.halted |= halted;
+            halt.kubelet = fact.component == Component::Kubelet;
+            // What the census has found is no news.
+            let waiting = fact.parked.iter().filter(|park| park.waits_for_server().is_some());
+            halt.waits.extend(waiting.map(|park| (park.tid, ASLEEP)));
         }
     }
 
-    /// Has one of them begun to stand still since the last time? Those that have ended are forgotten.
+    /// Has one of them begun to stand still since the last time, or to wait for a server? Those that have ended are forgotten.
     pub fn is_new(&mut self) -> bool {
         let (proc, mut new) = (&self.proc, false);
         self.daemons.retain(|pid, halt| {
-            let Some(stat) = read_stat(&proc.join(pid.to_string())) else { return false };
+            let dir = proc.join(pid.to_string());
+            let Some(stat) = read_stat(&dir) else { return false };
             new |= halt.turns(stat.state);
+            new |= halt.kubelet && halt.waits_anew(waiting(&dir));
             true
         });
         new
@@ -68,6 +86,24 @@ impl Halt {
         self.halted = halted || state == 'D' && self.halted;
         new
     }
+
+    /// Takes the threads that wait for a server now; has one of them waited for long enough to be worth a look?
+    fn waits_anew(&mut self, now: impl Iterator<Item = u32>) -> bool {
+        let before = std::mem::take(&mut self.waits);
+        let times = |tid: &u32| before.get(tid).copied().unwrap_or(0).saturating_add(1);
+        self.waits = now.map(|tid| (tid, times(&tid))).collect();
+        self.waits.values().any(|times| *times == ASLEEP)
+    }
+}
+
+/// The threads of a process that wait for the server of a file system.
+fn waiting(dir: &Path) -> impl Iterator<Item = u32> {
+    let threads = fs::read_dir(dir.join("task")).into_iter().flatten().flatten().take(MAX_THREADS);
+    threads.filter_map(|thread| {
+        let place = fs::read_to_string(thread.path().join("wchan")).ok()?;
+        served_by(place.trim())?;
+        thread.file_name().to_str()?.parse().ok()
+    })
 }
 
 #[cfg(test)]
@@ -83,6 +119,26 @@ mod tests {
         let new: Vec<bool> = "STTSTDSDDD".chars().map(|state| halt.turns(state)).collect();
         let wanted = [false, true, false, false, true, false, false, false, true, false];
         assert_eq!(new, wanted);
+    }
+
+    /// A thread that waits for a server is new when it has done so twice, and once; one that has gone on is forgotten.
+    #[test]
+    fn a_thread_that_waits_for_a_server() {
+        let mut halt = Halt { kubelet: true, waits: BTreeMap::from([(9, ASLEEP)]), ..Halt::default() };
+        let mut turn = |threads: &[u32]| halt.waits_anew(threads.iter().copied());
+        let new = [turn(&[9, 7]), turn(&[9, 7]), turn(&[9, 7]), turn(&[9]), turn(&[9, 7])];
+        assert_eq!(new, [false, true, false, false, false]);
+
+        let root = tempfile::tempdir().unwrap();
+        for (tid, place) in [(7, "request_wait_answer"), (8, "futex_do_wait"), (9, "rpc_wait_bit_killable\n")]
+        {
+            let dir = root.path().join(format!("task/{tid}"));
+            fs::create_dir_all(&dir).unwrap();
+            fs::write(dir.join("wchan"), place).unwrap();
+        }
+        let mut found: Vec<u32> = waiting(root.path()).collect();
+        found.sort_unstable();
+        assert_eq!(found, [7, 9]);
     }
 
     /// What the census found halted is no news; a process that has ended is watched no longer.

@@ -52,7 +52,9 @@ pub use age::Age;
 pub use bus::{Bus, BusRow, BusWait, OpenBusCall, SystemdSerials};
 pub use bus_peers::BusPeer;
 pub use caller::Caller;
-pub use census::{Census, DiskWaits, Held, Known, ProcessSeen, Request, Unreported, WaitsFor};
+pub use census::{
+    BlockedThread, Census, DiskWaits, FileCall, Held, Known, ProcessSeen, Request, Unreported, WaitsFor,
+};
 pub use correlator::Correlator;
 pub use cpu::{Cpu, CpuShare};
 pub use finished::Finished;

@@ -47,6 +47,8 @@ pub const CNI_NS: u64 = 10 * SECOND_NS;
 /// An OCI hook open longer is a stall: its runc waits for it, and is late itself then. Where containerd gives a deletion
 /// 10 s and tries again, no hook gets older than that.
 pub const HOOK_NS: u64 = RUNC_NS;
+/// A call to a file system that lasts longer is a stall: a disk needs milliseconds, a server that is alive a second or two.
+pub const FILE_CALL_NS: u64 = 5 * SECOND_NS;
 /// A shim that starts or deletes another, open longer is a stall.
 pub const SHIM_HELPER_NS: u64 = 10 * SECOND_NS;
 /// An exit that nobody has asked for after this time will probably never be asked for.

@@ -16,7 +16,7 @@ use crate::{
     cri::Method,
     diagnose::Diagnosis,
     input::{CensusFact, Fact, Layer},
-    stuck::late_from,
+    stuck::{blocked, late_from},
 };
 
 /// From the end of a round to the start of the next while something looks stuck. Each reads the goroutines of kubelet and
@@ -209,7 +209,8 @@ fn until_late(snapshot: &Snapshot) -> Option<Duration> {
     left.map(Duration::from_nanos)
 }
 
-/// Something is held up, or a request that was in flight at the last look may be older than the probes.
+/// Something is held up, a thread of the kubelet waits for the server of a file system, or a request that was in flight at the
+/// last look may be older than the probes.
 pub(crate) fn is_suspicious(snapshot: &Snapshot, diagnosis: &Diagnosis) -> bool {
     let first = snapshot.census.rounds <= 1;
     let old = snapshot.census.requests.iter().any(|request| {
@@ -218,7 +219,11 @@ pub(crate) fn is_suspicious(snapshot: &Snapshot, diagnosis: &Diagnosis) -> bool 
     let open = snapshot.open.iter().any(|call| {
         call.span.layer() == Layer::Handler && call.age_ns >= OPEN_NS && !call.span.is_long_lived()
     });
-    old || open || has_ended(snapshot) || !diagnosis.stuck.is_empty() || !diagnosis.reasons.is_empty()
+    old || open
+        || has_ended(snapshot)
+        || blocked(snapshot).next().is_some()
+        || !diagnosis.stuck.is_empty()
+        || !diagnosis.reasons.is_empty()
 }
 
 /// Has a container ended of which the runtime says that it runs, or, because it was not asked, may say so?

@@ -12,6 +12,7 @@ pub use census::{
     Answerers, CallError, CensusFact, Command, ContainerFact, EndedInit, FdFact, FdTarget, Freezer,
     GoroutineGroup, GoroutinesFact, Holder, IdOnStack, OwnCall, ParkedThreads, PipeFact, Pressure,
     ProcessFact, RuntimeSays, RuntimeState, SocketFact, Subject, SyscallFact, Unanswered, VersionFact,
+    served_by,
 };
 pub(crate) use envelope::MAX_FRAME;
 pub use envelope::{Arrival, Frame, FrameError, frame_fact, next_frame};

@@ -21,7 +21,7 @@ use crate::{
 
 pub use bus::{BusParty, BusStall};
 pub(crate) use chain::{matters, processes};
-pub(crate) use work::late_from;
+pub(crate) use work::{blocked, late_from};
 
 /// [`Stuck::reach`] of what holds up the relist: nothing reaches farther.
 pub const REACH_RELIST: u8 = 3;

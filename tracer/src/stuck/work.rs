@@ -4,7 +4,7 @@ use super::{Stuck, StuckKind, Waiter, bus, halted, phases};
 use crate::{
     correlate::{
         Age, Known, OpenProcess, ProcessSeen, Request, Snapshot,
-        thresholds::{EXEC_OUTPUT_NS, UNREPORTED_NS, late_after_ns, stuck_after_ns},
+        thresholds::{EXEC_OUTPUT_NS, FILE_CALL_NS, UNREPORTED_NS, late_after_ns, stuck_after_ns},
     },
     cri::Method,
     input::{Command, Component, ContainerFact, FdTarget, Layer, ParkedThreads, PipeFact},
@@ -99,7 +99,14 @@ pub(crate) fn late_from(snapshot: &Snapshot) -> impl Iterator<Item = u64> {
     // What the runtime does not know of at a look may only not have been reported yet.
     let unreported = snapshot.census.unreported.iter();
     let unreported = unreported.map(|seen| seen.since.0.saturating_add(UNREPORTED_NS));
-    seen.chain(open).chain(handlers).chain(unreported)
+    let blocked = blocked(snapshot).map(|since| since.saturating_add(FILE_CALL_NS));
+    seen.chain(open).chain(handlers).chain(unreported).chain(blocked)
+}
+
+/// Since when threads of kubelets wait for the server of a file system.
+pub(crate) fn blocked(snapshot: &Snapshot) -> impl Iterator<Item = u64> {
+    let kubelets = snapshot.census.processes.iter().filter(|seen| seen.fact.component == Component::Kubelet);
+    kubelets.flat_map(|seen| seen.blocked.iter().map(|thread| thread.since.0))
 }
 
 /// A process that started before we came has an exact age all the same: the kernel keeps it.

@@ -20,6 +20,8 @@ pub struct UnixSocket {
     pub backlog: Option<u32>,
     /// Inode of the other end.
     pub peer: Option<u64>,
+    /// For listeners, when asked for: the other ends of connections that wait to be accepted.
+    pub pending: Vec<u64>,
 }
 
 /// All sockets that stream or keep the order of packets.

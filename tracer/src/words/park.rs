@@ -105,6 +105,9 @@ pub fn socket_line(socket: &SocketFact) -> String {
         let waiting = plural(socket.unread.into(), "connection");
         return format!("{path}: {waiting} not accepted (room for {})", socket.backlog);
     }
+    if socket.pending {
+        return format!("{path}: not accepted by {}", holders(&socket.peers));
+    }
     let from =
         if socket.peers.is_empty() { String::new() } else { format!(" from {}", holders(&socket.peers)) };
     format!("{path}: {} unread{from}", plural(socket.unread.into(), "byte"))

@@ -126,13 +126,13 @@ pub fn dead_fuse(node: &Node, pod: &Pod) -> Result<Fault> {
 
 /// A FUSE file system that answers nothing but its first request, and how full it is.
 #[derive(Debug)]
-struct DeadMount {
+pub(super) struct DeadMount {
     device: File,
-    place: PathBuf,
+    pub(super) place: PathBuf,
 }
 
 impl DeadMount {
-    fn mount(place: PathBuf) -> Result<DeadMount> {
+    pub(super) fn mount(place: PathBuf) -> Result<DeadMount> {
         fs::create_dir_all(&place).context("cannot make a directory")?;
         let mut options = OpenOptions::new();
         let device = options.read(true).write(true).custom_flags(libc::O_CLOEXEC).open("/dev/fuse");
@@ -153,12 +153,18 @@ impl DeadMount {
     }
 
     /// Whoever waits gets an error, and the mount is gone.
-    fn unmount(&self) -> Result<()> {
+    pub(super) fn unmount(&self) -> Result<()> {
         let place = c_path(&self.place)?;
         // SAFETY: a string that ends with a zero and lives until the call returns.
         let unmounted = unsafe { libc::umount2(place.as_ptr(), libc::MNT_FORCE | libc::MNT_DETACH) };
         done(unmounted, "cannot unmount FUSE")?;
-        fs::remove_dir(&self.place).context("cannot remove a mount point")
+        // A kubelet may be faster, where it is the volume of a pod.
+        match fs::remove_dir(&self.place) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error).context("cannot remove a mount point")
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -26,6 +26,13 @@ pub(super) fn with_ballast(node: &Node, name: &str, ballast: usize) -> Extra {
     Extra { ballast, ..of(node, name) }
 }
 
+/// Makes a container that runs `command`, with a path of the node at `/host`; gives its id.
+pub(super) fn running(node: &Node, pod: &Pod, name: &str, path: PathBuf, command: &[&str]) -> Result<String> {
+    let command = command.iter().map(|word| (*word).to_owned()).collect();
+    let extra = Extra { command, ..with_host_path(node, name, path) };
+    Ok(node.containerd().client().create_extra(&pod.sandbox, &extra, CALL_LIMIT)?)
+}
+
 fn of(node: &Node, name: &str) -> Extra {
     let containerd = node.containerd();
     let scratch = containerd.scratch();

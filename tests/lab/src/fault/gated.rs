@@ -95,14 +95,14 @@ pub fn sleeping_poststop(node: &Node, pod: &Pod) -> Result<Fault> {
 }
 
 /// A pod's name that no other has.
-fn fresh_name(what: &str) -> String {
+pub(super) fn fresh_name(what: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("{what}{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Runs a sandbox with a network of its own, whose CNI plugin does as `order` says, and waits until it does: the plugin
 /// then waits in `syscall`.
-fn sandbox(node: &Node, name: &str, order: &Order, syscall: i64) -> Result<(Fault, Process)> {
+pub(super) fn sandbox(node: &Node, name: &str, order: &Order, syscall: i64) -> Result<(Fault, Process)> {
     let dir = gates(node)?;
     let (containerd, client) = (node.containerd(), node.containerd().client());
     let file = gate::close(dir, Place::Cni, name, order)?;

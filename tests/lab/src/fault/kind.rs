@@ -8,11 +8,11 @@ use super::frozen::Freezer;
 use super::guard::{Facts, Fault};
 use super::stopped::stopped_fault;
 use super::{
-    cni_flock, cni_reload, dead_fuse, dead_mount, exec_pipe_held, exec_storm, freezing_init,
+    cni_flock, cni_reload, dead_fuse, dead_mount, dead_volume, exec_pipe_held, exec_storm, freezing_init,
     frozen_container, frozen_shim, full_channel, kill_containerd, kill_kubelet, large_list, lock_hostage,
     lost_exit, many_changed_pods, orphaned_init, rc93_hang, rc93_standalone, restart_containerd,
-    silent_agent, sleeping_cni, sleeping_hook, sleeping_poststop, slow_cni, status_hangs, stop_containerd,
-    stop_kubelet, stop_shim, traced_exit,
+    silent_agent, silent_cni_agent, sleeping_cni, sleeping_hook, sleeping_poststop, slow_cni, status_hangs,
+    stop_containerd, stop_kubelet, stop_shim, stopped_cni_agent, traced_exit,
 };
 use crate::knobs::{Generation, Knobs};
 use crate::node::Node;
@@ -59,6 +59,10 @@ pub enum Kind {
     LostExit,
     /// A CNI plugin never ends: RunPodSandbox hangs.
     Cni,
+    /// A CNI plugin waits for an agent in a container, which does not answer: RunPodSandbox hangs.
+    CniAgent,
+    /// A CNI plugin waits for a service of the host that is stopped by a signal: RunPodSandbox hangs.
+    CniAgentStopped,
     /// No fault, a decoy: a CNI plugin takes three seconds.
     CniSlow,
     /// Two CNI plugins need one lock: two RunPodSandbox hang.
@@ -75,6 +79,8 @@ pub enum Kind {
     DeadMount,
     /// A hook opens a file on a FUSE file system that does not answer: StartContainer hangs in runc create.
     DeadFuse,
+    /// The volume of a pod that is gone is on a FUSE file system that does not answer: the kubelet's sync loop hangs.
+    DeadVolume,
     /// Commands are executed in all pods all the time.
     ExecStorm,
     /// The relist of a kubelet of old waits for room in its event channel.
@@ -120,6 +126,7 @@ impl Kind {
             Kind::TracedExit => Some("S11"),
             Kind::LostExit => Some("S4"),
             Kind::Cni => Some("N1"),
+            Kind::CniAgent | Kind::CniAgentStopped => Some("N3"),
             Kind::CniSlow => None,
             Kind::CniFlock => Some("N2"),
             Kind::CniReload => Some("R6"),
@@ -127,6 +134,7 @@ impl Kind {
             Kind::SilentAgent => Some("X11"),
             Kind::DeadMount => Some("R12"),
             Kind::DeadFuse => Some("X6"),
+            Kind::DeadVolume => Some("K5"),
             Kind::ExecStorm => Some("O2"),
             Kind::FullChannel => Some("K1"),
             Kind::LargeList => Some("K2"),
@@ -151,6 +159,8 @@ impl Kind {
             Kind::Hook
                 | Kind::Poststop
                 | Kind::Cni
+                | Kind::CniAgent
+                | Kind::CniAgentStopped
                 | Kind::CniSlow
                 | Kind::CniFlock
                 | Kind::CniReload
@@ -201,6 +211,8 @@ impl Kind {
             Kind::TracedExit => traced_exit(node, &pod()?),
             Kind::LostExit => lost_exit(node, &pod()?),
             Kind::Cni => sleeping_cni(node),
+            Kind::CniAgent => silent_cni_agent(node, &pod()?),
+            Kind::CniAgentStopped => stopped_cni_agent(node),
             Kind::CniSlow => slow_cni(node, SLOW_SECONDS),
             Kind::CniFlock => cni_flock(node),
             Kind::CniReload => cni_reload(node),
@@ -209,6 +221,7 @@ impl Kind {
             Kind::SilentAgent => silent_agent(node, &pod()?),
             Kind::DeadMount => dead_mount(node, &pod()?),
             Kind::DeadFuse => dead_fuse(node, &pod()?),
+            Kind::DeadVolume => dead_volume(node),
             Kind::ExecStorm => exec_storm(node),
             Kind::FullChannel => full_channel(node, &pod()?),
             Kind::LargeList => large_list(node, &pod()?),

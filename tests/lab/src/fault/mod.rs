@@ -21,6 +21,8 @@
 //! | `traced-exit` | S11 | StopContainer: the shim does not hear of the end of the container's process | SIGKILL of its tracer |
 //! | `lost-exit` | S4 | StopContainer: the shim does not report the end of the container's process | SIGKILL of the shim |
 //! | `cni` | N1 | RunPodSandbox, in a CNI plugin | SIGKILL of the plugin |
+//! | `cni-agent` | N3 | RunPodSandbox, in a CNI plugin that waits for an agent in a container | the end of the container |
+//! | `cni-agent-stopped` | N3 | RunPodSandbox, in a CNI plugin that waits for a service of the host | SIGKILL of the agent |
 //! | `cni-slow` | none | RunPodSandbox for three seconds: a decoy | it ends by itself |
 //! | `cni-flock` | N2 | two RunPodSandbox: one plugin waits in flock(2) for another | SIGKILL of both plugins |
 //! | `cni-reload` | R6 | RunPodSandbox, in a CNI plugin; Status, behind a reload that waits for it (containerd 2.1) | SIGKILL of the plugin |
@@ -29,6 +31,7 @@
 //! | `silent-agent` | X11 | StartContainer, in `runc create`, in a hook, in open(2) | the end of the agent |
 //! | `dead-mount` | R12 | CreateContainer, in stat(2) of a host path on FUSE | the end of the mount |
 //! | `dead-fuse` | X6 | StartContainer, in `runc create`, in a hook, in open(2) of a file on FUSE | the end of the mount |
+//! | `dead-volume` | K5 | the kubelet's sync loop, in stat(2) of a volume on FUSE whose pod is gone | the end of the mount |
 //! | `exec-storm` | O2 | nothing: all is a little late | the end of the threads that exec |
 //! | `full-channel` | K1 | the relist, in the send of an event | as `status-hangs`, and a new start of the kubelet |
 //! | `large-list` | K2 | nothing: every ListContainers is refused | removal of the containers |
@@ -40,7 +43,9 @@
 mod answerers;
 mod bundle;
 mod changed_pods;
+mod cni_agent;
 mod cni_reload;
+mod dead_volume;
 mod exec_pipe;
 mod extra;
 mod freezing;
@@ -63,7 +68,9 @@ mod traced;
 
 pub use answerers::{dead_fuse, dead_mount, silent_agent};
 pub use changed_pods::{fill_pods, many_changed_pods};
+pub use cni_agent::{silent_cni_agent, stopped_cni_agent};
 pub use cni_reload::cni_reload;
+pub use dead_volume::dead_volume;
 pub use exec_pipe::exec_pipe_held;
 pub use freezing::freezing_init;
 pub use frozen::{frozen_container, frozen_shim, frozen_shim_unified};

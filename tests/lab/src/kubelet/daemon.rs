@@ -102,6 +102,12 @@ impl Kubelet {
         &self.program
     }
 
+    /// Where it keeps what belongs to the pod with this UID.
+    #[must_use]
+    pub fn pod_directory(&self, uid: &str) -> PathBuf {
+        self.dir.join("kubelet/pods").join(uid)
+    }
+
     /// What it printed.
     #[must_use]
     pub fn log_path(&self) -> PathBuf {

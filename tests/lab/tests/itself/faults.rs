@@ -213,6 +213,15 @@ fn hooks_and_plugins_hang_and_heal() {
         assert!(waits_in(facts.victims[0], libc::SYS_flock));
         assert_lists_answer(&node);
     });
+    for (kind, state) in [(Kind::CniAgent, 'S'), (Kind::CniAgentStopped, 'T')] {
+        proven(&node, kind, &["RunPodSandbox"], |fault| {
+            let (plugin, agent) = (fault.facts().victims[0], fault.facts().culprits[0]);
+            assert_eq!(process::parent(plugin), Some(node.containerd().pid()));
+            assert!(waits_in(plugin, libc::SYS_recvfrom));
+            assert_eq!((process::name(agent).as_str(), process::state(agent)), ("lab-agent", Some(state)));
+            assert_lists_answer(&node);
+        });
+    }
     let mut slow = fault::slow_cni(&node, 3).unwrap();
     assert_eq!(slow.hanging(), ["RunPodSandbox"]);
     process::wait_for("the end of the decoy", CALL, || Ok(slow.hanging().is_empty().then_some(()))).unwrap();
@@ -290,6 +299,7 @@ fn a_node_full_of_faults_leaves_nothing() {
         (Kind::Hook, "p1"),
         (Kind::ExecPipe, "p2"),
         (Kind::ContainerFrozen, "p2"),
+        (Kind::CniAgentStopped, ""),
         (Kind::OrphanedInit, ""),
         (Kind::ShimFrozen, "p3"),
         (Kind::ShimStopped, "p4"),
@@ -300,7 +310,9 @@ fn a_node_full_of_faults_leaves_nothing() {
     let pids: Vec<u32> = faults.iter().flat_map(|fault| fault.facts().culprits.clone()).collect();
     let place = Place::new(&node);
     let seen = scratch::leftovers(&place.dir, &place.id);
-    for (what, count) in [(" pause", 8), (" lab-gate", 3), (" sleep", 1), (" kubelet", 1), ("cgroup ", 4)] {
+    for (what, count) in
+        [(" pause", 8), (" lab-gate", 4), (" lab-agent", 1), (" sleep", 1), (" kubelet", 1), ("cgroup ", 4)]
+    {
         let found = seen.iter().filter(|line| line.contains(what)).count();
         assert!(found >= count, "the search sees {found} of {count}{what}: {seen:?}");
     }

@@ -12,6 +12,7 @@ use plegtrace_tests::story::{CONTAINERD, MS, S, Story, at};
 
 mod answerers;
 mod bus;
+mod dead_volume;
 mod exits;
 mod kubelet;
 mod node;

@@ -2,7 +2,7 @@
 
 use plegtrace::diagnose::{Confidence, Finding, Severity, Verdict, diagnose};
 use plegtrace::input::{
-    CensusFact, Command, Component, Fact, FdFact, FdTarget, GoroutineGroup, Holder, Layer, PipeFact,
+    CensusFact, Command, Component, Fact, FdFact, FdTarget, Freezer, GoroutineGroup, Holder, Layer, PipeFact,
     Pressure, ProcessFact, SocketFact, SyscallFact,
 };
 use plegtrace_common::rec::{CALL_FAILED, PROCESS_EXECED};
@@ -233,7 +233,7 @@ fn n3_names_the_agent() {
     for plugin in [reads(&[777]), watches(&[&[777]])] {
         let found = of(plugin);
         assert_eq!((found.rule.id, culprit(&found), found.behind), ("N3", Some(777), Some(CHILD)));
-        assert_eq!(found.confidence, Confidence::Medium, "only stories prove it");
+        assert_eq!(found.confidence, Confidence::Medium, "not everybody was asked");
         assert!(found.headline.contains("agent x 777"), "{}", found.headline);
         assert!(found.evidence.iter().any(|seen| seen.text.contains("/run/agent.sock")), "{found:#?}");
     }
@@ -250,6 +250,76 @@ fn n3_names_the_agent() {
     let writes = cni(CHILD, park(syscall("write", Some(to(&[777])))));
     assert_eq!(of(writes).rule.id, "N1", "it does not wait for an answer");
     none(&seen_twice(8 * S, &[reads(&[777])], &[], &[]));
+}
+
+/// A plugin at a socket that these processes hold, of which everybody was asked.
+fn asks(pid: u32, socket: SocketFact, peers: &[u32]) -> ProcessFact {
+    let peers = peers.iter().copied().map(holder).collect();
+    let socket = SocketFact { path: Some("/run/agent.sock".into()), peers, asked_all: true, ..socket };
+    cni(pid, park(syscall("recvfrom", Some(FdTarget::Socket(socket)))))
+}
+
+/// An agent that is stopped, or that has not accepted the connection yet, is to blame as well; systemd, which keeps sockets
+/// for the services that it starts, is not.
+#[test]
+fn n3_names_an_agent_that_does_not_even_accept() {
+    let of = |socket: SocketFact, peers: &[u32]| {
+        diagnose(&seen_twice(12 * S, &[asks(CHILD, socket, peers)], &[], &[])).findings.swap_remove(0)
+    };
+    let pending = || SocketFact { pending: true, ..SocketFact::default() };
+    for peers in [&[777][..], &[1, 777]] {
+        let found = of(pending(), peers);
+        assert_eq!((found.rule.id, culprit(&found), found.confidence), ("N3", Some(777), Confidence::High));
+        assert!(
+            found.headline.ends_with("x 777, which does not accept its connection"),
+            "{}",
+            found.headline
+        );
+        assert!(found.evidence.iter().any(|seen| seen.text.contains("has not accepted")), "{found:#?}");
+    }
+    for (socket, peers) in [
+        (pending(), &[1][..]),
+        (pending(), &[777, 778]),
+        (SocketFact::default(), &[1, 777]),
+        (SocketFact::default(), &[1]),
+    ] {
+        assert_eq!(of(socket, peers).rule.id, "N1", "{peers:?}");
+    }
+    let stopped = of(SocketFact { peer_state: Some('T'), ..pending() }, &[777]);
+    assert!(stopped.headline.contains("x 777, which is stopped (state T)"), "{}", stopped.headline);
+    assert!(stopped.next[0].contains("kill -CONT 777"), "{:?}", stopped.next);
+    let silent = of(SocketFact { peer_state: Some('S'), ..SocketFact::default() }, &[777]);
+    assert!(silent.headline.ends_with("x 777, which does not answer"), "{}", silent.headline);
+    assert!(silent.next.iter().all(|advice| !advice.contains("CONT")), "{:?}", silent.next);
+}
+
+/// The node's own processes are no agents, nor what they run; one of a container is, also when it is frozen.
+#[test]
+fn n3_blames_nothing_of_the_node_itself() {
+    let named = |agent: ProcessFact| {
+        let plugin = asks(CHILD, SocketFact::default(), &[777]);
+        let diagnosis = diagnose(&seen_twice(12 * S, &[plugin, agent], &[], &[]));
+        diagnosis.findings.iter().find(|found| found.behind.is_some()).map(|found| found.rule.id)
+    };
+    for component in [Component::Kubelet, Component::Shim, Component::BusDaemon, Component::Helper] {
+        assert_eq!(named(process(component, 777, CONTAINERD, 11 * S)), None, "{component:?}");
+    }
+    let freezer = Freezer { path: "/kubepods/c1".into(), version: 2, state: "FROZEN".into(), own: true };
+    let frozen = ProcessFact { freezer: Some(freezer), ..process(Component::Helper, 777, CONTAINERD, 0) };
+    assert_eq!(named(frozen), Some("N3"));
+}
+
+/// All plugins that wait for one agent are one finding.
+#[test]
+fn n3_names_an_agent_once() {
+    let plugins = [CHILD, CHILD + 1].map(|pid| asks(pid, SocketFact::default(), &[777]));
+    let finding = only(&seen_twice(12 * S, &plugins, &[], &[]), "N3");
+    for pid in [CHILD, CHILD + 1] {
+        let is_victim = |victim: &String| victim.contains(&format!("(pid {pid})"));
+        assert!(finding.victims.iter().any(is_victim), "{:?}", finding.victims);
+    }
+    let two = [(CHILD, 777), (CHILD + 1, 778)].map(|(pid, agent)| asks(pid, SocketFact::default(), &[agent]));
+    assert_eq!(ids(&diagnose(&seen_twice(12 * S, &two, &[], &[]))), ["N3", "N3"]);
 }
 
 /// A lock outlives who took it: nobody is to be killed then, least of all whoever has that number now.

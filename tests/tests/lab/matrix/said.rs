@@ -38,6 +38,12 @@ fn said(kind: Kind) -> Option<Said> {
         Kind::TracedExit => of("unreported", &["StopContainer"], &["\"zombie\":true", "\"comm\":\"sleep\""]),
         Kind::LostExit => of("unreported", &["StopContainer"], &["\"zombie\":false", "\"tracer\":null"]),
         Kind::Cni | Kind::CniReload => of("process", &["process", "RunPodSandbox"], &["\"action\":\"ADD\""]),
+        Kind::CniAgent => of("process", &["process", "RunPodSandbox"], &["agent.sock", "\"pending\":false"]),
+        Kind::CniAgentStopped => of(
+            "process",
+            &["process", "RunPodSandbox"],
+            &["agent.sock", "\"pending\":true", "\"peer_state\":\"T\""],
+        ),
         // Which of the two is stuck depends on the moment: the one that holds the lock is so first.
         Kind::CniFlock => of("process", &["process", "RunPodSandbox"], &[]),
         Kind::SilentAgent => of("process", &["process", "process"], &["\"openat\"", "fanotify"]),
@@ -48,6 +54,7 @@ fn said(kind: Kind) -> Option<Said> {
         | Kind::KubeletKilled
         | Kind::Poststop
         | Kind::CniSlow
+        | Kind::DeadVolume
         | Kind::ContainerdRestarted
         | Kind::StatusHangs
         | Kind::ExecStorm

@@ -53,6 +53,8 @@ pub(super) struct Holders {
     orphans: HashSet<u32>,
     pipes: HashMap<u64, Vec<(u32, usize)>>,
     sockets: HashMap<u64, Vec<(u32, usize)>>,
+    /// Who else holds sockets, of those who were asked for nothing else.
+    others: HashMap<u64, Vec<Holder>>,
     count: usize,
     incomplete: bool,
 }
@@ -74,6 +76,39 @@ impl Holders {
             self.add(tell, pid, comm, false)?;
         }
         Ok(())
+    }
+
+    /// Looks at the sockets of everybody who was not looked at yet, and says whether it came to all of them.
+    pub(super) fn add_sockets<'a>(
+        &mut self,
+        tell: &mut Tell,
+        everybody: impl Iterator<Item = (u32, &'a str)>,
+        time: Duration,
+    ) -> io::Result<bool> {
+        let (begun, mut all) = (Instant::now(), true);
+        for (pid, comm) in everybody {
+            if self.by_process.contains_key(&pid) {
+                continue;
+            }
+            if begun.elapsed() >= time || self.count >= MAX_ALL || !tell.ask(pid, comm, Step::Files)? {
+                all = false;
+                continue;
+            }
+            let dir = tell.process(pid).join("fd");
+            let numbers = read::numbers(&dir, MAX_PER_PROCESS);
+            all &= numbers.as_ref().map_or_else(has_ended, |numbers| numbers.len() < MAX_PER_PROCESS);
+            for fd in numbers.unwrap_or_default() {
+                let Some(Link::Socket(inode)) = read::link(&dir.join(fd.to_string())).map(|text| link(&text))
+                else {
+                    continue;
+                };
+                let Ok(fd) = i32::try_from(fd) else { continue };
+                self.count += 1;
+                let holder = Holder { pid, comm: comm.to_owned(), fd, orphan: false };
+                self.others.entry(inode).or_default().push(holder);
+            }
+        }
+        Ok(all)
     }
 
     /// Looks at the descriptors of a process; of one that is not told of, only at what others can wait for.
@@ -178,7 +213,8 @@ impl Holders {
             let open = self.by_process.get(pid)?.get(*place)?;
             Some(self.holder(*pid, open.fd))
         });
-        holders.take(MAX_HOLDERS).collect()
+        let others = self.others.get(&inode).into_iter().flatten().cloned();
+        holders.chain(others).take(MAX_HOLDERS).collect()
     }
 
     fn holder(&self, pid: u32, fd: i32) -> Holder {

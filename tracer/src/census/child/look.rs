@@ -6,10 +6,12 @@ use super::{
     answerers::are_awaited,
     classify::{Interest, Kind, shares_files},
     containers::is_id,
-    epoll, locks,
+    epoll,
+    kept::Kept,
+    locks,
     names::{Names, is_go},
     node::{Groups, Node, cgroup},
-    read,
+    other_end, read,
     syscall::{descriptor_of, path_address, read_path, reopened},
     tell::Tell,
     threads::{self, MAX_THREADS, Threads},
@@ -40,7 +42,13 @@ pub(super) struct Looker {
 
 impl Looker {
     /// Tells everything about one process.
-    pub(super) fn look(&mut self, tell: &mut Tell, interest: &Interest, node: &mut Node) -> io::Result<()> {
+    pub(super) fn look(
+        &mut self,
+        tell: &mut Tell,
+        interest: &Interest,
+        node: &mut Node,
+        kept: &mut Kept,
+    ) -> io::Result<()> {
         if interest.kind == Kind::Zombie {
             return Ok(());
         }
@@ -48,6 +56,12 @@ impl Looker {
         self.awaits_answerers |= threads.parks.iter().any(|seen| are_awaited(&seen.park));
         let by_cgroup = cgroup(tell, interest, node)?;
         let told = command(tell, interest)?;
+        if told.is_plugin
+            && other_end::find(tell, interest, node, kept, &mut threads)?
+            && is_same(tell, interest)
+        {
+            say(tell, interest.pid, &threads)?;
+        }
         self.paths(tell, interest, node, &mut threads)?;
         self.functions(tell, interest, &mut threads)?;
         if !is_same(tell, interest) {
@@ -188,6 +202,8 @@ fn is_same(tell: &Tell, interest: &Interest) -> bool {
 struct Told {
     container: Option<String>,
     bundle: Option<String>,
+    /// It is a network plugin, or something that one started.
+    is_plugin: bool,
 }
 
 /// Tells what it was told to do.
@@ -215,7 +231,8 @@ fn command(tell: &mut Tell, interest: &Interest) -> io::Result<Told> {
         pairs.find(|(key, _)| *key == name && CNI.contains(key)).map(|(_, value)| value.to_owned())
     };
     let command = Command::parse(interest.seen.program.as_deref().unwrap_or(first), rest, variable);
-    let mut told = Told { container: command.container().map(str::to_owned), bundle: None };
+    let is_plugin = matches!(command, Command::Cni { .. });
+    let mut told = Told { container: command.container().map(str::to_owned), bundle: None, is_plugin };
     if let Command::Runc { bundle, .. } = &command {
         told.bundle.clone_from(bundle);
     }
@@ -234,7 +251,8 @@ fn conmon(arguments: &[String]) -> Told {
         let at = arguments.iter().position(|word| names.contains(&word.as_str()))?;
         arguments.get(at + 1).cloned()
     };
-    Told { container: value(["-c", "--cid"]).filter(|id| is_id(id)), bundle: value(["-b", "--bundle"]) }
+    let container = value(["-c", "--cid"]).filter(|id| is_id(id));
+    Told { container, bundle: value(["-b", "--bundle"]), is_plugin: false }
 }
 
 /// Does it answer the node's calls, or make them?

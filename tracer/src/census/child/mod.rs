@@ -19,6 +19,7 @@ mod locks;
 mod look;
 mod names;
 mod node;
+mod other_end;
 mod peer;
 mod queues;
 mod read;

@@ -47,6 +47,10 @@ pub(super) struct Node {
     pub(super) hierarchies: Hierarchies,
     /// For which container runc processes work, and what they start.
     pub(super) works_for: HashMap<u32, String>,
+    /// All processes, by pid and name.
+    pub(super) everybody: Vec<(u32, String)>,
+    /// Was everybody asked what it holds open? `None`: not yet.
+    pub(super) asked_all: Option<bool>,
 }
 
 /// Tells of all processes of interest.
@@ -58,6 +62,7 @@ pub(super) fn processes(tell: &mut Tell, kept: &mut Kept) -> io::Result<()> {
         tree.iter().filter(|(pid, seen)| **pid == 1 || OTHER_HOLDERS.contains(&seen.stat.comm.as_str()));
     let others: Vec<(u32, String)> = others.map(|(pid, seen)| (*pid, seen.stat.comm.clone())).collect();
     let mut node = first_look(tell, kept, &interests, &others)?;
+    node.everybody = tree.iter().map(|(pid, seen)| (*pid, seen.stat.comm.clone())).collect();
     tell.say(&Answer::Found { left_out: interests.left_out })?;
     for interest in interests.told.iter().filter(|one| !tell.is_finished(one.pid)).collect::<Vec<_>>() {
         tell.say(&Answer::Process(Box::new(fact(interest, &node, clock::now_ns()))))?;
@@ -66,7 +71,7 @@ pub(super) fn processes(tell: &mut Tell, kept: &mut Kept) -> io::Result<()> {
     let mut looker = Looker::default();
     for interest in &interests.told {
         if !tell.is_finished(interest.pid) {
-            looker.look(tell, interest, &mut node)?;
+            looker.look(tell, interest, &mut node, kept)?;
             tell.say(&Answer::Finished { pid: interest.pid })?;
         }
     }
@@ -105,7 +110,15 @@ fn first_look(
             Hierarchies::default()
         }
     };
-    Ok(Node { holders, sockets, containers: Containers::default(), hierarchies, works_for: HashMap::new() })
+    Ok(Node {
+        holders,
+        sockets,
+        containers: Containers::default(),
+        hierarchies,
+        works_for: HashMap::new(),
+        everybody: Vec::new(),
+        asked_all: None,
+    })
 }
 
 fn pressures(dir: &Path) -> Option<Pressure> {

@@ -16,6 +16,8 @@ const MAX_TABLE: u64 = 16 << 20;
 #[derive(Debug, Default)]
 pub(super) struct Sockets {
     all: HashMap<u64, UnixSocket>,
+    /// Listeners by the inode of the end that waits to be accepted, once they were asked for.
+    pending: HashMap<u64, u64>,
 }
 
 impl Sockets {
@@ -37,21 +39,35 @@ impl Sockets {
                 unix_sockets(&String::from_utf8_lossy(&table))
             }
         };
-        Ok(Self { all: list.into_iter().map(|socket| (socket.inode, socket)).collect() })
+        let all = list.into_iter().map(|socket| (socket.inode, socket)).collect();
+        Ok(Self { all, pending: HashMap::new() })
+    }
+
+    /// Asks which connections wait to be accepted. Where the kernel does not say, none is known.
+    pub(super) fn read_pending(&mut self, kept: &mut Kept) {
+        let listeners = kept.link().and_then(Link::pending).unwrap_or_default();
+        for listener in listeners {
+            self.pending.extend(listener.pending.iter().map(|end| (*end, listener.inode)));
+            self.all.entry(listener.inode).or_insert(listener);
+        }
     }
 
     /// What is known of a socket; `None` when it is no unix socket that streams.
     pub(super) fn fact(&self, inode: u64, holders: &Holders) -> Option<SocketFact> {
         let socket = self.all.get(&inode)?;
-        let peer = socket.peer.and_then(|peer| self.all.get(&peer));
+        let listener = self.pending.get(&inode).filter(|_| socket.peer.is_none());
+        let other = socket.peer.as_ref().or(listener);
+        let path = || other.and_then(|other| self.all.get(other)?.name.clone());
         Some(SocketFact {
             inode,
-            path: socket.name.clone().or_else(|| peer?.name.clone()),
+            path: socket.name.clone().or_else(path),
             listening: socket.listening,
             unread: socket.unread.unwrap_or(0),
             backlog: socket.backlog.unwrap_or(0),
             peer_inode: socket.peer,
-            peers: socket.peer.map(|peer| holders.of_socket(peer)).unwrap_or_default(),
+            peers: other.map(|other| holders.of_socket(*other)).unwrap_or_default(),
+            pending: listener.is_some(),
+            ..SocketFact::default()
         })
     }
 }

@@ -12,13 +12,17 @@ use crate::target::UnixSocket;
 /// `SOCK_DIAG_BY_FAMILY` (include/uapi/linux/sock_diag.h).
 const BY_FAMILY: u16 = 20;
 /// States of include/net/tcp_states.h as bits: established and listening.
-const STATES: u32 = 1 << 1 | 1 << LISTEN;
+const STATES: u32 = 1 << 1 | LISTENERS;
+const LISTENERS: u32 = 1 << LISTEN;
 const LISTEN: u8 = 10;
 /// `UDIAG_SHOW_NAME`, `…_PEER`, `…_RQLEN`.
 const SHOW: u32 = 0x01 | 0x04 | 0x10;
-/// Attributes: `UNIX_DIAG_NAME`, `…_PEER`, `…_RQLEN`.
+/// `UDIAG_SHOW_NAME`, `…_ICONS`: who is connected to a listener and was not accepted.
+const SHOW_PENDING: u32 = 0x01 | 0x08;
+/// Attributes: `UNIX_DIAG_NAME`, `…_PEER`, `…_ICONS`, `…_RQLEN`.
 const NAME: u16 = 0;
 const PEER: u16 = 2;
+const PENDING: u16 = 3;
 const QUEUES: u16 = 4;
 /// `struct nlmsghdr` and `struct unix_diag_msg`.
 const HEADER: usize = 16;
@@ -54,11 +58,25 @@ impl Link {
     ///
     /// The kernel has no `unix_diag`, or does not let us ask.
     pub(super) fn dump(&mut self) -> io::Result<Vec<UnixSocket>> {
+        self.ask(STATES, SHOW)
+    }
+
+    /// Asks for all listeners with the connections that wait to be accepted. Not a part of [`Self::dump`]: the kernel ends
+    /// a dump early, and does not say so, at a socket with more of them than fit into one piece.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::dump`].
+    pub(super) fn pending(&mut self) -> io::Result<Vec<UnixSocket>> {
+        self.ask(LISTENERS, SHOW_PENDING)
+    }
+
+    fn ask(&mut self, states: u32, show: u32) -> io::Result<Vec<UnixSocket>> {
         if self.is_spent {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         self.is_spent = true;
-        self.socket.write_all(&request())?;
+        self.socket.write_all(&request(states, show))?;
         let mut sockets = Vec::new();
         let mut piece = vec![0; PIECE];
         loop {
@@ -94,7 +112,7 @@ fn open() -> io::Result<File> {
 }
 
 /// `struct nlmsghdr` and `struct unix_diag_req`.
-fn request() -> Vec<u8> {
+fn request(states: u32, show: u32) -> Vec<u8> {
     let flags = u16::try_from(libc::NLM_F_REQUEST | libc::NLM_F_DUMP).unwrap_or_default();
     let mut bytes = Vec::with_capacity(HEADER + 24);
     bytes.extend(40u32.to_ne_bytes());
@@ -102,9 +120,9 @@ fn request() -> Vec<u8> {
     bytes.extend(flags.to_ne_bytes());
     bytes.extend([0; 8]); // sequence, port
     bytes.extend([1, 0, 0, 0]); // AF_UNIX
-    bytes.extend(STATES.to_ne_bytes());
+    bytes.extend(states.to_ne_bytes());
     bytes.extend(0u32.to_ne_bytes()); // any inode
-    bytes.extend(SHOW.to_ne_bytes());
+    bytes.extend(show.to_ne_bytes());
     bytes.extend([0xff; 8]); // no cookie
     bytes
 }
@@ -146,6 +164,10 @@ fn socket(body: &[u8]) -> Option<UnixSocket> {
         match attribute {
             NAME => socket.name = name(value),
             PEER => socket.peer = u32_at(value, 0).map(u64::from).filter(|peer| *peer != 0),
+            PENDING => {
+                let inodes = value.chunks_exact(4).filter_map(|inode| u32_at(inode, 0)).map(u64::from);
+                socket.pending = inodes.filter(|inode| *inode != 0).collect();
+            }
             QUEUES => {
                 socket.unread = u32_at(value, 0);
                 socket.backlog = u32_at(value, 4).filter(|_| socket.listening);
@@ -180,7 +202,6 @@ mod tests {
     use std::{
         io::Write as _,
         os::{
-            fd::AsRawFd as _,
             linux::net::SocketAddrExt as _,
             unix::net::{SocketAddr, UnixListener, UnixStream},
         },
@@ -204,8 +225,9 @@ mod tests {
         let first = UnixStream::connect_addr(&address).unwrap();
         let (mut accepted, _) = listener.accept().unwrap();
         accepted.write_all(b"hello").unwrap();
-        let _waiting = UnixStream::connect_addr(&address).unwrap();
-        let all = Link::open().unwrap().dump().unwrap();
+        let waiting = UnixStream::connect_addr(&address).unwrap();
+        let mut link = Link::open().unwrap();
+        let all = link.dump().unwrap();
         let find = |wanted: u64| all.iter().find(|socket| socket.inode == wanted).cloned().unwrap();
         let own = find(inode(&listener));
         assert!(own.listening && own.unread == Some(1) && own.backlog > Some(1), "{own:?}");
@@ -213,7 +235,11 @@ mod tests {
         let client = find(inode(&first));
         assert_eq!((client.unread, client.peer), (Some(5), Some(inode(&accepted))));
         assert_eq!(find(inode(&accepted)).name, Some(format!("@{name}")));
-        assert!(listener.as_raw_fd() >= 0);
+        assert_eq!((find(inode(&waiting)).peer, find(inode(&waiting)).name), (None, None));
+        let listeners = link.pending().unwrap();
+        let own = listeners.iter().find(|socket| socket.inode == inode(&listener)).unwrap();
+        assert_eq!(own.pending, [inode(&waiting)]);
+        assert!(listeners.iter().all(|socket| socket.listening));
     }
 
     /// What the kernel refuses is told with its number.

@@ -1,6 +1,7 @@
 //! [`CensusState`]: what the census said last, and since when it says the same. One look cannot tell a stuck request
 //! from one that is merely in flight; two looks give a lower bound of its age.
 
+mod blocked;
 mod disk;
 mod requests;
 mod subject;
@@ -28,6 +29,30 @@ pub struct ProcessSeen {
     pub fact: ProcessFact,
     /// Since when every look found it standing still: all threads stopped, its cgroup frozen, or dead and not reaped.
     pub still_since: Option<MonoNs>,
+    /// Its threads that wait for a file system which another program or machine serves.
+    pub blocked: Vec<BlockedThread>,
+}
+
+/// A thread that waits for the server of a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockedThread {
+    /// Thread.
+    pub tid: u32,
+    /// Since when every look found it in the same call: the end of the first.
+    pub since: MonoNs,
+}
+
+/// A goroutine of a kubelet in a call to the file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileCall {
+    /// Process.
+    pub pid: u32,
+    /// Goroutine.
+    pub goid: u64,
+    /// Full Go names, innermost first.
+    pub frames: Vec<String>,
+    /// The look before found it at the same place.
+    pub stays: bool,
 }
 
 /// The census at one moment.
@@ -55,6 +80,8 @@ pub struct Census {
     pub streams: BTreeSet<u32>,
     /// Requests that their stacks show to be in flight, the longest first.
     pub requests: Vec<Request>,
+    /// Goroutines of kubelets that are in calls to the file system.
+    pub file_calls: Vec<FileCall>,
     /// Containers that have ended and run nevertheless, if one asks the runtime, and commands that have ended and are not
     /// deleted, by id.
     pub unreported: Vec<Unreported>,
@@ -103,6 +130,8 @@ pub(super) struct CensusState {
     pub(super) last_list: Option<MonoNs>,
     /// When a goroutine was first seen inside a request, by process.
     inside: HashMap<u32, HashMap<u64, Inside>>,
+    /// Calls to the file system, by process.
+    file_calls: BTreeMap<u32, Vec<FileCall>>,
     /// By container and command.
     unreported: BTreeMap<(String, Option<String>), Unreported>,
     disk: disk::Looks,
@@ -119,7 +148,7 @@ impl CensusState {
         let before = self.processes.get(&fact.pid).filter(|seen| seen.fact.is_same_process(&fact));
         let still_since = stands_still(&fact)
             .then(|| before.and_then(|seen| seen.still_since).unwrap_or(MonoNs(fact.at_ns)));
-        self.coming.insert(fact.pid, ProcessSeen { fact, still_since });
+        self.coming.insert(fact.pid, ProcessSeen { fact, still_since, blocked: Vec::new() });
     }
 
     pub(super) fn goroutines(&mut self, fact: GoroutinesFact, limits: &Limits) {
@@ -139,6 +168,8 @@ impl CensusState {
             inside.insert(seen.goid, Inside { operation: seen.operation, since, before });
         }
         self.inside.insert(fact.pid, inside);
+        let before = self.file_calls.remove(&fact.pid).unwrap_or_default();
+        self.file_calls.insert(fact.pid, blocked::file_calls(&fact, &before));
         if is_read(&fact) {
             self.read.insert(fact.pid);
             self.partly.remove(&fact.pid);
@@ -158,6 +189,10 @@ impl CensusState {
     /// before, with the time of that look.
     pub(super) fn round(&mut self, round: CensusFact) {
         let before = std::mem::replace(&mut self.processes, std::mem::take(&mut self.coming));
+        for seen in self.processes.values_mut() {
+            let before = before.get(&seen.fact.pid);
+            seen.blocked = blocked::threads(&seen.fact, before, MonoNs(round.ended_ns));
+        }
         if round.cut {
             self.keep(before);
         } else {
@@ -168,6 +203,7 @@ impl CensusState {
         self.goroutines.retain(|pid, fact| alive.contains_key(pid) && fact.at_ns >= round.began_ns);
         let read = &self.goroutines;
         self.inside.retain(|pid, _| read.contains_key(pid));
+        self.file_calls.retain(|pid, _| read.contains_key(pid));
         self.unreported(&round);
         self.rounds += 1;
         self.versions.extend(round.versions.iter().map(|fact| (fact.program.clone(), fact.clone())));
@@ -275,6 +311,7 @@ impl CensusState {
             by_hand,
             goroutines: self.goroutines.values().cloned().collect(),
             requests,
+            file_calls: self.file_calls.values().flatten().cloned().collect(),
             unreported: self.unreported.values().cloned().collect(),
             disk: self.disk.waits(now),
         }

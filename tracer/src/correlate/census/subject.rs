@@ -9,6 +9,9 @@ use crate::input::{CensusFact, Command, ContainerFact, GoroutineGroup, IdOnStack
 /// Goroutines that are named of one request.
 const MAX_GOIDS: usize = 32;
 
+/// The one request that is about nothing which was there before.
+const MAKES_SANDBOX: &str = "RunPodSandbox";
+
 /// Containers and sandboxes of the node.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
@@ -99,9 +102,14 @@ impl Known {
         let method = format!(").{operation}");
         let name = |id: &&IdOnStack| frames.get(id.frame as usize).map_or("", String::as_str);
         let serving = |id: &&IdOnStack| name(id).ends_with(&method);
-        // The outermost function has the request and nothing else.
-        let outermost = ids.iter().filter(serving).map(|id| id.frame).max();
-        let in_it = || ids.iter().filter(serving).filter(|id| Some(id.frame) == outermost);
+        // The outermost function has the request and nothing else. That for a new sandbox has no id: what lies there is of an
+        // earlier one, and only the function that makes the sandbox has the right one.
+        let maker = || frames.iter().position(|frame| frame.ends_with(&method));
+        let meant = match operation {
+            MAKES_SANDBOX => maker().and_then(|frame| u32::try_from(frame).ok()),
+            _ => ids.iter().filter(serving).map(|id| id.frame).max(),
+        };
+        let in_it = || ids.iter().filter(serving).filter(|id| Some(id.frame) == meant);
         let found: Vec<&ContainerFact> = in_it().filter_map(|id| self.by_id.get(&id.id)).collect();
         let whole = !found.is_empty() && found.len() == in_it().count();
         let one_pod = found.iter().all(|fact| self.is_of(fact, found[0]) == Some(true));
@@ -159,4 +167,40 @@ pub(super) fn parts(group: &GoroutineGroup, operation: &str, known: &Known) -> V
         part.goids.truncate(MAX_GOIDS);
     }
     parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(ids: &[&str]) -> Known {
+        let mut known = Known::default();
+        for id in ids {
+            let sandbox = Some((*id).to_owned());
+            known.add(&ContainerFact { id: (*id).to_owned(), sandbox, ..ContainerFact::default() });
+        }
+        known
+    }
+
+    fn target(operation: &str, ids: &[(u32, &str)], known: &Known) -> RequestTarget {
+        let frames = ["server.(*criService).", "server.(*instrumentedService)."];
+        let frames: Vec<String> = frames.iter().map(|frame| format!("{frame}{operation}")).collect();
+        let on_stack = |(frame, id): &(u32, &str)| IdOnStack { frame: *frame, id: (*id).to_owned() };
+        let ids: Vec<IdOnStack> = ids.iter().map(on_stack).collect();
+        known.target(operation, &frames, &ids)
+    }
+
+    /// The outermost function of most requests says what they are about; of one for a new sandbox it has an id of an earlier
+    /// request, which is not believed, and with that of the new one among several nothing is certain.
+    #[test]
+    fn a_new_sandbox_is_not_an_earlier_one() {
+        let known = known(&["old", "new", "other"]);
+        let stop = target("StopPodSandbox", &[(1, "new"), (0, "old")], &known);
+        assert_eq!((stop.ids, stop.certain), (vec!["new".to_owned()], true));
+        let run = target("RunPodSandbox", &[(1, "old"), (0, "new")], &known);
+        assert_eq!((run.ids, run.certain), (vec!["new".to_owned()], true));
+        let unsure = target("RunPodSandbox", &[(1, "old"), (0, "new"), (0, "other")], &known);
+        assert!(unsure.ids.contains(&"new".to_owned()) && !unsure.certain, "{unsure:?}");
+        assert_eq!(target("RunPodSandbox", &[(1, "old")], &known).ids, [""; 0]);
+    }
 }

@@ -15,17 +15,6 @@ pub(super) const KNOWN: &[Known] = &[
         sources: &["k8s#121003", "k8s#123087", "k8s#128654"],
     },
     Known {
-        id: "K5",
-        title: "a thread of the kubelet hangs in stat of a dead network volume",
-        area: Kubelet,
-        versions: "seen from Kubernetes 1.20 to 1.30",
-        symptoms: &["pods are not synced", "the kubelet does not finish its start"],
-        look: "a thread of the kubelet in state D in newfstatat or statfs with nfs or rpc in its kernel stack, and no CRI call \
-            open",
-        next: "restore the server or unmount the volume lazily (umount -l), and mount such volumes soft",
-        sources: &["k8s#101622", "k8s#100178", "k8s#122318"],
-    },
-    Known {
         id: "K6",
         title: "the kubelet keeps a dead D-Bus connection after the bus was restarted",
         area: Kubelet,

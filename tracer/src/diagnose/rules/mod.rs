@@ -13,6 +13,7 @@ mod d9_bus_daemon_is_busy;
 mod k1_full_event_channel;
 mod k2_list_too_large;
 mod k3_many_changed_pods;
+mod k5_kubelet_in_a_dead_mount;
 mod k7_kubelet_does_not_run;
 mod l1_api_path;
 mod l2_status_only;
@@ -59,6 +60,7 @@ pub static ALL: &[&Rule] = &[
     &k1_full_event_channel::RULE,
     &k2_list_too_large::RULE,
     &k3_many_changed_pods::RULE,
+    &k5_kubelet_in_a_dead_mount::RULE,
     &k7_kubelet_does_not_run::RULE,
     &l1_api_path::RULE,
     &l2_status_only::RULE,

@@ -33,7 +33,7 @@ pub(super) static RULE: Rule = Rule {
         excluded_by: &[
             "it waits for a file lock: the holder of the lock is the cause (N2)",
             "it waits until an agent permits an access to a file (X11), or for a FUSE server (X6)",
-            "it waits at a unix socket for one process, its agent (N3)",
+            "it waits at a unix socket for one process, its agent, in a pod or on the host (N3)",
         ],
         next: &[
             "check what it is blocked on: the peer of a socket is its agent; restart that",
@@ -51,7 +51,8 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
 
 fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let (words, pid) = plugin(stuck)?;
-    let other = stuck.parks.iter().any(ParkedThreads::waits_for_answerer) || n3::agent(stuck).is_some();
+    let other =
+        stuck.parks.iter().any(ParkedThreads::waits_for_answerer) || n3::agent(stuck, scene).is_some();
     if stuck.since.ns < RULE.min_age_ns || other || in_syscall(&stuck.parks, &LOCKS).is_some() {
         return None;
     }

@@ -7,7 +7,7 @@ use crate::{
         Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source,
         scene::{parked_in, parks_of},
     },
-    input::{Component, Holder, ParkedThreads},
+    input::{Component, ContainerFact, Holder, ParkedThreads},
     stuck::{Stuck, StuckKind},
     words::{self, cut, holders, of_pod},
 };
@@ -45,14 +45,6 @@ pub(super) static RULE: Rule = Rule {
 
 /// What asks for a path's attributes.
 const STATS: [&str; 4] = ["newfstatat", "stat", "lstat", "statx"];
-/// The beginnings of kernel functions that wait for an answer of each kind of file system.
-const REMOTE: [(&str, &[&str]); 5] = [
-    ("FUSE", &["request_wait_answer", "fuse_"]),
-    ("NFS", &["nfs", "rpc_wait_bit", "rpc_execute"]),
-    ("CIFS", &["cifs_", "smb2_", "wait_for_response"]),
-    ("Ceph", &["ceph_"]),
-    ("9p", &["p9_", "v9fs_"]),
-];
 
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     scene.stuck().filter_map(|stuck| finding(stuck, scene)).collect()
@@ -63,8 +55,8 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     if !is_meant(stuck) {
         return None;
     }
-    let park = parked_in(parks_of(stuck, scene)?, |park| stats(park) && kind(park).is_some())?;
-    let kind = kind(park)?;
+    let park = parked_in(parks_of(stuck, scene)?, |park| stats(park) && park.waits_for_server().is_some())?;
+    let kind = park.waits_for_server()?;
     let path = park.syscall.as_ref().and_then(|call| call.path.as_deref());
     let place = path.map_or_else(|| "a host path".to_owned(), |path| cut(path, 80));
     let pod = of_pod(stuck.container.as_ref());
@@ -72,7 +64,11 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
         format!("CreateContainer{pod} hangs in stat of {place}: the file system ({kind}) does not answer");
     let finding = Finding::of_stuck(&RULE, headline, request.component, stuck, scene)
         .seen(Evidence::new(Source::Census, words::park_line(park, false)));
-    let finding = if kind == "FUSE" { served(finding, &place, stuck, scene) } else { finding };
+    let finding = if kind == "FUSE" {
+        served(finding, &place, stuck.container.as_ref(), stuck.what.pid(), scene)
+    } else {
+        finding
+    };
     let finding = if path.is_some() { finding } else { finding.doubted("the path was not seen") };
     Some(finding.advise(RULE.page.next.iter().copied()))
 }
@@ -84,7 +80,13 @@ pub(super) fn is_meant(stuck: &Stuck) -> bool {
 }
 
 /// With the program that serves the file system, when there is only one that can be it.
-pub(super) fn served(finding: Finding, place: &str, stuck: &Stuck, scene: &Scene<'_>) -> Finding {
+pub(super) fn served(
+    finding: Finding,
+    place: &str,
+    container: Option<&ContainerFact>,
+    waits: u32,
+    scene: &Scene<'_>,
+) -> Finding {
     let answerers = scene.answerers();
     let servers: &[Holder] = answerers.map_or(&[], |found| &found.fuse);
     let all = answerers.is_some_and(|found| !found.incomplete);
@@ -94,12 +96,12 @@ pub(super) fn served(finding: Finding, place: &str, stuck: &Stuck, scene: &Scene
             let culprit = Culprit {
                 component: Component::Helper,
                 pid: Some(server.pid),
-                container: stuck.container.clone(),
+                container: container.cloned(),
                 words: format!("{who}, which serves FUSE"),
             };
             let seen =
                 Evidence::new(Source::Census, format!("{who} is the only program that serves FUSE here"));
-            let finding = Finding { culprit: Some(culprit), behind: Some(stuck.what.pid()), ..finding };
+            let finding = Finding { culprit: Some(culprit), behind: Some(waits), ..finding };
             finding.seen(seen).advise([format!("restart {who}: it does not answer for {place}")])
         }
         [] => finding.doubted("the program that serves the file system was not found"),
@@ -119,11 +121,4 @@ fn is_in_stat(request: &Request) -> bool {
 fn stats(park: &ParkedThreads) -> bool {
     let name = park.syscall.as_ref().and_then(|call| call.name.as_deref());
     name.is_some_and(|name| STATS.contains(&name))
-}
-
-fn kind(park: &ParkedThreads) -> Option<&'static str> {
-    let begins = |starts: &[&str]| {
-        park.kernel_stack.iter().any(|function| starts.iter().any(|start| function.starts_with(start)))
-    };
-    REMOTE.iter().find(|(_, starts)| begins(starts)).map(|(name, _)| *name)
 }

@@ -60,5 +60,8 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     };
     let headline = format!("{waits}{pod} hangs in {what}: the FUSE file system does not answer");
     let finding = Finding::of_stuck(&RULE, headline, component, stuck, scene);
-    Some(r12::served(finding, &what, stuck, scene).advise(RULE.page.next.iter().copied()))
+    Some(
+        r12::served(finding, &what, stuck.container.as_ref(), stuck.what.pid(), scene)
+            .advise(RULE.page.next.iter().copied()),
+    )
 }

@@ -76,6 +76,15 @@ pub struct SocketFact {
     pub backlog: u32,
     /// Inode of the other end; `None` for listeners and for what is not connected.
     pub peer_inode: Option<u64>,
-    /// Who holds the other end; at most 16.
+    /// Who holds the other end; at most 16. While nobody has accepted the connection: who may accept it.
     pub peers: Vec<Holder>,
+    /// The other side has not accepted the connection yet.
+    #[serde(default)]
+    pub pending: bool,
+    /// Every process was asked whether it is one of the `peers`; otherwise only those of the node and of its containers.
+    #[serde(default)]
+    pub asked_all: bool,
+    /// State of the process that holds the other end, when it is the only one (see proc(5)).
+    #[serde(default)]
+    pub peer_state: Option<char>,
 }

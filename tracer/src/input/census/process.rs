@@ -114,6 +114,22 @@ pub struct Freezer {
     pub own: bool,
 }
 
+/// The beginnings of kernel functions that wait for the server of each kind of file system.
+const SERVED: [(&str, &[&str]); 5] = [
+    ("FUSE", &["request_wait_answer", "fuse_"]),
+    ("NFS", &["nfs", "rpc_wait_bit", "rpc_execute"]),
+    ("CIFS", &["cifs_", "smb2_", "wait_for_response"]),
+    ("Ceph", &["ceph_"]),
+    ("9p", &["p9_", "v9fs_"]),
+];
+
+/// For the server of which kind of file system this function of the kernel waits.
+#[must_use]
+pub fn served_by(function: &str) -> Option<&'static str> {
+    let is_of = |starts: &[&str]| starts.iter().any(|start| function.starts_with(start));
+    SERVED.iter().find(|(_, starts)| is_of(starts)).map(|(kind, _)| *kind)
+}
+
 /// Threads that wait alike.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ParkedThreads {
@@ -142,6 +158,15 @@ impl ParkedThreads {
     #[must_use]
     pub fn waits_for_permission(&self) -> bool {
         self.is_in("fanotify_handle_event") || self.is_in("fanotify_get_response")
+    }
+
+    /// What kind of file system they wait for, when it is one that another program or machine serves.
+    #[must_use]
+    pub fn waits_for_server(&self) -> Option<&'static str> {
+        SERVED
+            .iter()
+            .map(|(kind, _)| *kind)
+            .find(|kind| self.kernel_stack.iter().any(|function| served_by(function) == Some(kind)))
     }
 
     /// They wait inside the kernel for a program that answers for it: neither they nor a signal can end that.

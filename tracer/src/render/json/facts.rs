@@ -162,6 +162,8 @@ pub(super) struct SocketDoc<'a> {
     backlog: u32,
     peer_inode: Option<u64>,
     peers: Vec<HolderDoc<'a>>,
+    pending: bool,
+    peer_state: Option<char>,
 }
 
 impl<'a> From<&'a SocketFact> for SocketDoc<'a> {
@@ -174,6 +176,8 @@ impl<'a> From<&'a SocketFact> for SocketDoc<'a> {
             backlog: fact.backlog,
             peer_inode: fact.peer_inode,
             peers: all(&fact.peers),
+            pending: fact.pending,
+            peer_state: fact.peer_state,
         }
     }
 }

@@ -1,0 +1,72 @@
+//! What waits for the server of a file system, and since when: threads by their calls, goroutines of kubelets by their stacks.
+
+use super::{BlockedThread, FileCall, ProcessSeen};
+use crate::{
+    decode::MonoNs,
+    input::{Component, GoroutineGroup, GoroutinesFact, ParkedThreads, ProcessFact},
+};
+
+/// Functions of Go in which a goroutine asks a file system for something by a path.
+const CALLS: [&str; 17] = [
+    "os.Stat",
+    "os.Lstat",
+    "os.statNolog",
+    "os.lstatNolog",
+    "os.OpenFile",
+    "os.openFileNolog",
+    "os.Readlink",
+    "os.Remove",
+    "os.Mkdir",
+    "os.(*File).readdir",
+    "os.(*File).Readdirnames",
+    "syscall.Stat",
+    "syscall.Lstat",
+    "syscall.Statfs",
+    "golang.org/x/sys/unix.Stat",
+    "golang.org/x/sys/unix.Statfs",
+    "golang.org/x/sys/unix.Lstat",
+];
+/// Frames in which such a function is looked for.
+const INNERMOST: usize = 8;
+/// Goroutines of one process that are kept.
+const MAX_CALLS: usize = 256;
+
+/// The threads of a process that wait so. `looked`: when the look that found it ended.
+pub(super) fn threads(
+    fact: &ProcessFact,
+    before: Option<&ProcessSeen>,
+    looked: MonoNs,
+) -> Vec<BlockedThread> {
+    let before = before.filter(|seen| seen.fact.is_same_process(fact));
+    let waiting = fact.parked.iter().filter(|park| park.waits_for_server().is_some());
+    let since = |park: &ParkedThreads| {
+        let same = before?.fact.parked.iter().any(|old| old.tid == park.tid && is_same_call(old, park));
+        let known = before?.blocked.iter().find(|thread| thread.tid == park.tid);
+        known.filter(|_| same).map(|thread| thread.since)
+    };
+    let thread = |park: &ParkedThreads| BlockedThread { tid: park.tid, since: since(park).unwrap_or(looked) };
+    waiting.map(thread).collect()
+}
+
+/// Is a thread in the same call with the same arguments? Without its call nothing is known.
+fn is_same_call(a: &ParkedThreads, b: &ParkedThreads) -> bool {
+    let call = |park: &ParkedThreads| park.syscall.as_ref().map(|call| (call.nr, call.args));
+    call(a).is_some() && call(a) == call(b)
+}
+
+/// The goroutines of a kubelet that are in such calls.
+pub(super) fn file_calls(fact: &GoroutinesFact, before: &[FileCall]) -> Vec<FileCall> {
+    let is_meant = |group: &&GoroutineGroup| {
+        let innermost = group.frames.iter().take(INNERMOST);
+        fact.component == Component::Kubelet
+            && innermost.clone().any(|frame| CALLS.contains(&frame.as_str()))
+            && group.frames.iter().take(3).any(|frame| frame.contains("yscall"))
+    };
+    let calls = fact.groups.iter().filter(is_meant).flat_map(|group| {
+        group.goids.iter().map(move |goid| {
+            let stays = before.iter().any(|old| old.goid == *goid && old.frames == group.frames);
+            FileCall { pid: fact.pid, goid: *goid, frames: group.frames.clone(), stays }
+        })
+    });
+    calls.take(MAX_CALLS).collect()
+}
