@@ -253,9 +253,10 @@ fn n3_names_the_agent() {
 }
 
 /// A plugin at a socket that these processes hold, of which everybody was asked.
-fn asks(pid: u32, socket: SocketFact, peers: &[u32]) -> ProcessFact {
+fn asks(pid: u32, socket: &SocketFact, peers: &[u32]) -> ProcessFact {
     let peers = peers.iter().copied().map(holder).collect();
-    let socket = SocketFact { path: Some("/run/agent.sock".into()), peers, asked_all: true, ..socket };
+    let socket =
+        SocketFact { path: Some("/run/agent.sock".into()), peers, asked_all: true, ..socket.clone() };
     cni(pid, park(syscall("recvfrom", Some(FdTarget::Socket(socket)))))
 }
 
@@ -264,7 +265,7 @@ fn asks(pid: u32, socket: SocketFact, peers: &[u32]) -> ProcessFact {
 #[test]
 fn n3_names_an_agent_that_does_not_even_accept() {
     let of = |socket: SocketFact, peers: &[u32]| {
-        diagnose(&seen_twice(12 * S, &[asks(CHILD, socket, peers)], &[], &[])).findings.swap_remove(0)
+        diagnose(&seen_twice(12 * S, &[asks(CHILD, &socket, peers)], &[], &[])).findings.swap_remove(0)
     };
     let pending = || SocketFact { pending: true, ..SocketFact::default() };
     for peers in [&[777][..], &[1, 777]] {
@@ -297,7 +298,7 @@ fn n3_names_an_agent_that_does_not_even_accept() {
 #[test]
 fn n3_blames_nothing_of_the_node_itself() {
     let named = |agent: ProcessFact| {
-        let plugin = asks(CHILD, SocketFact::default(), &[777]);
+        let plugin = asks(CHILD, &SocketFact::default(), &[777]);
         let diagnosis = diagnose(&seen_twice(12 * S, &[plugin, agent], &[], &[]));
         diagnosis.findings.iter().find(|found| found.behind.is_some()).map(|found| found.rule.id)
     };
@@ -312,13 +313,14 @@ fn n3_blames_nothing_of_the_node_itself() {
 /// All plugins that wait for one agent are one finding.
 #[test]
 fn n3_names_an_agent_once() {
-    let plugins = [CHILD, CHILD + 1].map(|pid| asks(pid, SocketFact::default(), &[777]));
+    let plugins = [CHILD, CHILD + 1].map(|pid| asks(pid, &SocketFact::default(), &[777]));
     let finding = only(&seen_twice(12 * S, &plugins, &[], &[]), "N3");
     for pid in [CHILD, CHILD + 1] {
         let is_victim = |victim: &String| victim.contains(&format!("(pid {pid})"));
         assert!(finding.victims.iter().any(is_victim), "{:?}", finding.victims);
     }
-    let two = [(CHILD, 777), (CHILD + 1, 778)].map(|(pid, agent)| asks(pid, SocketFact::default(), &[agent]));
+    let two =
+        [(CHILD, 777), (CHILD + 1, 778)].map(|(pid, agent)| asks(pid, &SocketFact::default(), &[agent]));
     assert_eq!(ids(&diagnose(&seen_twice(12 * S, &two, &[], &[]))), ["N3", "N3"]);
 }
 
