@@ -11,6 +11,8 @@ use crate::{
 
 /// The function in which a request waits for a shim.
 const WAITS: &str = "containerd/ttrpc.(*Client)";
+/// So many commands that began later are looked at for one that a program belongs to.
+const AT_ONCE: usize = 64;
 
 /// When shims last started a program, by process.
 pub(super) fn last_work(runs: &[Arc<Run>]) -> BTreeMap<u32, MonoNs> {
@@ -21,25 +23,40 @@ pub(super) fn last_work(runs: &[Arc<Run>]) -> BTreeMap<u32, MonoNs> {
 impl Correlator {
     /// The shims' own times of the commands that ended since then, by shim. `runs` are sorted by their start.
     pub(super) fn shim_times(&self, since: MonoNs, runs: &[Arc<Run>]) -> BTreeMap<u32, Vec<u64>> {
-        let is_exec = |run: &&Arc<Run>| matches!(&run.kind, ProcessKind::Runc { sub } if sub == "exec");
-        let execs: Vec<&Run> = runs.iter().filter(is_exec).map(AsRef::as_ref).collect();
-        let stacks = self.parks.stacks_in(WAITS);
         let is_command = |call: &&Call| {
             let hook = self.node.hooks.get(&call.hook);
             hook.is_some_and(|hook| Method::from_name(&hook.operation) == Some(Method::ExecSync))
         };
+        let recent = self.handlers.iter().filter(|call| call.end >= since);
+        let mut commands: Vec<&Call> = recent.filter(is_command).collect();
+        commands.sort_by_key(|call| (call.start, call.id()));
+        let stacks = self.parks.stacks_in(WAITS);
         let mut times: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
-        for call in self.handlers.iter().filter(|call| call.end >= since).filter(is_command) {
+        for (number, own) in own_programs(&commands, runs) {
+            let call = commands[number];
             let waits = self.parks.intervals((call.tgid, call.goid), call.start, call.end, &stacks);
-            let first = execs.partition_point(|run| run.start < call.start);
-            let meanwhile: Vec<&Run> =
-                execs[first..].iter().take_while(|run| run.start <= call.end).copied().collect();
-            if let Some(shim) = only_parent(&meanwhile).filter(|_| !waits.is_empty()) {
-                times.entry(shim).or_default().push(without(&waits, &meanwhile));
+            if let Some(shim) = only_parent(&own).filter(|_| !waits.is_empty()) {
+                times.entry(shim).or_default().push(without(&waits, &own));
             }
         }
         times
     }
+}
+
+/// The `runc exec` that ran for each command, by its place: a program belongs to the command that began last before it, of those
+/// that it ended before. One of another pod that runs meanwhile belongs to a younger command.
+fn own_programs<'a>(commands: &[&Call], runs: &'a [Arc<Run>]) -> BTreeMap<usize, Vec<&'a Run>> {
+    let is_exec = |run: &&Arc<Run>| matches!(&run.kind, ProcessKind::Runc { sub } if sub == "exec");
+    let mut own: BTreeMap<usize, Vec<&Run>> = BTreeMap::new();
+    for run in runs.iter().filter(is_exec) {
+        let Some((end, _)) = run.end else { continue };
+        let begun = commands.partition_point(|call| call.start <= run.start);
+        let mut before = (begun.saturating_sub(AT_ONCE)..begun).rev();
+        if let Some(number) = before.find(|number| commands[*number].end >= end) {
+            own.entry(number).or_default().push(run);
+        }
+    }
+    own
 }
 
 /// The shim that started all of these; `None`: several did, so it is not known whose command it is.

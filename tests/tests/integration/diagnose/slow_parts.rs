@@ -13,22 +13,26 @@ use plegtrace_tests::story::{CONTAINERD, MS, S, Story, at};
 use super::{SHIM, culprit, ids, park, syscall};
 use plegtrace::input::Component;
 
+/// Another shim.
+const OTHER: u32 = SHIM + 1000;
+
 /// So many seconds with relists as a healthy node has them.
 fn healthy(seconds: u64) -> Story {
     let mut story = Story::node();
     (0..seconds).for_each(|second| {
         story.relist(second * S, 0);
     });
-    story.found(CONTAINERD, Role::Containerd).found(SHIM, Role::Shim);
+    story.found(CONTAINERD, Role::Containerd).found(SHIM, Role::Shim).found(OTHER, Role::Shim);
     story.read_open(seconds * S);
     story
 }
 
-fn first_line(diagnosis: &Diagnosis, story: &Story, seconds: u64) -> String {
+/// The verdict and its cause, as a person reads them.
+fn first_lines(diagnosis: &Diagnosis, story: &Story, seconds: u64) -> String {
     let mut out = Vec::new();
     text::report(&story.snapshot(seconds * S), diagnosis, &text::TextOptions::default(), &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
-    let lines: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("SLOW")).take(2).collect();
+    let lines: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("SLOW")).take(6).collect();
     lines.join(" ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -66,11 +70,12 @@ fn a_slow_hook() {
         diagnosis.slow.iter().map(|slow| (&slow.what, slow.p50_ns, slow.component())).collect();
     let hook = SlowKind::Recent(RecentKind::Hook("toolkit".into()));
     assert_eq!(whats, [(&hook, 1_400 * MS, Some(Component::Helper))]);
-    let line = first_line(&diagnosis, &story, 12);
+    let line = first_lines(&diagnosis, &story, 12);
     assert!(
         line.starts_with("SLOW OCI hook toolkit takes 1.4 s (median of 4), more than the 1.0 s"),
         "{line}"
     );
+    assert!(line.contains(" cause the hook itself: run it by hand"), "{line}");
     assert_eq!(slow(600 * MS).0.verdict, Verdict::Healthy);
 }
 
@@ -93,6 +98,7 @@ fn open_calls_that_are_late_count() {
 }
 
 /// Commands that a shim executes: each lasts so long, and waits for the shim all the time; its `runc exec` runs for so long.
+/// Meanwhile another shim executes a quick one.
 fn executes(story: &mut Story, count: u32, length: u64, runc: u64) {
     let exec = Command::Runc { sub: "exec".into(), container: Some("c1".into()), bundle: None };
     story.follows_parks().names(0, &["runtime.selectgo", "github.com/containerd/ttrpc.(*Client).dispatch"]);
@@ -100,6 +106,11 @@ fn executes(story: &mut Story, count: u32, length: u64, runc: u64) {
         let (goid, from) = (500 + u64::from(n), u64::from(n) * S + 100 * MS);
         story.begin(Layer::Handler, "ExecSync", goid, 700, from);
         runs(story, SHIM, 30_000 + n, Role::Runc, &exec, from + 2 * MS, runc);
+        let (other, quick) = (800 + u64::from(n), from + runc + 20 * MS);
+        story.begin(Layer::Handler, "ExecSync", other, 700, quick);
+        runs(story, OTHER, 31_000 + n, Role::Runc, &exec, quick + 2 * MS, 30 * MS);
+        story.park(CONTAINERD, other, quick + MS, quick + 35 * MS, &[1, 2]);
+        story.end(Layer::Handler, "ExecSync", other, quick + 40 * MS, CALL_OK | CALL_PARKS);
         story.park(CONTAINERD, goid, from + MS, from + length - MS, &[1, 2]);
         story.end(Layer::Handler, "ExecSync", goid, from + length, CALL_OK | CALL_PARKS);
     }
@@ -118,8 +129,9 @@ fn a_slow_shim() {
     let shim = &diagnosis.slow[0];
     assert_eq!((&shim.what, shim.count), (&SlowKind::Recent(RecentKind::Shim(SHIM)), 6));
     assert_eq!((shim.p50_ns, shim.component()), (848 * MS, Some(Component::Shim)));
-    let line = first_line(&diagnosis, &story, 12);
+    let line = first_lines(&diagnosis, &story, 12);
     assert!(line.starts_with(&format!("SLOW shim {SHIM} takes 848 ms for a command")), "{line}");
+    assert!(line.contains(" cause the shim itself, which runs only now and then"), "{line}");
     assert_eq!(slow(900 * MS, 700 * MS).0.verdict, Verdict::Healthy);
     assert_eq!(slow(300 * MS, 50 * MS).0.verdict, Verdict::Healthy);
 }
@@ -127,21 +139,23 @@ fn a_slow_shim() {
 /// A shim that looks stopped whenever one looks, and works in between, is slow. When it works no more, it is stopped.
 #[test]
 fn stopped_in_turns() {
-    let found = |commands| {
+    let found = |commands, first_look: u64| {
         let mut story = healthy(12);
-        let shim = stopped(process(Component::Shim, SHIM, 1, 0));
+        let runs = process(Component::Shim, SHIM, 1, 0);
         for look in [1, 4, 7, 10, 12] {
-            story.census(look * S, std::slice::from_ref(&shim), &[], &[]);
+            let shim = if look < first_look { runs.clone() } else { stopped(runs.clone()) };
+            story.census(look * S, &[shim], &[], &[]);
         }
         executes(&mut story, commands, 900 * MS, 50 * MS);
         told(&story, 12)
     };
-    let diagnosis = found(12);
+    let diagnosis = found(12, 1);
     assert_eq!((diagnosis.verdict, ids(&diagnosis)), (Verdict::Slow, vec![]));
     assert_eq!(diagnosis.slow[0].component(), Some(Component::Shim));
-    let diagnosis = found(6);
+    assert_eq!(found(12, 12).verdict, Verdict::Slow, "the last look finds it stopped");
+    let diagnosis = found(6, 1);
     assert_eq!((diagnosis.verdict, ids(&diagnosis)), (Verdict::Stall, vec!["S10"]));
-    assert_eq!(found(0).verdict, Verdict::Stall);
+    assert_eq!(found(0, 1).verdict, Verdict::Stall);
 }
 
 /// Four plugins of eight seconds, and daemons that wait for a processor a quarter of the time.

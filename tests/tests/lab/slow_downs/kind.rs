@@ -26,8 +26,8 @@ pub(super) enum Kind {
 }
 
 /// The shares of a CPU from which on a quota gets smaller until relists are slow enough.
-const OF_CONTAINERD: f64 = 0.05;
-const OF_KUBELET: f64 = 0.1;
+const OF_CONTAINERD: f64 = 0.03;
+const OF_KUBELET: f64 = 0.05;
 /// What relists, plugins and hooks take on a node that is not idle.
 const RELIST: Duration = Duration::from_millis(10);
 const PLUGIN: Duration = Duration::from_millis(300);

@@ -50,7 +50,7 @@ impl Round {
     }
 
     fn line(&self) -> String {
-        let Seen { what, count, takes, figure, .. } = &self.seen;
+        let Seen { what, count, takes, figure, late, .. } = &self.seen;
         let judged = match (self.is_wrong(), self.seen.is_slow()) {
             (true, _) => "WRONG",
             (false, true) => "right",
@@ -59,7 +59,7 @@ impl Round {
         };
         let (kind, verdict, named) = (self.kind.name(), &self.said.verdict, self.said.named());
         format!(
-            "| {kind} | {:.1} | {what} {takes:.2?} of {count} ({figure:.0?}) | {verdict} | {named} | {judged} |",
+            "| {kind} | {:.1} | {what} {takes:.2?}, {late} of {count} above {figure:.0?} | {verdict} | {named} | {judged} |",
             self.factor
         )
     }

@@ -18,6 +18,7 @@ use super::{COME, LIMIT};
 /// So many relists, and so many rarer operations, have to be slow: one is none.
 const MANY: usize = 5;
 const FEW: usize = 3;
+const RELISTS: &str = "kubelet_pleg_relist_duration_seconds";
 /// Operations of the kubelet that write to the disk of containerd, and what a sound node takes for each.
 const WRITING: [(&str, Takes); 4] = [
     ("run_podsandbox", Takes::Network),
@@ -36,25 +37,23 @@ pub(super) struct Seen {
     pub(super) takes: Duration,
     /// What it takes at most on a node that is merely busy.
     pub(super) figure: Duration,
+    /// How many took longer than that.
+    pub(super) late: usize,
     enough: usize,
 }
 
 impl Seen {
-    /// Would an operator call the node slow?
+    /// Would an operator call the node slow? Most are late.
     pub(super) fn is_slow(&self) -> bool {
-        self.count >= self.enough && self.takes > self.figure
+        self.count >= self.enough && self.late * 2 > self.count
     }
 
     fn median(what: &str, mut all: Vec<Duration>, figure_ns: u64, enough: usize) -> Seen {
         all.sort_unstable();
         let takes = all.get(all.len().saturating_sub(1) / 2).copied().unwrap_or_default();
-        Seen {
-            what: what.to_owned(),
-            count: all.len(),
-            takes,
-            figure: Duration::from_nanos(figure_ns),
-            enough,
-        }
+        let figure = Duration::from_nanos(figure_ns);
+        let late = all.iter().filter(|took| **took > figure).count();
+        Seen { what: what.to_owned(), count: all.len(), takes, figure, late, enough }
     }
 }
 
@@ -119,11 +118,15 @@ fn mean(name: &str, labels: &[(&str, &str)], before: &Page, after: &Page) -> (us
     (count as usize, Duration::from_secs_f64(if count > 0.0 { sum / count } else { 0.0 }))
 }
 
+/// Of a relist with its two lists: the kubelet has a bucket for those that end within the figure.
 fn relists(before: &Page, after: &Page) -> Seen {
-    let (count, takes) = mean("kubelet_pleg_relist_duration_seconds", &[], before, after);
-    // Of sandboxes, and of containers.
+    let (count, takes) = mean(RELISTS, &[], before, after);
     let figure = Duration::from_nanos(2 * Takes::Memory.normal_ns().unwrap());
-    Seen { what: "relist".to_owned(), count, takes, figure, enough: MANY }
+    let (name, bucket) = (format!("{RELISTS}_bucket"), figure.as_secs_f64().to_string());
+    let within = |page: &Page| page.sum(&name, &[("le", &bucket)]);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small number of relists")]
+    let late = count - (within(after) - within(before)) as usize;
+    Seen { what: "relist".to_owned(), count, takes, figure, late, enough: MANY }
 }
 
 /// Of the operations that write, the one that is furthest from its figure. Of sandboxes that are not there yet each takes at
@@ -133,7 +136,9 @@ fn operations(before: &Page, after: &Page, asked: Instant) -> Seen {
         let labels = [("operation_type", name)];
         let (count, taken) = mean("kubelet_runtime_operations_duration_seconds", &labels, before, after);
         let figure = Duration::from_nanos(takes.normal_ns().unwrap());
-        Seen { what: name.to_owned(), count, takes: taken, figure, enough: FEW }
+        // There is no bucket for the figure.
+        let late = if taken > figure { count } else { 0 };
+        Seen { what: name.to_owned(), count, takes: taken, figure, late, enough: FEW }
     };
     let far = |seen: &Seen| seen.takes.as_secs_f64() / seen.figure.as_secs_f64();
     let all = WRITING.map(of).into_iter().filter(|seen| seen.count >= FEW);
@@ -141,7 +146,9 @@ fn operations(before: &Page, after: &Page, asked: Instant) -> Seen {
     furthest.unwrap_or_else(|| {
         let sandboxes = of(WRITING[0]);
         let (what, takes) = (format!("{}, open", sandboxes.what), asked.elapsed());
-        Seen { what, takes, count: COME - sandboxes.count, ..sandboxes }
+        let count = COME - sandboxes.count;
+        let late = if takes > sandboxes.figure { count } else { 0 };
+        Seen { what, takes, count, late, ..sandboxes }
     })
 }
 

@@ -7,9 +7,9 @@ use super::{
     page::{Page, fold},
 };
 use crate::{
-    correlate::{LastList, Snapshot, thresholds::SECOND_NS},
+    correlate::{LastList, RecentKind, Snapshot, thresholds::SECOND_NS},
     decode::MonoNs,
-    diagnose::{Diagnosis, Since, UnknownCause, Verdict},
+    diagnose::{Diagnosis, Since, Slow, SlowKind, UnknownCause, Verdict},
     render::{
         escape,
         human::{self, duration},
@@ -17,6 +17,7 @@ use crate::{
     },
 };
 
+const NO_CAUSE: &str = "unknown: no known cause fits; the tables below show where the time goes";
 /// Further reasons that are listed when the report is not verbose.
 const OTHERS: usize = 3;
 
@@ -118,9 +119,26 @@ fn slow(page: &mut Page<'_>) -> io::Result<()> {
         page.labelled("", &format!("… {} more, -v", human::count((texts.len() - shown) as u64)))?;
     }
     if diagnosis.verdict == Verdict::Slow && diagnosis.accused().is_empty() {
-        page.labelled("cause", "unknown: no known cause fits; the tables below show where the time goes")?;
+        page.labelled("cause", diagnosis.slow.first().map_or(NO_CAUSE, by_itself))?;
     }
     Ok(())
+}
+
+/// What is slow by itself, and what to do about it.
+fn by_itself(slow: &Slow) -> &'static str {
+    match &slow.what {
+        SlowKind::Recent(RecentKind::Cni { .. }) => {
+            "the plugin itself: look at its log, and at the agent or the address pool that it asks; every new pod waits for it"
+        }
+        SlowKind::Recent(RecentKind::Hook(_)) => {
+            "the hook itself: run it by hand, and look at what it asks; every container that has it starts late"
+        }
+        SlowKind::Recent(RecentKind::Shim(_)) => {
+            "the shim itself, which runs only now and then: look for who stops it (kill -STOP, a freezer), for the CPU quota \
+             of its cgroup, and for swapped memory; only its own pod is late"
+        }
+        _ => NO_CAUSE,
+    }
 }
 
 /// Why no cause is named.
