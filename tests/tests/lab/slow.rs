@@ -4,7 +4,10 @@
 use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use plegtrace::commands;
 use plegtrace::render::flame::{Per, Saved, folded};
@@ -18,8 +21,10 @@ const LIMIT: Duration = Duration::from_secs(90);
 const OBSERVED: &str = "15";
 /// Relists take so long at least when containerd is throttled enough: well above what is normal, and far from a stall.
 const SLOW: Duration = Duration::from_millis(400);
-/// And when others have the processors.
-const STARVED: Duration = Duration::from_millis(200);
+/// So long another thread has the processor of containerd, and so long it lets it go. A relist that ends while it does is
+/// followed by one a second later, which is 70 ms after three such turns: that waits for 220 ms, and so does each after it.
+const RUNS: Duration = Duration::from_millis(290);
+const RESTS: Duration = Duration::from_millis(20);
 /// The first share of a CPU that containerd gets, and what the next one is of the one before.
 const SHARE: f64 = 0.015;
 const NEXT: f64 = 0.7;
@@ -111,23 +116,64 @@ pub(crate) fn throttle(node: &Node, pid: u32, mut share: f64, slow: Duration) ->
     }
 }
 
-/// Lets containerd have so little weight against hogs that each relist is slow, on any machine.
-fn starve(node: &Node) -> (Fault, Hogs) {
-    let (mut weight, hogs) = (fault::WEIGHT / 16, Hogs::start());
-    let fault = fault::outweighed(node, node.containerd().pid(), weight).unwrap();
-    loop {
-        let takes = relist_time(node);
-        eprintln!("with the weight {weight} a relist takes {takes:.0?}");
-        if takes >= STARVED || weight <= 2 {
-            return (fault, hogs);
-        }
-        weight /= 2;
-        fault::outweigh(&fault, weight).unwrap();
+/// A thread that has one processor nearly all the time, before all others; containerd may use only that one. Ended when dropped.
+struct Hogged {
+    containerd: u32,
+    stop: Arc<AtomicBool>,
+    hog: Option<JoinHandle<()>>,
+}
+
+impl Hogged {
+    fn start(node: &Node) -> Self {
+        let (containerd, stop) = (node.containerd().pid(), Arc::new(AtomicBool::new(false)));
+        let cpu = processors() - 1;
+        may_use(containerd, &cpu.to_string());
+        let stopped = Arc::clone(&stop);
+        let run = move || {
+            take(cpu);
+            while !stopped.load(Ordering::Relaxed) {
+                let began = Instant::now();
+                while began.elapsed() < RUNS {
+                    std::hint::spin_loop();
+                }
+                std::thread::sleep(RESTS);
+            }
+        };
+        Self { containerd, stop, hog: Some(std::thread::spawn(run)) }
     }
 }
 
-/// The node is slow, and the cause is that containerd lacks a processor, in this way, as JSON and as text.
-fn it_is_containerd_that_lacks_a_cpu(node: &Node, recording: &Path, how: &str) {
+impl Drop for Hogged {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.hog.take().map(JoinHandle::join);
+        may_use(self.containerd, &format!("0-{}", processors() - 1));
+    }
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Lets all threads of a process use these processors.
+fn may_use(pid: u32, processors: &str) {
+    host::run(Command::new("taskset").args(["-a", "-c", "-p", processors, &pid.to_string()])).unwrap();
+}
+
+/// Has this thread run on one processor, before all that are not real-time.
+fn take(cpu: usize) {
+    // SAFETY: a set of processors is plain bits; the calls read it and a number, of this thread.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &raw const set), 0);
+        let first = libc::sched_param { sched_priority: 1 };
+        assert_eq!(libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const first), 0);
+    }
+}
+
+/// The node is slow, and the cause is that containerd lacks a processor, in this way, as JSON and as text. The text.
+fn it_is_containerd_that_lacks_a_cpu(node: &Node, recording: &Path, how: &str) -> String {
     let told = report(node, recording, 1);
     let diagnosis = &told["diagnosis"];
     assert_eq!(diagnosis["verdict"], "slow", "{diagnosis:#}\n{:#}", told["relist_time"]);
@@ -138,6 +184,7 @@ fn it_is_containerd_that_lacks_a_cpu(node: &Node, recording: &Path, how: &str) {
     assert_eq!(diagnosis["slow"][0]["kind"], "relists", "{diagnosis:#}");
     let text = text_of(recording);
     assert!(text.contains(&format!("\nSLOW O1  containerd {how} ")), "{text}");
+    text
 }
 
 /// containerd gets too little processor time, by a quota or because others have it: nothing hangs, and everything is late.
@@ -152,10 +199,11 @@ fn a_containerd_without_processor_time_is_named() {
     let [slow, hogged, healthy] = ["slow", "hogged", "healthy"].map(|name| temp.path().join(name));
     it_is_containerd_that_lacks_a_cpu(&node, &slow, "is throttled");
     throttled.heal().unwrap();
-    let (starved, hogs) = starve(&node);
-    it_is_containerd_that_lacks_a_cpu(&node, &hogged, "waits for a CPU");
-    drop(hogs);
-    starved.heal().unwrap();
+    let hog = Hogged::start(&node);
+    let text = it_is_containerd_that_lacks_a_cpu(&node, &hogged, "waits for a CPU");
+    drop(hog);
+    let ourselves = format!(" {} ran ", std::process::id());
+    assert!(text.contains("others run, most of all ") && text.contains(&ourselves), "{text}");
     let told = report(&node, &healthy, 0);
     assert_eq!(told["diagnosis"]["verdict"], "healthy", "{:#}", told["diagnosis"]);
     it_is_containerd_that_has_grown(&grown(&healthy, &slow));

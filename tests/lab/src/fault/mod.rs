@@ -82,7 +82,7 @@ pub use killed::{kill_containerd, kill_kubelet, restart_containerd};
 pub use kind::Kind;
 pub use large_list::large_list;
 pub use lost_exit::lost_exit;
-pub use quota::{LEAST_SHARE, WEIGHT, outweigh, outweighed, throttle, throttled};
+pub use quota::{LEAST_SHARE, throttle, throttled};
 pub use runc_init::{orphaned_init, rc93_hang, rc93_standalone};
 pub use slowed::{slow_disk, slow_gate, slow_shim};
 pub use status::status_hangs;

@@ -1,4 +1,4 @@
-//! A daemon in a cgroup with a quota of processor time, or with a small weight (O1). Version 1 of cgroups, or version 2 where its controller is
+//! A daemon in a cgroup with a quota of processor time (O1). Version 1 of cgroups, or version 2 where its controller is
 //! there.
 
 use std::fs;
@@ -21,8 +21,6 @@ const PERIOD: Duration = Duration::from_millis(200);
 const LEAST: Duration = Duration::from_millis(1);
 /// The smallest share of a CPU that it grants.
 pub const LEAST_SHARE: f64 = 0.005;
-/// The weight of a process that nobody has given one.
-pub const WEIGHT: u32 = 1024;
 
 /// Lets a daemon of the node use this share of one CPU, with all its threads.
 ///
@@ -31,25 +29,6 @@ pub const WEIGHT: u32 = 1024;
 /// The cgroup cannot be made, or the process cannot be moved.
 pub fn throttled(node: &Node, pid: u32, share: f64) -> Result<Fault> {
     confined(node, pid, |group| set_share(group, share))
-}
-
-/// Gives a daemon of the node this weight against all others that want to run, of which each has [`WEIGHT`]: nothing is
-/// taken from it while the processors are idle.
-///
-/// # Errors
-///
-/// As [`throttled`].
-pub fn outweighed(node: &Node, pid: u32, weight: u32) -> Result<Fault> {
-    confined(node, pid, |group| set_weight(group, weight))
-}
-
-/// Changes the weight of a daemon that is outweighed.
-///
-/// # Errors
-///
-/// It is not any more.
-pub fn outweigh(outweighed: &Fault, weight: u32) -> Result<()> {
-    set_weight(outweighed.facts().path.as_deref().context("nothing is outweighed")?, weight)
 }
 
 /// Moves a daemon into a cgroup of its own, which is set up before.
@@ -108,16 +87,6 @@ fn set_share(group: &Path, share: f64) -> Result<()> {
         fs::write(of_v1, quota.to_string()).context("cannot set a quota")
     } else {
         fs::write(of_v2, format!("{quota} {period}")).context("cannot set a quota")
-    }
-}
-
-/// As in version 1, from 2 on.
-fn set_weight(group: &Path, weight: u32) -> Result<()> {
-    let (of_v1, of_v2) = (group.join("cpu.shares"), group.join("cpu.weight"));
-    if of_v1.exists() {
-        fs::write(of_v1, weight.to_string()).context("cannot set a weight")
-    } else {
-        fs::write(of_v2, (weight * 100 / WEIGHT).max(1).to_string()).context("cannot set a weight")
     }
 }
 

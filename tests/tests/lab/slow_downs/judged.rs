@@ -51,7 +51,10 @@ impl Said {
         let word = |name: &str| self.first[name].as_str().unwrap_or_default();
         match (self.first["id"].as_str(), self.first["culprit"]["component"].as_str()) {
             (Some(id), component) => format!("{id} {}", component.unwrap_or("nobody")),
-            (None, _) if self.first.is_null() => "nobody".to_owned(),
+            (None, _) if self.first.is_null() => {
+                let doubt = self.report["diagnosis"]["doubts"][0]["sentence"].as_str();
+                doubt.map_or("nobody".to_owned(), |doubt| format!("nobody: {doubt}"))
+            }
             (None, _) => format!("{} {}, {}", word("kind"), word("operation"), word("component")),
         }
     }

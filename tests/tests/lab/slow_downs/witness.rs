@@ -18,14 +18,15 @@ use super::{COME, LIMIT};
 /// So many relists, and so many rarer operations, have to be slow: one is none.
 const MANY: usize = 5;
 const FEW: usize = 3;
-const RELISTS: &str = "kubelet_pleg_relist_duration_seconds";
-/// Operations of the kubelet that write to the disk of containerd, and what a sound node takes for each.
-const WRITING: [(&str, Takes); 4] = [
-    ("run_podsandbox", Takes::Network),
-    ("create_container", Takes::Disk),
-    ("start_container", Takes::Forks),
-    ("remove_container", Takes::Disk),
+/// Operations of the kubelet that write to the disk of containerd, what a sound node takes for each, and the first bucket of the
+/// kubelet's histograms that is not below that, in seconds.
+const WRITING: [(&str, Takes, &str); 4] = [
+    ("run_podsandbox", Takes::Network, "10"),
+    ("create_container", Takes::Disk, "5"),
+    ("start_container", Takes::Forks, "5"),
+    ("remove_container", Takes::Disk, "5"),
 ];
+const OPERATIONS: &str = "kubelet_runtime_operations_duration_seconds";
 
 /// What a witness has seen.
 #[derive(Clone, Debug)]
@@ -107,43 +108,38 @@ fn passed(node: &Node, place: Place) -> Vec<Duration> {
     gate::passed(node.containerd().scratch().path(), place).unwrap()
 }
 
-/// The mean of what came to a histogram of the kubelet between two pages, and how many that were.
-fn mean(name: &str, labels: &[(&str, &str)], before: &Page, after: &Page) -> (usize, Duration) {
-    let grown = |part: &str| {
+/// What came to a histogram of the kubelet between two pages: how many, their mean, and how many were above a bucket.
+fn grown(name: &str, labels: &[(&str, &str)], bucket: &str, pages: [&Page; 2]) -> (usize, Duration, usize) {
+    let grown = |part: &str, labels: &[(&str, &str)]| {
         let name = format!("{name}_{part}");
-        after.sum(&name, labels) - before.sum(&name, labels)
+        let [before, after] = pages.map(|page| page.sum(&name, labels));
+        after - before
     };
-    let (count, sum) = (grown("count"), grown("sum"));
+    let (count, sum) = (grown("count", labels), grown("sum", labels));
+    let late = count - grown("bucket", &[labels, &[("le", bucket)]].concat());
+    let mean = Duration::from_secs_f64(if count > 0.0 { sum / count } else { 0.0 });
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small number of calls")]
-    (count as usize, Duration::from_secs_f64(if count > 0.0 { sum / count } else { 0.0 }))
+    (count as usize, mean, late as usize)
 }
 
-/// Of a relist with its two lists: the kubelet has a bucket for those that end within the figure.
+/// Of relists with their two lists.
 fn relists(before: &Page, after: &Page) -> Seen {
-    let (count, takes) = mean(RELISTS, &[], before, after);
     let figure = Duration::from_nanos(2 * Takes::Memory.normal_ns().unwrap());
-    let (name, bucket) = (format!("{RELISTS}_bucket"), figure.as_secs_f64().to_string());
-    let within = |page: &Page| page.sum(&name, &[("le", &bucket)]);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small number of relists")]
-    let late = count - (within(after) - within(before)) as usize;
+    let bucket = figure.as_secs_f64().to_string();
+    let (count, takes, late) = grown("kubelet_pleg_relist_duration_seconds", &[], &bucket, [before, after]);
     Seen { what: "relist".to_owned(), count, takes, figure, late, enough: MANY }
 }
 
-/// Of the operations that write, the one that is furthest from its figure. Of sandboxes that are not there yet each takes at
-/// least as long as has passed.
+/// Of the operations that write, the one of which most are late. Of sandboxes that are not there yet each takes at least as long
+/// as has passed.
 fn operations(before: &Page, after: &Page, asked: Instant) -> Seen {
-    let of = |(name, takes): (&str, Takes)| {
-        let labels = [("operation_type", name)];
-        let (count, taken) = mean("kubelet_runtime_operations_duration_seconds", &labels, before, after);
+    let of = |(name, takes, bucket): (&str, Takes, &str)| {
+        let (count, mean, late) = grown(OPERATIONS, &[("operation_type", name)], bucket, [before, after]);
         let figure = Duration::from_nanos(takes.normal_ns().unwrap());
-        // There is no bucket for the figure.
-        let late = if taken > figure { count } else { 0 };
-        Seen { what: name.to_owned(), count, takes: taken, figure, late, enough: FEW }
+        Seen { what: name.to_owned(), count, takes: mean, figure, late, enough: FEW }
     };
-    let far = |seen: &Seen| seen.takes.as_secs_f64() / seen.figure.as_secs_f64();
     let all = WRITING.map(of).into_iter().filter(|seen| seen.count >= FEW);
-    let furthest = all.max_by(|a, b| far(a).total_cmp(&far(b)));
-    furthest.unwrap_or_else(|| {
+    all.max_by_key(|seen| (seen.late, seen.takes)).unwrap_or_else(|| {
         let sandboxes = of(WRITING[0]);
         let (what, takes) = (format!("{}, open", sandboxes.what), asked.elapsed());
         let count = COME - sandboxes.count;
