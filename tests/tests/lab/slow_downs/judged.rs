@@ -55,7 +55,7 @@ impl Said {
                 let doubt = self.report["diagnosis"]["doubts"][0]["sentence"].as_str();
                 doubt.map_or("nobody".to_owned(), |doubt| format!("nobody: {doubt}"))
             }
-            (None, _) => format!("{} {}, {}", word("kind"), word("operation"), word("component")),
+            (None, _) => format!("{} {}", word("kind"), word("operation")).trim().to_owned(),
         }
     }
 
