@@ -239,7 +239,7 @@ fn has_ended(snapshot: &Snapshot) -> bool {
 mod tests {
     use super::*;
     use crate::{
-        correlate::{Correlator, Limits, OpenProcess, ProcessKind},
+        correlate::{Correlator, Limits, OpenProcess, ProcessKind, Unreported},
         decode::MonoNs,
         input::{CallError, CensusFact, EndedInit, OwnCall, RuntimeSays, Unanswered},
     };
@@ -336,6 +336,14 @@ mod tests {
         assert!(look(None, Some(RuntimeSays::default())), "it did not answer");
         assert!(!look(None, Some(says)), "it knows");
         assert!(!look(Some("e1"), None));
+        // A look is due when it has lasted: of a container only, because commands end all the time.
+        let mut late = |exec: Option<&str>| {
+            let since = MonoNs(SECOND_NS);
+            snapshot.census.unreported = vec![Unreported { said: None, init: init(exec), since }];
+            snapshot.now = MonoNs(20 * SECOND_NS);
+            Rounds::default().is_late_since(&snapshot, Duration::from_secs(2), Instant::now())
+        };
+        assert!(late(None) && !late(Some("e1")));
     }
 
     /// What has become late since the last look is worth one, once; what was late then, or is not yet, is not.

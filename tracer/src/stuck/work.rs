@@ -96,8 +96,8 @@ pub(crate) fn late_from(snapshot: &Snapshot) -> impl Iterator<Item = u64> {
     let handlers = snapshot.open.iter().filter(|call| call.span.layer() == Layer::Handler);
     let handlers = handlers
         .filter_map(|call| Some(call.span.start().0.saturating_add(stuck_after_ns(call.span.operation())?)));
-    // What the runtime does not know of at a look may only not have been reported yet.
-    let unreported = snapshot.census.unreported.iter();
+    // What the runtime does not know of at a look may only not have been reported yet. Commands end all the time.
+    let unreported = snapshot.census.unreported.iter().filter(|seen| seen.init.exec.is_none());
     let unreported = unreported.map(|seen| seen.since.0.saturating_add(UNREPORTED_NS));
     let blocked = blocked(snapshot).map(|since| since.saturating_add(FILE_CALL_NS));
     seen.chain(open).chain(handlers).chain(unreported).chain(blocked)

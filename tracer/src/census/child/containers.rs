@@ -266,7 +266,6 @@ mod tests {
         };
         let mut containers = Containers::default();
         write("proc/12/status", "Name:\tpause\nState:\tZ (zombie)\nTracerPid:\t14\n");
-        write("proc/13/status", "TracerPid:\t14\n");
         let stat = |pid: u32, state: char| {
             let zeros = "0 ".repeat(47);
             write(&format!("proc/{pid}/stat"), &format!("{pid} (pause) {state} 1 {zeros}"));
