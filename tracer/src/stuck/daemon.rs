@@ -41,12 +41,13 @@ pub(super) fn halted_since(seen: &ProcessSeen, still: MonoNs, snapshot: &Snapsho
     }
 }
 
-/// A shim that has just started a program, and looks stopped now, may be stopped and continued in turns: it is slow. When it
-/// has done nothing for longer, it hangs.
+/// A shim that starts programs between the looks that find it stopped is slow: it is stopped and continued in turns. Unless it
+/// has done nothing for so long that it hangs now.
 fn shim_halted_since(seen: &ProcessSeen, still: MonoNs, snapshot: &Snapshot) -> Option<MonoNs> {
-    let Some(worked) = snapshot.shims_worked.get(&seen.fact.pid) else { return Some(still) };
-    let since = if *worked > still { MonoNs(seen.fact.at_ns) } else { still };
-    (snapshot.now.since(*worked) >= STILL_NS && *worked <= since).then_some(since)
+    let worked = snapshot.shims_worked.get(&seen.fact.pid).filter(|worked| **worked > still);
+    let Some(worked) = worked else { return Some(still) };
+    let (idle, looked) = (snapshot.now.since(*worked) >= STILL_NS, MonoNs(seen.fact.at_ns));
+    (idle && *worked <= looked).then_some(looked)
 }
 
 fn is_daemon(component: Component) -> bool {
