@@ -55,6 +55,15 @@ fn needed_s(kind: Kind) -> Option<u64> {
     }
 }
 
+/// How long after it could be named a fault has to be, at most.
+fn named_within(kind: Kind) -> Duration {
+    match kind {
+        // Its age counts from the look that found the end; a calm node is looked at once in ten seconds.
+        Kind::LostExit | Kind::TracedExit => 2 * NAMED_WITHIN,
+        _ => needed_s(kind).map_or(NAMED_WITHIN, |needed| Duration::from_secs(needed) + LAST_LOOK),
+    }
+}
+
 fn trace(node: &Node, output: &[&str], duration: &[&str]) -> Running {
     let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
     let about = ["--kubelet-pid", &kubelet, "--runtime-pid", &runtime];
@@ -167,7 +176,7 @@ fn check(kind: Kind, observer: Observer, ended: &Ended, facts: &Facts, injected:
     let possible = armed.max(injected.to_ns).max(injected.from_ns + rule.min_age_ns);
     let after = Duration::from_nanos(taken.saturating_sub(possible));
     // Where nothing ends the observation but its length, the report comes at its end.
-    let within = needed_s(kind).map_or(NAMED_WITHIN, |needed| Duration::from_secs(needed) + LAST_LOOK);
+    let within = named_within(kind);
     assert!(after <= within, "{kind:?} {observer:?}: {after:?} later\n{text}");
     let headline = &first["headline"];
     matrix::log(&format!(
