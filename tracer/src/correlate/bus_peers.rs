@@ -61,11 +61,17 @@ impl BusPeer {
         fact.state == 'S' && waits && !fact.frozen && self.still_ns >= LASTS_NS
     }
 
+    /// It was watched for long enough to tell what it is doing.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.over_ns >= LASTS_NS
+    }
+
     /// Its share of one CPU in percent; `None` when it was not watched for long enough.
     #[must_use]
     pub fn cpu_percent(&self) -> Option<u64> {
         let share = u128::from(self.ran_ns) * 100 / u128::from(self.over_ns.max(1));
-        (self.over_ns >= LASTS_NS).then(|| u64::try_from(share).unwrap_or(u64::MAX))
+        self.is_known().then(|| u64::try_from(share).unwrap_or(u64::MAX))
     }
 }
 

@@ -270,6 +270,26 @@ fn d3_says_what_is_not_known() {
     assert_eq!(confidence(&finding), (None, Confidence::Low));
 }
 
+/// What systemd is doing takes two looks to know: it may be frozen, and then that is the cause.
+#[test]
+fn d3_is_not_sure_after_a_glance() {
+    let seen = |seconds: &[u64]| {
+        let mut story = Story::node();
+        story.relist(S, 0).census(S, &[], &[], &[]);
+        for second in seconds {
+            let peers = [idle_bus(), idle_systemd()].map(|(peer, _)| peer).to_vec();
+            let (at_ns, open) = (at(second * S).0, vec![call("StopUnit")]);
+            let reading = BusFact { at_ns, open, peers, complete: true, ..BusFact::default() };
+            story.fact(second * S, &Fact::BusCalls(reading));
+        }
+        story.read_open(12 * S);
+        only(&story.snapshot(12 * S), "D3").confidence
+    };
+    assert_eq!(seen(&[10, 11, 12]), Confidence::High);
+    assert_eq!(seen(&[11, 12]), Confidence::Medium);
+    assert_eq!(seen(&[12]), Confidence::Medium);
+}
+
 /// Serial numbers run out before systemd 242, and only of one that reads everything, is idle and answers nobody.
 #[test]
 fn d1_needs_an_old_systemd_that_is_silent() {

@@ -49,6 +49,9 @@ pub(super) static RULE: Rule = Rule {
     examine,
 };
 
+/// It may be frozen, stopped or busy.
+const GLANCE: &str = "systemd was looked at for less than 2 s: what keeps it from answering is not known yet";
+
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     let of = |(stuck, stall): (&Stuck, &BusStall)| {
         let silent = bus::is_silent(stall, scene);
@@ -60,6 +63,8 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
         let headline = format!("{}; {} for it", words::what(stuck), bus::wait(stuck, stall));
         let finding = bus::finding(&RULE, headline, stuck, stall, scene);
         let finding = told_apart(finding, stall, silent, serials, scene);
+        let glance = stall.peer.as_ref().is_some_and(|peer| !peer.is_known());
+        let finding = if glance { bus::at_most_medium(finding, GLANCE) } else { finding };
         Some(
             finding
                 .advise([
