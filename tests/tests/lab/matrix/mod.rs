@@ -326,9 +326,10 @@ fn on_a_shared_node(generation: Generation, cases: &[Case]) -> Vec<Row> {
     rows
 }
 
-/// Faults that need the processors for themselves: beside them others would be late.
+/// Faults that an observer of another node would notice: they take the processors, or their runc belongs to no runtime, so every
+/// plegtrace on the machine finds it.
 fn is_loud(kind: Kind) -> bool {
-    matches!(kind, Kind::ExecStorm | Kind::ManyChangedPods)
+    matches!(kind, Kind::ExecStorm | Kind::OrphanedInit | Kind::Rc93Standalone | Kind::Freezing)
 }
 
 /// All faults. Nearly all of the time they are waited for, so two nodes have them at the same time: the first one most of
