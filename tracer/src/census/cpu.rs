@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(of("gone"), []);
     }
 
-    /// While a daemon waits, those that run are told, the one that ran most first; before and after, nobody is asked.
+    /// While a daemon waits, those that run are reported, the one that ran most first; before and after, nobody is asked.
     #[test]
     fn who_runs_while_others_wait() {
         const S: u64 = 1_000_000_000;

@@ -11,7 +11,7 @@ use crate::{
 
 /// Processes that are asked; of a node with more, the first of `/proc`.
 const PROCESSES: usize = 8192;
-/// Processes that are told.
+/// Processes that are reported.
 const TOLD: usize = 5;
 
 /// What each process had run at the last look.

@@ -64,7 +64,7 @@ fn looked(looks: &[Look<'_>], found: &Answerers) -> Snapshot {
             let now = at(second * S).0;
             let answerers = Some(found.clone());
             let round = CensusFact { began_ns: now, ended_ns: now, answerers, ..CensusFact::default() };
-            // The round is told by what comes last.
+            // What comes last stands for the round.
             story.frames_mut().pop();
             story.fact(second * S, &Fact::Census(round));
         }

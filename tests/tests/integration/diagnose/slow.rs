@@ -110,7 +110,7 @@ fn o1_names_who_waits() {
     assert!(diagnosis.findings[0].headline.contains("containerd waits for a CPU 60 %"));
 }
 
-/// It is told who had the processors meanwhile; not when the daemon itself ran most.
+/// Says who had the processors meanwhile, unless the daemon itself ran most.
 #[test]
 fn o1_names_who_runs() {
     let runs = |ran_ns| {

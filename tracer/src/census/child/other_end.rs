@@ -43,7 +43,7 @@ pub(super) fn find(
     Ok(true)
 }
 
-/// Has everybody told what it holds open? Asks once per round.
+/// Is it known what each process holds open? Asks once per round.
 fn ask_everybody(tell: &mut Tell, node: &mut Node, kept: &mut Kept) -> io::Result<bool> {
     if let Some(known) = node.asked_all {
         return Ok(known);
