@@ -105,6 +105,8 @@ fn a_stopped_shim_is_named() {
     let (containerd, pods) = start(2);
     let watching = watch(&containerd);
     churn::run(&containerd, &pods, Duration::from_secs(1)).unwrap();
+    // The shims of the churn's own pods take a while to end, and do not answer Shutdown before they do.
+    wait_until_quiet(&watching);
     let shim = containerd.shim_of(&pods[0].sandbox).unwrap();
     let stopped = fault::stop_process(shim).unwrap();
     let since = Instant::now();

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::client::{Client, Error};
 use super::messages as m;
+use crate::process::POLL;
 
 /// A pod to run through the CRI, without a kubelet.
 #[derive(Clone, Debug)]
@@ -205,14 +206,33 @@ impl Client {
         Ok(Pod { name: spec.name.clone(), sandbox, container })
     }
 
+    /// Ends a container: StopContainer, RemoveContainer, each within `deadline`. containerd answers StopContainer as soon as its
+    /// task is gone, and refuses to remove the container until it has written down that it has ended; so this waits for that.
+    ///
+    /// # Errors
+    ///
+    /// The first call that failed; when it is running still after `deadline`, RemoveContainer.
+    pub fn end_container(&self, container: &str, grace: Duration, deadline: Duration) -> Result<(), Error> {
+        self.stop_container(container, grace, deadline)?;
+        let began = Instant::now();
+        while self.is_running(container, deadline)? && began.elapsed() < deadline {
+            std::thread::sleep(POLL);
+        }
+        self.remove_container(container, deadline)
+    }
+
+    fn is_running(&self, container: &str, deadline: Duration) -> Result<bool, Error> {
+        let status = self.container_status(container, deadline)?;
+        Ok(status.is_some_and(|status| status.state == m::ContainerState::Running as i32))
+    }
+
     /// Ends a pod: StopContainer, RemoveContainer, StopPodSandbox, RemovePodSandbox, each within `deadline`.
     ///
     /// # Errors
     ///
     /// The first call that failed.
     pub fn remove_pod(&self, pod: &Pod, deadline: Duration) -> Result<(), Error> {
-        self.stop_container(&pod.container, Duration::from_secs(2), deadline)?;
-        self.remove_container(&pod.container, deadline)?;
+        self.end_container(&pod.container, Duration::from_secs(2), deadline)?;
         self.stop_pod_sandbox(&pod.sandbox, deadline)?;
         self.remove_pod_sandbox(&pod.sandbox, deadline)
     }

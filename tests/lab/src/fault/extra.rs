@@ -54,8 +54,5 @@ fn of(node: &Node, name: &str) -> Extra {
 /// The step that removes it.
 pub(super) fn removal(client: &Client, container: &str) -> impl FnOnce() -> Result<()> + Send + 'static {
     let (client, container) = (client.clone(), container.to_owned());
-    move || {
-        client.stop_container(&container, std::time::Duration::ZERO, CALL_LIMIT)?;
-        Ok(client.remove_container(&container, CALL_LIMIT)?)
-    }
+    move || Ok(client.end_container(&container, std::time::Duration::ZERO, CALL_LIMIT)?)
 }
