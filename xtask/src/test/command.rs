@@ -1,6 +1,5 @@
-//! The command: layers one after the other, a summary that counts everything.
+//! The command: layers one after the other.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
@@ -12,7 +11,8 @@ use clap::{Args, ValueEnum};
 use super::expected;
 use super::layers::{self, Layer, Program, Turn};
 use super::mutants;
-use super::program;
+use super::outcome::{Outcome, Tally, both, sum};
+use super::program::{self, Ran};
 use crate::build::{self, Built, Profile, Statics, host_cargo};
 use crate::cmd::{self, Exit};
 use crate::ebpf::Want;
@@ -60,37 +60,6 @@ const PARTS: [Part; 5] = [Part::Unit, Part::Docs, Part::Integration, Part::Lab, 
 /// The last ones, of which parts run at the same time when all are asked for.
 const BESIDE: [Part; 3] = [Part::Integration, Part::Lab, Part::Vm];
 
-/// What one layer reports.
-#[derive(Debug, Default)]
-struct Outcome {
-    counts: Counts,
-    /// How many tests there were; for guests, in the one that had fewest.
-    tests: usize,
-}
-
-/// The sum over the layers.
-struct Tally {
-    minimums: BTreeMap<String, usize>,
-    total: Counts,
-}
-
-impl Tally {
-    /// Says how a layer went that began at `begin`, and adds it.
-    fn add(&mut self, part: Part, outcome: Result<Outcome>, begin: Instant) {
-        let mut outcome = outcome.unwrap_or_else(|error| {
-            step("test", &format!("{} FAILED: {error:#}", part.name()));
-            Outcome { counts: Counts { failed: 1, ..Counts::default() }, tests: usize::MAX }
-        });
-        check_number(&self.minimums, part, &mut outcome);
-        let Counts { passed, failed, skipped } = outcome.counts;
-        let (name, seconds) = (part.name(), begin.elapsed().as_secs());
-        let words =
-            format!("layer {name}: {passed} passed, {failed} failed, {skipped} skipped in {seconds} s");
-        step("test", &words);
-        self.total += outcome.counts;
-    }
-}
-
 /// Runs the layers and prints the summary as the last line of standard output.
 ///
 /// # Errors
@@ -103,7 +72,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let built = build::build(Profile::Release, Want::WithDebugLog)?;
     step("test", "compiling the test programs");
     let programs = layers::by_module(layers::compile(&built.object, &[])?)?;
-    let mut total = Tally { minimums, total: Counts::default() };
+    let mut total = Tally { minimums, total: Counts::default(), failed: Vec::new() };
     let asked = PARTS.into_iter().filter(|part| options.wants(*part));
     let beside = BESIDE.into_iter().all(|part| options.wants(part));
     for part in asked.filter(|part| !(beside && BESIDE.contains(part))) {
@@ -119,9 +88,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     for part in PARTS.into_iter().filter(|part| !options.wants(*part)) {
         step("test", &format!("layer {} was not asked for", part.name()));
     }
-    let Counts { passed, failed, skipped } = total.total;
-    println!("{passed} passed, {failed} failed, {skipped} skipped");
-    if failed > 0 || passed == 0 {
+    total.sum_up();
+    if total.total.failed > 0 || total.total.passed == 0 {
         return Err(Exit(1).into());
     }
     Ok(())
@@ -135,7 +103,7 @@ impl Options {
 }
 
 impl Part {
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Unit => "unit",
             Self::Docs => "docs",
@@ -179,16 +147,9 @@ fn beside_each_other(programs: &[Program], built: &Built) -> [Result<Outcome>; 3
     [both(prompt, patient), both(both(observers, waits), rest), guests]
 }
 
-/// Two halves of one layer.
-fn both(one: Result<Outcome>, other: Result<Outcome>) -> Result<Outcome> {
-    let mut counts = one?.counts;
-    counts += other?.counts;
-    Ok(Outcome { counts, tests: sum(counts) })
-}
-
 fn guests(selection: &vm::Selection) -> Result<Outcome> {
     let table = vm::run_all(selection)?;
-    Ok(Outcome { counts: table.counts, tests: table.fewest })
+    Ok(Outcome { counts: table.counts, tests: table.fewest, failed: Vec::new() })
 }
 
 fn layer(part: Part, programs: &[Program], built: &Built) -> Result<Outcome> {
@@ -202,8 +163,8 @@ fn layer(part: Part, programs: &[Program], built: &Built) -> Result<Outcome> {
         Part::Docs => {
             let mut command = host_cargo();
             command.args(["test", "--workspace", "--doc", "--no-fail-fast"]).envs(built.object.envs());
-            let counts = one(&mut command, "docs")?;
-            Ok(Outcome { counts, tests: sum(counts) })
+            let ran = one(&mut command, "docs")?;
+            Ok(Outcome { counts: ran.counts, tests: sum(ran.counts), failed: ran.failed })
         }
         Part::Vm => guests(&vm::Selection::all()),
     }
@@ -214,17 +175,18 @@ fn run_programs(layer: Layer, programs: &[Program], built: &Built) -> Result<Out
 }
 
 fn run_all<'a>(programs: impl Iterator<Item = &'a Program>, built: &Built) -> Result<Outcome> {
-    let mut counts = Counts::default();
+    let mut outcome = Outcome::default();
     for program in programs {
         step("test", &program.name);
         let begin = Instant::now();
-        counts += one(&mut prepared(program, built)?, &program.name)?;
+        let ran = one(&mut prepared(program, built)?, &program.name)?;
+        outcome.add(ran.counts, ran.failed);
         let seconds = begin.elapsed().as_secs();
         if seconds >= LONG {
             step("test", &format!("{} took {seconds} s", program.name));
         }
     }
-    Ok(Outcome { counts, tests: sum(counts) })
+    Ok(outcome)
 }
 
 /// The command line of a test program: as cargo would run it, and for the lab as root, one test at a time.
@@ -260,26 +222,18 @@ pub(super) fn prepared(program: &Program, built: &Built) -> Result<Command> {
     Ok(command)
 }
 
-fn one(command: &mut Command, name: &str) -> Result<Counts> {
-    let ran = program::run(command, &log(name), BUDGET)?;
+fn one(command: &mut Command, name: &str) -> Result<Ran> {
+    let mut ran = program::run(command, &log(name), BUDGET)?;
     for skip in &ran.skips {
         step("test", &format!("SKIP {skip}"));
     }
-    if let Some(failure) = ran.failure {
+    if let Some(failure) = ran.failure.take() {
         step("test", &format!("{name} FAILED: {failure}\n(command: {})", cmd::shown(command)));
+        if ran.failed.is_empty() {
+            ran.failed.push(format!("{name}: {}", failure.lines().next().unwrap_or_default()));
+        }
     }
-    Ok(ran.counts)
-}
-
-fn check_number(minimums: &BTreeMap<String, usize>, part: Part, outcome: &mut Outcome) {
-    if let Some(complaint) = expected::complaint(minimums, part.name(), outcome.tests) {
-        step("test", &format!("layer {} FAILED: {complaint}", part.name()));
-        outcome.counts.failed += 1;
-    }
-}
-
-fn sum(counts: Counts) -> usize {
-    counts.passed + counts.failed + counts.skipped
+    Ok(ran)
 }
 
 fn log(name: &str) -> PathBuf {

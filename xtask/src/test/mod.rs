@@ -10,6 +10,7 @@ mod counts;
 mod expected;
 mod layers;
 mod mutants;
+mod outcome;
 mod program;
 mod soak;
 

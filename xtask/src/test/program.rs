@@ -24,6 +24,8 @@ pub(crate) struct Ran {
     pub(crate) skips: Vec<String>,
     /// Why it is a failure, with the part of the log that explains it.
     pub(crate) failure: Option<String>,
+    /// The tests that failed, a line for each.
+    pub(crate) failed: Vec<String>,
 }
 
 /// Runs `command` with both streams in `log`.
@@ -69,7 +71,8 @@ fn judge(text: &str, ended: Option<ExitStatus>, budget: Duration, log: &Path) ->
     }
     let failure =
         reason.map(|why| format!("{why}\n{}\n(whole output: {})", counts::failure(text, 60), log.display()));
-    Ran { counts, skips, failure }
+    let failed = counts::failed_tests(text);
+    Ran { counts, skips, failure, failed }
 }
 
 /// A skip is declared as `name: reason`.
