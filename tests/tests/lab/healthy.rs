@@ -38,7 +38,8 @@ fn report(node: &Node, code: i32) -> Value {
     let ended = run(node, &["-o", "json"]);
     let report: Value = serde_json::from_str(&ended.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}\n{}", ended.stdout, ended.stderr));
-    assert_eq!(ended.status.code(), Some(code), "{:#}", report["diagnosis"]);
+    let about = ["diagnosis", "losses", "refused", "cost"].map(|part| format!("{part}: {:#}", report[part]));
+    assert_eq!(ended.status.code(), Some(code), "{}", about.join("\n"));
     report
 }
 

@@ -23,6 +23,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 const QUIET: Duration = Duration::from_secs(2);
 /// What a command in a stopped shim's pod may take to be asked for.
 const HANGS: Duration = Duration::from_secs(20);
+/// Clients that let commands run at the same time.
+const WRITERS: usize = 6;
 
 fn start(pods: usize) -> (Containerd, Vec<Pod>) {
     host::require_root().unwrap();
@@ -148,12 +150,17 @@ fn a_stopped_shim_is_named() {
 /// reported as open for ever, the report says what is not seen, and all else goes on.
 #[test]
 fn too_many_system_calls_end_it() {
-    let (containerd, pods) = start(1);
+    let (containerd, pods) = start(2);
     let runtime = containerd.pid().to_string();
     let about =
         ["-d", "600", "--runtime-pid", &runtime, "--sources", "uprobes,wire", "--syscall-budget", "10"];
     let watching = Watching::start(&about).unwrap();
     watching.wait_until_armed().unwrap();
+    // Many threads write while the probes come off, which takes longest beside somebody else's: none of these writes is begun
+    // without its end.
+    let other = watch(&containerd);
+    let writers = vec![pods[1].clone(); WRITERS];
+    let execs = churn::Execs::start(&containerd, &writers);
     let stopped = fault::stop_process(containerd.shim_of(&pods[0].sandbox).unwrap()).unwrap();
     let container = pods[0].container.clone();
     let mut call = Call::start(containerd.client(), "ExecSync", move |client| {
@@ -169,10 +176,14 @@ fn too_many_system_calls_end_it() {
     assert!(refused.matters && refused.why.contains("system calls a second"), "{refused:?}");
     assert!(!is_open(&watching), "nobody would see its answer");
     drop(stopped);
+    assert!(execs.stop().unwrap() > 0);
     call.wait(LIMIT).unwrap().unwrap();
     containerd.client().list_containers(LIMIT).unwrap();
+    other.interrupt().unwrap();
     let (snapshot, seen) = watching.interrupt().unwrap();
     assert!(snapshot.messages.open.is_empty(), "{:?}", snapshot.messages.open);
+    let lost: Vec<_> = snapshot.real_losses().collect();
+    assert!(lost.is_empty(), "{lost:?}");
     assert!(seen.calls.iter().any(|call| call.end.since(call.start) > 0), "uprobes go on");
     let cost = snapshot.cost.unwrap();
     assert!(cost.syscalls_ns.is_some_and(|ns| ns > 0), "{cost:?}");

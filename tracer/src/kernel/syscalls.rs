@@ -44,12 +44,20 @@ impl SyscallProbes {
         if preempted && build.contains("PREEMPT") { Self::Events } else { Self::RawTracepoints }
     }
 
-    /// The programs: of exits, and of entries.
+    /// The programs, in the order in which they go on: of exits, and of entries. A write that begins is corrected when it ends.
     fn programs(self) -> [&'static str; 2] {
         match self {
             Self::RawTracepoints => ["wire_exit", "wire_enter"],
             Self::Events => ["wire_exit_tp", "wire_enter_tp"],
         }
+    }
+
+    /// The programs in the order in which they come off. Were exits off first, each thread that writes twice before entries are
+    /// off as well would count as a loss ([`Reason::ExitUnseen`](plegtrace_common::reason::Reason::ExitUnseen)); a busy node
+    /// may let us wait between the two.
+    fn programs_off(self) -> [&'static str; 2] {
+        let [exits, entries] = self.programs();
+        [entries, exits]
     }
 
     /// Loads the programs.
@@ -68,7 +76,7 @@ impl SyscallProbes {
         Ok(())
     }
 
-    /// Attaches the programs: exits first, as a write that begins is corrected when it ends.
+    /// Attaches the programs, exits first.
     ///
     /// # Errors
     ///
@@ -96,9 +104,9 @@ impl SyscallProbes {
         Ok(())
     }
 
-    /// Detaches the programs, also when not all are attached.
+    /// Detaches the programs, entries first, also when not all are attached.
     pub(super) fn detach(self, ebpf: &mut Ebpf) {
-        for name in self.programs() {
+        for name in self.programs_off() {
             let detached = match self {
                 Self::RawTracepoints => {
                     program::<RawTracePoint>(ebpf, name).map(aya::programs::RawTracePoint::unload)
@@ -125,5 +133,15 @@ mod tests {
         assert!(!events("6.18.44", "#1 SMP PREEMPT_DYNAMIC"));
         assert!(!events("6.12.57+deb13-amd64", "#1 SMP PREEMPT_DYNAMIC Debian 6.12.57-1"));
         assert!(!events("unknown", "#1 SMP PREEMPT"));
+    }
+
+    /// While entries are seen, exits are.
+    #[test]
+    fn exits_outlast_entries() {
+        for probes in [SyscallProbes::RawTracepoints, SyscallProbes::Events] {
+            let [first_on, last_on] = probes.programs();
+            assert!(first_on.starts_with("wire_exit") && last_on.starts_with("wire_enter"));
+            assert_eq!(probes.programs_off(), [last_on, first_on]);
+        }
     }
 }
