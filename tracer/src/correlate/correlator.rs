@@ -156,7 +156,7 @@ impl Correlator {
             Fact::Goroutines(goroutines) => return self.census.goroutines(goroutines, &self.limits),
             Fact::Census(round) => {
                 round.says.iter().for_each(|says| self.own.add(&says.calls));
-                return self.census.round(round);
+                return self.census.round(round, &|pid| self.processes.ended_at(pid));
             }
             Fact::Processes(reading) => return self.processes.reading(&reading, &self.limits),
             Fact::Command(command) => return self.processes.command(command),

@@ -14,7 +14,7 @@ use crate::{
 /// A request that is seen this much later than the end may have been open before it: one round asks for ends first.
 const SAME_ROUND_NS: u64 = SECOND_NS;
 
-/// Those that several rounds found so, for longer than a runtime needs to learn of it. `found`: what else does not move;
+/// Those that every round found so, for longer than a runtime needs to learn of it. `found`: what else does not move;
 /// a command whose output is held open is one that the runtime knows has ended.
 pub(super) fn find(found: &[Stuck], known: &Known, snapshot: &Snapshot) -> Vec<Stuck> {
     let seen = snapshot.census.unreported.iter().filter(|seen| is_old(seen, snapshot));
@@ -25,12 +25,12 @@ pub(super) fn find(found: &[Stuck], known: &Known, snapshot: &Snapshot) -> Vec<S
     .collect()
 }
 
-/// From the first round to the last one that found it.
+/// From the exit, or the first round that found it, to the last round that did.
 fn is_old(seen: &Unreported, snapshot: &Snapshot) -> bool {
     age_ns(seen, snapshot) >= UNREPORTED_NS
 }
 
-/// As far as rounds have seen it.
+/// As far as it was seen.
 fn age_ns(seen: &Unreported, snapshot: &Snapshot) -> u64 {
     let last = snapshot.census.round.as_ref().map_or(0, |round| round.began_ns);
     last.saturating_sub(seen.since.0)

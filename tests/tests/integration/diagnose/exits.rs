@@ -81,6 +81,20 @@ impl End {
     }
 
     fn story(&self) -> Story {
+        let mut story = self.ended();
+        self.looks(&mut story, &[S, 12 * S]);
+        story
+    }
+
+    /// Looks that find it at these times.
+    fn looks(&self, story: &mut Story, times: &[u64]) {
+        for ns in times {
+            story.census(*ns, &self.processes, &self.waiting, &[]);
+        }
+    }
+
+    /// It has ended, and nobody has looked yet.
+    fn ended(&self) -> Story {
         let mut story = Story::node();
         let tracer = self.tracer.map(|comm| Holder { pid: 99, comm: comm.into(), fd: -1, orphan: false });
         let (id, exec) = ("c1".to_owned(), self.exec.map(str::to_owned));
@@ -90,9 +104,6 @@ impl End {
         let (version, containers) = ("v1".to_owned(), vec![said]);
         story.says = Some(RuntimeSays { pid: CONTAINERD, version, containers, ..RuntimeSays::default() });
         self.versions(&mut story);
-        for ns in [S, 12 * S] {
-            story.census(ns, &self.processes, &self.waiting, &[]);
-        }
         story
     }
 
@@ -119,6 +130,33 @@ fn s4_blames_the_shim() {
     let found = finding(&End { waiting: vec![stop()], ..lost() }, "S4");
     assert_eq!((culprit(&found), found.reach, found.victims.len()), (Some(SHIM), 2, 1), "{found:#?}");
     assert!(found.headline.ends_with("so StopContainer waits forever"), "{}", found.headline);
+}
+
+/// The age counts from the exit when the probes saw it, not from the look that found it. An exit from before a look that
+/// did not find it so was that of another process; and of commands only looks tell.
+#[test]
+fn an_exit_that_was_seen_has_its_age() {
+    let found = |end: &End, exit: Option<u64>, looks: &[u64]| {
+        let mut story = end.ended();
+        exit.map(|ns| story.exit(ns, INIT, 9));
+        end.looks(&mut story, looks);
+        ids(&diagnose(&story.snapshot(21 * S))).iter().any(|id| ["S3", "S4", "S11"].contains(id))
+    };
+    let held = End { zombie: true, tracer: Some("strace"), ..lost() };
+    for end in [lost(), held] {
+        assert!(!found(&end, None, &[9 * S, 15 * S]), "the first look was six seconds ago");
+        assert!(found(&end, Some(S), &[9 * S, 15 * S]));
+        assert!(found(&end, Some(S), &[15 * S]), "one look is enough when the end is known");
+        assert!(!found(&end, Some(6 * S), &[9 * S, 15 * S]), "it ended nine seconds ago");
+    }
+    let mut story = lost().ended();
+    let ended = std::mem::take(&mut story.ended);
+    story.exit(S, INIT, 9);
+    lost().looks(&mut story, &[7 * S]);
+    story.ended = ended;
+    lost().looks(&mut story, &[9 * S, 15 * S]);
+    none(&story.snapshot(15 * S));
+    assert!(!found(&lost_command(), Some(S), &[9 * S, 15 * S]));
 }
 
 /// A version without the bug, or none, makes it less sure, not untrue.

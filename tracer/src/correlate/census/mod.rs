@@ -5,6 +5,7 @@ mod blocked;
 mod disk;
 mod requests;
 mod subject;
+mod unreported;
 mod untraced;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -12,11 +13,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::limits::Limits;
 use crate::{
     decode::MonoNs,
-    input::{CensusFact, Component, EndedInit, Fact, GoroutinesFact, ProcessFact, RuntimeState, VersionFact},
+    input::{CensusFact, Component, Fact, GoroutinesFact, ProcessFact, VersionFact},
 };
 pub use disk::DiskWaits;
 pub use requests::{Held, Request, WaitsFor};
 pub use subject::Known;
+pub use unreported::Unreported;
 
 /// Goroutines that may be unread in a process that counts as read: those that run all the time, and one in so many.
 const RESTLESS: u32 = 8;
@@ -87,18 +89,6 @@ pub struct Census {
     pub unreported: Vec<Unreported>,
     /// How often the threads of a runtime were found waiting for the disk lately, by process.
     pub disk: BTreeMap<u32, DiskWaits>,
-}
-
-/// A container whose first process has ended, although the runtime says that it runs; or a command in it whose first
-/// process has ended, although the runtime has not deleted it, which it does when it is told of the end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unreported {
-    /// Which container or sandbox, in the runtime's words; of a command `None`: the CRI does not list commands.
-    pub said: Option<RuntimeState>,
-    /// Its first process.
-    pub init: EndedInit,
-    /// Since when every round that could tell found it so: the end of the first.
-    pub since: MonoNs,
 }
 
 /// A goroutine that the last look found inside a request.
@@ -186,8 +176,8 @@ impl CensusState {
     }
 
     /// A round is over: what it did not tell is no longer there, unless it was cut. Then it stands as it was found
-    /// before, with the time of that look.
-    pub(super) fn round(&mut self, round: CensusFact) {
+    /// before, with the time of that look. `ended` tells when a process ended, if its exit was seen.
+    pub(super) fn round(&mut self, round: CensusFact, ended: &dyn Fn(u32) -> Option<MonoNs>) {
         let before = std::mem::replace(&mut self.processes, std::mem::take(&mut self.coming));
         for seen in self.processes.values_mut() {
             let before = before.get(&seen.fact.pid);
@@ -204,7 +194,7 @@ impl CensusState {
         let read = &self.goroutines;
         self.inside.retain(|pid, _| read.contains_key(pid));
         self.file_calls.retain(|pid, _| read.contains_key(pid));
-        self.unreported(&round);
+        self.unreported(&round, ended);
         self.rounds += 1;
         self.versions.extend(round.versions.iter().map(|fact| (fact.program.clone(), fact.clone())));
         self.round = Some(round);
@@ -241,27 +231,6 @@ impl CensusState {
             tell(MonoNs(round.ended_ns), Fact::Census(round));
         }
         tell_all(&self.coming, tell);
-    }
-
-    /// Compares what has ended with what the runtime says. A round in which it did not answer changes nothing for
-    /// containers: what it believed it may still believe, but nobody may say so before it is asked again.
-    fn unreported(&mut self, round: &CensusFact) {
-        let says = round.says.as_ref().filter(|says| !says.version.is_empty());
-        let mut before = std::mem::take(&mut self.unreported);
-        for init in &round.ended {
-            let listed = || says?.containers.iter().find(|said| said.runs && said.container.id == init.id);
-            let said = listed().filter(|_| init.exec.is_none());
-            if said.is_none() && init.exec.is_none() {
-                continue;
-            }
-            let key = (init.id.clone(), init.exec.clone());
-            let same = before.remove(&key).filter(|before| before.init.pid == init.pid);
-            let since = same.map_or(MonoNs(round.ended_ns), |before| before.since);
-            self.unreported.insert(key, Unreported { said: said.cloned(), init: init.clone(), since });
-        }
-        if says.is_none() {
-            self.unreported.extend(before.into_iter().filter(|((_, exec), _)| exec.is_none()));
-        }
     }
 
     /// Goroutines of runtimes that were inside a request when they were read last: process, goroutine, and CRI method.
@@ -365,7 +334,7 @@ mod tests {
 
     fn round(state: &mut CensusState, processes: &[ProcessFact], cut: bool) {
         processes.iter().for_each(|fact| state.process(fact.clone(), &Limits::default()));
-        state.round(CensusFact { cut, ..CensusFact::default() });
+        state.round(CensusFact { cut, ..CensusFact::default() }, &|_| None);
     }
 
     fn found(state: &CensusState) -> Vec<(u32, u64, Option<MonoNs>)> {

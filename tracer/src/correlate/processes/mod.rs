@@ -253,6 +253,11 @@ impl Follower {
         Some(ProcessesFact { at_ns, processes, complete: self.complete })
     }
 
+    /// When the last watched process with this number ended, as far as that is remembered.
+    pub(super) fn ended_at(&self, pid: u32) -> Option<MonoNs> {
+        self.ended.get(&pid).copied()
+    }
+
     /// When the processes were read last.
     pub(super) fn read_at(&self) -> Option<MonoNs> {
         self.read_at
