@@ -57,11 +57,7 @@ fn needed_s(kind: Kind) -> Option<u64> {
 
 /// How long after it could be named a fault has to be, at most.
 fn named_within(kind: Kind) -> Duration {
-    match kind {
-        // Its age counts from the look that found the end; a calm node is looked at once in ten seconds.
-        Kind::LostExit | Kind::TracedExit => 2 * NAMED_WITHIN,
-        _ => needed_s(kind).map_or(NAMED_WITHIN, |needed| Duration::from_secs(needed) + LAST_LOOK),
-    }
+    needed_s(kind).map_or(NAMED_WITHIN, |needed| Duration::from_secs(needed) + LAST_LOOK)
 }
 
 fn trace(node: &Node, output: &[&str], duration: &[&str]) -> Running {
