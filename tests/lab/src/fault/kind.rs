@@ -9,10 +9,10 @@ use super::guard::{Facts, Fault};
 use super::stopped::stopped_fault;
 use super::{
     cni_flock, cni_reload, dead_fuse, dead_mount, dead_volume, exec_pipe_held, exec_storm, freezing_init,
-    frozen_container, frozen_shim, full_channel, kill_containerd, kill_kubelet, large_list, lock_hostage,
-    lost_exit, many_changed_pods, orphaned_init, rc93_hang, rc93_standalone, restart_containerd,
-    silent_agent, silent_cni_agent, sleeping_cni, sleeping_hook, sleeping_poststop, slow_cni, status_hangs,
-    stop_containerd, stop_kubelet, stop_shim, stopped_cni_agent, traced_exit,
+    frozen_container, frozen_shim, full_channel, hog, kill_containerd, kill_kubelet, large_list,
+    lock_hostage, lost_exit, many_changed_pods, orphaned_init, quota, rc93_hang, rc93_standalone,
+    restart_containerd, silent_agent, silent_cni_agent, sleeping_cni, sleeping_hook, sleeping_poststop,
+    slow_cni, status_hangs, stop_containerd, stop_kubelet, stop_shim, stopped_cni_agent, traced_exit,
 };
 use crate::knobs::{Generation, Knobs};
 use crate::node::Node;
@@ -83,6 +83,10 @@ pub enum Kind {
     DeadVolume,
     /// Commands are executed in all pods all the time.
     ExecStorm,
+    /// containerd is throttled by the quota of its cgroup: every call is late.
+    Quota,
+    /// Another thread has the only processor that containerd may use: every call is late.
+    Hog,
     /// The relist of a kubelet of old waits for room in its event channel.
     FullChannel,
     /// The list of containers is larger than a message may be: every ListContainers is refused.
@@ -136,6 +140,7 @@ impl Kind {
             Kind::DeadFuse => Some("X6"),
             Kind::DeadVolume => Some("K5"),
             Kind::ExecStorm => Some("O2"),
+            Kind::Quota | Kind::Hog => Some("O1"),
             Kind::FullChannel => Some("K1"),
             Kind::LargeList => Some("K2"),
             Kind::ManyChangedPods => Some("K3"),
@@ -223,6 +228,8 @@ impl Kind {
             Kind::DeadFuse => dead_fuse(node, &pod()?),
             Kind::DeadVolume => dead_volume(node),
             Kind::ExecStorm => exec_storm(node),
+            Kind::Quota => quota(node),
+            Kind::Hog => hog(node),
             Kind::FullChannel => full_channel(node, &pod()?),
             Kind::LargeList => large_list(node, &pod()?),
             Kind::ManyChangedPods => many_changed_pods(node),

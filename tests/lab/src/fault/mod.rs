@@ -33,6 +33,8 @@
 //! | `dead-fuse` | X6 | StartContainer, in `runc create`, in a hook, in open(2) of a file on FUSE | the end of the mount |
 //! | `dead-volume` | K5 | the kubelet's sync loop, in stat(2) of a volume on FUSE whose pod is gone | the end of the mount |
 //! | `exec-storm` | O2 | nothing: all is a little late | the end of the threads that exec |
+//! | `quota` | O1 | nothing: containerd is throttled by its cgroup, and all is late | containerd's own cgroup |
+//! | `hog` | O1 | nothing: containerd waits for a CPU, and all is late | the end of the thread that has it |
 //! | `full-channel` | K1 | the relist, in the send of an event | as `status-hangs`, and a new start of the kubelet |
 //! | `large-list` | K2 | nothing: every ListContainers is refused | removal of the containers |
 //! | `many-changed-pods` | K3 | nothing: one relist of a new kubelet is long | it is over by itself |
@@ -53,6 +55,7 @@ mod frozen;
 mod full_channel;
 mod gated;
 mod guard;
+mod held_off;
 mod hostage;
 mod killed;
 mod kind;
@@ -77,6 +80,7 @@ pub use frozen::{frozen_container, frozen_shim, frozen_shim_unified};
 pub use full_channel::full_channel;
 pub use gated::{cni_flock, sleeping_cni, sleeping_hook, sleeping_poststop, slow_cni};
 pub use guard::{Facts, Fault};
+pub use held_off::{hog, quota, throttled_until};
 pub use hostage::{Hostage, lock_hostage};
 pub use killed::{kill_containerd, kill_kubelet, restart_containerd};
 pub use kind::Kind;

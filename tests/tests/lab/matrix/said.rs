@@ -58,6 +58,8 @@ fn said(kind: Kind) -> Option<Said> {
         | Kind::ContainerdRestarted
         | Kind::StatusHangs
         | Kind::ExecStorm
+        | Kind::Quota
+        | Kind::Hog
         | Kind::FullChannel
         | Kind::LargeList
         | Kind::ManyChangedPods => None,
@@ -68,6 +70,7 @@ fn said(kind: Kind) -> Option<Said> {
 pub(crate) fn severity(kind: Kind) -> &'static str {
     match kind {
         Kind::ExecStorm | Kind::ManyChangedPods | Kind::ContainerdRestarted => "notice",
+        Kind::Quota | Kind::Hog => "slow",
         _ => "stall",
     }
 }
@@ -115,8 +118,15 @@ pub(crate) fn check_text(kind: Kind, text: &str, facts: &Facts) {
     let mut known = facts.victims.iter().chain(&facts.culprits).peekable();
     let is_named = known.peek().is_none() || known.any(|pid| text.contains(&pid.to_string()));
     assert!(is_named, "{kind:?}: {facts:?} not in {text}");
+    if kind == Kind::Hog {
+        let ourselves = format!(" {} ran ", std::process::id());
+        assert!(text.contains("others run, most of all ") && text.contains(&ourselves), "{text}");
+    }
     let id = kind.root_cause().expect("a fault has a cause");
-    let verdict =
-        if severity(kind) == "stall" { format!("\nSTALL {id}  ") } else { format!("notice    {id}  ") };
+    let verdict = match severity(kind) {
+        "stall" => format!("\nSTALL {id}  "),
+        "slow" => format!("\nSLOW {id}  "),
+        _ => format!("notice    {id}  "),
+    };
     assert!(text.contains(&verdict), "{kind:?}: no {verdict:?} in {text}");
 }

@@ -6,8 +6,6 @@ use plegtrace_lab::fault::{self, Fault};
 use plegtrace_lab::gate::Place;
 use plegtrace_lab::{Node, disk, host};
 
-use crate::slow::throttle;
-
 /// The component that is slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
@@ -71,9 +69,11 @@ impl Kind {
     pub(super) fn slow_down(self, node: &Node, factor: f64) -> Fault {
         let slow = match self {
             Kind::Containerd => {
-                return throttle(node, node.containerd().pid(), OF_CONTAINERD, RELIST.mul_f64(factor));
+                fault::throttled_until(node, node.containerd().pid(), OF_CONTAINERD, RELIST.mul_f64(factor))
             }
-            Kind::Kubelet => return throttle(node, node.kubelet().pid(), OF_KUBELET, RELIST.mul_f64(factor)),
+            Kind::Kubelet => {
+                fault::throttled_until(node, node.kubelet().pid(), OF_KUBELET, RELIST.mul_f64(factor))
+            }
             Kind::Plugin => fault::slow_gate(node, Place::Cni, PLUGIN.mul_f64(factor)),
             Kind::Hook => fault::slow_gate(node, Place::CreateRuntime, HOOK.mul_f64(factor)),
             Kind::Disk => {
