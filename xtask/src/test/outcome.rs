@@ -50,6 +50,9 @@ impl Tally {
             format!("layer {name}: {passed} passed, {failed} failed, {skipped} skipped in {seconds} s");
         step("test", &words);
         self.total += outcome.counts;
+        if failed > 0 && outcome.failed.is_empty() {
+            outcome.failed.push(format!("layer {name}: {failed} failed, see above"));
+        }
         self.failed.append(&mut outcome.failed);
     }
 
