@@ -137,6 +137,8 @@ pub struct Knobs {
     /// The node's shims are those of containerd 1.7 with the bug of 1.7.21: after a command that could not be started they
     /// never report the end of its container.
     pub lossy_shim: bool,
+    /// The node's containerd is a 1.7 that locks itself out of its network configuration, as 2.0.1 and 2.0.2 do.
+    pub deadlocking: bool,
     /// The kubelet's relist waits for room in its event channel, as before Kubernetes 1.14, and there is little. It is built
     /// by the default compiler.
     pub blocking_pleg: bool,
@@ -162,6 +164,7 @@ impl Default for Knobs {
             network: Network::default(),
             rc93: false,
             lossy_shim: false,
+            deadlocking: false,
             blocking_pleg: false,
             gates: false,
             disk: false,

@@ -29,12 +29,12 @@ pub mod http;
 pub mod image;
 pub mod knobs;
 pub mod kubelet;
-pub mod lossy_shim;
 pub mod node;
 pub mod packages;
 pub mod process;
 pub mod promtext;
 pub mod rc93;
+pub mod rebuilt;
 pub mod scratch;
 
 pub use containerd::{Containerd, Event, Events};

@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use plegtrace_lab::fault::{Facts, Kind};
 use plegtrace_lab::kubelet::{self, KubeletBuild};
 use plegtrace_lab::{
-    Containerd, Generation, Knobs, Network, Node, host, image, lossy_shim, packages, process, rc93, scratch,
+    Containerd, Generation, Knobs, Network, Node, host, image, packages, process, rc93, rebuilt, scratch,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -32,7 +32,7 @@ enum Command {
     Sweep,
     /// Download and build everything into the cache.
     Fetch {
-        /// Also the kubelet of Go 1.15, the genuine runc 1.0.0-rc93 and the shim that loses exits.
+        /// Also the kubelet of Go 1.15, and what is rebuilt with a bug.
         #[arg(long)]
         all: bool,
     },
@@ -189,7 +189,9 @@ fn fetch(all: bool) -> Result<()> {
     }
     if all {
         host::progress(&format!("rc93: {}", rc93::program()?.display()));
-        host::progress(&format!("shim that loses exits: {}", lossy_shim::program()?.display()));
+        host::progress(&format!("shim that loses exits: {}", rebuilt::lossy_shim::program()?.display()));
+        let deadlocking = rebuilt::deadlocking::program()?;
+        host::progress(&format!("containerd that locks itself out: {}", deadlocking.display()));
     }
     Ok(())
 }

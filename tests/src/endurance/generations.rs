@@ -43,7 +43,7 @@ impl<'a> Generations<'a> {
     pub(super) fn replace_next(&mut self) -> Result<()> {
         let (kubelet, containerd) = (self.node.kubelet(), self.node.containerd());
         if self.ended.len().is_multiple_of(2) {
-            let copy = self.fresh_copy(&containerd.program())?;
+            let copy = self.fresh_copy(containerd.program())?;
             let pid = containerd.pid();
             containerd.daemon().kill()?;
             self.ended.push(Generation {

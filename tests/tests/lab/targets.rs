@@ -48,7 +48,7 @@ fn a_restarted_containerd_is_probed_again() {
     let first = containerd.pid();
     wait_for_calls(&watching, Layer::Handler, first, "handlers of the first containerd");
 
-    let same = replace(containerd, &containerd.program());
+    let same = replace(containerd, containerd.program());
     wait_for_calls(&watching, Layer::Handler, same, "handlers of its successor from the same file");
 
     let dir = tempfile::tempdir().unwrap();

@@ -16,7 +16,7 @@ use crate::knobs::{Knobs, Network};
 use crate::packages::{self, Tree};
 use crate::promtext::Page;
 use crate::scratch::Scratch;
-use crate::{disk, gate, host, http, image, lossy_shim, process, rc93};
+use crate::{disk, gate, host, http, image, process, rc93, rebuilt};
 
 /// From start to an answer of the CRI; 13 ms on an idle machine.
 const READY_LIMIT: Duration = Duration::from_secs(30);
@@ -24,8 +24,6 @@ const READY_LIMIT: Duration = Duration::from_secs(30);
 const CALL_LIMIT: Duration = Duration::from_secs(30);
 /// For the answer to SIGUSR1.
 const DUMP_LIMIT: Duration = Duration::from_secs(10);
-/// Its own shim, in its package.
-const SHIM: &str = "usr/bin/containerd-shim-runc-v2";
 /// What its log says then.
 const DUMPED: &str = "goroutine stack dump written to";
 
@@ -35,8 +33,7 @@ pub struct Containerd {
     daemon: Daemon,
     knobs: Knobs,
     tree: Tree,
-    shim: PathBuf,
-    runc: PathBuf,
+    programs: Programs,
     metrics: SocketAddr,
     client: Client,
     // Last: its drop is the teardown of all the others.
@@ -53,9 +50,7 @@ impl Containerd {
     pub fn start(knobs: &Knobs) -> Result<Containerd> {
         host::require_root()?;
         let tree = packages::containerd(knobs.generation.suite())?;
-        let shim = if knobs.lossy_shim { lossy_shim::program()? } else { tree.path(SHIM)? };
-        let runc =
-            if knobs.rc93 { rc93::program()? } else { packages::runc(knobs.runc)?.path("usr/sbin/runc")? };
+        let programs = Programs::wanted(knobs, &tree)?;
         let archive = image::archive()?;
         let scratch = Scratch::new()?;
         if knobs.disk {
@@ -63,10 +58,10 @@ impl Containerd {
         }
         let metrics = SocketAddr::from(([127, 0, 0, 1], http::free_port()?));
         configure(&scratch, knobs, &tree, metrics)?;
-        let daemon = spawn(&scratch, &tree, [&shim, &runc])?;
+        let daemon = spawn(&scratch, &programs)?;
         let client = Client::new(&scratch.path().join("containerd.sock"), knobs.generation.api())?;
         let containerd =
-            Containerd { daemon, knobs: knobs.clone(), tree, shim, runc, metrics, client, scratch };
+            Containerd { daemon, knobs: knobs.clone(), tree, programs, metrics, client, scratch };
         containerd.wait_until_ready()?;
         containerd.import(&archive)?;
         Ok(containerd)
@@ -118,20 +113,20 @@ impl Containerd {
 
     /// Its program.
     #[must_use]
-    pub fn program(&self) -> PathBuf {
-        self.tree.root().join("usr/bin/containerd")
+    pub fn program(&self) -> &Path {
+        &self.programs.daemon
     }
 
     /// The program of its shims.
     #[must_use]
     pub fn shim_program(&self) -> &Path {
-        &self.shim
+        &self.programs.shim
     }
 
     /// The runc that its shims call.
     #[must_use]
     pub fn runc_program(&self) -> &Path {
-        &self.runc
+        &self.programs.runc
     }
 
     /// The knobs it was started with.
@@ -283,17 +278,51 @@ fn snapshotter(dir: &Path) -> &'static str {
     if host::is_on_overlayfs(dir) { "native" } else { "overlayfs" }
 }
 
-/// `found`: programs that it is to find before any other, its shim first.
-fn spawn(scratch: &Scratch, tree: &Tree, found: [&Path; 2]) -> Result<Daemon> {
-    let programs = tree.path("usr/bin")?;
-    let [shim, runc] = found.map(|program| program.parent().unwrap_or(program).display().to_string());
-    let inherited = std::env::var("PATH").unwrap_or_default();
-    let path = format!("{shim}:{}:{runc}:{inherited}:/usr/sbin:/usr/bin:/sbin:/bin", programs.display());
+/// What runs: of the packages, or rebuilt with a bug.
+#[derive(Debug)]
+struct Programs {
+    daemon: PathBuf,
+    shim: PathBuf,
+    runc: PathBuf,
+}
+
+impl Programs {
+    fn wanted(knobs: &Knobs, tree: &Tree) -> Result<Programs> {
+        let packaged = |name: &str| tree.path(&format!("usr/bin/{name}"));
+        Ok(Programs {
+            daemon: if knobs.deadlocking {
+                rebuilt::deadlocking::program()?
+            } else {
+                packaged("containerd")?
+            },
+            shim: if knobs.lossy_shim {
+                rebuilt::lossy_shim::program()?
+            } else {
+                packaged("containerd-shim-runc-v2")?
+            },
+            runc: if knobs.rc93 {
+                rc93::program()?
+            } else {
+                packages::runc(knobs.runc)?.path("usr/sbin/runc")?
+            },
+        })
+    }
+
+    /// Where they are found before any other of their names.
+    fn path(&self) -> String {
+        let directory = |program: &Path| program.parent().unwrap_or(program).display().to_string();
+        let [shim, daemon, runc] = [&self.shim, &self.daemon, &self.runc].map(|program| directory(program));
+        let inherited = std::env::var("PATH").unwrap_or_default();
+        format!("{shim}:{daemon}:{runc}:{inherited}:/usr/sbin:/usr/bin:/sbin:/bin")
+    }
+}
+
+fn spawn(scratch: &Scratch, programs: &Programs) -> Result<Daemon> {
     let temporary = temporary(scratch);
     fs::create_dir_all(&temporary).with_context(|| format!("cannot create {}", temporary.display()))?;
-    let mut command = Command::new(programs.join("containerd"));
+    let mut command = Command::new(&programs.daemon);
     command.arg("-c").arg(scratch.path().join("config.toml"));
-    command.env("PATH", path).env("TMPDIR", temporary).current_dir("/");
+    command.env("PATH", programs.path()).env("TMPDIR", temporary).current_dir("/");
     Daemon::start(scratch, command, &scratch.path().join("containerd.log"))
 }
 

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 
 use super::gated::sleeping_cni;
 use super::guard::{BLOCKED_AFTER, CALL_LIMIT, EFFECT_LIMIT, Facts, Fault, HANGING};
-use crate::cri::Call;
+use crate::cri::{Call, Client};
 use crate::node::Node;
 use crate::process;
 
@@ -31,16 +31,27 @@ pub fn cni_reload(node: &Node) -> Result<Fault> {
     let client = containerd.client();
     let plugin = sleeping_cni(node)?;
     let facts: Facts = plugin.facts().clone();
-    let (hidden, file) = (containerd.cni_directory().join(HIDDEN), containerd.cni_directory().join(NAME));
-    fs::write(&hidden, TEXT).with_context(|| format!("cannot write {}", hidden.display()))?;
-    fs::rename(&hidden, &file).context("cannot rename the configuration")?;
-    let fault = Fault::new(Facts::default()).healed_by(move || remove(&file)).joined(plugin).with(facts);
-    process::wait_for("an unanswered Status", EFFECT_LIMIT, || {
-        Ok(client.status(BLOCKED_AFTER).is_err_and(|error| error.is_deadline()).then_some(()))
-    })?;
+    let fault = begin(node)?.joined(plugin).with(facts);
+    wait_for_silence(client)?;
     let fault = fault.holding(Call::start(client, "Status", |client| client.status(HANGING).map(drop))?);
     client.list_containers(CALL_LIMIT).context("the lists should be answered")?;
     Ok(fault)
+}
+
+/// Begins a reload: of one more configuration, which goes when the fault is healed.
+pub(super) fn begin(node: &Node) -> Result<Fault> {
+    let directory = node.containerd().cni_directory();
+    let (hidden, file) = (directory.join(HIDDEN), directory.join(NAME));
+    fs::write(&hidden, TEXT).with_context(|| format!("cannot write {}", hidden.display()))?;
+    fs::rename(&hidden, &file).context("cannot rename the configuration")?;
+    Ok(Fault::new(Facts::default()).healed_by(move || remove(&file)))
+}
+
+/// Until `Status` is not answered.
+pub(super) fn wait_for_silence(client: &Client) -> Result<()> {
+    process::wait_for("an unanswered Status", EFFECT_LIMIT, || {
+        Ok(client.status(BLOCKED_AFTER).is_err_and(|error| error.is_deadline()).then_some(()))
+    })
 }
 
 fn remove(file: &Path) -> Result<()> {

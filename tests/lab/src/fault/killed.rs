@@ -60,7 +60,7 @@ pub fn restart_containerd(node: &Node) -> Result<Fault> {
     Ok(Fault::new(Facts { culprits: vec![containerd.pid()], ..Facts::default() }))
 }
 
-fn start_again(daemon: &Daemon, client: &Client) -> Result<()> {
+pub(super) fn start_again(daemon: &Daemon, client: &Client) -> Result<()> {
     daemon.restart()?;
     process::wait_for("an answer of the new containerd", EFFECT_LIMIT, || {
         Ok(client.version(Duration::from_secs(2)).ok().map(drop))

@@ -8,9 +8,9 @@ use super::frozen::Freezer;
 use super::guard::{Facts, Fault};
 use super::stopped::stopped_fault;
 use super::{
-    cni_flock, cni_reload, dead_fuse, dead_mount, dead_volume, exec_pipe_held, exec_storm, freezing_init,
-    frozen_container, frozen_shim, full_channel, hog, kill_containerd, kill_kubelet, large_list,
-    lock_hostage, lost_exit, many_changed_pods, orphaned_init, quota, rc93_hang, rc93_standalone,
+    cni_deadlock, cni_flock, cni_reload, dead_fuse, dead_mount, dead_volume, exec_pipe_held, exec_storm,
+    freezing_init, frozen_container, frozen_shim, full_channel, hog, kill_containerd, kill_kubelet,
+    large_list, lock_hostage, lost_exit, many_changed_pods, orphaned_init, quota, rc93_hang, rc93_standalone,
     restart_containerd, silent_agent, silent_cni_agent, sleeping_cni, sleeping_hook, sleeping_poststop,
     slow_cni, status_hangs, stop_containerd, stop_kubelet, stop_shim, stopped_cni_agent, traced_exit,
 };
@@ -69,6 +69,8 @@ pub enum Kind {
     CniFlock,
     /// A CNI plugin never ends, and a reload of the configuration waits for it: `Status` hangs behind both.
     CniReload,
+    /// go-cni waits for itself since a configuration changed while a plugin ran: `Status` and RunPodSandbox hang.
+    CniDeadlock,
     /// containerd was killed and runs again.
     ContainerdRestarted,
     /// `Status` hangs behind a reload of the CNI configuration, lists are answered.
@@ -134,6 +136,7 @@ impl Kind {
             Kind::CniSlow => None,
             Kind::CniFlock => Some("N2"),
             Kind::CniReload => Some("R6"),
+            Kind::CniDeadlock => Some("R5"),
             Kind::StatusHangs => Some("L2"),
             Kind::SilentAgent => Some("X11"),
             Kind::DeadMount => Some("R12"),
@@ -169,6 +172,7 @@ impl Kind {
                 | Kind::CniSlow
                 | Kind::CniFlock
                 | Kind::CniReload
+                | Kind::CniDeadlock
                 | Kind::SilentAgent
                 | Kind::DeadFuse
         );
@@ -177,11 +181,12 @@ impl Kind {
         // The lock is held for as long as a plugin runs since go-cni 1.1.12.
         let generation = match self {
             Kind::CniReload => Generation::V2_1,
-            Kind::LostExit => Generation::V1_7,
+            Kind::LostExit | Kind::CniDeadlock => Generation::V1_7,
             _ => Generation::default(),
         };
         let (rc93, lossy_shim) = (self == Kind::Rc93, self == Kind::LostExit);
-        Knobs { generation, rc93, lossy_shim, blocking_pleg, gates, pods, ..Knobs::default() }
+        let deadlocking = self == Kind::CniDeadlock;
+        Knobs { generation, rc93, lossy_shim, deadlocking, blocking_pleg, gates, pods, ..Knobs::default() }
     }
 
     /// Injects it into a node of [`Kind::knobs`]; where a pod is needed, into the pod `pod`.
@@ -221,6 +226,7 @@ impl Kind {
             Kind::CniSlow => slow_cni(node, SLOW_SECONDS),
             Kind::CniFlock => cni_flock(node),
             Kind::CniReload => cni_reload(node),
+            Kind::CniDeadlock => cni_deadlock(node),
             Kind::ContainerdRestarted => restart_containerd(node),
             Kind::StatusHangs => status_hangs(node),
             Kind::SilentAgent => silent_agent(node, &pod()?),

@@ -1,4 +1,4 @@
-//! A shim with the bug of containerd 1.7.21 ([`crate::lossy_shim`]): after a command that could not be started it reaps the
+//! A shim with the bug of containerd 1.7.21 ([`crate::rebuilt::lossy_shim`]): after a command that could not be started it reaps the
 //! first process of its container and reports nothing (S4).
 
 use anyhow::{Context as _, Result, bail, ensure};

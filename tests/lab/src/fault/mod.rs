@@ -26,6 +26,7 @@
 //! | `cni-slow` | none | RunPodSandbox for three seconds: a decoy | it ends by itself |
 //! | `cni-flock` | N2 | two RunPodSandbox: one plugin waits in flock(2) for another | SIGKILL of both plugins |
 //! | `cni-reload` | R6 | RunPodSandbox, in a CNI plugin; Status, behind a reload that waits for it (containerd 2.1) | SIGKILL of the plugin |
+//! | `cni-deadlock` | R5 | RunPodSandbox and Status, in go-cni, which waits for itself | a new containerd |
 //! | `containerd-restarted` | R15 | nothing any more: the calls in flight have failed | it is healed already |
 //! | `status-hangs` | L2 | Status, behind a reload of the CNI configuration that reads a FIFO | the FIFO's other end |
 //! | `silent-agent` | X11 | StartContainer, in `runc create`, in a hook, in open(2) | the end of the agent |
@@ -39,13 +40,14 @@
 //! | `large-list` | K2 | nothing: every ListContainers is refused | removal of the containers |
 //! | `many-changed-pods` | K3 | nothing: one relist of a new kubelet is long | it is over by itself |
 //!
-//! Root causes are named as in the rules of diagnosis. The faults of `rc93`, those of hooks and CNI plugins, that of the lost
-//! exit, that of the full channel and that of the changed pods need a node that is prepared for them: [`Kind::knobs`].
+//! Root causes are named as in the rules of diagnosis. The faults of `rc93`, those of hooks and CNI plugins, those of rebuilt
+//! programs, that of the full channel and that of the changed pods need a node that is prepared for them: [`Kind::knobs`].
 
 mod answerers;
 mod bundle;
 mod changed_pods;
 mod cni_agent;
+mod cni_deadlock;
 mod cni_reload;
 mod dead_volume;
 mod exec_pipe;
@@ -72,6 +74,7 @@ mod traced;
 pub use answerers::{dead_fuse, dead_mount, silent_agent};
 pub use changed_pods::{fill_pods, many_changed_pods};
 pub use cni_agent::{silent_cni_agent, stopped_cni_agent};
+pub use cni_deadlock::cni_deadlock;
 pub use cni_reload::cni_reload;
 pub use dead_volume::dead_volume;
 pub use exec_pipe::exec_pipe_held;

@@ -134,7 +134,19 @@ fn r6_needs_a_status_that_waits_for_more_than_a_moment() {
 fn r5_needs_a_lock_that_nobody_holds_for_work() {
     let findings = at_the_network_lock(&network_lock(AGAIN), None);
     assert_eq!(named(&findings), ["R5"]);
-    assert_eq!((culprit(&findings[0]), findings[0].confidence), (Some(CONTAINERD), Confidence::Medium));
+    assert_eq!((culprit(&findings[0]), findings[0].confidence), (Some(CONTAINERD), Confidence::High));
+    let again = |finding: &Finding| {
+        let ends = "RWMutex).RLock < go-cni.(*libcni).Networks < go-cni.(*libcni).Setup";
+        finding
+            .evidence
+            .iter()
+            .any(|seen| seen.text.contains("waits for it again") && seen.text.ends_with(ends))
+    };
+    assert!(again(&findings[0]), "{:?}", findings[0].evidence);
+    let mut unseen = network_lock(AGAIN);
+    unseen.remove(3);
+    let doubted = &at_the_network_lock(&unseen, None)[0];
+    assert_eq!((doubted.rule.id, doubted.confidence, again(doubted)), ("R5", Confidence::Medium, false));
     assert!(
         !named(&at_the_network_lock(&network_lock(PLUGIN), None)).contains(&"R5"),
         "somebody is past the lock"

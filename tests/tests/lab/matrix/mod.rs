@@ -233,7 +233,12 @@ fn wait_until_well(node: &Node) {
 fn of_gates(kind: &Kind) -> bool {
     let own = matches!(
         kind,
-        Kind::Rc93 | Kind::FullChannel | Kind::ManyChangedPods | Kind::CniReload | Kind::LostExit
+        Kind::Rc93
+            | Kind::FullChannel
+            | Kind::ManyChangedPods
+            | Kind::CniReload
+            | Kind::CniDeadlock
+            | Kind::LostExit
     );
     !own && *kind != Kind::CniSlow
 }
@@ -342,6 +347,7 @@ fn all_rows() -> Vec<Row> {
         let mut rows = on_a_shared_node(generation, &second);
         on_its_own_node(Kind::Rc93, &mut rows);
         on_its_own_node(Kind::LostExit, &mut rows);
+        on_its_own_node(Kind::CniDeadlock, &mut rows);
         on_its_own_node(Kind::FullChannel, &mut rows);
         on_the_newest_runtime(&mut rows);
         rows.extend(first.join().unwrap_or_else(|panic| resume_unwind(panic)));

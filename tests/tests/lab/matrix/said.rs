@@ -54,6 +54,7 @@ fn said(kind: Kind) -> Option<Said> {
         | Kind::KubeletKilled
         | Kind::Poststop
         | Kind::CniSlow
+        | Kind::CniDeadlock
         | Kind::DeadVolume
         | Kind::ContainerdRestarted
         | Kind::StatusHangs

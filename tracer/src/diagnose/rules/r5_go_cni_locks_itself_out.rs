@@ -1,17 +1,23 @@
 //! R5: go-cni takes its read lock twice, and a reload between the two waits for ever, as does everybody behind it.
 
 use crate::{
-    correlate::thresholds::CALL_OPEN_NS,
-    diagnose::{Area, Culprit, Finding, Page, Proof, Rule, Scene, networks::Networks},
+    correlate::{Request, thresholds::SECOND_NS},
+    diagnose::{Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source, networks::Networks},
     input::Command,
+    words,
 };
+
+/// Nobody who could let go holds the lock, so two looks this far apart are enough.
+const LOCKED_NS: u64 = 5 * SECOND_NS;
+/// Functions of go-cni that hold the read lock from begin to end (go-cni 1.1.11, cni.go).
+const HOLDERS: [&str; 4] = ["Setup", "SetupSerially", "Remove", "Check"];
 
 pub(super) static RULE: Rule = Rule {
     id: "R5",
     title: "go-cni takes its read lock twice and deadlocks when a network configuration changes",
     area: Area::Runtime,
-    min_age_ns: CALL_OPEN_NS,
-    proof: Proof::Story,
+    min_age_ns: LOCKED_NS,
+    proof: Proof::Rebuilt,
     page: Page {
         mechanism: "The set-up of a network takes go-cni's read lock, and inside of it once more. When a file in \
             /etc/cni/net.d changes in between, the reload waits to write, and Go's RWMutex lets no reader pass it: the \
@@ -22,6 +28,7 @@ pub(super) static RULE: Rule = Rule {
             "goroutines in Status and in RunPodSandbox that wait for go-cni's lock",
             "a goroutine that reloads the configuration and waits for the same lock",
             "nobody is past the lock, and no network plugin runs",
+            "the set-up waits for the lock inside of go-cni's Setup, which holds it",
         ],
         excluded_by: &["a network plugin runs (R6)", "the reload is past the lock (L2)"],
         next: &["restart the runtime: running containers are not touched", "then upgrade it"],
@@ -53,6 +60,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     let headline =
         format!("{runtime} has locked itself out of its network configuration: Status waits for ever");
     let finding = Finding::new(&RULE, headline);
+    let again = networks.waiting.iter().find_map(|request| twice(request));
     let finding = Finding {
         since: Some(networks.status.since),
         culprit: Some(Culprit {
@@ -63,8 +71,27 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
         }),
         victims: networks.victims(),
         reach: 2,
-        evidence: networks.evidence(),
+        evidence: networks.evidence().into_iter().chain(again.clone()).collect(),
         ..finding
     };
-    vec![finding.advise(RULE.page.next.iter().copied())]
+    let finding = finding.advise(RULE.page.next.iter().copied());
+    vec![if again.is_some() {
+        finding
+    } else {
+        finding.doubted("nobody was seen to wait for it a second time")
+    }]
+}
+
+/// Who holds the lock and waits for it: in a function of go-cni that another one called, which holds it.
+fn twice(request: &Request) -> Option<Evidence> {
+    let of_go_cni = |frame: &str| Some(frame.split_once("go-cni.(*libcni).")?.1.to_owned());
+    let mut functions = request.frames.iter().enumerate().filter_map(|(at, f)| Some((at, of_go_cni(f)?)));
+    let _inner = functions.next()?;
+    let (outer, _) = functions.find(|(_, name)| HOLDERS.contains(&name.as_str()))?;
+    let text = format!(
+        "{}, holds the lock and waits for it again: {}",
+        words::requests(request),
+        words::go_stack(&request.frames[..=outer], true)
+    );
+    Some(Evidence::new(Source::Goroutines, text))
 }
