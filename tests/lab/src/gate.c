@@ -1,8 +1,8 @@
 /*
  * A gate that is open until a fault closes it: as a CNI plugin (CNI_COMMAND is set) before the bridge, or as an OCI
  * hook whose kind is the first argument. It is closed for KIND and NAME by the file $PLEGTRACE_LAB/gates/KIND-NAME, for
- * all of a kind by KIND-all: "sleep SECONDS" waits that long, "flock PATH SECONDS" takes a lock before, "ask PATH" waits
- * for the answer of an agent. KIND is "cni" and NAME the pod's name, or the hook's kind and the container's id. Who has
+ * all of a kind by KIND-all: "sleep SECONDS" waits that long, "take SECONDS" no longer than the file exists,
+ * "flock PATH SECONDS" takes a lock before, "ask PATH" waits for the answer of an agent. KIND is "cni" and NAME the pod's name, or the hook's kind and the container's id. Who has
  * waited adds a line to gates/passed: KIND, NAME and the milliseconds by its own clock.
  *
  * With the arguments "agent PATH" it is that agent: it accepts connections and answers nobody.
@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,6 +26,25 @@ static void wait_seconds(double seconds)
 
 	while (nanosleep(&left, &left) != 0)
 		;
+}
+
+static double now(void)
+{
+	struct timespec at;
+
+	clock_gettime(CLOCK_MONOTONIC, &at);
+	return at.tv_sec + at.tv_nsec / 1e9;
+}
+
+/* Waits so long at most, in steps, and no longer than the file of the orders exists. */
+static void wait_or_open(FILE *orders, double seconds)
+{
+	const double step = 0.05;
+	double until = now() + seconds, left;
+	struct stat file;
+
+	while ((left = until - now()) > 0 && fstat(fileno(orders), &file) == 0 && file.st_nlink > 0)
+		wait_seconds(left < step ? left : step);
 }
 
 /* Copies the word after `key` in `text` up to one of `ends`. */
@@ -42,14 +62,6 @@ static int word_after(const char *text, const char *key, const char *ends, char 
 	memcpy(word, start, length);
 	word[length] = 0;
 	return 1;
-}
-
-static double now(void)
-{
-	struct timespec at;
-
-	clock_gettime(CLOCK_MONOTONIC, &at);
-	return at.tv_sec + at.tv_nsec / 1e9;
 }
 
 static FILE *open_file(const char *lab, const char *first, const char *second, const char *mode)
@@ -126,6 +138,12 @@ static int pass(const char *kind, const char *name)
 		return 0; /* Open. */
 	if (fscanf(orders, "sleep %lf", &seconds) == 1) {
 		wait_seconds(seconds);
+		passed(lab, kind, name, began);
+		return 0;
+	}
+	rewind(orders);
+	if (fscanf(orders, "take %lf", &seconds) == 1) {
+		wait_or_open(orders, seconds);
 		passed(lab, kind, name, began);
 		return 0;
 	}

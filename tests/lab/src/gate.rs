@@ -43,7 +43,7 @@ impl Place {
 pub enum Order {
     /// Wait that many seconds, then let pass.
     Sleep(u32),
-    /// Wait that long, then let pass.
+    /// Wait that long, or until the gate is opened, then let pass.
     Take(Duration),
     /// Take the lock on a file (flock(2)), then wait that many seconds.
     Lock(PathBuf, u32),
@@ -63,7 +63,7 @@ pub fn close(dir: &Path, place: Place, name: &str, order: &Order) -> Result<Path
     let file = dir.join("gates").join(format!("{}-{name}", place.name()));
     let text = match order {
         Order::Sleep(seconds) => format!("sleep {seconds}\n"),
-        Order::Take(time) => format!("sleep {:.3}\n", time.as_secs_f64()),
+        Order::Take(time) => format!("take {:.3}\n", time.as_secs_f64()),
         Order::Lock(path, seconds) => format!("flock {} {seconds}\n", path.display()),
         Order::Ask(path) => format!("ask {}\n", path.display()),
     };

@@ -13,6 +13,7 @@ mod excluded;
 mod exits;
 mod finding;
 mod health;
+mod held_off;
 pub mod known;
 mod networks;
 mod prediction;

@@ -6,16 +6,19 @@ use std::collections::BTreeMap;
 use crate::{
     correlate::{
         Place, ProcessKind, RecentKind, Relist, RequestTree, Snapshot, TimeTable,
-        thresholds::{CNI_SLOW_NS, HOOK_SLOW_NS, RECENT_NS, RELIST_CALLS, RUNC_SLOW_NS, SHIM_SLOW_NS},
+        thresholds::{
+            CNI_SLOW_NS, HOOK_SLOW_NS, RECENT_NS, RELIST_CALLS, RUNC_SLOW_NS, SECOND_NS, SHIM_SLOW_NS,
+        },
     },
     cri::Takes,
+    diagnose::held_off::is_throttled,
     input::{Component, ContainerFact, Layer},
     span::Span,
 };
 
 /// Relists, or calls that are answered from memory, are slow when so many of them tell; …
 const MANY: u64 = 5;
-/// … and what is rarer, and takes longer, when so many do.
+/// … and what is rarer, or takes longer, when so many do.
 const FEW: u64 = 3;
 
 /// Something that is slow.
@@ -25,6 +28,8 @@ pub struct Slow {
     pub what: SlowKind,
     /// How many were seen in the last minute.
     pub count: u64,
+    /// How many of them took longer than `normal_ns`: most, or of relists that a quota holds up a quarter or more.
+    pub late: u64,
     /// What half of them took, or more.
     pub p50_ns: u64,
     /// What they take at most on a node that is merely busy.
@@ -69,28 +74,38 @@ pub(super) fn find(snapshot: &Snapshot) -> Vec<Slow> {
 /// Relists of which most took longer than their calls should: those of the last minute, and one that is open.
 fn relists(snapshot: &Snapshot) -> Option<Slow> {
     let now = snapshot.now;
-    let length = |relist: &&Relist| relist.root().duration_ns(now);
+    let length = |relist: &Relist| relist.root().duration_ns(now);
     let allowed =
-        |relist: &&Relist| relist.calls.max(RELIST_CALLS) * Takes::Memory.normal_ns().unwrap_or(u64::MAX);
+        |relist: &Relist| relist.calls.max(RELIST_CALLS) * Takes::Memory.normal_ns().unwrap_or(u64::MAX);
+    let is_late = |relist: &Relist| length(relist) > allowed(relist);
     let recent = snapshot.relists.iter().filter(|relist| {
         let of_now = relist.root().end.is_none_or(|end| now.since(end) <= RECENT_NS);
         // One that has just begun tells nothing yet.
-        of_now && (!relist.root().is_open() || length(relist) > allowed(relist))
+        of_now && (!relist.root().is_open() || is_late(relist))
     });
-    let recent: Vec<&Relist> = recent.collect();
-    let slow: Vec<&Relist> =
-        recent.iter().copied().filter(|relist| length(relist) > allowed(relist)).collect();
-    let count = recent.len() as u64;
-    if count < MANY || slow.len() * 2 <= recent.len() {
+    let (mut late, mut by_length) = (Vec::new(), Vec::new());
+    for relist in recent {
+        late.extend(is_late(relist).then(|| relist.root()));
+        by_length.push((length(relist), allowed(relist)));
+    }
+    by_length.sort_unstable();
+    let (p50_ns, normal_ns) = *by_length.get(by_length.len().saturating_sub(1) / 2)?;
+    let (count, many) = (by_length.len() as u64, late.len() as u64);
+    if !are_late(count, many, p50_ns, snapshot) {
         return None;
     }
-    let mut by_length: Vec<(u64, u64)> =
-        recent.iter().map(|relist| (length(relist), allowed(relist))).collect();
-    by_length.sort_unstable();
-    let (p50_ns, normal_ns) = by_length[(by_length.len() - 1) / 2];
-    let part = largest(slow.iter().map(|relist| relist.root()), snapshot);
-    let normal_ns = normal_ns.min(p50_ns);
-    Some(Slow { what: SlowKind::Relists, count, p50_ns, normal_ns, part, container: None })
+    let normal_ns = if many * 2 > count { normal_ns.min(p50_ns) } else { normal_ns };
+    let part = largest(late.into_iter(), snapshot);
+    Some(Slow { what: SlowKind::Relists, count, late: many, p50_ns, normal_ns, part, container: None })
+}
+
+/// Are so many relists late, of this median? Most of them; or a quarter, when kubelet or runtime are throttled: a quota lets them
+/// be late in bursts. Of those that take seconds few come in the time.
+fn are_late(count: u64, late: u64, p50_ns: u64, snapshot: &Snapshot) -> bool {
+    let enough = if p50_ns > SECOND_NS { FEW } else { MANY };
+    let most = || late * 2 > count;
+    let bursts = || late >= FEW && late * 4 >= count && is_throttled(snapshot);
+    count >= enough && (most() || bursts())
 }
 
 /// What each kind took lately: those that have ended, and those that are open for longer than normal already.
@@ -150,8 +165,9 @@ fn operation(what: &RecentKind, mut took: Vec<u64>, snapshot: &Snapshot) -> Opti
         }
         _ => None,
     };
+    let late = took.iter().filter(|took| **took > normal_ns).count() as u64;
     let container = pod_of(what, snapshot);
-    Some(Slow { what: SlowKind::Recent(what.clone()), count, p50_ns, normal_ns, part, container })
+    Some(Slow { what: SlowKind::Recent(what.clone()), count, late, p50_ns, normal_ns, part, container })
 }
 
 /// The pod whose shim this is.

@@ -104,10 +104,12 @@ pub(super) fn slowness(slow: &Slow) -> String {
         SlowKind::Recent(RecentKind::Shim(_)) => " for a command, beside the runc that it runs",
         _ => "",
     };
-    format!(
-        "{what} {verb} {p50}{alone} (median of {count}), more than the {normal} that are normal{}",
-        part.unwrap_or_default()
-    )
+    let part = part.unwrap_or_default();
+    if slow.late * 2 <= slow.count {
+        let late = human::count(slow.late);
+        return format!("{late} of {count} {what} took longer than the {normal} that are normal{part}");
+    }
+    format!("{what} {verb} {p50}{alone} (median of {count}), more than the {normal} that are normal{part}")
 }
 
 /// A part in harmless words.

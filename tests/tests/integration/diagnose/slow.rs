@@ -100,6 +100,25 @@ fn o1_names_the_quota() {
     assert_eq!((diagnosis.slow[0].what.clone(), diagnosis.slow[0].p50_ns), (SlowKind::Relists, 410 * MS));
 }
 
+/// With a quota relists are late in bursts: most of them are quick, and a quarter is not. That is slow when the quota is seen
+/// to hold the daemon up, and not without it, nor when fewer are late.
+#[test]
+fn o1_is_named_when_a_quarter_of_the_relists_is_late() {
+    let bursts = |late: usize, by_quota: bool| {
+        let lengths: Vec<u64> = (0..12).map(|nth| if nth < late { 900 * MS } else { 5 * MS }).collect();
+        let mut story = relists(&lengths);
+        held_off(&mut story, 12, 60, by_quota);
+        told(&story, 12)
+    };
+    let slow = bursts(3, true);
+    assert_eq!((slow.verdict, ids(&slow)), (Verdict::Slow, vec!["O1"]));
+    assert_eq!((slow.slow[0].count, slow.slow[0].late), (12, 3));
+    assert_eq!(slow.findings[0].severity, Severity::Slow);
+    assert_eq!(bursts(2, true).verdict, Verdict::Healthy);
+    assert_eq!(bursts(3, false).verdict, Verdict::Healthy);
+    assert_eq!(bursts(6, false).verdict, Verdict::Healthy, "half of them are not most");
+}
+
 /// Without a quota it waits for its turn.
 #[test]
 fn o1_names_who_waits() {
@@ -181,6 +200,21 @@ fn one_slow_relist_is_none() {
     assert_eq!(verdict(&[[3 * MS; 5], [900 * MS; 5]].concat()), Verdict::Healthy, "half of them");
     assert_eq!(verdict(&[[3 * MS; 5].to_vec(), vec![900 * MS; 6]].concat()), Verdict::Slow);
     assert_eq!(verdict(&[95 * MS; 12]), Verdict::Healthy, "busy");
+}
+
+/// Of those that take seconds three are enough: no more come in the time.
+#[test]
+fn three_relists_of_seconds_are_slow() {
+    let verdict = |count: u64, length| {
+        let mut story = Story::node();
+        for nth in 0..count {
+            relist(&mut story, 5 * nth * S, length);
+        }
+        told(story.read_open(5 * count * S), 5 * count).verdict
+    };
+    assert_eq!(verdict(3, 4 * S), Verdict::Slow);
+    assert_eq!(verdict(2, 4 * S), Verdict::Healthy);
+    assert_eq!(verdict(3, 900 * MS), Verdict::Healthy);
 }
 
 /// A relist that asks for many pods may take longer.

@@ -1,7 +1,9 @@
-//! What is slowed down, and how: by a factor of what it takes on a sound node that is not idle.
+//! What is slowed down, and how: to a factor of what it may take at most on a sound node.
 
 use std::time::Duration;
 
+use plegtrace::correlate::thresholds::{CNI_SLOW_NS, HOOK_SLOW_NS, RELIST_CALLS};
+use plegtrace::cri::Takes;
 use plegtrace_lab::fault::{self, Fault};
 use plegtrace_lab::gate::Place;
 use plegtrace_lab::{Node, disk, host};
@@ -23,15 +25,15 @@ pub(super) enum Kind {
     Shim,
 }
 
-/// The shares of a CPU from which on a quota gets smaller until relists are slow enough.
+/// The shares of a CPU from which on a quota gets smaller until relists are slow enough, of the least slow ones.
 const OF_CONTAINERD: f64 = 0.03;
 const OF_KUBELET: f64 = 0.05;
-/// What relists, plugins and hooks take on a node that is not idle.
-const RELIST: Duration = Duration::from_millis(10);
-const PLUGIN: Duration = Duration::from_millis(300);
-const HOOK: Duration = Duration::from_millis(100);
-/// Writes in a second of a disk that takes 10 ms to make a commit of two writes last.
-const WRITES: f64 = 200.0;
+/// Writes in a second of a disk on which CreateContainer takes what it may, 3 s.
+const WRITES: f64 = 100.0;
+/// So many times as long as it runs a shim is stopped to take for a command what it may, half a second. From six times that on
+/// each stop lasts three seconds: then it is stopped, not slow, which the fault matrix has.
+const STOPS: f64 = 25.0;
+const STOPPED: f64 = 6.0;
 /// The pod whose shim is slow.
 pub(super) const POD: &str = "p1";
 
@@ -65,28 +67,42 @@ impl Kind {
         matches!(self, Kind::Plugin | Kind::Hook | Kind::Disk)
     }
 
-    /// Makes it so many times as slow.
+    /// Does it show at gates, which tell how long they took when they are open again?
+    pub(super) fn shows_at_gates(self) -> bool {
+        matches!(self, Kind::Plugin | Kind::Hook)
+    }
+
+    /// Makes it so many times as slow as it may be.
     pub(super) fn slow_down(self, node: &Node, factor: f64) -> Fault {
         let slow = match self {
-            Kind::Containerd => {
-                fault::throttled_until(node, node.containerd().pid(), OF_CONTAINERD, RELIST.mul_f64(factor))
-            }
-            Kind::Kubelet => {
-                fault::throttled_until(node, node.kubelet().pid(), OF_KUBELET, RELIST.mul_f64(factor))
-            }
-            Kind::Plugin => fault::slow_gate(node, Place::Cni, PLUGIN.mul_f64(factor)),
-            Kind::Hook => fault::slow_gate(node, Place::CreateRuntime, HOOK.mul_f64(factor)),
+            Kind::Containerd => throttled(node, node.containerd().pid(), OF_CONTAINERD, factor),
+            Kind::Kubelet => throttled(node, node.kubelet().pid(), OF_KUBELET, factor),
+            Kind::Plugin => fault::slow_gate(node, Place::Cni, times(CNI_SLOW_NS, factor)),
+            Kind::Hook => fault::slow_gate(node, Place::CreateRuntime, times(HOOK_SLOW_NS, factor)),
             Kind::Disk => {
                 #[expect(
                     clippy::cast_possible_truncation,
                     clippy::cast_sign_loss,
-                    reason = "between 4 and 100"
+                    reason = "between 2 and 50"
                 )]
                 let writes = (WRITES / factor).ceil() as u32;
                 fault::slow_disk(node, writes)
             }
-            Kind::Shim => fault::slow_shim(node, &node.pod(POD).unwrap(), factor),
+            Kind::Shim => {
+                let times = STOPS * factor.min(STOPPED);
+                fault::slow_shim(node, &node.pod(POD).unwrap(), times)
+            }
         };
         slow.unwrap()
     }
+}
+
+fn times(figure_ns: u64, factor: f64) -> Duration {
+    Duration::from_nanos(figure_ns).mul_f64(factor)
+}
+
+/// A daemon that gets so little of a CPU that relists take so many times what they may.
+fn throttled(node: &Node, pid: u32, share: f64, factor: f64) -> anyhow::Result<Fault> {
+    let slow = times(RELIST_CALLS * Takes::Memory.normal_ns().unwrap(), factor);
+    fault::throttled_until(node, pid, share / factor.sqrt(), slow)
 }

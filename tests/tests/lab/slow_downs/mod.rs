@@ -1,9 +1,9 @@
 //! Random slow-downs of one component of a real node, and nodes that are merely busy: the first are named by the component,
 //! the others are not accused.
 //!
-//! How slow is slow? A single observation has no past to compare with, so what counts is what takes longer than the
-//! documented figure of its kind ([`plegtrace::cri::Takes`], [`plegtrace::correlate::thresholds`]), by a witness that is no
-//! part of plegtrace. What is slower than usual and below its figure need not be named, but nobody else may be.
+//! How slow is slow? A single observation has no past to compare with, so what is normal is the documented figure of each kind
+//! ([`plegtrace::cri::Takes`], [`plegtrace::correlate::thresholds`]), and what is slowed down takes 2 to 50 times that. It
+//! counts when a witness that is no part of plegtrace has seen it; if it has not, nobody else may be named all the same.
 
 mod busy;
 mod judged;
@@ -117,15 +117,17 @@ fn add_pods(node: &Node, round: usize) -> Vec<String> {
     names
 }
 
+/// Until so many run.
+fn wait_for_pods(node: &Node, count: usize) {
+    let there = || Ok((node.kubelet().running_pods()?.len() == count).then_some(()));
+    process::wait_for(&format!("{count} pods"), LIMIT, there).unwrap();
+}
+
 /// Takes them away when they run, and waits until the node is what it was.
 fn remove_pods(node: &Node, names: &[String]) {
-    let run = |count: usize| {
-        let there = || Ok((node.kubelet().running_pods()?.len() == count).then_some(()));
-        process::wait_for(&format!("{count} pods"), LIMIT, there).unwrap();
-    };
-    run(PODS + names.len());
+    wait_for_pods(node, PODS + names.len());
     names.iter().for_each(|name| node.kubelet().remove_pod(name).unwrap());
-    run(PODS);
+    wait_for_pods(node, PODS);
     node.wait_for_relists(3, LIMIT).unwrap();
 }
 
@@ -149,8 +151,16 @@ fn slow_down(node: &Node, kind: Kind, factor: f64, number: usize) -> (Round, boo
             (pods, asked) = (add_pods(node, number), Some(Instant::now()));
         }
     });
-    let (seen, disturbed) = (witness.seen(node, asked), said.is_about_another_lab(node));
-    fault.heal().unwrap();
+    let disturbed = said.is_about_another_lab(node);
+    let seen = if kind.shows_at_gates() {
+        fault.heal().unwrap();
+        wait_for_pods(node, PODS + pods.len());
+        witness.seen(node, asked)
+    } else {
+        let seen = witness.seen(node, asked);
+        fault.heal().unwrap();
+        seen
+    };
     remove_pods(node, &pods);
     let right = said.accuses() && said.names(kind, node);
     (Round { kind, factor, seen, said, right }, disturbed)

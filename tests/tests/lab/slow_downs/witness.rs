@@ -41,12 +41,15 @@ pub(super) struct Seen {
     /// How many took longer than that.
     pub(super) late: usize,
     enough: usize,
+    /// Not most of them have to be late, but a quarter: with a quota they are so in bursts.
+    in_bursts: bool,
 }
 
 impl Seen {
-    /// Would an operator call the node slow? Most are late.
+    /// Would an operator call the node slow? Most are late; or, of relists below a quota, a quarter.
     pub(super) fn is_slow(&self) -> bool {
-        self.count >= self.enough && self.late * 2 > self.count
+        let late = if self.in_bursts { self.late * 4 >= self.count } else { self.late * 2 > self.count };
+        self.count >= self.enough && late
     }
 
     fn median(what: &str, mut all: Vec<Duration>, figure_ns: u64, enough: usize) -> Seen {
@@ -54,7 +57,7 @@ impl Seen {
         let takes = all.get(all.len().saturating_sub(1) / 2).copied().unwrap_or_default();
         let figure = Duration::from_nanos(figure_ns);
         let late = all.iter().filter(|took| **took > figure).count();
-        Seen { what: what.to_owned(), count: all.len(), takes, figure, late, enough }
+        Seen { what: what.to_owned(), count: all.len(), takes, figure, late, enough, in_bursts: false }
     }
 }
 
@@ -127,7 +130,9 @@ fn relists(before: &Page, after: &Page) -> Seen {
     let figure = Duration::from_nanos(2 * Takes::Memory.normal_ns().unwrap());
     let bucket = figure.as_secs_f64().to_string();
     let (count, takes, late) = grown("kubelet_pleg_relist_duration_seconds", &[], &bucket, [before, after]);
-    Seen { what: "relist".to_owned(), count, takes, figure, late, enough: MANY }
+    // Of those that take seconds few come in the time.
+    let enough = if takes > Duration::from_secs(1) { FEW } else { MANY };
+    Seen { what: "relist".to_owned(), count, takes, figure, late, enough, in_bursts: true }
 }
 
 /// Of the operations that write, the one of which most are late. Of sandboxes that are not there yet each takes at least as long
@@ -136,7 +141,7 @@ fn operations(before: &Page, after: &Page, asked: Instant) -> Seen {
     let of = |(name, takes, bucket): (&str, Takes, &str)| {
         let (count, mean, late) = grown(OPERATIONS, &[("operation_type", name)], bucket, [before, after]);
         let figure = Duration::from_nanos(takes.normal_ns().unwrap());
-        Seen { what: name.to_owned(), count, takes: mean, figure, late, enough: FEW }
+        Seen { what: name.to_owned(), count, takes: mean, figure, late, enough: FEW, in_bursts: false }
     };
     let all = WRITING.map(of).into_iter().filter(|seen| seen.count >= FEW);
     all.max_by_key(|seen| (seen.late, seen.takes)).unwrap_or_else(|| {

@@ -1,21 +1,18 @@
 //! O1: kubelet or runtime do not get the processor time they need.
 
 use crate::{
-    correlate::{Age, CpuShare, Doing, Place, RecentKind, thresholds::SECOND_NS},
+    correlate::{Age, CpuShare, Doing, Place, RecentKind},
     diagnose::{
         Area, Culprit, Evidence, Finding, Page, Proof, Reason, Rule, Scene, Severity, Slow, SlowKind, Source,
+        held_off::{HeldOff, WINDOW_NS, held_off},
     },
-    input::{Component, QuotaFact, RunnerFact},
+    input::{Component, RunnerFact},
     stuck::REACH_RELIST,
     words::{self, human},
 };
 
-/// Held off for this share of the time or more, in percent.
-const SHARE: u64 = 20;
 /// Held off for this share, it can be the cause of a stall.
 const STALLS: u64 = 50;
-/// What was watched for less tells no share.
-const WINDOW_NS: u64 = 2 * SECOND_NS;
 /// So many of those that run meanwhile are named.
 const NAMED: usize = 3;
 
@@ -57,20 +54,6 @@ pub(super) static RULE: Rule = Rule {
     examine,
 };
 
-/// What holds a daemon off, and for which share of the time, in percent.
-enum HeldOff<'a> {
-    Quota(&'a QuotaFact, u64),
-    Others(u64),
-}
-
-impl HeldOff<'_> {
-    fn share(&self) -> u64 {
-        match self {
-            Self::Quota(_, share) | Self::Others(share) => *share,
-        }
-    }
-}
-
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     let late = scene.slow().any(is_of_daemons) || scene.reasons().next().is_some();
     let daemons = scene.snapshot.cpu.daemons.iter().filter(|_| late);
@@ -91,21 +74,6 @@ fn is_of_daemons(slow: &Slow) -> bool {
         SlowKind::Recent(RecentKind::Calls(_)) => slow.part.as_ref().is_none_or(|(place, _)| lacks(place)),
         SlowKind::Recent(_) => false,
     }
-}
-
-fn held_off(daemon: &CpuShare) -> Option<HeldOff<'_>> {
-    let percent = |ns: u64| (u128::from(ns) * 100 / u128::from(daemon.over_ns.max(1))).min(100) as u64;
-    if daemon.over_ns < WINDOW_NS {
-        return None;
-    }
-    let tight = |quota: &&QuotaFact| {
-        percent(quota.throttled_ns) >= SHARE && quota.throttled * 100 >= quota.periods * SHARE
-    };
-    if let Some(quota) = daemon.quotas.iter().filter(tight).max_by_key(|quota| quota.throttled_ns) {
-        return Some(HeldOff::Quota(quota, percent(quota.throttled_ns)));
-    }
-    let waited = percent(daemon.waited_ns);
-    (waited >= SHARE && daemon.waited_ns > daemon.ran_ns).then_some(HeldOff::Others(waited))
 }
 
 /// Who had the processors meanwhile, the most first.

@@ -1,0 +1,46 @@
+//! [`held_off`]: does a daemon get the processor time that it needs?
+
+use crate::{
+    correlate::{CpuShare, Snapshot, thresholds::SECOND_NS},
+    input::QuotaFact,
+};
+
+/// Held off for this share of the time or more, in percent.
+const SHARE: u64 = 20;
+/// What was watched for less tells no share.
+pub(super) const WINDOW_NS: u64 = 2 * SECOND_NS;
+
+/// What holds a daemon off, and for which share of the time, in percent.
+pub(super) enum HeldOff<'a> {
+    Quota(&'a QuotaFact, u64),
+    Others(u64),
+}
+
+impl HeldOff<'_> {
+    pub(super) fn share(&self) -> u64 {
+        match self {
+            Self::Quota(_, share) | Self::Others(share) => *share,
+        }
+    }
+}
+
+/// What holds it off, when that is much.
+pub(super) fn held_off(daemon: &CpuShare) -> Option<HeldOff<'_>> {
+    let percent = |ns: u64| (u128::from(ns) * 100 / u128::from(daemon.over_ns.max(1))).min(100) as u64;
+    if daemon.over_ns < WINDOW_NS {
+        return None;
+    }
+    let tight = |quota: &&QuotaFact| {
+        percent(quota.throttled_ns) >= SHARE && quota.throttled * 100 >= quota.periods * SHARE
+    };
+    if let Some(quota) = daemon.quotas.iter().filter(tight).max_by_key(|quota| quota.throttled_ns) {
+        return Some(HeldOff::Quota(quota, percent(quota.throttled_ns)));
+    }
+    let waited = percent(daemon.waited_ns);
+    (waited >= SHARE && daemon.waited_ns > daemon.ran_ns).then_some(HeldOff::Others(waited))
+}
+
+/// Does a quota hold off the kubelet or a runtime?
+pub(super) fn is_throttled(snapshot: &Snapshot) -> bool {
+    snapshot.cpu.daemons.iter().any(|daemon| matches!(held_off(daemon), Some(HeldOff::Quota(..))))
+}
