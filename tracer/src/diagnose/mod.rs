@@ -14,6 +14,7 @@ mod exits;
 mod finding;
 mod health;
 mod held_off;
+mod kernel_wait;
 pub mod known;
 mod networks;
 mod prediction;

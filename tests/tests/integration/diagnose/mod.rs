@@ -14,6 +14,7 @@ mod answerers;
 mod bus;
 mod dead_volume;
 mod exits;
+mod kernel;
 mod kubelet;
 mod node;
 mod runc;

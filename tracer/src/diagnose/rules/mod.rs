@@ -41,7 +41,11 @@ mod u2_init_waits_for_start;
 mod u3_execve_in_a_freezer;
 mod u4_container_left_frozen;
 mod x11_file_access_agent;
+mod x12_audit_queue;
+mod x3_network_file_system;
 mod x6_fuse_server;
+mod x7_network_namespaces;
+mod x9_rcu_grace_period;
 
 use super::Rule;
 
@@ -87,8 +91,12 @@ pub static ALL: &[&Rule] = &[
     &u3_execve_in_a_freezer::RULE,
     &u4_container_left_frozen::RULE,
     &u10_hook_hangs::RULE,
+    &x3_network_file_system::RULE,
     &x6_fuse_server::RULE,
+    &x7_network_namespaces::RULE,
+    &x9_rcu_grace_period::RULE,
     &x11_file_access_agent::RULE,
+    &x12_audit_queue::RULE,
 ];
 
 /// The rule with this id, in whatever case it was typed.

@@ -4,6 +4,7 @@ use crate::{
     correlate::thresholds::HOOK_NS,
     diagnose::{
         Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source,
+        kernel_wait::access,
         scene::{parked_in, parks_of},
     },
     input::{Component, ParkedThreads},
@@ -95,14 +96,4 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
         _ => finding.doubted("several agents permit accesses: which one was asked is not known"),
     };
     Some(finding.advise([advice, "exclude the runtime's directories in its configuration".to_owned()]))
-}
-
-/// `openat of /run/x.lock`.
-pub(super) fn access(park: &ParkedThreads) -> String {
-    let call = park.syscall.as_ref();
-    let name = call.and_then(|call| call.name.as_deref()).unwrap_or("its access");
-    match call.and_then(|call| call.path.as_deref()) {
-        Some(path) => format!("{name} of {}", words::cut(path, 60)),
-        None => name.to_owned(),
-    }
 }

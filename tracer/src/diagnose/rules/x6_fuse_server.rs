@@ -1,10 +1,11 @@
 //! X6: a process hangs in the kernel, because the program that serves a FUSE file system does not answer.
 
-use super::{r12_create_stats_a_dead_mount as r12, x11_file_access_agent::access};
+use super::r12_create_stats_a_dead_mount as r12;
 use crate::{
     correlate::thresholds::HOOK_NS,
     diagnose::{
         Area, Finding, Page, Proof, Rule, Scene,
+        kernel_wait::access,
         scene::{parked_in, parks_of},
     },
     input::ParkedThreads,

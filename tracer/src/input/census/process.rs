@@ -169,6 +169,36 @@ impl ParkedThreads {
             .find(|kind| self.kernel_stack.iter().any(|function| served_by(function) == Some(kind)))
     }
 
+    /// They make or leave a network namespace, which is done one after the other.
+    #[must_use]
+    pub fn waits_for_network_namespaces(&self) -> bool {
+        self.is_in("copy_net_ns") && !self.waits_for_rcu()
+    }
+
+    /// They wait until every CPU has once left what it may read (kernel/rcu/update.c, `__wait_rcu_gp`).
+    #[must_use]
+    pub fn waits_for_rcu(&self) -> bool {
+        let waits = ["synchronize_rcu", "synchronize_srcu", "__wait_rcu_gp", "rcu_barrier"];
+        self.kernel_stack.iter().any(|name| waits.iter().any(|wait| name.starts_with(wait)))
+    }
+
+    /// They wait for room in the queue of the audit daemon (kernel/audit.c, `audit_log_start`).
+    #[must_use]
+    pub fn waits_for_audit(&self) -> bool {
+        self.is_in("audit_log_start")
+    }
+
+    /// They wait for nothing that they or their program could do anything about: for the server of a file system, or for the
+    /// kernel itself.
+    #[must_use]
+    pub fn waits_for_others(&self) -> bool {
+        self.waits_for_answerer()
+            || self.waits_for_server().is_some()
+            || self.waits_for_network_namespaces()
+            || self.waits_for_rcu()
+            || self.waits_for_audit()
+    }
+
     /// They wait inside the kernel for a program that answers for it: neither they nor a signal can end that.
     #[must_use]
     pub fn waits_for_answerer(&self) -> bool {

@@ -1,0 +1,66 @@
+//! [`findings`]: what does not move because the kernel, or a server far away, does not answer it.
+
+use crate::{
+    diagnose::{
+        Culprit, Evidence, Finding, Rule, Scene, Source,
+        scene::{parked_in, parks_of},
+    },
+    input::{Component, ParkedThreads},
+    stuck::{Stuck, StuckKind},
+    words::{self, of_pod},
+};
+
+/// A place in the kernel where things wait.
+pub(super) struct Wait {
+    /// Do these threads wait there?
+    pub(super) is: fn(&ParkedThreads) -> bool,
+    /// Why, as the end of a sentence.
+    pub(super) why: &'static str,
+    /// Whom they wait for.
+    pub(super) culprit: &'static str,
+}
+
+/// One for each thing that waits there for longer than the rule allows.
+pub(super) fn findings(rule: &'static Rule, wait: &Wait, scene: &Scene<'_>) -> Vec<Finding> {
+    scene.stuck().filter_map(|stuck| finding(rule, wait, stuck, scene)).collect()
+}
+
+fn finding(rule: &'static Rule, wait: &Wait, stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
+    let park = parked_in(parks_of(stuck, scene)?, wait.is)?;
+    if stuck.since.ns < rule.min_age_ns {
+        return None;
+    }
+    let (component, who) = match &stuck.what {
+        StuckKind::Process { command, comm, pid, .. } => {
+            (Component::Helper, format!("{} (pid {pid})", words::command_words(command, comm)))
+        }
+        StuckKind::Request(request) => (request.component, words::requests(request)),
+        _ => return None,
+    };
+    let (pod, call, why) = (of_pod(stuck.container.as_ref()), access(park), wait.why);
+    let headline = format!("{who}{pod} hangs in {call}: {why}");
+    let culprit = Culprit {
+        component,
+        pid: Some(stuck.what.pid()),
+        container: stuck.container.clone(),
+        words: wait.culprit.to_owned(),
+    };
+    let finding =
+        Finding { culprit: Some(culprit), ..Finding::of_stuck(rule, headline, component, stuck, scene) };
+    // The places of a process's threads are told with it.
+    let finding = match &stuck.what {
+        StuckKind::Request(_) => finding.seen(Evidence::new(Source::Census, words::park_line(park, false))),
+        _ => finding,
+    };
+    Some(finding.advise(rule.page.next.iter().copied()))
+}
+
+/// `openat of /run/x.lock`.
+pub(super) fn access(park: &ParkedThreads) -> String {
+    let call = park.syscall.as_ref();
+    let name = call.and_then(|call| call.name.as_deref()).unwrap_or("its access");
+    match call.and_then(|call| call.path.as_deref()) {
+        Some(path) => format!("{name} of {}", words::cut(path, 60)),
+        None => name.to_owned(),
+    }
+}
