@@ -2,16 +2,18 @@
 
 use plegtrace::correlate::Doing;
 use plegtrace::decode::MonoNs;
-use plegtrace::diagnose::{Diagnosis, Severity, SlowKind, Verdict, diagnose};
+use plegtrace::diagnose::{Confidence, Diagnosis, Severity, SlowKind, Verdict, diagnose};
 use plegtrace::input::{
-    CensusFact, Command, Component, CpuFact, DaemonCpu, Fact, Layer, Pressure, QuotaFact, RunnerFact,
+    CensusFact, Command, Component, CpuFact, DaemonCpu, Fact, Layer, ParkedThreads, Pressure, ProcessFact,
+    QuotaFact, RunnerFact,
 };
 use plegtrace_common::rec::{CALL_OK, PROCESS_EXECED};
 use plegtrace_common::role::Role;
+use plegtrace_tests::found::process;
 use plegtrace_tests::life::Life as _;
 use plegtrace_tests::story::{CONTAINERD, KUBELET, MS, PLEG, S, Story, at};
 
-use super::{SHIM, culprit, ids};
+use super::{SHIM, culprit, ids, park, syscall};
 
 /// A relist of two lists that takes so long, nearly all of it in containerd.
 fn relist(story: &mut Story, from: u64, length: u64) {
@@ -288,6 +290,39 @@ fn storm(story: &mut Story, seconds: u64) {
     let pressure = Some(Pressure { cpu_some_avg10: 8_000, ..Pressure::default() });
     let round = CensusFact { began_ns: now, ended_ns: now, pressure, ..CensusFact::default() };
     story.fact(seconds * S, &Fact::Census(round));
+}
+
+/// Memory is short while relists are slow: by itself, doubted as long as no daemon was seen to wait for a page, and no news on
+/// a node that answers in time.
+#[test]
+fn o3_needs_pressure_and_somebody_who_suffers() {
+    let told_of = |length: u64, full: u32, kernel_stack: &[&str]| {
+        let mut story = relists(&[length; 10]);
+        let stack = kernel_stack.iter().map(|name| (*name).to_owned()).collect();
+        let parked = vec![ParkedThreads { state: 'D', kernel_stack: stack, ..park(syscall("read", None)) }];
+        let kubelet = ProcessFact { parked, ..process(Component::Kubelet, KUBELET, 1, 0) };
+        story.census(9 * S, &[kubelet], &[], &[]);
+        let pressure = Some(Pressure { memory_full_avg10: full, ..Pressure::default() });
+        let at_ns = at(9 * S).0;
+        let round = CensusFact { began_ns: at_ns, ended_ns: at_ns, pressure, ..CensusFact::default() };
+        story.frames_mut().pop();
+        story.fact(9 * S, &Fact::Census(round));
+        told(&story, 10)
+    };
+    let thrashes = told_of(600 * MS, 2_000, &["folio_wait_bit_common", "filemap_fault", "handle_mm_fault"]);
+    assert_eq!((thrashes.verdict, ids(&thrashes)), (Verdict::Slow, vec!["O3"]));
+    let finding = &thrashes.findings[0];
+    assert_eq!((finding.severity, finding.confidence), (Severity::Slow, Confidence::Medium));
+    assert!(finding.headline.contains("20.00 %"), "{}", finding.headline);
+    assert!(
+        finding.evidence.iter().any(|seen| seen.text.contains("filemap_fault")),
+        "{:?}",
+        finding.evidence
+    );
+    let unseen = told_of(600 * MS, 2_000, &["futex_wait"]);
+    assert_eq!(unseen.findings[0].confidence, Confidence::Low);
+    assert_eq!(told_of(3 * MS, 9_000, &["filemap_fault"]).verdict, Verdict::Healthy, "it answers in time");
+    assert_eq!(ids(&told_of(600 * MS, 900, &["filemap_fault"])), Vec::<&str>::new());
 }
 
 /// A storm is the cause of what is slow; one relist that took long beside it is neither slow nor a stall.

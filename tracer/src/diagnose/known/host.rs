@@ -65,16 +65,6 @@ pub(super) const KNOWN: &[Known] = &[
         sources: &["k8s#64137", "moby#29638"],
     },
     Known {
-        id: "O3",
-        title: "the node thrashes: memory is so short that programs are read from disk again and again",
-        area: Overload,
-        versions: "",
-        symptoms: &["everything is slow, and nothing is killed"],
-        look: "memory pressure (full) in /proc/pressure/memory, and daemons that wait in page faults of their own files",
-        next: "free memory, reserve some for the system (kube-reserved), and raise the eviction thresholds",
-        sources: &["k8s#14452", "k8s#64975"],
-    },
-    Known {
         id: "O4",
         title: "no process or thread can be started any more",
         area: Overload,
