@@ -217,6 +217,12 @@ impl Containerd {
             .with_context(|| format!("containerd is not ready; end of its log:\n{}", log_tail(&log)))
     }
 
+    /// The snapshotter that it uses.
+    #[must_use]
+    pub fn snapshotter(&self) -> &'static str {
+        snapshotter(self.scratch.path())
+    }
+
     /// Its own client, for what the CRI does not offer.
     ///
     /// # Errors
@@ -230,7 +236,7 @@ impl Containerd {
 
     fn import(&self, archive: &Path) -> Result<()> {
         let mut ctr = self.ctr()?;
-        ctr.args(["images", "import", "--snapshotter"]).arg(snapshotter(self.scratch.path())).arg(archive);
+        ctr.args(["images", "import", "--snapshotter", self.snapshotter()]).arg(archive);
         host::run(&mut ctr).context("cannot import the image")?;
         process::wait_for("the image in the CRI's list", CALL_LIMIT, || {
             let images = self.client.list_images(CALL_LIMIT)?;

@@ -202,6 +202,48 @@ pub struct ExecSyncRequest {
     pub timeout: i64,
 }
 
+/// `ExecRequest`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ExecRequest {
+    /// In which container.
+    #[prost(string, tag = "1")]
+    pub container_id: String,
+    /// Program and arguments.
+    #[prost(string, repeated, tag = "2")]
+    pub cmd: Vec<String>,
+    /// Whether its output is wanted.
+    #[prost(bool, tag = "5")]
+    pub stdout: bool,
+    /// Whether its complaints are.
+    #[prost(bool, tag = "6")]
+    pub stderr: bool,
+}
+
+/// `AttachRequest`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct AttachRequest {
+    /// To which container.
+    #[prost(string, tag = "1")]
+    pub container_id: String,
+    /// Whether its output is wanted.
+    #[prost(bool, tag = "4")]
+    pub stdout: bool,
+    /// Whether its complaints are.
+    #[prost(bool, tag = "5")]
+    pub stderr: bool,
+}
+
+/// `PortForwardRequest`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct PortForwardRequest {
+    /// To which sandbox.
+    #[prost(string, tag = "1")]
+    pub pod_sandbox_id: String,
+    /// To which of its ports.
+    #[prost(int32, repeated, tag = "2")]
+    pub port: Vec<i32>,
+}
+
 /// `ExecSyncResponse`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ExecSyncResponse {

@@ -6,10 +6,10 @@ mod runtime;
 mod sandbox;
 
 pub use container::{
-    Container, ContainerConfig, ContainerMetadata, ContainerState, ContainerStatus, ContainerStatusResponse,
-    CreateContainerRequest, ExecSyncRequest, ExecSyncResponse, LinuxContainerConfig, LinuxContainerResources,
-    LinuxContainerSecurityContext, ListContainersResponse, Mount, StopContainerRequest,
-    UpdateContainerResourcesRequest,
+    AttachRequest, Container, ContainerConfig, ContainerMetadata, ContainerState, ContainerStatus,
+    ContainerStatusResponse, CreateContainerRequest, ExecRequest, ExecSyncRequest, ExecSyncResponse,
+    LinuxContainerConfig, LinuxContainerResources, LinuxContainerSecurityContext, ListContainersResponse,
+    Mount, PortForwardRequest, StopContainerRequest, UpdateContainerResourcesRequest,
 };
 pub use runtime::{
     Empty, Id, Image, ImageSpec, ListImagesResponse, NamespaceMode, NamespaceOption, RuntimeCondition,

@@ -1,24 +1,23 @@
-//! An operator at work on a healthy node: whatever they type, nobody is accused, neither the node nor they.
+//! What an operator types: commands in a shell, tools that go on until Ctrl-C, calls of `crictl`.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use plegtrace_lab::cri::Call;
+use plegtrace_lab::cri::{Call, Session};
 use plegtrace_lab::process::{self, wait_for};
-use plegtrace_lab::{Knobs, Node, host};
-use plegtrace_tests::program::Running;
-use serde_json::Value;
+use plegtrace_lab::{Node, host, image};
 
-const LIMIT: Duration = Duration::from_secs(60);
+use super::LIMIT;
+
 /// How long commands last that are typed: far longer than any of the node's.
 const LASTS: &str = "20";
 
 /// A shell in which somebody typed a command; it lasts as long as that.
-struct Shell(Child);
+pub(super) struct Shell(Child);
 
 impl Shell {
     /// `runc exec` in a container, in the foreground of a shell.
-    fn runc_exec(node: &Node, container: &str) -> Shell {
+    pub(super) fn runc_exec(node: &Node, container: &str) -> Shell {
         let mut shell = Command::new("bash");
         // A shell that has something left to do does not become the command.
         shell.args(["-c", "\"$@\"; exit 0", "bash"]).arg(node.containerd().runc_program());
@@ -28,7 +27,7 @@ impl Shell {
     }
 
     /// The command that runs in it.
-    fn command(&self) -> u32 {
+    pub(super) fn command(&self) -> u32 {
         let is_ours = |pid: &u32| process::parent(*pid) == Some(self.0.id()) && process::name(*pid) == "runc";
         let child = || process::all().into_iter().find(is_ours);
         wait_for("runc in the shell", LIMIT, || Ok(child())).unwrap()
@@ -42,7 +41,7 @@ impl Drop for Shell {
 }
 
 /// A tool that somebody left running; killed at the end, as by Ctrl-C.
-struct Tool(Child);
+pub(super) struct Tool(Child);
 
 impl Tool {
     fn start(command: &mut Command) -> Tool {
@@ -50,7 +49,7 @@ impl Tool {
     }
 
     /// A debugger that holds a process; a tracer that lets it run.
-    fn debug(pid: u32, of: u32) -> [Tool; 2] {
+    pub(super) fn debug(pid: u32, of: u32) -> [Tool; 2] {
         host::ensure(&["gdb", "strace"]).unwrap();
         let (pid, of) = (pid.to_string(), of.to_string());
         let mut gdb = Command::new("gdb");
@@ -58,10 +57,23 @@ impl Tool {
         [Tool::start(&mut gdb), Tool::start(Command::new("strace").args(["-f", "-q", "-p", &of]))]
     }
 
-    /// Its own client of containerd: a command with its output streamed, and the events.
-    fn ctr(node: &Node, container: &str) -> [Tool; 2] {
+    /// Its own client of containerd: a command with its output streamed, the events, and a container of its own; and who
+    /// follows the log of a container.
+    pub(super) fn ctr(node: &Node, container: &str, number: usize) -> [Tool; 4] {
         let ctr = |words: &[&str]| Tool::start(node.containerd().ctr().unwrap().args(words));
-        [ctr(&["tasks", "exec", "--exec-id", "operator", container, "sleep", LASTS]), ctr(&["events"])]
+        let scratch = node.containerd().scratch();
+        let (id, root) = (format!("operator{number}"), scratch.path().join("runc").display().to_string());
+        let cgroup = format!("/{}/{id}", scratch.network());
+        let snapshotter = node.containerd().snapshotter();
+        let run = ["run", "--rm", "--net-host", "--snapshotter", snapshotter, "--runc-root", &root];
+        let run = [&run[..], &["--cgroup", &cgroup, image::REFERENCE, &id, "sleep", LASTS]].concat();
+        let exec = ["tasks", "exec", "--exec-id", &id, container, "sleep", LASTS];
+        let log = scratch.path().join("containerd.log");
+        let tools =
+            [ctr(&exec), ctr(&["events"]), ctr(&run), Tool::start(Command::new("tail").arg("-f").arg(log))];
+        let runs = || process::in_cgroup(&id).into_iter().find(|pid| process::name(*pid) == "sleep");
+        wait_for("the command of ctr run", LIMIT, || Ok(runs())).unwrap();
+        tools
     }
 }
 
@@ -76,7 +88,7 @@ impl Drop for Tool {
 }
 
 /// The first process of a container.
-fn init_of(container: &str) -> u32 {
+pub(super) fn init_of(container: &str) -> u32 {
     let inside = || process::in_cgroup(container).into_iter().find(|pid| process::name(*pid) == "pause");
     wait_for("the container's process", LIMIT, || Ok(inside())).unwrap()
 }
@@ -86,7 +98,7 @@ fn runc_root(node: &Node) -> std::path::PathBuf {
 }
 
 /// Commands that end at once.
-fn look_around(node: &Node, container: &str) {
+pub(super) fn look_around(node: &Node, container: &str) {
     for words in [&["list"][..], &["state", container], &["ps", container]] {
         let mut runc = Command::new(node.containerd().runc_program());
         host::run(runc.arg("--root").arg(runc_root(node)).args(words)).unwrap();
@@ -101,7 +113,7 @@ fn look_around(node: &Node, container: &str) {
 }
 
 /// `crictl exec -s CONTAINER sleep …`, by the call that it makes.
-fn exec(node: &Node, container: &str) -> Call {
+pub(super) fn exec(node: &Node, container: &str) -> Call {
     let container = container.to_owned();
     Call::start(node.containerd().client(), "ExecSync", move |client| {
         client.exec_sync(&container, &["sleep", "8"], LIMIT).map(drop)
@@ -109,40 +121,13 @@ fn exec(node: &Node, container: &str) -> Call {
     .unwrap()
 }
 
-/// Long commands that began before plegtrace and beside it, in shells, by containerd's own client and over the CRI, and tools
-/// that trace or stop a process of a pod: the node is healthy, and runc is told as typed by a person.
-#[test]
-fn nobody_is_accused_of_what_an_operator_types() {
-    host::require_root().unwrap();
-    let node = Node::start(&Knobs { pods: 3, ..Knobs::default() }).unwrap();
-    let (pod, other) = (node.pod("p1").unwrap(), node.pod("p2").unwrap());
-    let debugged = node.pod("p3").unwrap();
-    let _tools = Tool::debug(init_of(&debugged.container), init_of(&debugged.sandbox));
-    let before = Shell::runc_exec(&node, &pod.container);
-    let mut calls: Vec<Call> = (0..4).map(|_| exec(&node, &pod.container)).collect();
-    let first = before.command();
-    let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
-    let about = ["-o", "json", "-d", "16", "--kubelet-pid", &kubelet, "--runtime-pid", &runtime];
-    let mut watching = Running::start(&about).unwrap();
-    watching.wait_until_armed(LIMIT).unwrap();
-    let beside = Shell::runc_exec(&node, &other.container);
-    let second = beside.command();
-    let _clients = Tool::ctr(&node, &other.container);
-    calls.extend((0..4).map(|_| exec(&node, &other.container)));
-    look_around(&node, &pod.container);
-    for call in &mut calls {
-        call.wait(LIMIT).unwrap().unwrap();
-    }
-    let ended = watching.finish(LIMIT).unwrap();
-    let report: Value = serde_json::from_str(&ended.stdout).unwrap();
-    let diagnosis = &report["diagnosis"];
-    assert_eq!(ended.status.code(), Some(0), "{diagnosis:#}");
-    let findings = diagnosis["findings"].as_array().unwrap();
-    assert!(findings.iter().all(|finding| finding["severity"] != "stall"), "{findings:#?}");
-    assert_eq!((&report["stuck"], &diagnosis["reasons"]), (&Value::Array(vec![]), &Value::Array(vec![])));
-    let typed = report["census"]["by_hand"].as_array().unwrap();
-    for pid in [first, second] {
-        let one = typed.iter().find(|one| one["pid"] == pid).unwrap_or_else(|| panic!("{pid}: {typed:#?}"));
-        assert_eq!((&one["typed_in"], &one["command"]["sub"]), (&"bash".into(), &"exec".into()), "{one:#}");
-    }
+/// `crictl exec`, `attach` and `port-forward`, as long as they are kept.
+pub(super) fn sessions(node: &Node, container: &str, sandbox: &str) -> [Session; 3] {
+    let client = node.containerd().client();
+    let port = node.kubelet().healthz_address().port();
+    [
+        client.exec(container, &["sleep", LASTS], LIMIT).unwrap(),
+        client.attach(container, LIMIT).unwrap(),
+        client.port_forward(sandbox, port, LIMIT).unwrap(),
+    ]
 }
