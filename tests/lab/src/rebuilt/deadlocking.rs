@@ -6,15 +6,12 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 
-use super::Program;
+use super::{Program, build};
 
-const PROGRAM: Program = Program {
-    entry: "containerd-1.7-deadlocking",
+pub(super) const PROGRAM: Program = Program {
     name: "containerd",
-    version: "1.7.24",
     main: MAIN,
     changed: ("github.com/containerd/go-cni/cni.go", with_second_lock),
-    words: "containerd 1.7 whose go-cni locks itself out: two minutes, once",
 };
 
 /// As short as this, and called as the package's is.
@@ -104,7 +101,7 @@ func main() {
 /// When the sources or the toolchain cannot be had ([`crate::packages::Error::Gone`] in the chain when they left the
 /// archive), or the build fails.
 pub fn program() -> Result<PathBuf> {
-    PROGRAM.build()
+    build(PROGRAM.name)
 }
 
 /// Where go-cni begins to work on a network, in all four of its functions that do.

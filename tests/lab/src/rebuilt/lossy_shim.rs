@@ -6,17 +6,13 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::Program;
+use super::{Program, build};
 
-const PROGRAM: Program = Program {
-    entry: "containerd-shim-1.7-lossy",
+pub(super) const PROGRAM: Program = Program {
     // What containerd looks for.
     name: "containerd-shim-runc-v2",
-    // The last release with the bug.
-    version: "1.7.21",
     main: MAIN,
     changed: ("github.com/containerd/containerd/runtime/v2/runc/task/service.go", without_repair),
-    words: "a shim of containerd 1.7 that loses exits: a minute, once",
 };
 
 const MAIN: &str = r#"package main
@@ -35,14 +31,14 @@ func main() {
 }
 "#;
 
-/// The path of the program, built when the cache does not have it yet (a minute on two cores).
+/// The path of the program, built when the cache does not have it yet (two minutes on two cores).
 ///
 /// # Errors
 ///
 /// When the sources or the toolchain cannot be had ([`crate::packages::Error::Gone`] in the chain when they left the
 /// archive), or the build fails.
 pub fn program() -> Result<PathBuf> {
-    PROGRAM.build()
+    build(PROGRAM.name)
 }
 
 /// Takes the repair back: a command that could not be started counts as running for ever.
