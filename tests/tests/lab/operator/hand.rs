@@ -4,13 +4,15 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use plegtrace_lab::cri::{Call, Session};
-use plegtrace_lab::process::{self, wait_for};
+use plegtrace_lab::process::{self, Process, wait_for};
 use plegtrace_lab::{Node, host, image};
 
 use super::LIMIT;
 
 /// How long commands last that are typed: far longer than any of the node's.
 const LASTS: &str = "20";
+/// How long a tool has to end.
+const ENDS: Duration = Duration::from_secs(5);
 
 /// A shell in which somebody typed a command; it lasts as long as that.
 pub(super) struct Shell(Child);
@@ -40,12 +42,16 @@ impl Drop for Shell {
     }
 }
 
-/// A tool that somebody left running; killed at the end, as by Ctrl-C.
-pub(super) struct Tool(Child);
+/// A tool that somebody left running; ended as by Ctrl-C, or with what it runs in a container, which no Ctrl-C reaches.
+pub(super) struct Tool {
+    tool: Child,
+    runs: Option<Process>,
+}
 
 impl Tool {
     fn start(command: &mut Command) -> Tool {
-        Tool(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+        let tool = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        Tool { tool: tool.unwrap(), runs: None }
     }
 
     /// A debugger that holds a process; a tracer that lets it run.
@@ -57,8 +63,8 @@ impl Tool {
         [Tool::start(&mut gdb), Tool::start(Command::new("strace").args(["-f", "-q", "-p", &of]))]
     }
 
-    /// Its own client of containerd: a command with its output streamed, the events, and a container of its own; and who
-    /// follows the log of a container.
+    /// Its own client of containerd: a command with its output streamed, the events, and a container of its own; and somebody
+    /// who follows a log.
     pub(super) fn ctr(node: &Node, container: &str, number: usize) -> [Tool; 4] {
         let ctr = |words: &[&str]| Tool::start(node.containerd().ctr().unwrap().args(words));
         let scratch = node.containerd().scratch();
@@ -69,20 +75,23 @@ impl Tool {
         let run = [&run[..], &["--cgroup", &cgroup, image::REFERENCE, &id, "sleep", LASTS]].concat();
         let exec = ["tasks", "exec", "--exec-id", &id, container, "sleep", LASTS];
         let log = scratch.path().join("containerd.log");
-        let tools =
-            [ctr(&exec), ctr(&["events"]), ctr(&run), Tool::start(Command::new("tail").arg("-f").arg(log))];
-        let runs = || process::in_cgroup(&id).into_iter().find(|pid| process::name(*pid) == "sleep");
-        wait_for("the command of ctr run", LIMIT, || Ok(runs())).unwrap();
-        tools
+        let mut run = ctr(&run);
+        let inside = || process::in_cgroup(&id).into_iter().find(|pid| process::name(*pid) == "sleep");
+        let command = wait_for("the command of ctr run", LIMIT, || Ok(inside())).unwrap();
+        run.runs = Process::running(command);
+        [ctr(&exec), ctr(&["events"]), run, Tool::start(Command::new("tail").arg("-f").arg(log))]
     }
 }
 
 impl Drop for Tool {
     fn drop(&mut self) {
-        let _ = process::signal(self.0.id(), libc::SIGINT);
-        if process::wait(&mut self.0, Duration::from_secs(5)).is_err() {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
+        let _ = match &self.runs {
+            Some(command) => command.kill(ENDS),
+            None => process::signal(self.tool.id(), libc::SIGINT),
+        };
+        if process::wait(&mut self.tool, ENDS).is_err() {
+            let _ = self.tool.kill();
+            let _ = self.tool.wait();
         }
     }
 }
