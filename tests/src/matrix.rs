@@ -20,12 +20,27 @@ pub struct Row {
     pub proof: &'static str,
     /// From the moment at which it could be named to the report.
     pub after: Duration,
+    /// From the start of a plegtrace that came when it was there already, or from its being as old as it has to be; `None` when
+    /// only the length of the observation ends it, or none came.
+    pub since_start: Option<Duration>,
 }
 
 /// A line for the log of a run, also of one that passes: what was drawn, what was named when.
 pub fn log(line: &str) {
     // Not by a macro, whose output the test harness keeps to itself. Without a stderr nobody reads it.
     let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// Logs within which time half of what was there already was named.
+pub fn log_median(rows: &[Row]) {
+    let mut all: Vec<Duration> = rows.iter().filter_map(|row| row.since_start).collect();
+    all.sort_unstable();
+    if let Some(median) = all.get(all.len().saturating_sub(1) / 2) {
+        log(&format!(
+            "half of {} faults that were there were named within {median:.1?} of the start",
+            all.len()
+        ));
+    }
 }
 
 fn readme() -> PathBuf {
@@ -43,7 +58,7 @@ fn table(rows: &[Row]) -> String {
         "| fault of the lab (`plegtrace-lab fault NAME`) | named first | proof | after it could be named |\n|---|---|---|---|\n",
     );
     for row in rows {
-        let Row { fault, id, proof, after } = row;
+        let Row { fault, id, proof, after, .. } = row;
         text.push_str(&format!("| `{fault}` | {id} | {proof} | {:.1} s |\n", after.as_secs_f64()));
     }
     text

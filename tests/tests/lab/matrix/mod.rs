@@ -2,12 +2,14 @@
 //! by one that came later, as text and as JSON. Order and pod are drawn at random; a slow but healthy CNI plugin and exec
 //! probes run beside it and must not be blamed.
 
+mod check;
 mod said;
 
 use std::panic::resume_unwind;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use check::{Injected, check};
 use plegtrace::diagnose::rules;
 use plegtrace_lab::fault::{self, Facts, Kind};
 use plegtrace_lab::{Generation, Knobs, Node, host, process};
@@ -87,101 +89,14 @@ fn finish_early(early: Running, kind: Kind, injected: Instant) -> Ended {
     early.finish(LIMIT).unwrap()
 }
 
-/// What is told of relists, without their trees.
-fn relists(report: &Value) -> Value {
-    let mut relists = report["relists"].clone();
-    for relist in relists.as_array_mut().unwrap() {
-        relist.as_object_mut().unwrap().remove("tree");
-    }
-    relists
-}
-
-/// The moment of the report, and of the probes.
-fn moments(report: &Value) -> (u64, u64) {
-    let at = |moment: &Value| moment["mono_ns"].as_u64().unwrap();
-    (at(&report["taken_at"]), at(&report["observed"]["from_at"]))
-}
-
 fn monotonic_ns() -> u64 {
     plegtrace::clock::monotonic_ns()
 }
 
-/// Is the culprit the one that the fault made, and the container its? `midway`: it was named before the fault was all
-/// there, which for a restart means: before the new process answered.
-fn check_culprit(kind: Kind, finding: &Value, facts: &Facts, midway: bool) {
-    let culprit = &finding["culprit"];
-    let pid = culprit["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
-    match kind {
-        // There is no process any more, or no single one.
-        Kind::ContainerdKilled | Kind::KubeletKilled | Kind::ExecStorm => {
-            assert_eq!(pid, None, "{kind:?}: {culprit}");
-        }
-        Kind::ContainerdRestarted if midway && pid.is_none() => {
-            assert!(culprit["sentence"].as_str().unwrap().contains("killed by signal 9"), "{finding}");
-        }
-        // What hangs, waits or is frozen is the victim itself.
-        Kind::Rc93 | Kind::Rc93Standalone | Kind::OrphanedInit | Kind::ContainerFrozen | Kind::Freezing => {
-            assert!(facts.victims.contains(&pid.unwrap()), "{kind:?}: {facts:?}\n{finding}");
-        }
-        _ => {
-            let is_told = |pid: &u32| finding["victims"].to_string().contains(&format!("(pid {pid})"));
-            if kind == Kind::CniFlock {
-                let lock = finding["headline"].as_str().unwrap().contains(" file lock ");
-                assert!(lock && facts.victims.iter().any(is_told), "{facts:?}\n{finding:#}");
-            }
-            let pid = pid.unwrap_or_else(|| panic!("{kind:?} has no culprit: {finding}"));
-            assert!(facts.culprits.contains(&pid), "{kind:?}: {facts:?}\n{finding}");
-        }
-    }
-    let container = &culprit["container"];
-    let known = |id: &Value| id.as_str().is_some_and(|id| facts.ids.iter().any(|known| known == id));
-    if !facts.ids.is_empty() {
-        let named = known(&container["id"]) || known(&container["sandbox"]);
-        assert!(named, "{kind:?}: not {:?} in\n{finding}", facts.ids);
-    }
-}
-
-/// Between the moments at which the injection began and at which it was seen to work.
-struct Injected {
-    from_ns: u64,
-    to_ns: u64,
-}
-
-/// The report of one observer: the cause first, with its culprit, severity and exit code, in time. How long after it
-/// could be named it was.
-fn check(kind: Kind, observer: Observer, ended: &Ended, facts: &Facts, injected: &Injected) -> Duration {
-    let report: Value = serde_json::from_str(&ended.stdout)
-        .unwrap_or_else(|error| panic!("{kind:?}: {error}: {}\n{}", ended.stdout, ended.stderr));
-    let findings = report["diagnosis"]["findings"].as_array().unwrap();
-    let id = kind.root_cause().expect("a fault has a cause");
-    let text = serde_json::to_string_pretty(&report["diagnosis"]).unwrap();
-    let stuck = serde_json::to_string_pretty(&report["stuck"]).unwrap();
-    let first = findings.first().unwrap_or_else(|| {
-        panic!("{kind:?} {observer:?}: nothing is named\n{text}\n{stuck}\n{}", relists(&report))
-    });
-    assert_eq!(first["id"], id, "{kind:?} {observer:?}\n{text}\n{stuck}");
-    let (taken, armed) = moments(&report);
-    check_culprit(kind, first, facts, taken < injected.to_ns);
-    let others: Vec<&Value> = findings[1..].iter().map(|other| &other["headline"]).collect();
-    assert!(others.is_empty(), "{kind:?} {observer:?} also blames {others:#?}");
-    said::check_stuck(kind, &report, facts);
-    assert_eq!(first["severity"], said::severity(kind), "{kind:?} {observer:?}: {text}");
-    let code = i32::from(said::severity(kind) != "notice");
-    assert_eq!(ended.status.code(), Some(code), "{kind:?} {observer:?}: {text}");
-
-    // When it was there, and as old as it has to be, at the latest.
-    let rule = rules::by_id(id).unwrap();
-    let possible = armed.max(injected.to_ns).max(injected.from_ns + rule.min_age_ns);
-    let after = Duration::from_nanos(taken.saturating_sub(possible));
-    // Where nothing ends the observation but its length, the report comes at its end.
-    let within = named_within(kind);
-    assert!(after <= within, "{kind:?} {observer:?}: {after:?} later\n{text}");
-    let headline = &first["headline"];
-    matrix::log(&format!(
-        "{kind:?} {observer:?}: {id} {:.1} s after it could be named: {headline}",
-        after.as_secs_f64()
-    ));
-    after
+/// It is there now, and so are those who come later.
+fn injected(from_ns: u64) -> Injected {
+    let to_ns = monotonic_ns();
+    Injected { from_ns, to_ns, late_ns: to_ns }
 }
 
 /// Which processes of the fault there are. The hang of runc 1.0.0-rc93 would be ended by any signal.
@@ -200,7 +115,7 @@ fn inject_and_name(node: &Node, kind: Kind, pod: &str) -> Row {
     let decoy = node.containerd().knobs().gates.then(|| fault::slow_cni(node, DECOY).unwrap());
     let from_ns = monotonic_ns();
     let fault = kind.inject(node, pod).unwrap_or_else(|error| panic!("{kind:?}: {error:#}"));
-    let (injected, done) = (Injected { from_ns, to_ns: monotonic_ns() }, Instant::now());
+    let (injected, done) = (injected(from_ns), Instant::now());
     let facts = fault.facts().clone();
     let outputs: [&[&str]; 2] = [&["-q", "-o", "json"], &["-q"]];
     let late = (!only_early(kind)).then(|| outputs.map(|output| trace_late(node, kind, output)));
@@ -211,13 +126,16 @@ fn inject_and_name(node: &Node, kind: Kind, pod: &str) -> Row {
     fault.heal().unwrap_or_else(|error| panic!("{kind:?}: {error:#}"));
     drop(decoy);
 
-    let mut after = check(kind, Observer::Early, &early, &facts, &injected);
+    let mut after = check(kind, Observer::Early, &early, &facts, &injected).after;
+    let mut since_start = None;
     if let Some([json, text]) = late {
-        after = after.max(check(kind, Observer::Late, &json, &facts, &injected));
+        let named = check(kind, Observer::Late, &json, &facts, &injected);
+        after = after.max(named.after);
+        since_start = needed_s(kind).is_none().then_some(named.since_start);
         said::check_text(kind, &text.stdout, &facts);
     }
     let id = kind.root_cause().expect("a fault has a cause");
-    Row { fault: kind.name(), id, proof: rules::by_id(id).unwrap().proof.name(), after }
+    Row { fault: kind.name(), id, proof: rules::by_id(id).unwrap().proof.name(), after, since_start }
 }
 
 /// After a fault the node is what it was.
@@ -364,6 +282,7 @@ fn all_rows() -> Vec<Row> {
 fn every_fault_is_named() {
     host::require_root().unwrap();
     let mut rows = all_rows();
+    matrix::log_median(&rows);
     if Kind::all().iter().all(|kind| is_wanted(*kind)) {
         matrix::publish(&mut rows);
     }
@@ -394,11 +313,11 @@ fn what_begins_later_is_named_soon() {
         node.wait_for_relists(CALM_RELISTS, LIMIT).unwrap();
         let from_ns = monotonic_ns();
         let fault = kind.inject(&node, "p2").unwrap();
-        let injected = Injected { from_ns, to_ns: monotonic_ns() };
+        let injected = injected(from_ns);
         let facts = fault.facts().clone();
         let ended = early.finish(LIMIT).unwrap();
         fault.heal().unwrap();
-        let after = check(kind, Observer::Early, &ended, &facts, &injected);
+        let after = check(kind, Observer::Early, &ended, &facts, &injected).after;
         assert!(after <= threshold + NAMED_SOON, "{kind:?}: {after:?}");
         wait_until_well(&node);
     }
@@ -415,7 +334,7 @@ fn a_shim_that_version_2_froze_is_named() {
         let why = anyhow::anyhow!("no cgroup2 is mounted");
         return host::declare_skip("a shim frozen by version 2", &why);
     };
-    let injected = Injected { from_ns, to_ns: monotonic_ns() };
+    let injected = injected(from_ns);
     let late = [trace_late(&node, kind, &["-q", "-o", "json"]), trace_late(&node, kind, &["-q"])];
     let [json, text] = late.map(|run| run.finish(LIMIT).unwrap());
     let facts = frozen.facts().clone();

@@ -1,0 +1,121 @@
+//! Whether a report is right about a fault: the cause first, with its culprit, severity and exit code, in time.
+
+use std::time::Duration;
+
+use plegtrace::diagnose::rules;
+use plegtrace_lab::fault::{Facts, Kind};
+use plegtrace_tests::matrix;
+use plegtrace_tests::program::Ended;
+use serde_json::Value;
+
+use super::{Observer, named_within, said};
+
+/// What is told of relists, without their trees.
+fn relists(report: &Value) -> Value {
+    let mut relists = report["relists"].clone();
+    for relist in relists.as_array_mut().unwrap() {
+        relist.as_object_mut().unwrap().remove("tree");
+    }
+    relists
+}
+
+/// The moment of the report, and of the probes.
+fn moments(report: &Value) -> (u64, u64) {
+    let at = |moment: &Value| moment["mono_ns"].as_u64().unwrap();
+    (at(&report["taken_at"]), at(&report["observed"]["from_at"]))
+}
+
+/// Is the culprit the one that the fault made, and the container its? `midway`: it was named before the fault was all
+/// there, which for a restart means: before the new process answered.
+fn check_culprit(kind: Kind, finding: &Value, facts: &Facts, midway: bool) {
+    let culprit = &finding["culprit"];
+    let pid = culprit["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
+    match kind {
+        // There is no process any more, or no single one.
+        Kind::ContainerdKilled | Kind::KubeletKilled | Kind::ExecStorm => {
+            assert_eq!(pid, None, "{kind:?}: {culprit}");
+        }
+        Kind::ContainerdRestarted if midway && pid.is_none() => {
+            assert!(culprit["sentence"].as_str().unwrap().contains("killed by signal 9"), "{finding}");
+        }
+        // What hangs, waits or is frozen is the victim itself.
+        Kind::Rc93 | Kind::Rc93Standalone | Kind::OrphanedInit | Kind::ContainerFrozen | Kind::Freezing => {
+            assert!(facts.victims.contains(&pid.unwrap()), "{kind:?}: {facts:?}\n{finding}");
+        }
+        _ => {
+            let is_told = |pid: &u32| finding["victims"].to_string().contains(&format!("(pid {pid})"));
+            if kind == Kind::CniFlock {
+                let lock = finding["headline"].as_str().unwrap().contains(" file lock ");
+                assert!(lock && facts.victims.iter().any(is_told), "{facts:?}\n{finding:#}");
+            }
+            let pid = pid.unwrap_or_else(|| panic!("{kind:?} has no culprit: {finding}"));
+            assert!(facts.culprits.contains(&pid), "{kind:?}: {facts:?}\n{finding}");
+        }
+    }
+    let container = &culprit["container"];
+    let known = |id: &Value| id.as_str().is_some_and(|id| facts.ids.iter().any(|known| known == id));
+    if !facts.ids.is_empty() {
+        let named = known(&container["id"]) || known(&container["sandbox"]);
+        assert!(named, "{kind:?}: not {:?} in\n{finding}", facts.ids);
+    }
+}
+
+/// Between the moments at which the injection began and at which it was seen to work.
+pub(super) struct Injected {
+    pub(super) from_ns: u64,
+    pub(super) to_ns: u64,
+    /// When the observers that came later were started.
+    pub(super) late_ns: u64,
+}
+
+/// When a fault was named.
+pub(super) struct Named {
+    /// After it could be: it was there, as old as it has to be, and the probes were, too.
+    pub(super) after: Duration,
+    /// After the start of plegtrace, or of the fault's being as old as it has to be.
+    pub(super) since_start: Duration,
+}
+
+/// The report of one observer: the cause first, with its culprit, severity and exit code, in time.
+pub(super) fn check(
+    kind: Kind,
+    observer: Observer,
+    ended: &Ended,
+    facts: &Facts,
+    injected: &Injected,
+) -> Named {
+    let report: Value = serde_json::from_str(&ended.stdout)
+        .unwrap_or_else(|error| panic!("{kind:?}: {error}: {}\n{}", ended.stdout, ended.stderr));
+    let findings = report["diagnosis"]["findings"].as_array().unwrap();
+    let id = kind.root_cause().expect("a fault has a cause");
+    let text = serde_json::to_string_pretty(&report["diagnosis"]).unwrap();
+    let stuck = serde_json::to_string_pretty(&report["stuck"]).unwrap();
+    let first = findings.first().unwrap_or_else(|| {
+        panic!("{kind:?} {observer:?}: nothing is named\n{text}\n{stuck}\n{}", relists(&report))
+    });
+    assert_eq!(first["id"], id, "{kind:?} {observer:?}\n{text}\n{stuck}");
+    let (taken, armed) = moments(&report);
+    check_culprit(kind, first, facts, taken < injected.to_ns);
+    let others: Vec<&Value> = findings[1..].iter().map(|other| &other["headline"]).collect();
+    assert!(others.is_empty(), "{kind:?} {observer:?} also blames {others:#?}");
+    said::check_stuck(kind, &report, facts);
+    assert_eq!(first["severity"], said::severity(kind), "{kind:?} {observer:?}: {text}");
+    let code = i32::from(said::severity(kind) != "notice");
+    assert_eq!(ended.status.code(), Some(code), "{kind:?} {observer:?}: {text}");
+
+    // When it was there, and as old as it has to be, at the latest.
+    let rule = rules::by_id(id).unwrap();
+    let possible = injected.to_ns.max(injected.from_ns + rule.min_age_ns);
+    let since = |moment: u64| Duration::from_nanos(taken.saturating_sub(moment));
+    let after = since(possible.max(armed));
+    let since_start = since(possible.max(injected.late_ns));
+    // Where nothing ends the observation but its length, the report comes at its end.
+    let within = named_within(kind);
+    assert!(after <= within, "{kind:?} {observer:?}: {after:?} later\n{text}");
+    let headline = &first["headline"];
+    matrix::log(&format!(
+        "{kind:?} {observer:?}: {id} {:.1} s after it could be named: {headline}",
+        after.as_secs_f64()
+    ));
+    Named { after, since_start }
+}
