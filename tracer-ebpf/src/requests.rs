@@ -99,12 +99,12 @@ const NEW: u64 = 1;
 
 /// What a process does on connections to a runtime.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum CriSide {
     Client,
     Server,
 }
 
-impl Side {
+impl CriSide {
     #[inline(always)]
     pub(crate) fn of(role: u32) -> Option<Self> {
         const SERVERS: u32 =
@@ -160,10 +160,10 @@ fn scratch() -> Option<&'static mut Scratch> {
 
 /// A write begins; what it is stands in `sending`.
 #[inline(always)]
-pub(crate) fn begin(sending: &mut Sending, writer: Writer, side: Side, role: u32) {
-    sending.flags = if side == Side::Client { SENDING_CLIENT } else { SENDING_SERVER };
+pub(crate) fn begin(sending: &mut Sending, writer: Writer, side: CriSide, role: u32) {
+    sending.flags = if side == CriSide::Client { SENDING_CLIENT } else { SENDING_SERVER };
     messages::remember(sending, writer);
-    if side == Side::Client
+    if side == CriSide::Client
         && let Some(scratch) = scratch()
     {
         scratch.job = job(sending, writer, why::BEGINS);

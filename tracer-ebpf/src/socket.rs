@@ -15,12 +15,12 @@ const PATH: u32 = 2;
 
 /// Whose programs speak ttrpc.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum TtrpcSide {
     Runtime,
     Shim,
 }
 
-impl Side {
+impl TtrpcSide {
     #[inline(always)]
     pub(crate) fn of(role: u32) -> Option<Self> {
         if role == Role::Containerd as u32 {
@@ -83,8 +83,9 @@ pub(crate) fn number(sock: u64) -> Result<u64, Reason> {
 
 /// Is it a connection between a runtime and a shim? By the path of the end that was listened at, as the kernel keeps it.
 #[inline(always)]
-pub(crate) fn is_ttrpc(ends: &Ends, side: Side) -> Result<bool, Reason> {
-    let (runtime, shim) = if side == Side::Shim { (ends.peer, ends.sock) } else { (ends.sock, ends.peer) };
+pub(crate) fn is_ttrpc(ends: &Ends, side: TtrpcSide) -> Result<bool, Reason> {
+    let (runtime, shim) =
+        if side == TtrpcSide::Shim { (ends.peer, ends.sock) } else { (ends.sock, ends.peer) };
     Ok(is_of_shim(shim)? || is_of_runtime(runtime)?)
 }
 

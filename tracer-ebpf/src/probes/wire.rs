@@ -16,7 +16,7 @@ use crate::{
     bus, count,
     messages::{self, Writer},
     requests,
-    socket::{self, Side},
+    socket::{self, TtrpcSide},
     task, watch,
 };
 
@@ -137,17 +137,17 @@ fn try_enter(regs: u64, way: Way) -> Result<(), Reason> {
     let pid_tgid = bpf_get_current_pid_tgid();
     let tgid = (pid_tgid >> 32) as u32;
     let Some(watched) = watch::get(tgid) else { return Ok(()) };
-    let side = Side::of(watched.role);
+    let side = TtrpcSide::of(watched.role);
     let writes = match way {
         Way::Write(place) => Some(place),
         Way::Read(_) => None,
     };
     let asks = writes.is_some() && bus::asks(watched.role);
-    let of_runtime = requests::Side::of(watched.role);
+    let of_runtime = requests::CriSide::of(watched.role);
     if side.is_none() && !asks && of_runtime.is_none() {
         return Ok(());
     }
-    let writer = Writer { tgid, tid: pid_tgid as u32, is_shim: side == Some(Side::Shim) };
+    let writer = Writer { tgid, tid: pid_tgid as u32, is_shim: side == Some(TtrpcSide::Shim) };
     let fd = task::kernel::<u64>(regs, FIRST)? as u32;
     let Some(mut ends) = socket::of_fd(fd)? else { return Ok(()) };
     let is_ttrpc = match side {
