@@ -116,12 +116,24 @@ fn lengths(snapshot: &Snapshot) -> BTreeMap<RecentKind, Vec<u64>> {
     let calls = calls.filter_map(|call| Some((RecentKind::Calls(call.span.method()?), call.age_ns)));
     let programs =
         snapshot.processes.open.iter().filter_map(|open| Some((program(&open.kind)?, open.age_ns)));
-    for (what, age_ns) in calls.chain(programs) {
+    for (what, age_ns) in calls.chain(programs).chain(unanswered(snapshot)) {
         if normal(&what).is_some_and(|(normal_ns, _)| age_ns > normal_ns) {
             all.entry(what).or_default().push(age_ns);
         }
     }
     all
+}
+
+/// Shims that have not answered, each with the age of its oldest request. While a runc of its own runs, the time is not its own.
+fn unanswered(snapshot: &Snapshot) -> impl Iterator<Item = (RecentKind, u64)> {
+    let runs = |shim: u32| snapshot.processes.open.iter().any(|open| open.parent == Some(shim));
+    let mut oldest: BTreeMap<u32, u64> = BTreeMap::new();
+    let open = snapshot.messages.open.iter().filter(|open| open.should_end() && !open.fact.over);
+    for open in open.filter(|open| open.fact.answerer > 0 && !runs(open.fact.answerer)) {
+        let age_ns = oldest.entry(open.fact.answerer).or_default();
+        *age_ns = open.age_ns.max(*age_ns);
+    }
+    oldest.into_iter().map(|(shim, age_ns)| (RecentKind::Shim(shim), age_ns))
 }
 
 /// Open programs that tell something by themselves: a runc may wait for its hook.

@@ -361,6 +361,7 @@ mod tests {
             container: None,
             bundle: None,
             under: None,
+            parent: None,
             parents: Vec::new(),
             phases: Vec::new(),
             late: true,

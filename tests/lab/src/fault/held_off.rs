@@ -38,21 +38,22 @@ const RELISTS: [&str; 2] =
 ///
 /// The cgroup cannot be made, or the kubelet does not list.
 pub fn quota(node: &Node) -> Result<Fault> {
-    throttled_until(node, node.containerd().pid(), SHARE, SLOW)
+    throttled_until(node, node.containerd().pid(), [SHARE, LEAST_SHARE], SLOW)
 }
 
-/// Lets a daemon have so little of a CPU, at most `share`, that each relist takes so long at least, on any machine. The first
-/// that are so slow may only have waited for what had piled up.
+/// Lets a daemon have so little of a CPU, at most the first of `shares` and not less than the second, that each relist takes so
+/// long at least, on any machine. The first that are so slow may only have waited for what had piled up.
 ///
 /// # Errors
 ///
 /// The cgroup cannot be made, or the kubelet does not list.
-pub fn throttled_until(node: &Node, pid: u32, mut share: f64, slow: Duration) -> Result<Fault> {
+pub fn throttled_until(node: &Node, pid: u32, shares: [f64; 2], slow: Duration) -> Result<Fault> {
+    let [mut share, least] = shares;
     let fault = throttled(node, pid, share)?;
     loop {
         let [piled_up, takes] = [relist_time(node)?, relist_time(node)?];
         eprintln!("with {:.2} % of a CPU a relist takes {piled_up:.0?}, then {takes:.0?}", 100.0 * share);
-        if takes >= slow || share * NEXT < LEAST_SHARE {
+        if takes >= slow || share * NEXT < least {
             return Ok(fault);
         }
         share *= NEXT;

@@ -2,7 +2,7 @@
 
 use plegtrace::correlate::RecentKind;
 use plegtrace::diagnose::{Confidence, Diagnosis, Severity, SlowKind, Verdict, diagnose};
-use plegtrace::input::{Command, CpuFact, DaemonCpu, Fact, Layer};
+use plegtrace::input::{Command, CpuFact, DaemonCpu, Fact, Layer, MessagesFact, OpenMessageFact};
 use plegtrace::render::text;
 use plegtrace_common::rec::{CALL_OK, CALL_PARKS, PROCESS_EXECED};
 use plegtrace_common::role::Role;
@@ -134,6 +134,41 @@ fn a_slow_shim() {
     assert!(line.contains(" cause the shim itself, which runs only now and then"), "{line}");
     assert_eq!(slow(900 * MS, 700 * MS).0.verdict, Verdict::Healthy);
     assert_eq!(slow(300 * MS, 50 * MS).0.verdict, Verdict::Healthy);
+}
+
+/// Of a shim that takes seconds few commands end: what it has not answered counts, too, once, and not while its runc runs.
+#[test]
+fn a_shim_that_has_not_answered() {
+    let slow = |commands: u32, open: u32, runc: bool| {
+        let mut story = healthy(12);
+        executes(&mut story, commands, 900 * MS, 50 * MS);
+        let start = |stream| OpenMessageFact {
+            socket: 7,
+            stream,
+            start_ns: at(6 * S).0,
+            asker: CONTAINERD,
+            answerer: SHIM,
+            service: "containerd.task.v2.Task".into(),
+            method: "Start".into(),
+            ..OpenMessageFact::default()
+        };
+        if runc {
+            let exec = Command::Runc { sub: "exec".into(), container: Some("c1".into()), bundle: None };
+            story
+                .fork(SHIM, 32_000, 11 * S)
+                .exec(32_000, Role::Runc, PROCESS_EXECED, 11 * S)
+                .told(32_000, &exec);
+        }
+        let open = (0..open).map(start).collect();
+        story.fact(12 * S, &Fact::Messages(MessagesFact { at_ns: at(12 * S).0, open, complete: true }));
+        told(&story, 12)
+    };
+    let two = slow(2, 1, false);
+    assert_eq!((two.verdict, ids(&two)), (Verdict::Slow, vec![]));
+    assert_eq!((two.slow[0].component(), two.slow[0].count), (Some(Component::Shim), 3));
+    assert_eq!(slow(2, 0, false).verdict, Verdict::Healthy);
+    assert_eq!(slow(2, 1, true).verdict, Verdict::Healthy, "it is the runc that takes its time");
+    assert_eq!(slow(0, 5, false).verdict, Verdict::Healthy, "one stop holds up all of them");
 }
 
 /// A shim that looks stopped whenever one looks, and works in between, is slow. When it works no more, it is stopped.

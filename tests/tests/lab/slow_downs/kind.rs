@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use plegtrace::correlate::thresholds::{CNI_SLOW_NS, HOOK_SLOW_NS, RELIST_CALLS};
 use plegtrace::cri::Takes;
-use plegtrace_lab::fault::{self, Fault};
+use plegtrace_lab::fault::{self, Fault, LEAST_SHARE};
 use plegtrace_lab::gate::Place;
 use plegtrace_lab::{Node, disk, host};
 
@@ -25,9 +25,10 @@ pub(super) enum Kind {
     Shim,
 }
 
-/// The shares of a CPU from which on a quota gets smaller until relists are slow enough, of the least slow ones.
-const OF_CONTAINERD: f64 = 0.03;
-const OF_KUBELET: f64 = 0.05;
+/// The shares of a CPU from which on a quota gets smaller until relists are slow enough, of the least slow ones, and the
+/// smallest: with less, the kubelet does not even serve its metrics in ten seconds.
+const OF_CONTAINERD: [f64; 2] = [0.03, LEAST_SHARE];
+const OF_KUBELET: [f64; 2] = [0.05, 0.009];
 /// Writes in a second of a disk on which CreateContainer takes what it may, 3 s.
 const WRITES: f64 = 100.0;
 /// So many times as long as it runs a shim is stopped to take for a command what it may, half a second. From six times that on
@@ -102,7 +103,7 @@ fn times(figure_ns: u64, factor: f64) -> Duration {
 }
 
 /// A daemon that gets so little of a CPU that relists take so many times what they may.
-fn throttled(node: &Node, pid: u32, share: f64, factor: f64) -> anyhow::Result<Fault> {
+fn throttled(node: &Node, pid: u32, [share, least]: [f64; 2], factor: f64) -> anyhow::Result<Fault> {
     let slow = times(RELIST_CALLS * Takes::Memory.normal_ns().unwrap(), factor);
-    fault::throttled_until(node, pid, share / factor.sqrt(), slow)
+    fault::throttled_until(node, pid, [(share / factor.sqrt()).max(least), least], slow)
 }

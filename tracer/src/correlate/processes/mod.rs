@@ -203,6 +203,7 @@ impl Follower {
             container: span.container.clone(),
             bundle: span.bundle.clone(),
             under: if kind == ProcessKind::RuncInit { span.under.clone() } else { None },
+            parent: span.parent,
             parents: self.parents(span),
             phases: Vec::new(),
             late,

@@ -50,6 +50,8 @@ pub struct OpenProcess {
     pub bundle: Option<String>,
     /// For `runc init`: sub-command of the runc that started it.
     pub under: Option<String>,
+    /// Who started it, also when nothing else is known of that.
+    pub parent: Option<u32>,
     /// Its parent, the parent of that, and so on up to a component of the node.
     pub parents: Vec<(u32, ProcessKind)>,
     /// What a runc is doing, outermost first; empty when that is not seen.
