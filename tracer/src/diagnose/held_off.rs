@@ -7,7 +7,7 @@ use crate::{
 
 /// Held off for this share of the time or more, in percent.
 const SHARE: u64 = 20;
-/// What was watched for less tells no share.
+/// A shorter window says nothing about a share.
 pub(super) const WINDOW_NS: u64 = 2 * SECOND_NS;
 
 /// What holds a daemon off, and for which share of the time, in percent.

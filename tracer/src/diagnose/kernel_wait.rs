@@ -47,7 +47,7 @@ fn finding(rule: &'static Rule, wait: &Wait, stuck: &Stuck, scene: &Scene<'_>) -
     };
     let finding =
         Finding { culprit: Some(culprit), ..Finding::of_stuck(rule, headline, component, stuck, scene) };
-    // The places of a process's threads are told with it.
+    // Of a process, the places of its threads are in the evidence already.
     let finding = match &stuck.what {
         StuckKind::Request(_) => finding.seen(Evidence::new(Source::Census, words::park_line(park, false))),
         _ => finding,

@@ -1,5 +1,5 @@
-//! A containerd with the bug of 2.0.1 ([`crate::rebuilt::deadlocking`]): a reload of the CNI configuration that comes while a
-//! plugin runs locks it out of its networks for ever (R5).
+//! A containerd with the bug of 2.0.1 ([`crate::rebuilt::deadlocking`]): a reload of the CNI configuration while a plugin
+//! runs locks it out of its networks until it is restarted (R5).
 
 use anyhow::{Context as _, Result, ensure};
 

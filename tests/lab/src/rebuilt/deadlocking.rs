@@ -1,6 +1,6 @@
-//! containerd 1.7 with the go-cni of containerd 2.0.1 and 2.0.2 (1.1.11): who sets up or removes a network holds the read lock
-//! from begin to end, and takes it once more for the result. A reload that comes in between waits for the first, and keeps
-//! the second from being had (containerd issue 11186, go-cni pull request 126).
+//! containerd 1.7 with the go-cni of containerd 2.0.1 and 2.0.2 (1.1.11): setting up or removing a network holds
+//! the read lock from start to end, and takes it once more for the result. A reload that comes in between waits for the first
+//! lock and blocks the second (containerd issue 11186, go-cni pull request 126).
 
 use std::path::PathBuf;
 

@@ -63,23 +63,21 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     }
     let share = percent(full);
     let text = format!("memory pressure (full): {share} % of the last 10 s");
-    let finding = Finding::new(
-        &RULE,
-        format!("memory is short: nothing on the node could run for {share} % of the time"),
-    )
-    .seen(Evidence::new(Source::Census, text));
+    let finding =
+        Finding::new(&RULE, format!("memory is short: every task waited for it {share} % of the time"))
+            .seen(Evidence::new(Source::Census, text));
     let finding = match waits_for_pages(scene) {
         Some((component, park)) => {
             let text = format!("{}: {}", component.name(), words::park_line(park, false));
             finding.seen(Evidence::new(Source::Census, text))
         }
-        None => finding.doubted("no thread of kubelet, runtime or shim was seen to wait for memory"),
+        None => finding.doubted("no thread of the kubelet, runtime or shims was seen waiting for memory"),
     };
     let culprit = Culprit {
         component: Component::Kubelet,
         pid: None,
         container: None,
-        words: "no single one that was seen: whoever uses the memory".to_owned(),
+        words: "not known: look for the process that uses the memory".to_owned(),
     };
     let severity = match scene.reasons().next() {
         None => Severity::Slow,

@@ -7,7 +7,7 @@ use crate::{
     words,
 };
 
-/// Nobody who could let go holds the lock, so two looks this far apart are enough.
+/// No holder of the lock can let go, so two looks this far apart are enough.
 const LOCKED_NS: u64 = 5 * SECOND_NS;
 /// Functions of go-cni that hold the read lock from begin to end (go-cni 1.1.11, cni.go).
 const HOLDERS: [&str; 4] = ["Setup", "SetupSerially", "Remove", "Check"];
@@ -67,7 +67,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
             component: networks.component,
             pid: Some(pid),
             container: None,
-            words: format!("{runtime} {pid}: its network lock, which nobody holds for work"),
+            words: format!("{runtime} {pid}: its network lock, whose holder waits for it as well"),
         }),
         victims: networks.victims(),
         reach: 2,
@@ -78,11 +78,11 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     vec![if again.is_some() {
         finding
     } else {
-        finding.doubted("nobody was seen to wait for it a second time")
+        finding.doubted("no goroutine was seen waiting for the lock a second time")
     }]
 }
 
-/// Who holds the lock and waits for it: in a function of go-cni that another one called, which holds it.
+/// A goroutine that holds the lock and waits for it: in a go-cni function called by one that holds it.
 fn twice(request: &Request) -> Option<Evidence> {
     let of_go_cni = |frame: &str| Some(frame.split_once("go-cni.(*libcni).")?.1.to_owned());
     let mut functions = request.frames.iter().enumerate().filter_map(|(at, f)| Some((at, of_go_cni(f)?)));

@@ -34,6 +34,6 @@ pub(super) static RULE: Rule = Rule {
 
 const WAIT: Wait = Wait {
     is: ParkedThreads::waits_for_audit,
-    why: "there is no room in the audit queue",
+    why: "the audit queue is full",
     culprit: "the audit daemon, which does not keep up",
 };

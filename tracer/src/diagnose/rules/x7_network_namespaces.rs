@@ -1,4 +1,4 @@
-//! X7: network namespaces wait for one that does not end.
+//! X7: network namespaces wait for one whose removal does not finish.
 
 use crate::{
     correlate::thresholds::HOOK_NS,
@@ -11,7 +11,7 @@ use crate::{
 
 pub(super) static RULE: Rule = Rule {
     id: "X7",
-    title: "making a network namespace waits for one that does not end",
+    title: "creating a network namespace waits for the removal of another that does not finish",
     area: Area::Kernel,
     min_age_ns: HOOK_NS,
     proof: Proof::Story,
@@ -37,6 +37,6 @@ pub(super) static RULE: Rule = Rule {
 
 const WAIT: Wait = Wait {
     is: ParkedThreads::waits_for_network_namespaces,
-    why: "another network namespace does not come to its end",
-    culprit: "the kernel, which removes another network namespace and does not come to its end",
+    why: "the kernel has not finished removing another network namespace",
+    culprit: "the kernel, which has not finished removing another network namespace",
 };

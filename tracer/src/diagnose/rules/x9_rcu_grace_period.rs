@@ -41,5 +41,5 @@ pub(super) static RULE: Rule = Rule {
 const WAIT: Wait = Wait {
     is: ParkedThreads::waits_for_rcu,
     why: "the kernel does not finish an RCU grace period",
-    culprit: "the kernel: one CPU does not let an RCU grace period end",
+    culprit: "the kernel: one CPU keeps an RCU grace period from ending",
 };
