@@ -3,6 +3,7 @@
 
 mod names;
 mod requests;
+mod rough;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -21,12 +21,12 @@ const HASTY: Duration = Duration::from_secs(4);
 /// Requests on a connection that is older than the probes.
 const OLD: u64 = 5;
 
-fn start(generation: Generation) -> Containerd {
+pub(super) fn start(generation: Generation) -> Containerd {
     host::require_root().unwrap();
     Containerd::start(&Knobs { pods: 0, generation, ..Knobs::default() }).unwrap()
 }
 
-fn watch(containerd: &Containerd) -> Watching {
+pub(super) fn watch(containerd: &Containerd) -> Watching {
     let (client, runtime) = (std::process::id().to_string(), containerd.pid().to_string());
     let about = ["--kubelet-pid", &client, "--runtime-pid", &runtime, "--sources", "wire"];
     let watching = Watching::start(&[&["-d", "600"], &about[..]].concat()).unwrap();
@@ -35,7 +35,7 @@ fn watch(containerd: &Containerd) -> Watching {
 }
 
 /// How often containerd has handled each method.
-fn handled(containerd: &Containerd) -> BTreeMap<String, u64> {
+pub(super) fn handled(containerd: &Containerd) -> BTreeMap<String, u64> {
     let page = containerd.metrics(LIMIT).unwrap();
     let mut counts = BTreeMap::new();
     for sample in page.find("grpc_server_handled_total", &[]).filter(|sample| sample.value > 0.0) {
@@ -47,7 +47,7 @@ fn handled(containerd: &Containerd) -> BTreeMap<String, u64> {
     counts
 }
 
-fn since(before: &BTreeMap<String, u64>, after: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+pub(super) fn since(before: &BTreeMap<String, u64>, after: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     let grown = |(method, count): (String, u64)| {
         let count = count - before.get(&method).unwrap_or(&0);
         (count > 0).then_some((method, count))
@@ -55,7 +55,7 @@ fn since(before: &BTreeMap<String, u64>, after: BTreeMap<String, u64>) -> BTreeM
     after.into_iter().filter_map(grown).collect()
 }
 
-fn ask(client: &Client) -> Result<(), Error> {
+pub(super) fn ask(client: &Client) -> Result<(), Error> {
     client.version(LIMIT)?;
     client.status(LIMIT)?;
     client.list_pod_sandbox(LIMIT)?;

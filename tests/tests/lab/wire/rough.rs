@@ -1,0 +1,223 @@
+//! Rough clients at the socket of a real containerd: many streams, many connections, streams that are reset at once, one byte a
+//! write, and bytes that make no sense. Requests stay exact, and nonsense changes no count of theirs.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::thread;
+
+use plegtrace_lab::cri::{Call, Client};
+use plegtrace_lab::{Containerd, Generation};
+use plegtrace_tests::draw::Draw;
+
+use super::requests::{ask, handled, since, start, watch};
+use super::*;
+
+const STREAMS: u64 = 10_000;
+const AT_ONCE: u64 = 8;
+const CONNECTIONS: u64 = 200;
+/// The client may write all of its resets at once. In one write no more than about a hundred frames are followed; the rest counts
+/// as lost (`frames_left`).
+const RESETS: usize = plegtrace_common::wire::request::MAX_STEPS / 8;
+const SLOW: u64 = 5;
+const NONSENSE: usize = 200;
+/// What a client of HTTP/2 says first (RFC 9113, 3.4), and an empty SETTINGS frame.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+/// Frames (RFC 9113, 6).
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+
+/// What was counted of each method, by plegtrace and by containerd.
+fn counts(snapshot: &Snapshot) -> BTreeMap<String, u64> {
+    let all = snapshot.grpc.rows.iter().filter(|row| row.latency.count() > 0);
+    all.map(|row| (row.method.clone(), row.latency.count())).collect()
+}
+
+fn version(client: &Client, times: u64) {
+    for _ in 0..times {
+        client.version(LIMIT).unwrap();
+    }
+}
+
+/// Observes while `work` goes on: what plegtrace saw, and what containerd handled meanwhile.
+fn observed(work: impl FnOnce(&Containerd, &Watching)) -> (Snapshot, BTreeMap<String, u64>) {
+    let containerd = start(Generation::default());
+    let watching = watch(&containerd);
+    let before = handled(&containerd);
+    work(&containerd, &watching);
+    let counted = since(&before, handled(&containerd));
+    let all: u64 = counted.values().sum();
+    let ended = plegtrace::clock::monotonic_ns();
+    process::wait_for("the end of all requests", LIMIT, || {
+        let seen = watching.seen();
+        let reading = &seen.open_requests;
+        let none_open = reading.at_ns > ended && reading.open.iter().all(|open| open.over);
+        Ok((seen.requests.len() as u64 >= all && none_open).then_some(()))
+    })
+    .unwrap();
+    let (snapshot, seen) = watching.interrupt().unwrap();
+    assert_eq!(seen.undecoded, 0);
+    (snapshot, counted)
+}
+
+/// Ten thousand streams on one connection, eight at a time, and two hundred connections.
+#[test]
+fn many_streams_and_many_connections_are_exact() {
+    let (snapshot, counted) = observed(|containerd, _| {
+        let one = containerd.client_of(containerd.client().api()).unwrap();
+        thread::scope(|scope| {
+            for _ in 0..AT_ONCE {
+                scope.spawn(|| version(&one, STREAMS / AT_ONCE));
+            }
+        });
+        let connect = |_| containerd.client_of(one.api()).unwrap();
+        let many: Vec<Client> = (0..CONNECTIONS).map(connect).collect();
+        many.iter().for_each(|client| version(client, 2));
+    });
+    assert_nothing_is_lost(&snapshot);
+    assert_eq!(counts(&snapshot), counted);
+    assert_eq!(counted.get("Version"), Some(&(STREAMS + 2 * CONNECTIONS)));
+    assert!(snapshot.grpc.open.is_empty(), "{:?}", snapshot.grpc.open);
+}
+
+/// A client that gives up all its calls while the runtime does not run: each stream ends once, by its reset.
+#[test]
+fn streams_that_are_reset_end_once() {
+    let (snapshot, _) = observed(|containerd, watching| {
+        let client = containerd.client_of(containerd.client().api()).unwrap();
+        version(&client, 1);
+        let stopped = fault::stop_process(containerd.pid()).unwrap();
+        let work = |client: &Client| client.list_containers(LIMIT).map(drop);
+        let start = |_| Call::start(&client, "ListContainers", work).unwrap();
+        let mut calls: Vec<Call> = (0..RESETS).map(start).collect();
+        let wait_for_open = |count: usize| {
+            process::wait_for(&format!("{count} open requests"), LIMIT, || {
+                Ok((watching.seen().open_requests.open.len() == count).then_some(()))
+            })
+            .unwrap();
+        };
+        wait_for_open(RESETS);
+        for call in &mut calls {
+            call.cancel();
+            call.wait(LIMIT).unwrap().unwrap_err();
+        }
+        // Their resets are written a little later.
+        wait_for_open(0);
+        drop(stopped);
+        version(&client, 1);
+    });
+    assert_nothing_is_lost(&snapshot);
+    let row = snapshot.grpc.rows.iter().find(|row| row.method == "ListContainers").unwrap();
+    assert_eq!((row.latency.count(), row.unanswered, row.open), (0, RESETS as u64, 0));
+}
+
+/// A client that writes one byte at a time, but its preface in one piece: a connection whose first write is not a whole preface
+/// counts as one that is older than the probes.
+struct OneByOne(UnixStream);
+
+impl OneByOne {
+    fn connect(containerd: &Containerd) -> Self {
+        let mut client = Self(UnixStream::connect(containerd.socket()).unwrap());
+        client.0.set_read_timeout(Some(LIMIT)).unwrap();
+        client.0.write_all(PREFACE).unwrap();
+        client
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0.write_all(std::slice::from_ref(byte)).unwrap();
+        }
+    }
+
+    /// Type, flags, stream and payload of the next frame.
+    fn read(&mut self) -> (u8, u8, u32, Vec<u8>) {
+        let mut head = [0; 9];
+        self.0.read_exact(&mut head).unwrap();
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; length as usize];
+        self.0.read_exact(&mut payload).unwrap();
+        (head[3], head[4], u32::from_be_bytes([head[5], head[6], head[7], head[8]]), payload)
+    }
+
+    /// A call of `Version`, up to the trailers of its answer.
+    fn version(&mut self, stream: u32, package: &str) {
+        let path = format!("/{package}.RuntimeService/Version");
+        let mut block = vec![0x83, 0x86, 0x04, u8::try_from(path.len()).unwrap()];
+        block.extend(path.as_bytes());
+        block.extend(b"\x01\x09localhost\x0f\x10\x10application/grpc\0\x02te\x08trailers");
+        self.write(&frame(HEADERS, 4, stream, &block));
+        self.write(&frame(0, 1, stream, &[0; 5]));
+        loop {
+            match self.read() {
+                (SETTINGS, 0, ..) => self.write(&frame(SETTINGS, 1, 0, &[])),
+                (PING, 0, _, payload) => self.write(&frame(PING, 1, 0, &payload)),
+                (HEADERS, flags, of, _) if of == stream && flags & 1 != 0 => return,
+                _ => {}
+            }
+        }
+    }
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let head = [length[1], length[2], length[3], kind, flags];
+    [&head[..], &stream.to_be_bytes(), payload].concat()
+}
+
+/// Frames whose bytes come one by one.
+#[test]
+fn requests_of_one_byte_a_write_are_exact() {
+    let (snapshot, counted) = observed(|containerd, _| {
+        let mut client = OneByOne::connect(containerd);
+        let package = format!("runtime.{}", containerd.client().api());
+        for nth in 0..SLOW {
+            client.version(u32::try_from(2 * nth + 1).unwrap(), &package);
+        }
+    });
+    assert_nothing_is_lost(&snapshot);
+    assert_eq!((counts(&snapshot), counted.get("Version")), (counted.clone(), Some(&SLOW)));
+}
+
+/// Bytes of a connection that make less and less sense.
+fn nonsense(draw: &mut Draw) -> Vec<u8> {
+    let mut bytes = PREFACE.to_vec();
+    for _ in 0..draw.below(40) {
+        let payload: Vec<u8> = (0..draw.below(300)).map(|_| any(draw)).collect();
+        let mut next = frame(any(draw) % 12, any(draw), u32::from(any(draw)), &payload);
+        if draw.below(4) == 0 {
+            next.truncate(draw.below(next.len()));
+        }
+        bytes.extend(next);
+    }
+    bytes
+}
+
+fn any(draw: &mut Draw) -> u8 {
+    u8::try_from(draw.below(256)).expect("below 256")
+}
+
+/// Connections of nonsense beside one that makes sense: its requests are exact, and nothing else was answered.
+#[test]
+fn nonsense_changes_no_count() {
+    let mut draw = Draw::from_environment();
+    eprintln!("{draw}");
+    let (snapshot, counted) = observed(|containerd, _| {
+        let client = containerd.client_of(containerd.client().api()).unwrap();
+        for nth in 0..NONSENSE {
+            let mut rough = UnixStream::connect(containerd.socket()).unwrap();
+            // containerd may have hung up before the end.
+            for piece in nonsense(&mut draw).chunks(1 + draw.below(500)) {
+                if rough.write_all(piece).is_err() {
+                    break;
+                }
+            }
+            if nth % 10 == 0 {
+                ask(&client).unwrap();
+            }
+        }
+    });
+    assert!(snapshot.refused.iter().all(|refused| refused.source != "wire"), "{:?}", snapshot.refused);
+    assert_eq!(counts(&snapshot), counted);
+    let losses: Vec<_> = snapshot.real_losses().map(|loss| (loss.reason.clone(), loss.count)).collect();
+    eprintln!("counted: {losses:?}");
+}
