@@ -51,7 +51,8 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
 
 fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let (words, pid) = plugin(stuck)?;
-    let other = stuck.parks.iter().any(ParkedThreads::waits_for_others) || n3::agent(stuck, scene).is_some();
+    let other =
+        stuck.parks.iter().any(ParkedThreads::waits_for_answerer) || n3::agent(stuck, scene).is_some();
     if stuck.since.ns < RULE.min_age_ns || other || in_syscall(&stuck.parks, &LOCKS).is_some() {
         return None;
     }

@@ -53,7 +53,7 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let Some(Waiter::Process { component: Component::Runc, command: Some(runc), .. }) = parent(stuck) else {
         return None;
     };
-    if stuck.since.ns < RULE.min_age_ns || stuck.parks.iter().any(ParkedThreads::waits_for_others) {
+    if stuck.since.ns < RULE.min_age_ns || stuck.parks.iter().any(ParkedThreads::waits_for_answerer) {
         return None;
     }
     let (hook, pod) = (command_words(command, comm), of_pod(stuck.container.as_ref()));

@@ -188,17 +188,6 @@ impl ParkedThreads {
         self.is_in("audit_log_start")
     }
 
-    /// They wait for nothing that they or their program could do anything about: for the server of a file system, or for the
-    /// kernel itself.
-    #[must_use]
-    pub fn waits_for_others(&self) -> bool {
-        self.waits_for_answerer()
-            || self.waits_for_server().is_some()
-            || self.waits_for_network_namespaces()
-            || self.waits_for_rcu()
-            || self.waits_for_audit()
-    }
-
     /// They wait inside the kernel for a program that answers for it: neither they nor a signal can end that.
     #[must_use]
     pub fn waits_for_answerer(&self) -> bool {
