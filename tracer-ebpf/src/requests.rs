@@ -18,7 +18,7 @@ use plegtrace_common::{
             CONTINUATION, DATA, END_HEADERS, END_STREAM, Event, FIRST, GOAWAY, HEADERS, JOINED, LAST, ORPHAN,
             RST_STREAM, START, Step,
         },
-        request::{BLOCK, FROM_START, MAX_STEPS, NAME, OpenRequest, Stance},
+        request::{BLOCK, FROM_START, MAX_LEGS, MAX_STEPS, NAME, OpenRequest, Stance},
         state::{Ends, MessageKey, PositionKey, SENDING_CLIENT, SENDING_SERVER, Sending},
     },
 };
@@ -212,7 +212,8 @@ fn job(sending: &Sending, writer: Writer, why: u32) -> Job {
 }
 
 /// Walks through the write in this CPU's scratch from where its direction stands. A global function of BPF, as
-/// [`request_step`].
+/// [`request_step`]. In legs, because verifiers follow no more than 8,192 branches (`BPF_COMPLEXITY_LIMIT_JMP_SEQ`) of one
+/// function.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn request_walk() -> u64 {
@@ -225,11 +226,8 @@ pub(crate) extern "C" fn request_walk() -> u64 {
     }
     scratch.at = 0;
     let mut outcome = GO_ON;
-    for _ in 0..MAX_STEPS {
-        outcome = request_step();
-        if outcome == FOUND {
-            outcome = request_event();
-        }
+    for _ in 0..MAX_LEGS {
+        outcome = request_leg();
         if outcome != GO_ON {
             break;
         }
@@ -253,6 +251,22 @@ pub(crate) extern "C" fn request_walk() -> u64 {
         count::reason(Reason::SendingFull);
     }
     END
+}
+
+/// Some steps of [`request_walk`]. A global function of BPF, as [`request_step`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn request_leg() -> u64 {
+    for _ in 0..MAX_STEPS {
+        let mut outcome = request_step();
+        if outcome == FOUND {
+            outcome = request_event();
+        }
+        if outcome != GO_ON {
+            return outcome;
+        }
+    }
+    GO_ON
 }
 
 /// A step of [`request_walk`]: at most one frame of the bytes in this CPU's scratch. A global function of BPF (Linux 5.6),

@@ -10,8 +10,12 @@ use super::http2::Walker;
 pub const MAX_REQUESTS: u32 = 8192;
 /// Most directions of connections that are followed; the one unused for longest is forgotten.
 pub const MAX_DIRECTIONS: u32 = 2048;
-/// Most steps of the walk over one write: each frame takes two or three.
-pub const MAX_STEPS: usize = 256;
+/// Most legs of the walk over one write.
+pub const MAX_LEGS: u32 = 96;
+/// Most steps of a leg: each frame takes two or three.
+pub const MAX_STEPS: u32 = 64;
+/// So many frames of one write are followed at least.
+pub const FRAMES: u32 = MAX_LEGS * MAX_STEPS / 3;
 /// Room for a fragment of a header block, one byte more than is kept.
 pub const BLOCK: usize = 512;
 /// Room for `package.Service/Method`, zeros behind it.
@@ -56,5 +60,6 @@ pub struct Stance {
     pub reserved: u32,
 }
 
+const _: () = assert!(FRAMES >= 2048);
 const _: () = assert!(size_of::<OpenRequest>() == 40);
 const _: () = assert!(size_of::<Stance>() == size_of::<Walker>() + 24);

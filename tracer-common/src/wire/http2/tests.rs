@@ -141,6 +141,30 @@ fn joins_where_a_push_begins_with_frames_up_to_its_end() {
 }
 
 #[test]
+fn joins_at_a_preface_in_pieces() {
+    let bytes = all_kinds();
+    let joined = (JOINED, 0, 0, START, 0, Vec::new());
+    let wanted: Vec<Told> = [joined].into_iter().chain(expected()).collect();
+    for cut in 1..PREFACE.len() {
+        let mut walker = Walker::late();
+        assert_eq!(walk(&mut walker, &[&bytes[..cut], &bytes[cut..]]), wanted, "cut at {cut}");
+        assert_eq!((walker.frames, walker.losses, walker.skipped), (12, 0, 0));
+    }
+    let one_by_one: Vec<&[u8]> = bytes.chunks(1).collect();
+    assert_eq!(walk(&mut Walker::late(), &one_by_one), wanted);
+}
+
+#[test]
+fn what_only_begins_as_a_preface_is_none() {
+    let mut walker = Walker::late();
+    walk(&mut walker, &[&PREFACE[..3], b"no preface"]);
+    assert!(!walker.in_step());
+    let ping = frame(PING, 0, 0, &[0; 8]);
+    walk(&mut walker, &[b"PRESIDENT", &ping]);
+    assert_eq!((walker.in_step(), walker.frames), (true, 1));
+}
+
+#[test]
 fn a_header_block_that_began_before_us_is_an_orphan() {
     let push = [
         frame(CONTINUATION, 0, 1, b"a"),

@@ -4,7 +4,7 @@ use core::hint::black_box;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::chain::chain;
+use super::chain::{MAX_STRICT, chain};
 use super::event::*;
 use super::header::{FrameHeader, HEADER};
 use crate::wire::Bytes;
@@ -13,6 +13,9 @@ use crate::wire::Bytes;
 const TABLE_SIZE: u16 = 1;
 /// Bytes of one setting.
 const SETTING: u8 = 6;
+/// Bytes of the preface.
+const PREFACE_LEN: u32 = PREFACE.len() as u32;
+const _: () = assert!((PREFACE[0] as u32) << 16 > MAX_STRICT);
 
 /// Where it is; zeroed is out of step.
 mod phase {
@@ -23,6 +26,8 @@ mod phase {
     pub(super) const PAYLOAD: u8 = 4;
     pub(super) const SKIP: u8 = 5;
     pub(super) const SETTING: u8 = 6;
+    /// In the preface of a connection of which nobody knew that it begins.
+    pub(super) const OPENING: u8 = 7;
 }
 
 /// One direction of a connection. Zeroed is one that is joined late.
@@ -95,7 +100,7 @@ impl Walker {
             return Step::Done;
         }
         match self.phase {
-            phase::PREFACE => self.preface(push, at),
+            phase::PREFACE | phase::OPENING => self.preface(push, at),
             phase::HEADER => self.header(push, at),
             phase::PROLOGUE => self.prologue(push, at),
             phase::PAYLOAD => self.payload(end, at),
@@ -130,6 +135,11 @@ impl Walker {
             self.phase = phase::HEADER;
             return Step::Event(Event { marks: START, ..self.event(JOINED, *at) });
         }
+        // Less than the preface, and no frame either: one that begins so is longer than any that is believed here.
+        if *at == 0 && push.length() < PREFACE_LEN && push.read::<1>(0) == Some([PREFACE[0]]) {
+            self.phase = phase::OPENING;
+            return Step::More;
+        }
         let first = if *at == 0 { chain(push) } else { None };
         let Some(first) = first else {
             self.skipped = self.skipped.saturating_add(u64::from(push.length().saturating_sub(*at)));
@@ -152,10 +162,12 @@ impl Walker {
         }
         self.have += 1;
         *at = at.saturating_add(1);
-        if usize::from(self.have) >= PREFACE.len() {
-            (self.have, self.phase) = (0, phase::HEADER);
+        if usize::from(self.have) < PREFACE.len() {
+            return Step::More;
         }
-        Step::More
+        let was_known = self.phase == phase::PREFACE;
+        (self.have, self.phase) = (0, phase::HEADER);
+        if was_known { Step::More } else { Step::Event(Event { marks: START, ..self.event(JOINED, *at) }) }
     }
 
     /// Takes one of `want` bytes, or a whole header; `Some(true)` when all are there, `None` when they cannot be read. One at
