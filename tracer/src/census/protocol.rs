@@ -37,6 +37,8 @@ pub(super) struct Order {
     pub(super) skip: Vec<u32>,
     /// Components that are not the node's: they and what they run are left out.
     pub(super) foreign: Vec<u32>,
+    /// Shims that call another socket are foreign too.
+    pub(super) shims_call: Option<PathBuf>,
     /// Processes of which an earlier child of this round told everything.
     pub(super) finished: Vec<u32>,
     /// The pid namespace of the node's own processes; that of process 1 when not known.
@@ -243,6 +245,7 @@ mod tests {
             runtime: None,
             skip: Vec::new(),
             foreign: Vec::new(),
+            shims_call: None,
             finished: Vec::new(),
             namespace: None,
             others_ms: 0,

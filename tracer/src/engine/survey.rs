@@ -93,7 +93,9 @@ impl Survey {
         let request = self.request(settings)?;
         let ask = self.node.runtime().filter(|_| asks).and_then(|runtime| self.cri(runtime));
         let foreign = self.foreign(settings);
-        Some(census::Request { goroutines, versions: first, foreign, ask, ..request })
+        let shims_call = self.node.runtime().filter(|_| !settings.follows_names());
+        let shims_call = shims_call.and_then(|runtime| runtime.facts.serves.clone());
+        Some(census::Request { goroutines, versions: first, foreign, shims_call, ask, ..request })
     }
 
     /// How processes of this node are asked; `None` when there is no program to ask with.

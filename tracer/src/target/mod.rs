@@ -42,6 +42,7 @@ pub use binary::{GoBinary, Match};
 pub use btf::{Btf, BtfError};
 pub use buildinfo::{BuildInfo, Module};
 pub use cmdline::CommandFacts;
+pub(crate) use cmdline::facts as command_facts;
 pub use discover::{CommandLines, DiscoverError, Overrides, discover, discover_with};
 pub use elf::Machine;
 pub use error::{RefuseReason, SiteRefusal};

@@ -7,7 +7,7 @@ use plegtrace_common::role::Role;
 use super::{read, tell::Tell};
 use crate::{
     census::protocol::Step,
-    target::{Stat, exe_path, is_multi_call, multi_call_role, role_of_program},
+    target::{Stat, command_facts, exe_path, is_multi_call, multi_call_role, role_of_program},
 };
 
 /// More processes than any node has.
@@ -60,10 +60,23 @@ pub(super) fn scan(tell: &mut Tell) -> io::Result<Tree> {
             tree.insert(pid, seen);
         }
     }
-    let foreign = &tell.order.foreign;
-    let kept: Vec<u32> = tree.keys().copied().filter(|pid| !is_below(&tree, *pid, foreign)).collect();
+    let foreign = foreign(tell, &tree)?;
+    let kept: Vec<u32> = tree.keys().copied().filter(|pid| !is_below(&tree, *pid, &foreign)).collect();
     tree.retain(|pid, _| kept.binary_search(pid).is_ok());
     Ok(tree)
+}
+
+/// Components that are not the node's.
+fn foreign(tell: &mut Tell, tree: &Tree) -> io::Result<Vec<u32>> {
+    let mut foreign = tell.order.foreign.clone();
+    let Some(ours) = tell.order.shims_call.clone() else { return Ok(foreign) };
+    for (pid, seen) in tree.iter().filter(|(_, seen)| seen.role == Some(Role::Shim)) {
+        let Some(arguments) = arguments(tell, *pid, &seen.stat.comm)? else { continue };
+        if command_facts(Role::Shim, &arguments, None).calls.is_some_and(|calls| calls != ours) {
+            foreign.push(*pid);
+        }
+    }
+    Ok(foreign)
 }
 
 /// Is the process one of `roots`, or a descendant of one?
@@ -103,9 +116,52 @@ fn look(tell: &mut Tell, pid: u32, stat: Stat) -> io::Result<Seen> {
 }
 
 fn part_of(tell: &mut Tell, pid: u32, comm: &str, name: &str) -> io::Result<Option<Role>> {
-    if !tell.ask(pid, comm, Step::Arguments)? {
-        return Ok(None);
+    let arguments = arguments(tell, pid, comm)?;
+    Ok(arguments.and_then(|arguments| multi_call_role(name, &arguments)))
+}
+
+/// Its command line; `None` when it may not be asked.
+fn arguments(tell: &mut Tell, pid: u32, comm: &str) -> io::Result<Option<Vec<String>>> {
+    let may_ask = tell.ask(pid, comm, Step::Arguments)?;
+    Ok(may_ask.then(|| read::arguments(&tell.process(pid)).unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink, path::Path};
+
+    use super::*;
+
+    /// A process of a tree of our own.
+    fn process(root: &Path, pid: u32, parent: u32, program: &str, arguments: &str) {
+        let dir = root.join(format!("proc/{pid}"));
+        fs::create_dir_all(&dir).unwrap();
+        let name: String = program.chars().take(15).collect();
+        let rest = "0 ".repeat(49);
+        fs::write(dir.join("stat"), format!("{pid} ({name}) S {parent} {rest}\n")).unwrap();
+        fs::write(dir.join("cmdline"), arguments.replace(' ', "\0")).unwrap();
+        symlink(format!("/usr/bin/{program}"), dir.join("exe")).unwrap();
     }
-    let arguments = read::arguments(&tell.process(pid)).unwrap_or_default();
-    Ok(multi_call_role(name, &arguments))
+
+    /// Which of these are looked at when the node's runtime serves `/run/a.sock`, or nobody has said so.
+    fn kept(shims_call: Option<&str>) -> Vec<u32> {
+        let root = tempfile::tempdir().unwrap();
+        let shim = "containerd-shim-runc-v2";
+        process(root.path(), 1, 0, "systemd", "/sbin/init");
+        process(root.path(), 10, 1, shim, "shim -namespace k8s.io -id x -address /run/a.sock");
+        process(root.path(), 20, 1, shim, "shim -namespace k8s.io -id y -address /run/b.sock");
+        process(root.path(), 21, 20, "runc", "runc exec y");
+        process(root.path(), 30, 1, shim, "shim -id z");
+        let mut tell = Tell::below(root.path(), io::sink());
+        tell.order.shims_call = shims_call.map(Into::into);
+        scan(&mut tell).unwrap().into_keys().collect()
+    }
+
+    /// Shims of another runtime, and what they run, are left out when the operator has named one. Those that do not say whose they
+    /// are stay.
+    #[test]
+    fn shims_of_another_runtime_are_left_out() {
+        assert_eq!(kept(Some("/run/a.sock")), [1, 10, 30]);
+        assert_eq!(kept(None), [1, 10, 20, 21, 30]);
+    }
 }

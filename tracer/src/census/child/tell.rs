@@ -55,6 +55,7 @@ impl Tell {
             runtime: None,
             skip: Vec::new(),
             foreign: Vec::new(),
+            shims_call: None,
             finished: Vec::new(),
             namespace: None,
             others_ms: 1000,

@@ -111,6 +111,7 @@ fn order(request: &Request, what: &Job, share: &Share, late: &[(u32, Step)], mer
         runtime: request.runtime,
         skip,
         foreign: request.foreign.clone(),
+        shims_call: request.shims_call.clone(),
         finished: merged.told(what),
         namespace: request.namespace,
         others_ms: u64::try_from(share.left.as_millis()).unwrap_or(u64::MAX),

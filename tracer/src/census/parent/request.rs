@@ -19,6 +19,9 @@ pub struct Request {
     pub runtime: Option<u32>,
     /// Components that are not the node's: they and what they run are left out.
     pub foreign: Vec<u32>,
+    /// The socket of the node's runtime, when the operator has named it: shims that call another one, also those that came
+    /// since, are foreign too.
+    pub shims_call: Option<PathBuf>,
     /// The pid namespace of the node's own processes; `None`: that of process 1. All others have a share of the time, and
     /// of what may be late.
     pub namespace: Option<u32>,
@@ -43,6 +46,7 @@ impl Request {
             kubelet: None,
             runtime: None,
             foreign: Vec::new(),
+            shims_call: None,
             namespace: None,
             goroutines: Vec::new(),
             versions: false,
