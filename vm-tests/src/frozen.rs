@@ -6,13 +6,12 @@ use std::os::fd::{AsRawFd as _, RawFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{io, mem, ptr};
 
 use anyhow::{Context as _, Result, ensure};
 
+use crate::undo::Undo;
 use crate::wait::{self, BUDGET};
 
 /// `FIFREEZE` and `FITHAW` (include/uapi/linux/fs.h): `_IOWR('X', 119, int)` and the next.
@@ -58,17 +57,11 @@ impl Scratch {
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub fn freeze(&self) -> Result<Frozen> {
+    pub fn freeze(&self) -> Result<Undo> {
         let dir = File::open(&self.mount)?;
         control(dir.as_raw_fd(), FREEZE).context("cannot freeze")?;
-        let (thaw, dropped) = mpsc::channel();
-        let run = move || {
-            if dropped.recv_timeout(WATCHDOG) == Err(RecvTimeoutError::Timeout) {
-                eprintln!("the file system was frozen for too long");
-            }
-            control(dir.as_raw_fd(), THAW).expect("a frozen file system can be thawed");
-        };
-        Ok(Frozen { thaw: Some(thaw), watchdog: Some(thread::spawn(run)) })
+        let thaw = move || control(dir.as_raw_fd(), THAW).expect("a frozen file system can be thawed");
+        Ok(Undo::within(WATCHDOG, "the file system was frozen", thaw))
     }
 }
 
@@ -83,22 +76,6 @@ fn control(file: RawFd, request: libc::c_ulong) -> io::Result<()> {
     // SAFETY: these requests do not use their argument.
     let done = unsafe { libc::ioctl(file, request as _, 0) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// A frozen file system; thawed when dropped.
-#[derive(Debug)]
-pub struct Frozen {
-    thaw: Option<Sender<()>>,
-    watchdog: Option<JoinHandle<()>>,
-}
-
-impl Drop for Frozen {
-    fn drop(&mut self) {
-        self.thaw = None;
-        if let Some(watchdog) = self.watchdog.take() {
-            drop(watchdog.join());
-        }
-    }
 }
 
 /// A process that runs containerd's file and will touch a page of another file. Killed when dropped, which lasts until

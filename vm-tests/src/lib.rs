@@ -14,6 +14,8 @@ pub mod machine;
 pub mod observation;
 pub mod outcome;
 pub mod runner;
+pub mod stall;
 pub mod table;
 pub mod tests;
+pub mod undo;
 pub mod wait;

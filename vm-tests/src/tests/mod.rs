@@ -4,6 +4,8 @@ pub mod attach_fires;
 pub mod boots;
 pub mod btf_present;
 pub mod bus_calls;
+pub mod bus_daemon_stopped;
+pub mod bus_full;
 pub mod census_without_bpf;
 pub mod containerd_runs;
 pub mod features_match;

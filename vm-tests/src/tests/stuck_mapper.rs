@@ -13,10 +13,11 @@ use plegtrace::cli::{Attach, Settings};
 use plegtrace::engine;
 use plegtrace::kernel::{AttachMode, Kernel};
 
-use crate::frozen::{Frozen, Scratch, Toucher};
+use crate::frozen::{Scratch, Toucher};
 use crate::kernel::KernelVersion;
 use crate::machine::{self, Containerd};
 use crate::observation::{self, Observation};
+use crate::undo::Undo;
 use crate::wait::{self, BUDGET};
 
 /// A fork that takes longer hangs.
@@ -111,7 +112,7 @@ fn settings(containerd: Containerd) -> Settings {
 /// A process that runs containerd's file, in a page fault that does not end before this is dropped.
 struct Stuck {
     /// Before the process, which cannot end as long as this lives.
-    _frozen: Frozen,
+    _frozen: Undo,
     _toucher: Toucher,
     _file: File,
 }

@@ -177,8 +177,9 @@ impl Walker {
             && self.have == 0
             && let Some(whole) = push.read::<9>(*at)
         {
-            let [a, b, c, d, e, f, g, h, i] = whole;
-            self.piece = [a, b, c, d, e, f, g, h, i, 0, 0, 0, 0, 0, 0, 0];
+            if let Some(start) = self.piece.first_chunk_mut() {
+                *start = whole;
+            }
             *at = at.saturating_add(u32::from(HEADER));
             return Some(true);
         }
