@@ -58,10 +58,18 @@ impl Container {
     /// # Errors
     /// When nobody can be asked.
     pub fn ask(rootfs: &Rootfs, id: &str) -> Result<Self> {
+        Self::ask_with(rootfs, id, &[])
+    }
+
+    /// The same with more options of `ctr run`.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub fn ask_with(rootfs: &Rootfs, id: &str, options: &[&str]) -> Result<Self> {
         let mut command = ctr();
         command.args(["run", "--detach", "--rootfs", "--runc-systemd-cgroup"]);
         command.args(["--cgroup", &format!("system.slice:plegtrace:{id}")]);
-        command.arg(&rootfs.0).args([id, PROGRAM, "1000"]);
+        command.args(options).arg(&rootfs.0).args([id, PROGRAM, "1000"]);
         let starting = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().context("no ctr")?;
         Ok(Self { id: id.to_owned(), starting: Some(starting) })
     }

@@ -9,6 +9,7 @@ pub mod container;
 pub mod cri;
 pub mod feature;
 pub mod frozen;
+pub mod fuse;
 pub mod kernel;
 pub mod machine;
 pub mod observation;

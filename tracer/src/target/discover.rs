@@ -248,6 +248,8 @@ mod tests {
             (60, 50, "/usr/bin/kubelet", "kubelet --container-runtime-endpoint=/run/a.sock"),
             (61, 50, "/tmp/containerd", "containerd -a /run/a.sock"),
         );
+        // On its way into a container, in its namespaces, but a process of the node.
+        let entering = (70, 20, "/usr/bin/runc", "runc init");
         let node = |processes: &[(u32, u32, &str, &str)]| {
             let root = tree(processes);
             for (pid, ..) in processes {
@@ -256,7 +258,7 @@ mod tests {
             (find(&root), root)
         };
         let pids = |node: &Node| (node.kubelet().map(|p| p.pid), node.runtime().map(|p| p.pid));
-        let (both, _) = node(&[init, kubelet, runtime, inner_kubelet, inner_runtime]);
+        let (both, _) = node(&[init, kubelet, runtime, inner_kubelet, inner_runtime, entering]);
         assert_eq!(pids(&both), (Some(10), Some(20)));
         let nested: Vec<u32> = both.nested().map(|process| process.pid).collect();
         assert_eq!((nested, both.pid_namespace()), (vec![60, 61], Some(4_026_531_836)));

@@ -134,11 +134,13 @@ impl Node {
         all().filter(move |process| process.is_nested() == nested)
     }
 
-    /// Components inside of containers, on a node whose own are outside: whatever they do is no business of the node.
+    /// Components inside of containers, on a node whose own are outside: whatever they do is no business of the node. A `runc
+    /// init` is the node's as long as it is one: it has the namespaces of its container before it becomes it.
     pub fn nested(&self) -> impl Iterator<Item = &Process> {
         let own = self.runtime().or_else(|| self.kubelet());
         let outside = own.is_some_and(|process| !process.is_nested());
-        self.processes.iter().filter(move |process| outside && process.is_nested())
+        let components = self.processes.iter().filter(|process| process.role != Role::Runc);
+        components.filter(move |process| outside && process.is_nested())
     }
 
     /// The socket that the kubelet calls, when nobody listens there; `None` also when that cannot be told.

@@ -103,6 +103,13 @@ fn interest(tree: &Tree, proc: &Path, pid: u32, seen: &Seen) -> Option<(Componen
         return parent.role.map(|_| (component, Kind::Zombie));
     }
     if let Some(component) = seen.role.and_then(Component::of_role) {
+        if let Some(parent) = tree.get(&seen.stat.parent).filter(|_| seen.init)
+            && parent.role == Some(Role::Runc)
+            && !parent.init
+            && let Some(inner @ (_, Kind::Workload { .. })) = interest(tree, proc, seen.stat.parent, parent)
+        {
+            return Some(inner);
+        }
         let within = nearest(tree, pid).filter(|_| component == Component::Runc && !seen.init);
         return Some(match within {
             // Somebody works with runc inside of a container.
@@ -273,6 +280,30 @@ mod tests {
         let own = [20, 22, 31, 32, 50, 51, 21, 30].map(|pid| (pid, None));
         let typed = [(43, "sudo"), (44, "sudo"), (45, "sudo"), (47, "bash")].map(|(pid, by)| (pid, Some(by)));
         assert_eq!(told, [&own[..], &typed[..]].concat());
+    }
+
+    /// A runc that somebody runs inside of a container is a workload, with its `init` and its hooks.
+    #[test]
+    fn a_runtime_in_a_container() {
+        let rows = [
+            (1, 0, "systemd", 'S'),
+            (30, 1, "containerd-shim-runc-v2", 'S'),
+            (31, 30, "buildkitd", 'S'),
+            (32, 31, "runc", 'S'),
+            (33, 32, "runc:[2:INIT]", 'S'),
+            (34, 30, "runc", 'S'),
+            (35, 34, "runc:[2:INIT]", 'S'),
+        ];
+        let proc = tempfile::tempdir().unwrap();
+        for (pid, ..) in rows {
+            let ns = proc.path().join(format!("{pid}/ns"));
+            std::fs::create_dir_all(&ns).unwrap();
+            let mounts = if [31, 32, 33, 35].contains(&pid) { "mnt:[2]" } else { "mnt:[1]" };
+            std::os::unix::fs::symlink(mounts, ns.join("mnt")).unwrap();
+        }
+        let found = classify(&tree(&rows), proc.path(), |_| false);
+        let pids = |list: &[Interest]| list.iter().map(|one| one.pid).collect::<Vec<_>>();
+        assert_eq!((pids(&found.told), pids(&found.workloads)), (vec![34, 35, 30], vec![31, 32, 33]));
     }
 
     /// Zombies of components are told of, those of anybody else are not.
