@@ -28,7 +28,7 @@ pub struct Slow {
     pub what: SlowKind,
     /// How many were seen in the last minute.
     pub count: u64,
-    /// How many of them took longer than `normal_ns`: most, or of relists that a quota holds up a quarter or more.
+    /// How many of them took longer than `normal_ns`: most, or of relists that a quota holds up a fifth or more.
     pub late: u64,
     /// What half of them took, or more.
     pub p50_ns: u64,
@@ -99,12 +99,12 @@ fn relists(snapshot: &Snapshot) -> Option<Slow> {
     Some(Slow { what: SlowKind::Relists, count, late: many, p50_ns, normal_ns, part, container: None })
 }
 
-/// Are so many relists late, of this median? Most of them; or a quarter, when kubelet or runtime are throttled: a quota lets them
+/// Are so many relists late, of this median? Most of them; or a fifth, when kubelet or runtime are throttled: a quota lets them
 /// be late in bursts. Of those that take seconds few come in the time.
 fn are_late(count: u64, late: u64, p50_ns: u64, snapshot: &Snapshot) -> bool {
     let enough = if p50_ns > SECOND_NS { FEW } else { MANY };
     let most = || late * 2 > count;
-    let bursts = || late >= FEW && late * 4 >= count && is_throttled(snapshot);
+    let bursts = || late >= FEW && late * 5 >= count && is_throttled(snapshot);
     count >= enough && (most() || bursts())
 }
 

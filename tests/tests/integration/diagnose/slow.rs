@@ -102,20 +102,24 @@ fn o1_names_the_quota() {
     assert_eq!((diagnosis.slow[0].what.clone(), diagnosis.slow[0].p50_ns), (SlowKind::Relists, 410 * MS));
 }
 
-/// With a quota relists are late in bursts: most of them are quick, and a quarter is not. That is slow when the quota is seen
+/// With a quota relists are late in bursts: most of them are quick, and a fifth is not. That is slow when the quota is seen
 /// to hold the daemon up, and not without it, nor when fewer are late.
 #[test]
-fn o1_is_named_when_a_quarter_of_the_relists_is_late() {
-    let bursts = |late: usize, by_quota: bool| {
-        let lengths: Vec<u64> = (0..12).map(|nth| if nth < late { 900 * MS } else { 5 * MS }).collect();
+fn o1_is_named_when_a_fifth_of_the_relists_is_late() {
+    let bursts_of = |count: usize, late: usize, by_quota: bool| {
+        let lengths: Vec<u64> = (0..count).map(|nth| if nth < late { 900 * MS } else { 5 * MS }).collect();
         let mut story = relists(&lengths);
-        held_off(&mut story, 12, 60, by_quota);
-        told(&story, 12)
+        let seconds = count as u64;
+        held_off(&mut story, seconds, 60, by_quota);
+        told(&story, seconds)
     };
+    let bursts = |late: usize, by_quota: bool| bursts_of(12, late, by_quota);
     let slow = bursts(3, true);
     assert_eq!((slow.verdict, ids(&slow)), (Verdict::Slow, vec!["O1"]));
     assert_eq!((slow.slow[0].count, slow.slow[0].late), (12, 3));
     assert_eq!(slow.findings[0].severity, Severity::Slow);
+    assert_eq!(bursts_of(15, 3, true).verdict, Verdict::Slow);
+    assert_eq!(bursts_of(16, 3, true).verdict, Verdict::Healthy);
     assert_eq!(bursts(2, true).verdict, Verdict::Healthy);
     assert_eq!(bursts(3, false).verdict, Verdict::Healthy);
     assert_eq!(bursts(6, false).verdict, Verdict::Healthy, "half of them are not most");

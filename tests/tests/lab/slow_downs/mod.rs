@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use plegtrace_lab::{Knobs, Network, Node, host, process};
 use plegtrace_tests::draw::Draw;
-use plegtrace_tests::program::Running;
+use plegtrace_tests::program::{Ended, Running};
 
 use judged::Said;
 use kind::Kind;
@@ -96,18 +96,57 @@ fn node() -> Node {
 
 /// Observes a node as its operator would, while `during` happens; the same stream gives JSON and text.
 fn observe(node: &Node, seconds: &str, during: impl FnOnce()) -> Said {
-    let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
-    let temp = tempfile::tempdir().unwrap();
-    let file = temp.path().join("stream").display().to_string();
-    let about = ["record", &file, "-o", "json", "-d", seconds];
-    let about = [&about[..], &["--kubelet-pid", &kubelet, "--runtime-pid", &runtime]].concat();
-    let mut running = Running::start(&about).unwrap();
-    running.wait_until_armed(LIMIT).unwrap();
+    let observing = Observing::begin(node, seconds);
     during();
-    let ended = running.finish(LIMIT).unwrap();
-    let text = Running::start(&["report", &file]).unwrap().finish(LIMIT).unwrap();
-    assert_eq!(ended.status.code(), text.status.code(), "{}\n{}", ended.stderr, text.stderr);
-    Said::new(&ended.stdout, &text.stdout)
+    let ended = observing.end();
+    ended.said()
+}
+
+/// An observation whose probes are on.
+struct Observing {
+    running: Running,
+    stream: Stream,
+}
+
+/// What it records.
+struct Stream(tempfile::TempDir);
+
+/// One that is over.
+struct Over {
+    ended: Ended,
+    stream: Stream,
+}
+
+impl Stream {
+    fn file(&self) -> String {
+        self.0.path().join("stream").display().to_string()
+    }
+}
+
+impl Observing {
+    fn begin(node: &Node, seconds: &str) -> Self {
+        let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
+        let stream = Stream(tempfile::tempdir().unwrap());
+        let file = stream.file();
+        let about = ["record", &file, "-o", "json", "-d", seconds];
+        let about = [&about[..], &["--kubelet-pid", &kubelet, "--runtime-pid", &runtime]].concat();
+        let mut running = Running::start(&about).unwrap();
+        running.wait_until_armed(LIMIT).unwrap();
+        Self { running, stream }
+    }
+
+    fn end(self) -> Over {
+        Over { ended: self.running.finish(LIMIT).unwrap(), stream: self.stream }
+    }
+}
+
+impl Over {
+    fn said(self) -> Said {
+        let Self { ended, stream } = self;
+        let text = Running::start(&["report", &stream.file()]).unwrap().finish(LIMIT).unwrap();
+        assert_eq!(ended.status.code(), text.status.code(), "{}\n{}", ended.stderr, text.stderr);
+        Said::new(&ended.stdout, &text.stdout)
+    }
 }
 
 /// Pods that come to the node: the kubelet asks for them at once.
@@ -144,14 +183,14 @@ fn undisturbed<T>(mut round: impl FnMut() -> (T, bool)) -> T {
 
 fn slow_down(node: &Node, kind: Kind, factor: f64, number: usize) -> (Round, bool) {
     let fault = kind.slow_down(node, factor);
+    // Both see the same time, as nearly as can be.
+    let observing = Observing::begin(node, OBSERVED);
     let witness = Witness::start(node, kind);
     let (mut pods, mut asked) = (Vec::new(), None);
-    let said = observe(node, OBSERVED, || {
-        if kind.shows_in_pods() {
-            (pods, asked) = (add_pods(node, number), Some(Instant::now()));
-        }
-    });
-    let disturbed = said.is_about_another_lab(node);
+    if kind.shows_in_pods() {
+        (pods, asked) = (add_pods(node, number), Some(Instant::now()));
+    }
+    let over = observing.end();
     let seen = if kind.shows_at_gates() {
         fault.heal().unwrap();
         wait_for_pods(node, PODS + pods.len());
@@ -161,6 +200,8 @@ fn slow_down(node: &Node, kind: Kind, factor: f64, number: usize) -> (Round, boo
         fault.heal().unwrap();
         seen
     };
+    let said = over.said();
+    let disturbed = said.is_about_another_lab(node);
     remove_pods(node, &pods);
     let right = said.accuses() && said.names(kind, node);
     (Round { kind, factor, seen, said, right }, disturbed)
