@@ -78,6 +78,13 @@ fn trace_late(node: &Node, kind: Kind, output: &[&str]) -> Running {
     }
 }
 
+/// The same as the README has it: nobody says which kubelet and which runtime are meant.
+fn find_late(kind: Kind, output: &[&str]) -> Running {
+    let seconds = needed_s(kind).map(|seconds| seconds.to_string());
+    let duration = seconds.as_ref().map_or(UNTIL_FOUND.to_vec(), |seconds| vec!["-d", seconds]);
+    Running::start(&[output, &duration].concat()).unwrap()
+}
+
 /// The end of one that was there before, when it has seen the fault for as long as it needs.
 fn finish_early(early: Running, kind: Kind, injected: Instant) -> Ended {
     if let Some(seconds) = needed_s(kind) {
@@ -118,7 +125,13 @@ fn inject_and_name(node: &Node, kind: Kind, pod: &str) -> Row {
     let (injected, done) = (injected(from_ns), Instant::now());
     let facts = fault.facts().clone();
     let outputs: [&[&str]; 2] = [&["-q", "-o", "json"], &["-q"]];
-    let late = (!only_early(kind)).then(|| outputs.map(|output| trace_late(node, kind, output)));
+    let late = (!only_early(kind)).then(|| {
+        let [json, text] = outputs;
+        [
+            trace_late(node, kind, json),
+            if is_loud(kind) { find_late(kind, text) } else { trace_late(node, kind, text) },
+        ]
+    });
     let there = alive(&facts);
     let early = finish_early(early, kind, done);
     let late = late.map(|late| late.map(|run| run.finish(LIMIT).unwrap()));
@@ -254,7 +267,8 @@ fn is_loud(kind: Kind) -> bool {
 }
 
 /// All faults. Nearly all of the time they are waited for, so two nodes have them at the same time: the first one most of
-/// those that share a node, the second one the rest, and those that need a node of their own. The loud ones come last.
+/// those that share a node, the second one the rest, and those that need a node of their own. The loud ones come last; then there is
+/// one node alone, which plegtrace has to find by itself.
 fn all_rows() -> Vec<Row> {
     let generation = Generation::default();
     let (loud, mut quiet): (Vec<Case>, Vec<Case>) =

@@ -68,11 +68,6 @@ impl Kind {
         matches!(self, Kind::Plugin | Kind::Hook | Kind::Disk)
     }
 
-    /// Does it show at gates, which tell how long they took when they are open again?
-    pub(super) fn shows_at_gates(self) -> bool {
-        matches!(self, Kind::Plugin | Kind::Hook)
-    }
-
     /// Makes it so many times as slow as it may be.
     pub(super) fn slow_down(self, node: &Node, factor: f64) -> Fault {
         let slow = match self {

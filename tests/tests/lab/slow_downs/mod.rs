@@ -191,17 +191,18 @@ fn slow_down(node: &Node, kind: Kind, factor: f64, number: usize) -> (Round, boo
         (pods, asked) = (add_pods(node, number), Some(Instant::now()));
     }
     let over = observing.end();
-    let seen = if kind.shows_at_gates() {
-        fault.heal().unwrap();
-        wait_for_pods(node, PODS + pods.len());
-        witness.seen(node, asked)
-    } else {
-        let seen = witness.seen(node, asked);
-        fault.heal().unwrap();
-        seen
+    let (seen, gates) = match witness {
+        Witness::Gate(..) => (None, Some(witness)),
+        witness => (Some(witness.seen(node, asked)), None),
     };
     let said = over.said();
     let disturbed = said.is_about_another_lab(node);
+    fault.heal().unwrap();
+    let at_gates = gates.map(|gates| {
+        wait_for_pods(node, PODS + pods.len());
+        gates.seen(node, asked)
+    });
+    let seen = seen.or(at_gates).expect("each witness has seen something");
     remove_pods(node, &pods);
     let right = said.accuses() && said.names(kind, node);
     (Round { kind, factor, seen, said, right }, disturbed)
