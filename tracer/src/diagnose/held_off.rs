@@ -1,12 +1,16 @@
 //! [`held_off`]: does a daemon get the processor time that it needs?
 
+use super::{Scene, SlowKind};
 use crate::{
-    correlate::{CpuShare, Snapshot, thresholds::SECOND_NS},
+    correlate::{CpuShare, Snapshot, WaitsFor, thresholds::SECOND_NS},
     input::QuotaFact,
+    stuck::{Stuck, StuckKind},
 };
 
 /// Held off for this share of the time or more, in percent.
 const SHARE: u64 = 20;
+/// Held off for this share of the time, in percent, it can be the cause of a stall.
+pub(super) const STALLS: u64 = 50;
 /// A shorter window says nothing about a share.
 pub(super) const WINDOW_NS: u64 = 2 * SECOND_NS;
 
@@ -43,4 +47,19 @@ pub(super) fn held_off(daemon: &CpuShare) -> Option<HeldOff<'_>> {
 /// Does a quota hold off the kubelet or a runtime?
 pub(super) fn is_throttled(snapshot: &Snapshot) -> bool {
     snapshot.cpu.daemons.iter().any(|daemon| matches!(held_off(daemon), Some(HeldOff::Quota(..))))
+}
+
+/// A quota holds the runtime off most of the time, so that relists are late; and all that is open for too long are requests of
+/// that runtime of which nothing is seen to wait for anything. Then their age proves no more than that.
+pub(super) fn explains_all(scene: Scene<'_>) -> bool {
+    let runtimes = scene.snapshot.cpu.daemons.iter().filter(|daemon| daemon.component.role().is_runtime());
+    let is_throttled = |daemon: &&CpuShare| {
+        held_off(daemon).is_some_and(|held| matches!(held, HeldOff::Quota(..)) && held.share() >= STALLS)
+    };
+    let is_late = |stuck: &Stuck, pid: u32| match &stuck.what {
+        StuckKind::Request(request) => request.pid == pid && request.waits_for == WaitsFor::Unknown,
+        _ => false,
+    };
+    scene.slow().any(|slow| slow.what == SlowKind::Relists)
+        && runtimes.filter(is_throttled).any(|daemon| scene.stuck().all(|stuck| is_late(stuck, daemon.pid)))
 }

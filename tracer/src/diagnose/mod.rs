@@ -117,7 +117,8 @@ pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
     let single = rules::ALL.iter().filter(|rule| rule.area != Area::Overload);
     let mut findings: Vec<Finding> = single.flat_map(|rule| (rule.examine)(&scene)).collect();
     // Overload is the excuse that hides one stuck process.
-    if findings.iter().all(|finding| finding.severity == Severity::Notice) && scene.oldest_changes() {
+    let may_be_overload = scene.oldest_changes() || held_off::explains_all(scene);
+    if findings.iter().all(|finding| finding.severity == Severity::Notice) && may_be_overload {
         let overload = rules::ALL.iter().filter(|rule| rule.area == Area::Overload);
         findings.extend(overload.flat_map(|rule| (rule.examine)(&scene)));
     }

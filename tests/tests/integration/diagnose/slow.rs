@@ -281,6 +281,37 @@ fn a_stall_outranks() {
     assert_eq!(diagnosis.findings[0].severity, Severity::Stall);
 }
 
+/// A removal that is merely old, on a node whose relists are slow because of a quota, proves nothing by its age: the quota is
+/// the cause, and it is said that the removal may hang all the same. Without a quota, or with one that holds less off, it hangs.
+#[test]
+fn a_quota_explains_what_is_merely_old() {
+    let removal = |percent: u64, by_quota: bool| {
+        let mut story = Story::node();
+        for layer in [Layer::KubeletCall, Layer::KubeletClient, Layer::Handler] {
+            story.hook(layer, "RemovePodSandbox");
+        }
+        story.begin(Layer::KubeletClient, "RemovePodSandbox", 6, 900, 0);
+        story.begin(Layer::Handler, "RemovePodSandbox", 76, 700, MS);
+        for second in 1..25 {
+            relist(&mut story, second * S, 410 * MS);
+        }
+        story.read_open(25 * S);
+        held_off(&mut story, 25, percent, by_quota);
+        told(&story, 25)
+    };
+    let held = removal(80, true);
+    assert_eq!((held.verdict, ids(&held)), (Verdict::Stall, vec!["O1"]));
+    let o1 = &held.findings[0];
+    assert_eq!((o1.severity, o1.confidence), (Severity::Stall, Confidence::Medium));
+    assert!(o1.doubts.iter().any(|doubt| doubt.contains("may hang by itself")), "{:?}", o1.doubts);
+    assert_eq!(held.unexplained().count(), 0);
+    for other in [removal(40, true), removal(80, false)] {
+        assert_eq!((other.verdict, ids(&other)), (Verdict::Stall, vec!["L3"]));
+        let headline = &other.findings[0].headline;
+        assert!(headline.starts_with("relists are slow but end"), "{headline}");
+    }
+}
+
 /// Forty exec probes a second, and a node that waits for its processors.
 fn storm(story: &mut Story, seconds: u64) {
     story.found(CONTAINERD, Role::Containerd).found(SHIM, Role::Shim);

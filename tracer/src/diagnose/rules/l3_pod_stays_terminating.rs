@@ -9,7 +9,10 @@ use crate::{
     },
     cri::Method,
     decode::MonoNs,
-    diagnose::{Area, Culprit, Finding, Page, Proof, Rule, Scene, Severity, evidence},
+    diagnose::{
+        Area, Culprit, Finding, Page, Proof, Rule, Scene, Severity, SlowKind, evidence,
+        held_off::explains_all,
+    },
     input::Layer,
     words::human::duration,
 };
@@ -48,7 +51,8 @@ const STOPS: [Method; 2] = [Method::StopContainer, Method::StopPodSandbox];
 const REMOVALS: [Method; 2] = [Method::RemoveContainer, Method::RemovePodSandbox];
 
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
-    if !scene.relists_end() {
+    // What a quota holds up is merely late.
+    if !scene.relists_end() || explains_all(*scene) {
         return Vec::new();
     }
     let now = scene.snapshot.now;
@@ -56,7 +60,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     let calls = calls.filter(|call| !scene.waits_for_exit(call));
     let late = calls.filter_map(|call| Some((call, severity(call, now)?)));
     let worst = late.min_by_key(|(call, severity)| (*severity, Reverse(call.age_ns)));
-    worst.map(|(call, severity)| finding(call, severity)).into_iter().collect()
+    worst.map(|(call, severity)| finding(call, severity, scene)).into_iter().collect()
 }
 
 /// How bad it is that this handler is open. Of a stop the age says little: the grace period of its pod is part of it.
@@ -75,19 +79,21 @@ fn severity(call: &OpenCall, now: MonoNs) -> Option<Severity> {
     late.then_some(severity)
 }
 
-fn finding(call: &OpenCall, severity: Severity) -> Finding {
+fn finding(call: &OpenCall, severity: Severity, scene: &Scene<'_>) -> Finding {
+    let slow = scene.slow().any(|slow| slow.what == SlowKind::Relists);
+    let relists = if slow { "relists are slow but end" } else { "relists are fine" };
     let (component, operation) = (call.span.component(), call.span.operation());
     let removes = call.span.method().is_some_and(|method| REMOVALS.contains(&method));
     let headline = if removes {
-        format!("relists are fine, but a {operation} hangs: what it removes stays on the node")
+        format!("{relists}, but a {operation} hangs: what it removes stays on the node")
     } else if severity == Severity::Stall {
         format!(
-            "relists are fine, but a {operation} that the kubelet gave up on is still running: its pod stays \
+            "{relists}, but a {operation} that the kubelet gave up on is still running: its pod stays \
                 Terminating"
         )
     } else {
         let age = duration(call.age_ns);
-        format!("relists are fine; a {operation} has been open for {age}: its age is the only symptom")
+        format!("{relists}; a {operation} has been open for {age}: its age is the only symptom")
     };
     let finding = Finding::new(&RULE, headline).seen(evidence::of_call(call));
     let finding = Finding {

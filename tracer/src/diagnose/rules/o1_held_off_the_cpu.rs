@@ -4,15 +4,13 @@ use crate::{
     correlate::{Age, CpuShare, Doing, Place, RecentKind},
     diagnose::{
         Area, Culprit, Evidence, Finding, Page, Proof, Reason, Rule, Scene, Severity, Slow, SlowKind, Source,
-        held_off::{HeldOff, WINDOW_NS, held_off},
+        held_off::{HeldOff, STALLS, WINDOW_NS, explains_all, held_off},
     },
     input::{Component, RunnerFact},
     stuck::REACH_RELIST,
     words::{self, human},
 };
 
-/// Held off for this share, it can be the cause of a stall.
-const STALLS: u64 = 50;
 /// So many of those that run meanwhile are named.
 const NAMED: usize = 3;
 
@@ -122,11 +120,16 @@ fn finding(held: &HeldOff<'_>, daemon: &CpuShare, scene: &Scene<'_>) -> Finding 
     let relists = scene.slow().any(|slow| slow.what == SlowKind::Relists);
     let open = scene.reasons().any(|reason| matches!(reason, Reason::RelistOpen { .. }));
     finding.reach = if relists || open { REACH_RELIST } else { 2 };
-    let stalls = open && held.share() >= STALLS;
+    let by_age = explains_all(*scene) && scene.reasons().next().is_some();
+    let stalls = held.share() >= STALLS && (open || by_age);
     finding.severity = match scene.reasons().next() {
         None => Severity::Slow,
         Some(_) if stalls => Severity::Stall,
         Some(_) => Severity::Notice,
     };
+    if by_age && !open {
+        finding =
+            finding.doubted("what is open for so long may hang by itself: look again without the quota");
+    }
     finding.advise(RULE.page.next.iter().copied())
 }
