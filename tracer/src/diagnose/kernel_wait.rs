@@ -27,7 +27,7 @@ pub(super) fn findings(rule: &'static Rule, wait: &Wait, scene: &Scene<'_>) -> V
 
 fn finding(rule: &'static Rule, wait: &Wait, stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let park = parked_in(parks_of(stuck, scene)?, wait.is)?;
-    if stuck.since.ns < rule.min_age_ns {
+    if stuck.since.ns < rule.min_age_ns || !was_found_before(stuck.what.pid(), park, scene) {
         return None;
     }
     let (component, who) = match &stuck.what {
@@ -53,6 +53,16 @@ fn finding(rule: &'static Rule, wait: &Wait, stuck: &Stuck, scene: &Scene<'_>) -
         _ => finding,
     };
     Some(finding.advise(rule.page.next.iter().copied()))
+}
+
+/// Did an earlier look find the thread in the same call? What is old and only passes through the kernel does not wait there.
+fn was_found_before(pid: u32, park: &ParkedThreads, scene: &Scene<'_>) -> bool {
+    let census = &scene.snapshot.census;
+    let mut threads =
+        census.processes.iter().filter(|seen| seen.fact.pid == pid).flat_map(|seen| &seen.blocked);
+    let found = threads.find(|thread| thread.tid == park.tid);
+    let last = census.round.as_ref().map_or(0, |round| round.ended_ns);
+    found.is_some_and(|thread| thread.since.0 < last)
 }
 
 /// `openat of /run/x.lock`.

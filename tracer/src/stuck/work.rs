@@ -106,7 +106,7 @@ pub(crate) fn late_from(snapshot: &Snapshot) -> impl Iterator<Item = u64> {
 /// Since when threads of kubelets wait for the server of a file system.
 pub(crate) fn blocked(snapshot: &Snapshot) -> impl Iterator<Item = u64> {
     let kubelets = snapshot.census.processes.iter().filter(|seen| seen.fact.component == Component::Kubelet);
-    kubelets.flat_map(|seen| seen.blocked.iter().map(|thread| thread.since.0))
+    kubelets.flat_map(|seen| seen.waits_for_server().map(|(thread, _)| thread.since.0))
 }
 
 /// A process that started before we came has an exact age all the same: the kernel keeps it.

@@ -102,6 +102,28 @@ fn park_in_wait() -> ParkedThreads {
     ParkedThreads { state: 'S', ..in_kernel("waitid", &["do_wait", "kernel_waitid"]) }
 }
 
+/// One look is not enough: what is old may pass through the kernel, and be in another call the next time.
+#[test]
+fn one_look_at_the_kernel_is_not_enough() {
+    let in_other_calls = |first: ParkedThreads, then: Option<ParkedThreads>| {
+        let mut story = Story::node();
+        story.census(15 * S, &creates(first, 0), &[], &[]);
+        if let Some(park) = then {
+            story.census(20 * S, &creates(park, 0), &[], &[]);
+        }
+        let diagnosis = diagnose(&story.snapshot(20 * S));
+        assert_eq!(diagnosis.verdict, Verdict::Stall);
+        ids(&diagnosis).iter().any(|id| id.starts_with('X'))
+    };
+    for (park, ..) in places() {
+        let mut other = park.clone();
+        other.syscall.as_mut().unwrap().args[0] = 7;
+        assert!(!in_other_calls(park.clone(), None));
+        assert!(!in_other_calls(other, Some(park.clone())));
+        assert!(in_other_calls(park.clone(), Some(park)));
+    }
+}
+
 /// What has just begun may still end, and other waits in the kernel are none of these.
 #[test]
 fn young_and_other_waits_are_none_of_it() {

@@ -1,4 +1,4 @@
-//! What waits for the server of a file system, and since when: threads by their calls, goroutines of kubelets by their stacks.
+//! What waits in the kernel, and since when: threads by their calls, goroutines of kubelets by their stacks.
 
 use super::{BlockedThread, FileCall, ProcessSeen};
 use crate::{
@@ -38,7 +38,7 @@ pub(super) fn threads(
     looked: MonoNs,
 ) -> Vec<BlockedThread> {
     let before = before.filter(|seen| seen.fact.is_same_process(fact));
-    let waiting = fact.parked.iter().filter(|park| park.waits_for_server().is_some());
+    let waiting = fact.parked.iter().filter(|park| park.waits_in_kernel());
     let since = |park: &ParkedThreads| {
         let same = before?.fact.parked.iter().any(|old| old.tid == park.tid && is_same_call(old, park));
         let known = before?.blocked.iter().find(|thread| thread.tid == park.tid);

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::limits::Limits;
 use crate::{
     decode::MonoNs,
-    input::{CensusFact, Component, Fact, GoroutinesFact, ProcessFact, VersionFact},
+    input::{CensusFact, Component, Fact, GoroutinesFact, ParkedThreads, ProcessFact, VersionFact},
 };
 pub use disk::DiskWaits;
 pub use requests::{Held, Request, WaitsFor};
@@ -31,11 +31,20 @@ pub struct ProcessSeen {
     pub fact: ProcessFact,
     /// Since when every look found it standing still: all threads stopped, its cgroup frozen, or dead and not reaped.
     pub still_since: Option<MonoNs>,
-    /// Its threads that wait for a file system which another program or machine serves.
+    /// Its threads that wait in the kernel for a server or for the kernel itself.
     pub blocked: Vec<BlockedThread>,
 }
 
-/// A thread that waits for the server of a file system.
+impl ProcessSeen {
+    /// Its threads that wait for a file system which another program or machine serves.
+    pub fn waits_for_server(&self) -> impl Iterator<Item = (BlockedThread, &ParkedThreads)> {
+        let park = |tid| self.fact.parked.iter().find(|park| park.tid == tid);
+        let all = self.blocked.iter().filter_map(move |thread| Some((*thread, park(thread.tid)?)));
+        all.filter(|(_, park)| park.waits_for_server().is_some())
+    }
+}
+
+/// A thread that waits in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockedThread {
     /// Thread.

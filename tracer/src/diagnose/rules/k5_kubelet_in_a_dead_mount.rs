@@ -153,8 +153,7 @@ fn finding(seen: &ProcessSeen, scene: &Scene<'_>) -> Option<Finding> {
 
 /// The thread that has waited longest.
 fn oldest(seen: &ProcessSeen) -> Option<(BlockedThread, &ParkedThreads)> {
-    let thread = seen.blocked.iter().copied().min_by_key(|thread| thread.since)?;
-    Some((thread, seen.fact.parked.iter().find(|park| park.tid == thread.tid)?))
+    seen.waits_for_server().min_by_key(|(thread, _)| thread.since)
 }
 
 /// Of the goroutines that two looks in a row found in the same call to a file system, the one that holds up most.

@@ -188,6 +188,15 @@ impl ParkedThreads {
         self.is_in("audit_log_start")
     }
 
+    /// They wait inside the kernel for what neither they nor their program can hasten: a server, or the kernel itself.
+    #[must_use]
+    pub fn waits_in_kernel(&self) -> bool {
+        self.waits_for_server().is_some()
+            || self.waits_for_network_namespaces()
+            || self.waits_for_rcu()
+            || self.waits_for_audit()
+    }
+
     /// They wait inside the kernel for a program that answers for it: neither they nor a signal can end that.
     #[must_use]
     pub fn waits_for_answerer(&self) -> bool {
