@@ -21,8 +21,9 @@ const LAB_PACKAGE: &str = "plegtrace-lab";
 /// clock in its tests.
 const PATIENT: &str = "-target_builds";
 
-/// Needs the static binary, which is built while the rest of the lab runs.
-const CONTAINED: &str = "-contained";
+/// Needs the static binary, which is built while the rest of the lab runs; and compares reports with each other that come from one
+/// observation.
+const UNDISTURBED: [&str; 2] = ["-contained", "-recording"];
 
 /// Waits three minutes for a line of the kubelet's log.
 const WAITING: &str = "-prediction";
@@ -35,7 +36,7 @@ pub(crate) enum Turn {
     /// Beside the last ones: it mostly waits, and the nodes of other tests do not disturb it.
     Waiting,
     /// Beside the guests: it tests the lab itself, and does not mind what else happens on the machine; or it needs what was
-    /// built meanwhile.
+    /// built meanwhile, or compares what one observation says with itself.
     Last,
 }
 
@@ -66,9 +67,11 @@ pub(crate) struct Program {
 impl Program {
     /// When a program of the lab runs.
     pub(crate) fn turn(&self) -> Turn {
-        match self {
-            _ if self.name.starts_with(LAB_PACKAGE) || self.name.ends_with(CONTAINED) => Turn::Last,
-            _ if self.name.ends_with(WAITING) => Turn::Waiting,
+        match &self.name {
+            name if name.starts_with(LAB_PACKAGE) || UNDISTURBED.iter().any(|end| name.ends_with(end)) => {
+                Turn::Last
+            }
+            name if name.ends_with(WAITING) => Turn::Waiting,
             _ => Turn::Alone,
         }
     }
@@ -234,6 +237,7 @@ mod tests {
         };
         assert_eq!(of(Layer::Lab, "plegtrace-lab-itself-faults").turn(), Turn::Last);
         assert_eq!(of(Layer::Lab, "plegtrace-tests-lab-contained").turn(), Turn::Last);
+        assert_eq!(of(Layer::Lab, "plegtrace-tests-lab-recording").turn(), Turn::Last);
         assert_eq!(of(Layer::Lab, "plegtrace-tests-lab-prediction").turn(), Turn::Waiting);
         assert_eq!(of(Layer::Lab, "plegtrace-tests-lab-matrix").turn(), Turn::Alone);
         assert!(of(Layer::Integration, "plegtrace-tests-integration-target_builds").is_patient());
