@@ -1,6 +1,6 @@
 //! What was looked at and is not the cause. Only what a source has really looked at is said.
 
-use super::{Area, Finding, Scene, evidence::in_syscall};
+use super::{Area, Finding, Scene, evidence::in_syscall, held_off::waiting_share};
 use crate::{
     correlate::{ProcessSeen, thresholds::RUNC_NS},
     input::{Command, Component},
@@ -83,10 +83,20 @@ fn disk(scene: &Scene<'_>) -> Option<Excluded> {
 /// More than this share of the last ten seconds somebody waited for a processor, hundredths of a percent.
 pub(super) const CPU_PRESSURE: u32 = 4000;
 
+/// A daemon that is held off for this share of the time, in percent, may owe its trouble to that.
+const HELD_OFF: u64 = 5;
+
+/// Others may lack processors without any daemon suffering from it, and a daemon may have a quota of its own.
 fn pressure(scene: &Scene<'_>) -> Option<Excluded> {
     let cpu = scene.snapshot.census.round.as_ref()?.pressure?.cpu_some_avg10;
-    let why = format!("pressure {} %", percent(cpu));
-    (cpu < CPU_PRESSURE).then_some(Excluded { what: "CPU", why })
+    let held = scene.snapshot.cpu.daemons.iter().filter_map(waiting_share).max();
+    let pressure = format!("pressure {} %", percent(cpu));
+    let why = match held {
+        Some(share) => format!("kubelet and runtime waited for one {share} % of the time, {pressure}"),
+        None => pressure,
+    };
+    let is_short = cpu >= CPU_PRESSURE || held.is_some_and(|share| share >= HELD_OFF);
+    (!is_short).then_some(Excluded { what: "CPU", why })
 }
 
 /// Hundredths of a percent as percent.

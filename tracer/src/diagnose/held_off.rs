@@ -30,7 +30,7 @@ impl HeldOff<'_> {
 
 /// What holds it off, when that is much.
 pub(super) fn held_off(daemon: &CpuShare) -> Option<HeldOff<'_>> {
-    let percent = |ns: u64| (u128::from(ns) * 100 / u128::from(daemon.over_ns.max(1))).min(100) as u64;
+    let percent = |ns: u64| percent(ns, daemon.over_ns);
     if daemon.over_ns < WINDOW_NS {
         return None;
     }
@@ -42,6 +42,16 @@ pub(super) fn held_off(daemon: &CpuShare) -> Option<HeldOff<'_>> {
     }
     let waited = percent(daemon.waited_ns);
     (waited >= SHARE && daemon.waited_ns > daemon.ran_ns).then_some(HeldOff::Others(waited))
+}
+
+/// Share of the time in which it waited for a CPU, for whatever reason, in percent; `None` when that was not seen for long enough.
+pub(super) fn waiting_share(daemon: &CpuShare) -> Option<u64> {
+    let throttled = daemon.quotas.iter().map(|quota| quota.throttled_ns).max().unwrap_or(0);
+    (daemon.over_ns >= WINDOW_NS).then(|| percent(daemon.waited_ns.max(throttled), daemon.over_ns))
+}
+
+fn percent(ns: u64, of_ns: u64) -> u64 {
+    (u128::from(ns) * 100 / u128::from(of_ns.max(1))).min(100) as u64
 }
 
 /// Does a quota hold off the kubelet or a runtime?

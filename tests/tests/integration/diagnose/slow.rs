@@ -125,6 +125,24 @@ fn o1_is_named_when_a_fifth_of_the_relists_is_late() {
     assert_eq!(bursts(6, false).verdict, Verdict::Healthy, "half of them are not most");
 }
 
+/// The pressure of the node says little of its daemons: it is not the CPU where these get it, and it may be where they do not.
+#[test]
+fn the_cpu_is_excluded_where_the_daemons_get_it() {
+    let why = |percent: u64, by_quota: bool| {
+        let mut story = relists(&[5 * MS; 12]);
+        held_off(&mut story, 12, percent, by_quota);
+        let now = at(12 * S).0;
+        let pressure = Some(Pressure { cpu_some_avg10: 3_000, ..Pressure::default() });
+        let round = CensusFact { began_ns: now, ended_ns: now, pressure, ..CensusFact::default() };
+        story.fact(12 * S, &Fact::Census(round));
+        let excluded = told(&story, 12).excluded;
+        excluded.into_iter().find(|excluded| excluded.what == "CPU").map(|excluded| excluded.why)
+    };
+    let waited = "kubelet and runtime waited for one 4 % of the time, pressure 30.00 %";
+    assert_eq!(why(4, true).as_deref(), Some(waited));
+    assert_eq!((why(10, true), why(10, false)), (None, None));
+}
+
 /// Without a quota it waits for its turn.
 #[test]
 fn o1_names_who_waits() {
