@@ -60,14 +60,18 @@ pub(super) fn is_throttled(snapshot: &Snapshot) -> bool {
 }
 
 /// A quota holds the runtime off most of the time, so that relists are late; and all that is open for too long are requests of
-/// that runtime of which nothing is seen to wait for anything. Then their age proves no more than that.
+/// that runtime which wait for nothing that is seen, or for programs that it runs, of which none is old itself: they run below the
+/// same quota. Then the age of a request proves no more than that.
 pub(super) fn explains_all(scene: Scene<'_>) -> bool {
     let runtimes = scene.snapshot.cpu.daemons.iter().filter(|daemon| daemon.component.role().is_runtime());
     let is_throttled = |daemon: &&CpuShare| {
         held_off(daemon).is_some_and(|held| matches!(held, HeldOff::Quota(..)) && held.share() >= STALLS)
     };
     let is_late = |stuck: &Stuck, pid: u32| match &stuck.what {
-        StuckKind::Request(request) => request.pid == pid && request.waits_for == WaitsFor::Unknown,
+        StuckKind::Request(request) => {
+            let waits = matches!(request.waits_for, WaitsFor::Unknown | WaitsFor::Cni | WaitsFor::Child);
+            request.pid == pid && waits
+        }
         _ => false,
     };
     scene.slow().any(|slow| slow.what == SlowKind::Relists)
