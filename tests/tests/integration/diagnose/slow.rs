@@ -4,16 +4,16 @@ use plegtrace::correlate::Doing;
 use plegtrace::decode::MonoNs;
 use plegtrace::diagnose::{Confidence, Diagnosis, Severity, SlowKind, Verdict, diagnose};
 use plegtrace::input::{
-    CensusFact, Command, Component, CpuFact, DaemonCpu, Fact, Layer, ParkedThreads, Pressure, ProcessFact,
-    QuotaFact, RunnerFact,
+    CensusFact, Command, Component, CpuFact, DaemonCpu, Fact, GoroutineGroup, Layer, ParkedThreads, Pressure,
+    ProcessFact, QuotaFact, RunnerFact,
 };
 use plegtrace_common::rec::{CALL_OK, PROCESS_EXECED};
 use plegtrace_common::role::Role;
-use plegtrace_tests::found::process;
+use plegtrace_tests::found::{group, process};
 use plegtrace_tests::life::Life as _;
 use plegtrace_tests::story::{CONTAINERD, KUBELET, MS, PLEG, S, Story, at};
 
-use super::{SHIM, culprit, ids, park, syscall};
+use super::{CHILD, SHIM, cni, culprit, ids, park, syscall};
 
 /// A relist of two lists that takes so long, nearly all of it in containerd.
 fn relist(story: &mut Story, from: u64, length: u64) {
@@ -299,35 +299,64 @@ fn a_stall_outranks() {
     assert_eq!(diagnosis.findings[0].severity, Severity::Stall);
 }
 
-/// A removal that is merely old, on a node whose relists are slow because of a quota, proves nothing by its age: the quota is
-/// the cause, and it is said that the removal may hang all the same. Without a quota, or with one that holds less off, it hangs.
+/// A removal that is old on a node whose relists are slow, while containerd is held off for a share of the time; and what its
+/// goroutine waits for, seen twice.
+fn removal(percent: u64, by_quota: bool, seen: &[ProcessFact], groups: &[GoroutineGroup]) -> Diagnosis {
+    let mut story = Story::node();
+    for layer in [Layer::KubeletCall, Layer::KubeletClient, Layer::Handler] {
+        story.hook(layer, "RemovePodSandbox");
+    }
+    story.begin(Layer::KubeletClient, "RemovePodSandbox", 6, 900, 0);
+    story.begin(Layer::Handler, "RemovePodSandbox", 76, 700, MS);
+    if !groups.is_empty() {
+        story.census(2 * S, &[], groups, &[]);
+    }
+    for second in 1..25 {
+        relist(&mut story, second * S, 410 * MS);
+    }
+    if !groups.is_empty() {
+        story.census(25 * S, seen, groups, &[]);
+    }
+    story.read_open(25 * S);
+    held_off(&mut story, 25, percent, by_quota);
+    told(&story, 25)
+}
+
+/// Such a removal proves nothing by its age: the quota is the cause, and it is said that the removal may hang all the same. Without a
+/// quota, or with one that holds less off, it hangs.
 #[test]
 fn a_quota_explains_what_is_merely_old() {
-    let removal = |percent: u64, by_quota: bool| {
-        let mut story = Story::node();
-        for layer in [Layer::KubeletCall, Layer::KubeletClient, Layer::Handler] {
-            story.hook(layer, "RemovePodSandbox");
-        }
-        story.begin(Layer::KubeletClient, "RemovePodSandbox", 6, 900, 0);
-        story.begin(Layer::Handler, "RemovePodSandbox", 76, 700, MS);
-        for second in 1..25 {
-            relist(&mut story, second * S, 410 * MS);
-        }
-        story.read_open(25 * S);
-        held_off(&mut story, 25, percent, by_quota);
-        told(&story, 25)
-    };
-    let held = removal(80, true);
+    let held = removal(80, true, &[], &[]);
     assert_eq!((held.verdict, ids(&held)), (Verdict::Stall, vec!["O1"]));
     let o1 = &held.findings[0];
     assert_eq!((o1.severity, o1.confidence), (Severity::Stall, Confidence::Medium));
     assert!(o1.doubts.iter().any(|doubt| doubt.contains("may hang by itself")), "{:?}", o1.doubts);
     assert_eq!(held.unexplained().count(), 0);
-    for other in [removal(40, true), removal(80, false)] {
+    for other in [removal(40, true, &[], &[]), removal(80, false, &[], &[])] {
         assert_eq!((other.verdict, ids(&other)), (Verdict::Stall, vec!["L3"]));
         let headline = &other.findings[0].headline;
         assert!(headline.starts_with("relists are slow but end"), "{headline}");
     }
+}
+
+/// A plugin below the same quota is late as well, one after the other. One that is old itself is the cause, and so is whatever else
+/// the removal waits for.
+#[test]
+fn a_quota_explains_young_plugins_only() {
+    let handler = "k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_RemovePodSandbox_Handler";
+    let plugin = "github.com/containernetworking/cni/libcni.(*CNIConfig).DelNetworkList";
+    let waits = group(&[76], "", &["syscall.Syscall6", "os/exec.(*Cmd).Wait", plugin, handler]);
+    let lock =
+        group(&[76], "semacquire", &["sync.runtime_Semacquire", "sync.(*Mutex).Lock", plugin, handler]);
+    let held = removal(80, true, &[], std::slice::from_ref(&waits));
+    assert_eq!(held.stuck.len(), 1);
+    assert_eq!((held.verdict, ids(&held)), (Verdict::Stall, vec!["O1"]));
+    assert_eq!(held.unexplained().count(), 0);
+    let old = cni(CHILD, park(syscall("nanosleep", None)));
+    let hangs = removal(80, true, &[old], &[waits]);
+    assert_eq!(ids(&hangs).first(), Some(&"N1"));
+    let locked = removal(80, true, &[], &[lock]);
+    assert!(!ids(&locked).contains(&"O1"), "{:?}", ids(&locked));
 }
 
 /// Forty exec probes a second, and a node that waits for its processors.
