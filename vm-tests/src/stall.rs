@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use anyhow::{Result, ensure};
 use plegtrace::census;
 use plegtrace::cli::{Attach, Settings};
-use plegtrace::diagnose::{Confidence, Diagnosis};
+use plegtrace::correlate::Snapshot;
+use plegtrace::diagnose::{Confidence, Diagnosis, Verdict, diagnose};
 
 use crate::observation;
 
@@ -33,4 +35,17 @@ pub fn settings() -> Settings {
 pub fn named(diagnosis: &Diagnosis) -> Vec<(&'static str, Option<u32>, Confidence)> {
     let culprit = |finding: &plegtrace::diagnose::Finding| finding.culprit.as_ref()?.pid;
     diagnosis.findings.iter().map(|finding| (finding.rule.id, culprit(finding), finding.confidence)).collect()
+}
+
+/// The headline of the only finding, which is certain and has this rule and culprit.
+///
+/// # Errors
+/// When it is another one, or there are several or none.
+pub fn only(snapshot: &Snapshot, rule: &str, culprit: u32) -> Result<String> {
+    let diagnosis = diagnose(snapshot);
+    ensure!(diagnosis.verdict == Verdict::Stall, "{:?}: {:?}", diagnosis.verdict, diagnosis.doubts);
+    let named = named(&diagnosis);
+    let seen = (&snapshot.bus, &snapshot.census);
+    ensure!(named == [(rule, Some(culprit), Confidence::High)], "named {named:?}; {seen:?}");
+    Ok(diagnosis.findings[0].headline.clone())
 }

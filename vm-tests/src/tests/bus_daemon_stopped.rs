@@ -5,7 +5,6 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
-use plegtrace::diagnose::{Confidence, Verdict, diagnose};
 
 use crate::container::{Container, Rootfs};
 use crate::observation::Observation;
@@ -30,12 +29,7 @@ pub fn run() -> Result<String> {
     drop(stopped);
     waits.started()?;
     waits.remove()?;
-
-    let diagnosis = diagnose(&snapshot);
-    ensure!(diagnosis.verdict == Verdict::Stall, "{:?}: {:?}", diagnosis.verdict, diagnosis.doubts);
-    let named = stall::named(&diagnosis);
-    ensure!(named == [("D14", Some(pid), Confidence::High)], "named {named:?}; {:?}", snapshot.bus);
-    Ok(diagnosis.findings[0].headline.clone())
+    stall::only(&snapshot, "D14", pid)
 }
 
 /// The process that serves the system bus.

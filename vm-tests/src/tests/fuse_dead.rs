@@ -3,7 +3,6 @@
 
 use anyhow::{Result, ensure};
 use plegtrace::cli::Settings;
-use plegtrace::diagnose::{Confidence, Verdict, diagnose};
 
 use crate::container::{Container, Rootfs};
 use crate::fuse::Dead;
@@ -25,10 +24,5 @@ pub fn run() -> Result<String> {
     drop(dead);
     // There is no such file, it turns out.
     ensure!(starts.started().is_err(), "a container runs without its mount");
-
-    let diagnosis = diagnose(&snapshot);
-    ensure!(diagnosis.verdict == Verdict::Stall, "{:?}: {:?}", diagnosis.verdict, diagnosis.doubts);
-    let named = stall::named(&diagnosis);
-    ensure!(named == [("X6", Some(server), Confidence::High)], "named {named:?}; {:?}", snapshot.census);
-    Ok(diagnosis.findings[0].headline.clone())
+    stall::only(&snapshot, "X6", server)
 }

@@ -3,8 +3,7 @@
 
 use std::fs;
 
-use anyhow::{Context as _, Result, ensure};
-use plegtrace::diagnose::{Confidence, Verdict, diagnose};
+use anyhow::{Context as _, Result};
 
 use crate::container::{Container, Rootfs};
 use crate::observation::Observation;
@@ -33,12 +32,7 @@ pub fn run() -> Result<String> {
     drop(frozen);
     waits.started()?;
     waits.remove()?;
-
-    let diagnosis = diagnose(&snapshot);
-    ensure!(diagnosis.verdict == Verdict::Stall, "{:?}: {:?}", diagnosis.verdict, diagnosis.doubts);
-    let named = stall::named(&diagnosis);
-    ensure!(named == [("D13", Some(1), Confidence::High)], "named {named:?}; {:?}", snapshot.bus);
-    Ok(diagnosis.findings[0].headline.clone())
+    stall::only(&snapshot, "D13", 1)
 }
 
 /// Has systemd not run until what is returned is dropped, or for some time.
