@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use plegtrace::cli::{Attach, Color, Output, Settings};
 use plegtrace::correlate::Snapshot;
-use plegtrace::decode::{Call, Event, decode};
+use plegtrace::decode::{BusCall, Call, Event, decode};
 use plegtrace::engine::{self, EngineError};
 use plegtrace::input::{Armed, Fact, Frame, HookCounters, HookFact, Layer, LossCount};
 
@@ -28,6 +28,8 @@ pub struct Seen {
     pub running: bool,
     /// Calls that ended, in the order of the stream.
     pub calls: Vec<Call>,
+    /// Answered calls over D-Bus, in the order of the stream.
+    pub bus_calls: Vec<BusCall>,
     /// The last counters of each hook.
     pub counters: Vec<HookCounters>,
     /// Why each thing that was refused was.
@@ -48,11 +50,8 @@ impl Seen {
     fn take(&mut self, frame: &Frame) -> Result<()> {
         match decode(frame).context("a record cannot be decoded")? {
             Event::Call(call) => self.calls.push(call),
-            Event::Park(_)
-            | Event::Process(_)
-            | Event::Message(_)
-            | Event::Request(_)
-            | Event::BusCall(_) => {}
+            Event::BusCall(call) => self.bus_calls.push(call),
+            Event::Park(_) | Event::Process(_) | Event::Message(_) | Event::Request(_) => {}
             Event::Fact { fact, .. } => match *fact {
                 Fact::Hook(hook) => drop(self.hooks.insert(hook.index, hook)),
                 Fact::Armed(armed) => self.armed = Some(armed),

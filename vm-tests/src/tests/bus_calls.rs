@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 use plegtrace::cli::{Attach, Settings};
 use plegtrace::correlate::BusRow;
-use plegtrace::decode::BusKind;
+use plegtrace::decode::{BusCall, BusKind};
 use serde_json::Value;
 
 use crate::container::{Container, Rootfs};
@@ -19,9 +19,14 @@ use crate::observation::{self, Observation};
 use crate::wait::{self, BUDGET};
 
 const CONTAINERS: u32 = 3;
+/// The name of systemd on the bus.
+const SYSTEMD: &str = "org.freedesktop.systemd1";
 
 /// Calls by interface and method.
 type Counts = BTreeMap<(String, String), u64>;
+/// Calls by method, serial and serial of the answer, as systemd counts what it sends; 0 of answers of the bus itself, which numbers
+/// them for each connection anew.
+type Serials = BTreeMap<(String, u64, u64), u64>;
 
 /// Starts and ends containers while both observe.
 ///
@@ -38,8 +43,8 @@ pub fn run() -> Result<String> {
         container.started()?;
         container.remove()?;
     }
-    let (theirs, serial) = monitor.finish()?;
-    let (snapshot, _) = observation.end()?;
+    let Heard { counts: theirs, serials, last: serial } = monitor.finish()?;
+    let (snapshot, seen) = observation.end()?;
     let mut ours = Counts::new();
     for row in snapshot.bus.rows.iter().filter(|row| row.kind == BusKind::Call) {
         let calls = row.latency.count() + row.unanswered + row.open;
@@ -56,6 +61,8 @@ pub fn run() -> Result<String> {
     }
     ensure!(losses.is_empty(), "{losses:?}");
     ensure!(ours == theirs, "we saw {ours:?}, the bus {theirs:?}");
+    let numbered = numbered(&seen.bus_calls);
+    ensure!(numbered == serials, "we saw the serials {numbered:?}, the bus {serials:?}");
     let unanswered: u64 = snapshot.bus.rows.iter().map(|row| row.unanswered + row.open).sum();
     ensure!(unanswered == 0, "{unanswered} calls without an answer: {:?}", snapshot.bus.rows);
     let started: u64 =
@@ -75,12 +82,30 @@ pub fn run() -> Result<String> {
     Ok(format!("{} calls of {} methods, {} jobs", sum(&ours), ours.len(), sum(&done)))
 }
 
+fn numbered(calls: &[BusCall]) -> Serials {
+    let mut serials = Serials::new();
+    for call in calls.iter().filter(|call| call.kind == BusKind::Call) {
+        let of_systemd = call.names.destination == SYSTEMD;
+        let answer = if of_systemd { u64::from(call.answer_serial) } else { 0 };
+        *serials.entry((call.names.member.clone(), u64::from(call.id.serial), answer)).or_default() += 1;
+    }
+    serials
+}
+
 fn begins_job(member: &str) -> bool {
     ["StartTransientUnit", "StopUnit"].contains(&member)
 }
 
 fn sum(counts: &Counts) -> u64 {
     counts.values().sum()
+}
+
+/// What the bus has seen.
+struct Heard {
+    counts: Counts,
+    serials: Serials,
+    /// The highest serial of systemd's answers.
+    last: u64,
 }
 
 /// `busctl monitor`, writing to a file.
@@ -116,9 +141,8 @@ impl Monitor {
         self.child.wait().map(drop)
     }
 
-    /// The calls of those who started units named as our containers, and of those who wait for jobs; the highest serial of
-    /// systemd's answers to them.
-    fn finish(mut self) -> Result<(Counts, u64)> {
+    /// The calls of those who started units named as our containers, and of those who wait for jobs.
+    fn finish(mut self) -> Result<Heard> {
         self.heard("after")?;
         self.stop()?;
         let text = fs::read_to_string(self.file)?;
@@ -132,9 +156,17 @@ impl Monitor {
             payload.contains("plegtrace-") || it["member"] == "AddMatch" && payload.contains("JobRemoved")
         };
         let senders: Vec<String> = calls().filter(is_ours).map(|it| word(it, "sender")).collect();
-        let mut counts = Counts::new();
+        let (mut counts, mut serials) = (Counts::new(), Serials::new());
         for call in calls().filter(|it| senders.contains(&word(it, "sender"))) {
+            let number = |it: &Value, name: &str| it[name].as_u64().unwrap_or_default();
+            let (sender, serial) = (word(call, "sender"), number(call, "cookie"));
+            let answers =
+                |it: &&Value| word(it, "destination") == sender && number(it, "reply_cookie") == serial;
+            let of_systemd = word(call, "destination") == SYSTEMD;
+            let answer = messages.iter().find(answers).filter(|_| of_systemd);
+            let answer = answer.map_or(0, |it| number(it, "cookie"));
             *counts.entry((word(call, "interface"), word(call, "member"))).or_default() += 1;
+            *serials.entry((word(call, "member"), serial, answer)).or_default() += 1;
         }
         ensure!(!counts.is_empty(), "busctl saw no call in {} messages", messages.len());
         // The bus answers under its own name, systemd under a number.
@@ -144,7 +176,8 @@ impl Monitor {
                 && senders.contains(&word(it, "destination"))
         };
         let answers = messages.iter().filter(of_systemd).filter_map(|it| it["cookie"].as_u64());
-        Ok((counts, answers.max().context("systemd has answered nothing")?))
+        let last = answers.max().context("systemd has answered nothing")?;
+        Ok(Heard { counts, serials, last })
     }
 }
 
