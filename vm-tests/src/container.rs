@@ -23,7 +23,15 @@ impl Rootfs {
     /// # Errors
     /// When the program or one of its libraries cannot be copied.
     pub fn make() -> Result<Self> {
-        let root = PathBuf::from("/var/tmp/plegtrace-rootfs");
+        Self::make_in(Path::new("/var/tmp"))
+    }
+
+    /// The same in this folder.
+    ///
+    /// # Errors
+    /// As [`Self::make`].
+    pub fn make_in(folder: &Path) -> Result<Self> {
+        let root = folder.join("plegtrace-rootfs");
         let libraries = wait::output(Command::new("ldd").arg(PROGRAM), BUDGET)?;
         let libraries = libraries.split_whitespace().filter(|word| word.starts_with('/'));
         for file in libraries.chain([PROGRAM]) {

@@ -5,6 +5,7 @@
 //! (`cargo xtask vm`) reads. There are three results: a test that needs a feature newer than the guest's kernel is a
 //! SKIP with the reason; a feature that this kernel is known to have and does not is a FAIL.
 
+pub mod agent;
 pub mod container;
 pub mod cri;
 pub mod feature;

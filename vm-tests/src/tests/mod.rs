@@ -1,5 +1,6 @@
 //! One file per test; the list is [`crate::table::ALL`].
 
+pub mod agent_silent;
 pub mod attach_fires;
 pub mod boots;
 pub mod btf_present;
