@@ -41,6 +41,12 @@ impl Scratch {
         Ok(Self { mount })
     }
 
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.mount
+    }
+
     /// A file of one page.
     ///
     /// # Errors

@@ -43,6 +43,7 @@ pub const ALL: &[Test] = &[
     Test { name: "bus_daemon_stopped", requires: &[], run: tests::bus_daemon_stopped::run },
     Test { name: "bus_full", requires: &[], run: tests::bus_full::run },
     Test { name: "fuse_dead", requires: &[], run: tests::fuse_dead::run },
+    Test { name: "file_system_frozen", requires: &[], run: tests::file_system_frozen::run },
     Test { name: "agent_silent", requires: &[], run: tests::agent_silent::run },
     Test { name: "wrong_offset_fails", requires: &[], run: tests::wrong_offset_fails::run },
     Test { name: "stuck_mapper", requires: &[], run: tests::stuck_mapper::run },

@@ -10,6 +10,7 @@ pub mod bus_full;
 pub mod census_without_bpf;
 pub mod containerd_runs;
 pub mod features_match;
+pub mod file_system_frozen;
 pub mod fuse_dead;
 pub mod process_follow;
 pub mod process_names;

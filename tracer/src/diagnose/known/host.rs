@@ -25,16 +25,6 @@ pub(super) const KNOWN: &[Known] = &[
         sources: &["k8s#42164", "containerd#5325"],
     },
     Known {
-        id: "X4",
-        title: "a bug of the filesystem: tasks hang while the disk is idle",
-        area: Kernel,
-        versions: "ext4 after 5.15.72, fixed in 5.15.87",
-        symptoms: &["task blocked for more than 120 seconds"],
-        look: "tasks in state D in ext4 or xfs, and the device has nothing to do (iostat)",
-        next: "take the stacks (echo w > /proc/sysrq-trigger), reboot, and change the kernel",
-        sources: &["Flatcar#847", "k8s#45419"],
-    },
-    Known {
         id: "X5",
         title: "writing back dirty data keeps a kernel thread on the CPU for seconds",
         area: Kernel,

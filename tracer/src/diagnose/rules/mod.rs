@@ -44,6 +44,7 @@ mod u4_container_left_frozen;
 mod x11_file_access_agent;
 mod x12_audit_queue;
 mod x3_network_file_system;
+mod x4_file_system_frozen;
 mod x6_fuse_server;
 mod x7_network_namespaces;
 mod x9_rcu_grace_period;
@@ -94,6 +95,7 @@ pub static ALL: &[&Rule] = &[
     &u4_container_left_frozen::RULE,
     &u10_hook_hangs::RULE,
     &x3_network_file_system::RULE,
+    &x4_file_system_frozen::RULE,
     &x6_fuse_server::RULE,
     &x7_network_namespaces::RULE,
     &x9_rcu_grace_period::RULE,

@@ -188,6 +188,23 @@ impl ParkedThreads {
         self.is_in("audit_log_start")
     }
 
+    /// They wait to be allowed to write to a file system that is frozen (fs/super.c, `freeze_super`): in `__sb_start_write`, or where
+    /// the kernel has that inline, for the same semaphore below a function that writes.
+    #[must_use]
+    pub fn waits_for_thaw(&self) -> bool {
+        let writes = [
+            "mnt_want_write",
+            "mnt_want_write_file",
+            "vfs_write",
+            "vfs_writev",
+            "do_iter_write",
+            "vfs_iter_write",
+        ];
+        let is_write = |name: &String| writes.contains(&name.as_str()) || name.ends_with("_page_mkwrite");
+        self.is_in("__sb_start_write")
+            || self.is_in("percpu_rwsem_wait") && self.kernel_stack.iter().any(is_write)
+    }
+
     /// They wait inside the kernel for what neither they nor their program can hasten: a server, or the kernel itself.
     #[must_use]
     pub fn waits_in_kernel(&self) -> bool {
@@ -195,6 +212,7 @@ impl ParkedThreads {
             || self.waits_for_network_namespaces()
             || self.waits_for_rcu()
             || self.waits_for_audit()
+            || self.waits_for_thaw()
     }
 
     /// They wait inside the kernel for a program that answers for it: neither they nor a signal can end that.
