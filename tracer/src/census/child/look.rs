@@ -12,7 +12,7 @@ use super::{
     names::{Names, is_go},
     node::{Groups, Node, cgroup},
     other_end, read,
-    syscall::{descriptor_of, path_address, read_path, reopened},
+    syscall::{descriptor_of, from_directory, path_address, read_path, reopened},
     tell::Tell,
     threads::{self, MAX_THREADS, Threads},
 };
@@ -130,6 +130,8 @@ impl Looker {
             call.path = read_path(interest.pid, address).filter(|_| threads::is_still_in(&task, call));
             if let Some(fd) = reopened(interest.pid, call, &node.holders).filter(|_| call.fd.is_none()) {
                 call.fd = descriptor_of(interest.pid, fd, &node.holders, &node.sockets);
+            } else if let Some(whole) = from_directory(interest.pid, call, &node.holders) {
+                call.path = Some(whole);
             }
             found |= call.path.is_some();
         }

@@ -157,6 +157,19 @@ pub(super) fn reopened(pid: u32, call: &SyscallFact, holders: &Holders) -> Optio
     }
 }
 
+/// The path of a call that was given a directory and a path below it, from the root on: `mkdirat(5, "new")`.
+pub(super) fn from_directory(pid: u32, call: &SyscallFact, holders: &Holders) -> Option<String> {
+    let path = call.path.as_deref().filter(|path| !path.starts_with('/'))?;
+    let name = call.name.as_deref()?;
+    let takes_directory = name.ends_with("at") || name.ends_with("at2") || name == "statx";
+    let dir =
+        holders.fd(pid, descriptor(call.args[0]).filter(|_| takes_directory && name != "symlinkat")?)?;
+    match &dir.what {
+        Opened::File(dir) if dir.starts_with('/') => Some(format!("{}/{path}", dir.trim_end_matches('/'))),
+        _ => None,
+    }
+}
+
 fn own_descriptor(path: &str) -> Option<i32> {
     let own = ["/proc/self/fd/", "/proc/thread-self/fd/"];
     own.iter().find_map(|start| path.strip_prefix(start))?.parse().ok()
@@ -232,9 +245,8 @@ mod tests {
         assert_eq!(own_descriptor("/proc/1/fd/5"), None);
     }
 
-    /// A number is a descriptor only in a directory of descriptors, which newer versions of runc open first.
-    #[test]
-    fn reopened_by_number() {
+    /// A call of process 9, which has these descriptors, with a directory and a path.
+    fn of_nine<T>(ask: impl Fn(&SyscallFact, &Holders) -> T) -> impl Fn(&str, u64, &str) -> T {
         use std::{fs, io, os::unix::fs::symlink};
         let root = tempfile::tempdir().unwrap();
         let fd = root.path().join("proc/9/fd");
@@ -244,15 +256,36 @@ mod tests {
         }
         let mut holders = Holders::default();
         holders.add(&mut Tell::below(root.path(), io::sink()), 9, "runc:[2:INIT]", true).unwrap();
-        let of = |name: &str, dir: u64, path: &str| {
+        move |name, dir, path| {
             let (name, path) = (Some(name.to_owned()), Some(path.to_owned()));
             let args = [dir, 0x1000, 0, 0, 0, 0];
-            reopened(
-                9,
-                &SyscallFact { nr: 257, name, args, fd: None, path, lock_holder: None, watched: Vec::new() },
-                &holders,
-            )
-        };
+            let call =
+                SyscallFact { nr: 257, name, args, fd: None, path, lock_holder: None, watched: Vec::new() };
+            ask(&call, &holders)
+        }
+    }
+
+    /// A path below a directory that was opened before is told from the root on; one from the root on, or below the working
+    /// directory, stays as it is.
+    #[test]
+    fn paths_below_a_directory() {
+        let of = of_nine(|call, holders| from_directory(9, call, holders));
+        assert_eq!(of("mkdirat", 6, "new").as_deref(), Some("/var/lib/new"));
+        assert_eq!(of("openat2", 6, "a/b").as_deref(), Some("/var/lib/a/b"));
+        for (name, dir, path) in [
+            ("mkdirat", 6, "/new"),
+            ("mkdirat", 0xffff_ff9c, "new"),
+            ("mkdirat", 8, "new"),
+            ("mkdir", 6, "new"),
+        ] {
+            assert_eq!(of(name, dir, path), None, "{name} {dir} {path}");
+        }
+    }
+
+    /// A number is a descriptor only in a directory of descriptors, which newer versions of runc open first.
+    #[test]
+    fn reopened_by_number() {
+        let of = of_nine(|call, holders| reopened(9, call, holders));
         assert_eq!((of("openat", 5, "7"), of("openat2", 5, "7")), (Some(7), Some(7)));
         assert_eq!(of("openat", 0xffff_ff9c, "/proc/self/fd/7"), Some(7));
         for (name, dir, path) in [
