@@ -41,9 +41,12 @@ impl Said {
             containers.iter().any(|id| cgroups.contains(id.as_str()))
         };
         let stuck = self.report["stuck"].as_array().unwrap();
+        // Of one that has ended meanwhile it is not known.
+        let is_there = |pid: &u32| std::path::Path::new(&format!("/proc/{pid}")).exists();
         let pids = stuck.iter().filter_map(|stuck| u32::try_from(stuck["pid"].as_u64()?).ok());
-        let ours = |pid: u32| marked.contains(&pid) || is_inside(pid);
-        self.verdict == "stall" && !stuck.is_empty() && !pids.into_iter().any(ours)
+        let there: Vec<u32> = pids.filter(is_there).collect();
+        let ours = |pid: &u32| marked.contains(pid) || is_inside(*pid);
+        self.verdict == "stall" && !there.is_empty() && !there.iter().any(ours)
     }
 
     /// The component that it names, in a few words.
