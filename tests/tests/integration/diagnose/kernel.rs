@@ -138,6 +138,15 @@ fn young_and_other_waits_are_none_of_it() {
         none(&looked(&creates(park, 16 * S), 20 * S));
     }
     let disk = in_kernel("fsync", &["io_schedule", "jbd2_log_wait_commit", "ext4_sync_file"]);
-    let named = diagnose(&looked(&creates(disk, 0), 20 * S));
-    assert!(!ids(&named).iter().any(|id| id.starts_with('X')), "{:?}", ids(&named));
+    let cgroups = [
+        "percpu_rwsem_wait",
+        "percpu_down_write",
+        "cgroup_procs_write_start",
+        "kernfs_fop_write_iter",
+        "vfs_write",
+    ];
+    for other in [disk, in_kernel("write", &cgroups)] {
+        let named = diagnose(&looked(&creates(other, 0), 20 * S));
+        assert!(!ids(&named).iter().any(|id| id.starts_with('X')), "{:?}", ids(&named));
+    }
 }

@@ -201,8 +201,9 @@ impl ParkedThreads {
             "vfs_iter_write",
         ];
         let is_write = |name: &String| writes.contains(&name.as_str()) || name.ends_with("_page_mkwrite");
-        self.is_in("__sb_start_write")
-            || self.is_in("percpu_rwsem_wait") && self.kernel_stack.iter().any(is_write)
+        // Who wants to write to cgroup.procs waits for readers of another such semaphore.
+        let reads = self.is_in("percpu_rwsem_wait") && !self.is_in("percpu_down_write");
+        self.is_in("__sb_start_write") || reads && self.kernel_stack.iter().any(is_write)
     }
 
     /// They wait inside the kernel for what neither they nor their program can hasten: a server, or the kernel itself.
