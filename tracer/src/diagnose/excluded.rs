@@ -92,7 +92,7 @@ fn pressure(scene: &Scene<'_>) -> Option<Excluded> {
     let held = scene.snapshot.cpu.daemons.iter().filter_map(waiting_share).max();
     let pressure = format!("pressure {} %", percent(cpu));
     let why = match held {
-        Some(share) => format!("kubelet and runtime waited for one {share} % of the time, {pressure}"),
+        Some(share) => format!("kubelet and runtime waited {share} % of the time, {pressure}"),
         None => pressure,
     };
     let is_short = cpu >= CPU_PRESSURE || held.is_some_and(|share| share >= HELD_OFF);

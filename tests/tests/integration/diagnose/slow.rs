@@ -138,7 +138,7 @@ fn the_cpu_is_excluded_where_the_daemons_get_it() {
         let excluded = told(&story, 12).excluded;
         excluded.into_iter().find(|excluded| excluded.what == "CPU").map(|excluded| excluded.why)
     };
-    let waited = "kubelet and runtime waited for one 4 % of the time, pressure 30.00 %";
+    let waited = "kubelet and runtime waited 4 % of the time, pressure 30.00 %";
     assert_eq!(why(4, true).as_deref(), Some(waited));
     assert_eq!((why(10, true), why(10, false)), (None, None));
 }
