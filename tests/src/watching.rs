@@ -53,6 +53,10 @@ pub struct Seen {
     pub requests: Vec<Request>,
     /// The last reading of those that have not.
     pub open_requests: MessagesFact,
+    /// The same of clients that are not traced.
+    pub other_requests: Vec<Request>,
+    /// The last reading of theirs that have not ended.
+    pub open_others: MessagesFact,
     /// Answered calls over D-Bus, in the order of the stream.
     pub bus_calls: Vec<BusCall>,
     /// The last reading of those without an answer.
@@ -76,6 +80,7 @@ impl Seen {
                 Fact::InFlight(reading) => self.open = reading,
                 Fact::Messages(reading) => self.open_messages = reading,
                 Fact::Requests(reading) => self.open_requests = reading,
+                Fact::OtherClients(reading) => self.open_others = reading.requests,
                 Fact::BusCalls(reading) => self.open_bus = reading,
                 Fact::Refused(refused) => self.refused.push(refused),
                 Fact::Armed(armed) => self.armed = Some(armed),
@@ -88,6 +93,7 @@ impl Seen {
             },
             Ok(Event::Park(park)) => self.parks.push(park),
             Ok(Event::Message(message)) => self.messages.push(message),
+            Ok(Event::Request(request)) if request.of_other => self.other_requests.push(request),
             Ok(Event::Request(request)) => self.requests.push(request),
             Ok(Event::BusCall(call)) => self.bus_calls.push(call),
             Ok(Event::Process(process)) => self.processes.push(process),

@@ -65,6 +65,10 @@ pub enum Reason {
     PeerUnknown = 28,
     /// A thread began or ended another write while one of its writes had no end.
     ExitUnseen = 29,
+    /// Bytes of a client that is not traced could not be followed.
+    OtherOutOfStep = 30,
+    /// The map of open requests of clients that are not traced was full.
+    OtherRequestsFull = 31,
 }
 
 /// Is it a loss of something the report needs, or a normal thing?
@@ -78,7 +82,7 @@ pub enum Weight {
 
 impl Reason {
     /// Every reason there is, in the order of their numbers.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 32] = [
         Self::RingFull,
         Self::OpenCallsFull,
         Self::WatchedFull,
@@ -109,6 +113,8 @@ impl Reason {
         Self::AnswerAlone,
         Self::PeerUnknown,
         Self::ExitUnseen,
+        Self::OtherOutOfStep,
+        Self::OtherRequestsFull,
     ];
     /// Number of reasons: entries of the map `REASONS`.
     pub const COUNT: u32 = Self::ALL.len() as u32;
@@ -147,6 +153,8 @@ impl Reason {
             Self::AnswerAlone => "answer_alone",
             Self::PeerUnknown => "peer_unknown",
             Self::ExitUnseen => "exit_unseen",
+            Self::OtherOutOfStep => "other_out_of_step",
+            Self::OtherRequestsFull => "other_requests_full",
         }
     }
 
@@ -212,6 +220,12 @@ impl Reason {
             Self::ExitUnseen => {
                 "writes whose end was not seen: answered requests may count as open, and requests never sent as sent"
             }
+            Self::OtherOutOfStep => {
+                "a connection of another client of the runtime was out of step: its requests may be missing until it was in step again"
+            }
+            Self::OtherRequestsFull => {
+                "too many open requests of other clients of the runtime: some are in no table"
+            }
         }
     }
 
@@ -248,7 +262,9 @@ impl Reason {
             | Self::ParkRepeated
             | Self::SendCut
             | Self::AnswerAlone
-            | Self::PeerUnknown => Weight::Normal,
+            | Self::PeerUnknown
+            | Self::OtherOutOfStep
+            | Self::OtherRequestsFull => Weight::Normal,
         }
     }
 }

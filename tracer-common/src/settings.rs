@@ -109,4 +109,14 @@ pub struct WireSettings {
     pub address_len: u32,
     /// `unix_address.name`.
     pub address_name: u32,
+    /// `sock.sk_peer_pid`; 0, as what follows, where the kernel lacks one of them: then nothing is known of other clients.
+    pub sock_peer: u32,
+    /// `pid.numbers`.
+    pub pid_numbers: u32,
+    /// `pid.tasks`.
+    pub pid_tasks: u32,
+    /// `task_struct.pid_links`.
+    pub task_links: u32,
+    /// `task_struct.comm`.
+    pub task_comm: u32,
 }

@@ -14,7 +14,7 @@ use plegtrace_common::{
     wire::{
         bus::{BusKey, MAX_BUS_CALLS, MAX_JOB_BODIES, MAX_JOBS_DONE, OpenBusCall},
         dbus,
-        request::{MAX_DIRECTIONS, MAX_REQUESTS, OpenRequest, Stance},
+        request::{COMM, MAX_CLIENTS, MAX_DIRECTIONS, MAX_OTHER_REQUESTS, MAX_REQUESTS, OpenRequest, Stance},
         state::{
             Holder, MAX_ENDS, MAX_MESSAGES, MAX_POSITIONS, MAX_SENDING, MessageKey, OpenMessage, PositionKey,
             Sending,
@@ -135,6 +135,15 @@ pub(crate) static BUS_WALKS: PerCpuArray<bus::Scratch> = PerCpuArray::with_max_e
 /// [`Reason::MessagesFull`].
 #[map]
 pub(crate) static REQUESTS: HashMap<MessageKey, OpenRequest> = HashMap::with_max_entries(MAX_REQUESTS, 0);
+
+/// The same of clients that are not traced. Full: counted as [`Reason::OtherRequestsFull`].
+#[map]
+pub(crate) static OTHER_REQUESTS: HashMap<MessageKey, OpenRequest> =
+    HashMap::with_max_entries(MAX_OTHER_REQUESTS, 0);
+
+/// Process of a client that is not traced → its name. Read by user space once its requests are.
+#[map]
+pub(crate) static CLIENTS: LruHashMap<u32, [u8; COMM]> = LruHashMap::with_max_entries(MAX_CLIENTS, 0);
 
 /// Direction of a connection to a runtime → how far it has been read. One that is forgotten is joined again, late. Not read
 /// by user space.

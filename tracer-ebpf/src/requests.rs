@@ -3,14 +3,16 @@
 //! What a client writes is walked through when the write begins, which opens its requests and hands their header blocks
 //! over, and when it ends, when it is known how much was taken. What the server writes is walked through when the write
 //! ends: its trailers and resets close requests. Payloads are passed over unread.
+//!
+//! Clients that are not traced are followed at the server: what it has read of them is walked through once, which does both.
 
 use core::ffi::c_void;
 
-use aya_ebpf::helpers::generated::bpf_probe_read_user;
+use aya_ebpf::helpers::{bpf_ktime_get_ns, generated::bpf_probe_read_user};
 use plegtrace_common::{
     kind::RecKind,
     reason::Reason,
-    rec::{BLOCK_CUT, BLOCK_FIRST, BLOCK_FROM_START, BLOCK_LAST, BlockRec, RequestRec, how},
+    rec::{BLOCK_CUT, BLOCK_FIRST, BLOCK_FROM_START, BLOCK_LAST, BLOCK_OTHER, BlockRec, RequestRec, how},
     role::Role,
     wire::{
         Bytes,
@@ -26,9 +28,10 @@ use plegtrace_common::{
 use crate::{
     arguments::masked,
     count, emit,
-    maps::{DIRECTIONS, REQUEST_WALKS, REQUESTS},
+    maps::{CLIENTS, DIRECTIONS, OTHER_REQUESTS, REQUEST_WALKS, REQUESTS},
     messages::{self, AGAIN, Writer},
-    socket,
+    socket::{self, Client},
+    watch,
 };
 
 /// Where a write is walked through; an entry of a map.
@@ -88,6 +91,8 @@ mod why {
     pub(super) const FAILED: u32 = 3;
     /// The write of a server has ended: it closes requests.
     pub(super) const ANSWERED: u32 = 2;
+    /// A server has read what a client that is not traced has written.
+    pub(super) const READ: u32 = 4;
 }
 
 const GO_ON: u64 = 0;
@@ -196,6 +201,66 @@ pub(crate) fn end(sending: &Sending, writer: Writer, result: i64) {
     }
 }
 
+/// The current process, a runtime, has read `taken` bytes, of which `len` fit where `buffer` is.
+#[inline(always)]
+pub(crate) fn read(ends: &Ends, buffer: u64, len: u32, taken: u64) {
+    let Some(scratch) = scratch() else { return };
+    let all = if taken > u64::from(u32::MAX) { u32::MAX } else { taken as u32 };
+    scratch.job = Job {
+        // As its client sees the connection.
+        ends: Ends { sock: ends.peer, peer: ends.sock, socket: 0, peer_socket: ends.socket },
+        buffer,
+        start_ns: 0,
+        len: if len < all { len } else { all },
+        all,
+        why: why::READ,
+        tgid: 0,
+        tid: 0,
+        role: 0,
+    };
+    if request_read() == FOUND {
+        request_walk();
+    }
+}
+
+/// Has the current process read from a client that is not traced? Then what is known of that stands in this CPU's scratch. A global
+/// function of BPF, as [`request_step`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn request_read() -> u64 {
+    let Some(scratch) = scratch() else { return END };
+    match of_other(&mut scratch.job) {
+        Ok(true) => FOUND,
+        Ok(false) => END,
+        Err(reason) => {
+            count::reason(reason);
+            END
+        }
+    }
+}
+
+#[inline(always)]
+fn of_other(job: &mut Job) -> Result<bool, Reason> {
+    job.role = socket::runtime_at(job.ends.peer)?;
+    if job.role == 0 {
+        return Ok(false);
+    }
+    let Some(client) = Client::of(job.ends.peer)? else { return Ok(false) };
+    if watch::get(client.tgid).is_some_and(|watched| CriSide::of(watched.role) == Some(CriSide::Client)) {
+        return Ok(false);
+    }
+    (job.tgid, job.tid) = (client.tgid, client.tgid);
+    job.ends.socket = socket::number(job.ends.sock)?;
+    // Once for each connection: the number of a process may be another's by the next.
+    // SAFETY: only whether it is there is looked at.
+    if unsafe { DIRECTIONS.get(PositionKey { sock: job.ends.sock, socket: job.ends.socket }) }.is_none() {
+        let _ = CLIENTS.insert(client.tgid, client.name()?, 0);
+    }
+    // SAFETY: no arguments.
+    job.start_ns = unsafe { bpf_ktime_get_ns() };
+    Ok(true)
+}
+
 #[inline(always)]
 fn job(sending: &Sending, writer: Writer, why: u32) -> Job {
     Job {
@@ -232,15 +297,18 @@ pub(crate) extern "C" fn request_walk() -> u64 {
             break;
         }
     }
+    let of_other = scratch.job.why == why::READ;
     if outcome == GO_ON {
         scratch.stance.walker.miss();
-        count::reason(Reason::FramesLeft);
+        if !of_other {
+            count::reason(Reason::FramesLeft);
+        }
     }
     if scratch.job.why == why::BEGINS || scratch.job.why == why::FAILED {
         return END;
     }
     if !scratch.stance.walker.in_step() {
-        count::reason(Reason::OutOfStep);
+        count::reason(if of_other { Reason::OtherOutOfStep } else { Reason::OutOfStep });
         if scratch.job.why == why::ANSWERED {
             tell(scratch, 0, how::IN_DOUBT, None);
         }
@@ -294,6 +362,7 @@ pub(crate) extern "C" fn request_event() -> u64 {
     let Some(scratch) = scratch() else { return END };
     let event = scratch.event;
     let (begins, is_server) = (scratch.job.why == why::BEGINS, scratch.job.why == why::ANSWERED);
+    let opens = begins || scratch.job.why == why::READ;
     let ends_stream = event.flags & END_STREAM != 0 && event.marks & LAST != 0;
     match event.kind {
         JOINED => {
@@ -302,7 +371,7 @@ pub(crate) extern "C" fn request_event() -> u64 {
             scratch.stance.flags = if event.marks & START != 0 { FROM_START } else { 0 };
         }
         HEADERS | CONTINUATION if !is_server => {
-            if begins {
+            if opens {
                 block(scratch);
                 if event.kind == HEADERS && event.marks & FIRST != 0 && event.stream & 1 != 0 {
                     open(scratch);
@@ -341,6 +410,9 @@ fn block(scratch: &Scratch) {
     }
     if stance.flags & FROM_START != 0 {
         flags |= BLOCK_FROM_START;
+    }
+    if job.why == why::READ {
+        flags |= BLOCK_OTHER;
     }
     let is_whole = u64::from(event.at) + u64::from(event.len) <= u64::from(job.len);
     if event.len as usize >= BLOCK || !is_whole || event.marks & ORPHAN != 0 {
@@ -387,6 +459,12 @@ fn open(scratch: &mut Scratch) {
     };
     let key = &key(&job.ends, scratch.event.stream, false);
     let request: &OpenRequest = request;
+    if job.why == why::READ {
+        if OTHER_REQUESTS.insert(key, request, 0).is_err() {
+            count::reason(Reason::OtherRequestsFull);
+        }
+        return;
+    }
     if REQUESTS.insert(key, request, NEW).is_err() && REQUESTS.get_ptr(key).is_none() {
         count::reason(Reason::MessagesFull);
     }
@@ -407,7 +485,7 @@ fn key(ends: &Ends, stream: u32, is_server: bool) -> MessageKey {
 fn transferred(scratch: &Scratch) {
     let is_server = scratch.job.why == why::ANSWERED;
     let key = key(&scratch.job.ends, scratch.event.stream, is_server);
-    let Some(request) = REQUESTS.get_ptr_mut(key) else { return };
+    let Some(request) = REQUESTS.get_ptr_mut(key).or_else(|| OTHER_REQUESTS.get_ptr_mut(key)) else { return };
     let len = u64::from(scratch.event.len);
     // SAFETY: a map value stays valid until the program returns; each side writes its own field.
     unsafe {
@@ -424,15 +502,21 @@ fn transferred(scratch: &Scratch) {
 fn close(scratch: &Scratch, how: u32) {
     let key = key(&scratch.job.ends, scratch.event.stream, scratch.job.why == why::ANSWERED);
     // SAFETY: read at once.
-    let Some(open) = (unsafe { REQUESTS.get(key) }) else {
-        // A client resets streams that the server has ended too.
-        if how != how::RESET_BY_CLIENT {
-            count::reason(Reason::AnswerAlone);
-        }
+    if let Some(open) = unsafe { REQUESTS.get(key) } {
+        tell(scratch, scratch.event.stream, how, Some(open));
+        let _ = REQUESTS.remove(key);
         return;
-    };
-    tell(scratch, scratch.event.stream, how, Some(open));
-    let _ = REQUESTS.remove(key);
+    }
+    // SAFETY: as above.
+    if let Some(open) = unsafe { OTHER_REQUESTS.get(key) } {
+        tell(scratch, scratch.event.stream, how | how::OTHER, Some(open));
+        let _ = OTHER_REQUESTS.remove(key);
+        return;
+    }
+    // A client resets streams that the server has ended too.
+    if how != how::RESET_BY_CLIENT {
+        count::reason(Reason::AnswerAlone);
+    }
 }
 
 /// Says how the request of a stream ended, or what happened to a connection.

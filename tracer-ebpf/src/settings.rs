@@ -55,6 +55,11 @@ static WIRE: WireSettings = WireSettings {
     unix_addr: 0,
     address_len: 0,
     address_name: 0,
+    sock_peer: 0,
+    pid_numbers: 0,
+    pid_tasks: 0,
+    task_links: 0,
+    task_comm: 0,
 };
 
 /// One constant of the running kernel: `setting!(task_mm)`.

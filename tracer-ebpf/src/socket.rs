@@ -1,6 +1,10 @@
 //! File descriptor → both ends of a connection between AF_UNIX stream sockets, and which of them speak ttrpc or D-Bus.
 
-use plegtrace_common::{reason::Reason, role::Role, wire::state::Ends};
+use plegtrace_common::{
+    reason::Reason,
+    role::Role,
+    wire::{request::COMM, state::Ends},
+};
 
 use crate::{settings::wire, task};
 
@@ -51,6 +55,23 @@ pub(crate) fn of_fd(fd: u32) -> Result<Option<Ends>, Reason> {
         return Ok(None);
     }
     let socket: u64 = task::kernel(file, wire!(file_private))?;
+    let number: u64 = task::kernel(inode, wire!(inode_ino))?;
+    stream(socket, || Ok(number))
+}
+
+/// The connection of this `struct socket` of the current process; as [`of_fd`].
+#[inline(always)]
+pub(crate) fn of(socket: u64) -> Result<Option<Ends>, Reason> {
+    stream(socket, || {
+        let file: u64 = task::kernel(socket, wire!(socket_file))?;
+        let inode: u64 = task::kernel(file, wire!(file_inode))?;
+        task::kernel(inode, wire!(inode_ino))
+    })
+}
+
+/// Both ends, if it is an AF_UNIX stream socket that is connected. `number` gives its inode number.
+#[inline(always)]
+fn stream(socket: u64, number: impl FnOnce() -> Result<u64, Reason>) -> Result<Option<Ends>, Reason> {
     let sock: u64 = task::kernel(socket, wire!(socket_sock))?;
     if sock == 0
         || task::kernel::<u16>(sock, wire!(sock_family))? != UNIX
@@ -62,8 +83,7 @@ pub(crate) fn of_fd(fd: u32) -> Result<Option<Ends>, Reason> {
     if peer == 0 {
         return Ok(None);
     }
-    let number: u64 = task::kernel(inode, wire!(inode_ino))?;
-    Ok(Some(Ends { sock, peer, socket: number, peer_socket: 0 }))
+    Ok(Some(Ends { sock, peer, socket: number()?, peer_socket: 0 }))
 }
 
 /// Inode number of a socket; 0 of one that nobody has accepted, or that is closed.
@@ -179,4 +199,42 @@ pub(crate) fn runtime_at(sock: u64) -> Result<u32, Reason> {
         Role::None
     };
     Ok(role as u32)
+}
+
+/// A process that has connected to a socket.
+#[derive(Clone, Copy)]
+pub(crate) struct Client {
+    pub(crate) tgid: u32,
+    /// Its `task_struct`; 0 when it has ended.
+    task: u64,
+}
+
+impl Client {
+    /// Who has connected to this end, which was accepted; `None` when the kernel's structures do not say so.
+    ///
+    /// `unix_stream_connect` (net/unix/af_unix.c) notes the process of the client in the socket that is to be accepted.
+    #[inline(always)]
+    pub(crate) fn of(sock: u64) -> Result<Option<Self>, Reason> {
+        // `PIDTYPE_TGID` (include/linux/pid_types.h) of arrays of `struct hlist_head` and `struct hlist_node`.
+        const HEAD: u32 = 8;
+        const NODE: u32 = 16;
+        if wire!(sock_peer) == 0 {
+            return Ok(None);
+        }
+        let pid: u64 = task::kernel(sock, wire!(sock_peer))?;
+        if pid == 0 {
+            return Ok(None);
+        }
+        // The first number is that of the outermost namespace.
+        let tgid: u32 = task::kernel(pid, wire!(pid_numbers))?;
+        let first: u64 = task::kernel(pid, wire!(pid_tasks) + HEAD)?;
+        let task = if first == 0 { 0 } else { first.wrapping_sub(u64::from(wire!(task_links) + NODE)) };
+        Ok(Some(Self { tgid, task }))
+    }
+
+    /// Its name; empty when it has ended.
+    #[inline(always)]
+    pub(crate) fn name(self) -> Result<[u8; COMM], Reason> {
+        if self.task == 0 { Ok([0; COMM]) } else { task::kernel(self.task, wire!(task_comm)) }
+    }
 }

@@ -15,6 +15,8 @@ pub enum Feature {
     Fentry,
     /// `bpf_get_attach_cookie` for perf-event uprobes.
     UprobeCookie,
+    /// `bpf_task_pt_regs`: what programs on functions ask for the arguments of the system call.
+    TaskRegisters,
     /// `BPF_TRACE_UPROBE_MULTI` links.
     UprobeMulti,
     /// `bpf_preempt_disable`.
@@ -38,6 +40,8 @@ impl Feature {
             Self::Fentry => KernelVersion(5, 5),
             // Linux v5.15: include/uapi/linux/bpf.h, bpf_get_attach_cookie
             Self::UprobeCookie => KernelVersion(5, 15),
+            // Linux v5.15: include/uapi/linux/bpf.h, bpf_task_pt_regs
+            Self::TaskRegisters => KernelVersion(5, 15),
             // Linux v6.6: include/uapi/linux/bpf.h, BPF_TRACE_UPROBE_MULTI
             Self::UprobeMulti => KernelVersion(6, 6),
             // Seen on 7.2 under emulation: `bpf_disable_instrumentation` in kernel/bpf/hashtab.c, with lazy preemption

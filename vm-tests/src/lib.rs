@@ -17,6 +17,7 @@ pub mod observation;
 pub mod outcome;
 pub mod runner;
 pub mod stall;
+pub mod syscall_cost;
 pub mod table;
 pub mod tests;
 pub mod undo;

@@ -6,8 +6,9 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
+use plegtrace::cli::SocketBackend;
 use plegtrace::input::Component;
-use plegtrace::kernel::{AttachMode, LoadOptions};
+use plegtrace::kernel::{AttachMode, LoadOptions, WireProbes};
 use plegtrace::plan::{Budget, Plan, Planner};
 use plegtrace::probes::Inspected;
 use plegtrace::target::KernelOffsets;
@@ -30,6 +31,8 @@ pub fn load_options(mode: AttachMode) -> Result<LoadOptions> {
         parks: true,
         preemption: offsets.preemption(),
         wire: Some(offsets.wire().context("no offsets for the source wire")?),
+        wire_probes: WireProbes::candidates(SocketBackend::Auto),
+        socket_functions: offsets.socket_functions(),
     })
 }
 

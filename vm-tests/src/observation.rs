@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use plegtrace::cli::{Attach, Color, Output, Settings};
+use plegtrace::cli::{Attach, Color, Output, Settings, SocketBackend};
 use plegtrace::correlate::Snapshot;
 use plegtrace::decode::{BusCall, Call, Event, decode};
 use plegtrace::engine::{self, EngineError};
@@ -185,6 +185,7 @@ pub(crate) fn settings(attach: Attach) -> Settings {
         runtime_pid: None,
         runtime_endpoint: None,
         attach,
+        socket_backend: SocketBackend::Auto,
         color: Color::Never,
         quiet: true,
         verbose: 0,

@@ -39,6 +39,7 @@ pub const ALL: &[Test] = &[
     Test { name: "attach_fires_multi", requires: MULTI, run: tests::attach_fires::multi },
     Test { name: "service", requires: &[], run: tests::service::run },
     Test { name: "bus_calls", requires: &[], run: tests::bus_calls::run },
+    Test { name: "socket_backends", requires: &[], run: tests::socket_backends::run },
     Test { name: "systemd_frozen", requires: &[], run: tests::systemd_frozen::run },
     Test { name: "bus_daemon_stopped", requires: &[], run: tests::bus_daemon_stopped::run },
     Test { name: "bus_full", requires: &[], run: tests::bus_full::run },

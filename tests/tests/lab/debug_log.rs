@@ -25,6 +25,8 @@ fn programs_speak() {
         parks: true,
         preemption: offsets.preemption(),
         wire: None,
+        wire_probes: &[],
+        socket_functions: None,
     };
     let mut kernel = Kernel::load_object(&object, &options).unwrap();
     let mut child = Command::new("true").spawn().unwrap();

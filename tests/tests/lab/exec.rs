@@ -143,6 +143,8 @@ fn attach_to_a_changing_target(mode: AttachMode, attaches: usize, most: usize) {
         parks: false,
         preemption: offsets.preemption(),
         wire: None,
+        wire_probes: &[],
+        socket_functions: None,
     };
     let mut kernel = Kernel::load(&options).unwrap();
     let mut target = Changing::start(&builds);

@@ -2,6 +2,7 @@
 //! a shim does not answer.
 
 mod names;
+mod others;
 mod requests;
 mod rough;
 

@@ -16,5 +16,7 @@ pub use process::{
     ARGV_HEAD, ARGV_TAIL, Copied, ENV_PART, EXEC_ARGV_UNREADABLE, EXEC_ENV_UNREADABLE, ExecEnvRec, ExecRec,
     PROCESS_AGAIN, PROCESS_CRUN, PROCESS_EXECED, PROCESS_INIT, ProcessRec,
 };
-pub use request::{BLOCK_CUT, BLOCK_FIRST, BLOCK_FROM_START, BLOCK_LAST, BlockRec, RequestRec, how};
+pub use request::{
+    BLOCK_CUT, BLOCK_FIRST, BLOCK_FROM_START, BLOCK_LAST, BLOCK_OTHER, BlockRec, RequestRec, how,
+};
 pub use wire::MessageRec;

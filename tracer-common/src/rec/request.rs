@@ -15,6 +15,8 @@ pub const BLOCK_LAST: u32 = 2;
 pub const BLOCK_CUT: u32 = 4;
 /// Every block of this direction has been seen.
 pub const BLOCK_FROM_START: u32 = 8;
+/// The client is not traced: the runtime has read it.
+pub const BLOCK_OTHER: u32 = 16;
 
 /// A fragment of a header block that a client sends. It may have secrets in it, so it ends where methods get their names,
 /// before the stream.
@@ -56,6 +58,8 @@ pub mod how {
     pub const IN_DOUBT: u32 = 5;
     /// The server has said that it will not serve streams above this one. Only from the kernel, as above.
     pub const GOING_AWAY: u32 = 6;
+    /// Bit of a request whose client is not traced: it began when the runtime had read it.
+    pub const OTHER: u32 = 0x100;
 }
 
 /// A request that has ended.
@@ -78,7 +82,7 @@ pub struct RequestRec {
     pub asker: u32,
     /// Process that was to answer; 0 when not known.
     pub answerer: u32,
-    /// One of [`how`].
+    /// One of [`how`], with or without [`how::OTHER`].
     pub how: u32,
     /// `package.Service/Method`; `unknown#k` for one whose header table is older than us; empty when it could not be read.
     /// The kernel side leaves it empty.

@@ -8,6 +8,12 @@ use super::http2::Walker;
 
 /// Most requests without an answer; more are refused and counted, never evicted.
 pub const MAX_REQUESTS: u32 = 8192;
+/// The same of all clients together that are not traced: they cannot take the room of those that are.
+pub const MAX_OTHER_REQUESTS: u32 = 2048;
+/// Most processes of such clients whose names are kept; the one unused for longest is forgotten.
+pub const MAX_CLIENTS: u32 = 1024;
+/// Room for the name of a process, zeros behind it: include/linux/sched.h, `TASK_COMM_LEN`.
+pub const COMM: usize = 16;
 /// Most directions of connections that are followed; the one unused for longest is forgotten.
 pub const MAX_DIRECTIONS: u32 = 2048;
 /// Most legs of the walk over one write.

@@ -247,7 +247,7 @@ pub struct Common {
     /// With -o svg or folded: what has changed since FILE, which -o folded made.
     #[arg(long, value_name = "FILE", global = true)]
     pub against: Option<PathBuf>,
-    /// Sources of facts; all by default, of watch all but wire.
+    /// Sources of facts; all by default. Of watch all but wire, where that would need a probe on every system call.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", global = true)]
     pub sources: Vec<Source>,
     /// Plan and verify every probe, attach nothing.
@@ -265,6 +265,9 @@ pub struct Common {
     /// How to attach probes.
     #[arg(long, value_enum, default_value_t = Attach::Auto, global = true)]
     pub attach: Attach,
+    /// How to follow requests on sockets.
+    #[arg(long, value_enum, default_value_t = SocketBackend::Auto, global = true)]
+    pub socket_backend: SocketBackend,
     /// When to use colours.
     #[arg(long, value_enum, default_value_t = Color::Auto, global = true)]
     pub color: Color,
@@ -334,7 +337,7 @@ pub enum Source {
     /// What was already stuck at the start: processes, sockets, cgroups. Needs no eBPF.
     Census,
     /// Requests of the kubelet to the runtime and of the runtime to shims, and calls to systemd over D-Bus, read from their
-    /// sockets, and `processes`. Every system call of the node passes a probe.
+    /// sockets, and `processes`. Where the kernel does not allow probes on socket functions, every system call of the node passes one.
     Wire,
 }
 
@@ -368,6 +371,17 @@ pub enum Attach {
     Cookie,
     /// Perf events, found by address (5.10 and later).
     Address,
+}
+
+/// What tells of bytes on sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SocketBackend {
+    /// The best that the kernel has.
+    Auto,
+    /// Functions of the kernel that move bytes of AF_UNIX sockets (5.15 and later, without kernel preemption).
+    Functions,
+    /// All system calls of the node.
+    Syscalls,
 }
 
 /// When to use colours.

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::args::{Attach, Color, Common, Family, Output, Source};
+use super::args::{Attach, Color, Common, Family, Output, SocketBackend, Source};
 use crate::input::Layer;
 
 /// How long a one-shot observes unless told otherwise.
@@ -46,6 +46,8 @@ pub struct Settings {
     pub runtime_endpoint: Option<PathBuf>,
     /// How probes are attached.
     pub attach: Attach,
+    /// What tells of bytes on sockets.
+    pub socket_backend: SocketBackend,
     /// When to use colours.
     pub color: Color,
     /// No progress.
@@ -92,6 +94,12 @@ impl Settings {
     #[must_use]
     pub fn follows_names(&self) -> bool {
         self.kubelet_pid.is_none() && self.runtime_pid.is_none() && self.runtime_endpoint.is_none()
+    }
+
+    /// Is the source `wire` wanted only where no other process pays for it?
+    #[must_use]
+    pub fn wire_if_cheap(&self) -> bool {
+        !self.wire_named && self.socket_backend == SocketBackend::Functions
     }
 
     /// Is anything wanted that only the kernel side can tell?
@@ -145,6 +153,7 @@ impl TryFrom<&Common> for Settings {
             runtime_pid: args.runtime_pid,
             runtime_endpoint: args.runtime_endpoint.clone(),
             attach: args.attach,
+            socket_backend: args.socket_backend,
             color: args.color,
             quiet: args.quiet,
             verbose: args.verbose,

@@ -9,12 +9,12 @@ use super::{CommandError, output};
 use crate::{
     chain::chain,
     checks::{Check, State},
-    cli::{Output, Settings},
+    cli::{Output, Settings, SocketBackend},
     clock,
     engine::{EngineError, Survey, checks, node_and_kernel},
     exit::Exit,
     input::RefusedFact,
-    kernel::AttachMode,
+    kernel::{AttachMode, KernelError, WireProbes},
     preflight::{attach_mode, unproved},
     probes::{self, Probes},
     render::doctor::{self, DoctorView, Verdict, files, programs},
@@ -28,7 +28,7 @@ use crate::{
 /// The report cannot be written, or the operator named a process that does not exist.
 pub(crate) fn run(settings: &Settings) -> Result<Exit, CommandError> {
     let mut checked = checks::run(settings);
-    checked.report.checks.push(wire());
+    checked.report.checks.push(wire(settings.socket_backend));
     let mode = attach_mode(&checked.features, settings.attach).unwrap_or(AttachMode::Multi);
     let survey = Survey::take(settings).map_err(EngineError::from)?;
     let mut probes = Probes::new(mode, true, &settings.without);
@@ -60,12 +60,28 @@ pub(crate) fn run(settings: &Settings) -> Result<Exit, CommandError> {
 }
 
 /// Is the source that is on only when it is asked for possible here? Nothing else needs it.
-fn wire() -> Check {
+fn wire(wanted: SocketBackend) -> Check {
     let check = |state, detail: String| Check::new("wire", "requests on sockets", state, detail);
     match KernelOffsets::load(Path::new("/")).and_then(|offsets| offsets.wire()) {
-        Ok(_) => check(State::Ok, "gRPC, ttrpc and D-Bus: possible".to_owned()),
+        Ok(_) => match how(WireProbes::candidates(wanted)) {
+            Some(how) => check(State::Ok, format!("gRPC, ttrpc and D-Bus: {how}")),
+            None => check(State::Warn, format!("not possible: {}", KernelError::Preempted)),
+        },
         Err(error) => check(State::Warn, format!("not possible: {}", chain(&error))),
     }
+}
+
+/// What `wire` would put probes on; nothing is loaded to find out.
+fn how(candidates: &[WireProbes]) -> Option<&'static str> {
+    let best = candidates.first()?;
+    Some(match best {
+        WireProbes::Functions if candidates.len() > 1 => {
+            "probes on the kernel's socket functions, or on every system call where it takes none"
+        }
+        WireProbes::Functions => "probes on the kernel's socket functions",
+        WireProbes::RawTracepoints => "probes on every system call",
+        WireProbes::Events => "probes on system calls that read or write",
+    })
 }
 
 fn choice(why: String) -> RefusedFact {

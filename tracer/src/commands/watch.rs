@@ -2,7 +2,7 @@
 
 use super::CommandError;
 use crate::{
-    cli::{Settings, WatchOptions},
+    cli::{Settings, SocketBackend, WatchOptions},
     engine,
     exit::Exit,
     watch::{Metrics, Plan, Watch},
@@ -11,14 +11,15 @@ use crate::{
 /// Memory of the flight recorder, bytes, packed: minutes of a busy node.
 const FLIGHT: usize = 6 << 20;
 
-/// Observes, and writes windows to the directory. For months a probe on every system call is too much: `wire` has to be asked
-/// for.
+/// Observes, and writes windows to the directory. For months a probe on every system call is too much: where `wire` needs that,
+/// it has to be asked for.
 ///
 /// # Errors
 ///
 /// plegtrace cannot run here, the directory cannot be written to, or the address of the metrics is taken.
 pub(crate) fn run(options: &WatchOptions, settings: &Settings) -> Result<Exit, CommandError> {
-    let settings = &Settings { wire: settings.wire_named, ..settings.clone() };
+    let socket_backend = if settings.wire_named { settings.socket_backend } else { SocketBackend::Functions };
+    let settings = &Settings { socket_backend, ..settings.clone() };
     let mode = engine::ready(settings)?;
     let plan = Plan {
         dir: options.dir.dir.clone(),

@@ -103,7 +103,7 @@ mod tests {
             service: "runtime.v1.RuntimeService".to_owned(),
             method: "Status".to_owned(),
         };
-        Request { message, end: RequestEnd::Answered, bytes: 0, answer_bytes: 0 }
+        Request { message, end: RequestEnd::Answered, bytes: 0, answer_bytes: 0, of_other: false }
     }
 
     fn span(tgid: u32, start: u64, end: Option<u64>) -> Span {

@@ -17,6 +17,7 @@ use super::{
     limits::{Drops, Limits},
     messages::MessageState,
     node::NodeState,
+    other_clients::OtherClients,
     own::OwnCalls,
     parks::Parks,
     phases::Phases,
@@ -53,6 +54,7 @@ pub struct Correlator {
     pub(super) phases: Phases,
     pub(super) messages: MessageState,
     pub(super) requests_on_wire: MessageState,
+    pub(super) other_clients: OtherClients,
     /// Of these, those that were answered.
     pub(super) carriers: Carriers,
     pub(super) bus: BusState,
@@ -96,6 +98,7 @@ impl Correlator {
             phases: Phases::default(),
             messages: MessageState::default(),
             requests_on_wire: MessageState::default(),
+            other_clients: OtherClients::default(),
             carriers: Carriers::default(),
             bus: BusState::default(),
             records: vec![0; MAX_HOOKS as usize],
@@ -128,6 +131,7 @@ impl Correlator {
                 self.keep_slow_requests_if_due();
             }
             Event::Message(message) => self.messages.message(message, &self.limits),
+            Event::Request(request) if request.of_other => self.other_clients.request(request, &self.limits),
             Event::Request(request) => {
                 self.carriers.add(&request, self.limits.recent_calls);
                 self.requests_on_wire.request(request, &self.limits);
@@ -150,6 +154,7 @@ impl Correlator {
             Fact::InFlight(reading) => return self.in_flight(reading),
             Fact::Messages(reading) => return self.messages.reading(reading, &self.limits),
             Fact::Requests(reading) => return self.requests_on_wire.reading(reading, &self.limits),
+            Fact::OtherClients(reading) => return self.other_clients.reading(reading, &self.limits),
             Fact::BusCalls(reading) => return self.bus.reading(reading, &self.limits),
             Fact::Symbols(symbols) => return self.parks.symbols(symbols, &self.limits),
             Fact::Process(process) => return self.census.process(process, &self.limits),

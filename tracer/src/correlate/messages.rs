@@ -273,8 +273,13 @@ mod tests {
     #[test]
     fn reset_is_not_answered() {
         let (mut state, limits) = (MessageState::default(), Limits::default());
-        let request =
-            |stream, end| Request { message: message(stream, 100, 150), end, bytes: 1, answer_bytes: 2 };
+        let request = |stream, end| Request {
+            message: message(stream, 100, 150),
+            end,
+            bytes: 1,
+            answer_bytes: 2,
+            of_other: false,
+        };
         state.request(request(1, RequestEnd::Answered), &limits);
         for (stream, end) in
             [(3, RequestEnd::ResetByClient), (5, RequestEnd::ResetByServer), (7, RequestEnd::Cut)]

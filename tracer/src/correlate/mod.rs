@@ -27,6 +27,7 @@ mod limits;
 mod messages;
 mod needed;
 mod node;
+mod other_clients;
 mod own;
 mod pace;
 mod parks;
@@ -62,6 +63,7 @@ pub use join::Joins;
 pub use latency::Latency;
 pub use limits::Limits;
 pub use messages::{MessageRow, Messages, OpenMessage};
+pub use other_clients::OtherClient;
 pub use pace::Pace;
 pub use phases::Phase;
 pub use processes::{

@@ -90,6 +90,7 @@ impl NodeState {
             | Fact::Messages(_)
             | Fact::Requests(_)
             | Fact::BusCalls(_)
+            | Fact::OtherClients(_)
             | Fact::Symbols(_)
             | Fact::Processes(_)
             | Fact::Command(_)

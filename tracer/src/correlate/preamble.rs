@@ -35,6 +35,9 @@ impl Correlator {
         if let Some(reading) = self.requests_on_wire.retold() {
             told.push((MonoNs(reading.at_ns), Fact::Requests(reading)));
         }
+        if let Some(reading) = self.other_clients.retold() {
+            told.push((MonoNs(reading.requests.at_ns), Fact::OtherClients(reading)));
+        }
         if let Some(reading) = self.bus.retold() {
             told.push((MonoNs(reading.at_ns), Fact::BusCalls(reading)));
         }

@@ -14,6 +14,7 @@ use super::{
     cpu::Cpu,
     join::Joins,
     messages::Messages,
+    other_clients::OtherClient,
     recent::Recent,
     thresholds::{ABANDONED_AFTER_NS, LOSS_COUNTS_NS},
     time::{RequestTime, TimeTable},
@@ -77,6 +78,8 @@ pub struct Snapshot {
     pub shims_worked: BTreeMap<u32, MonoNs>,
     /// gRPC requests of the kubelet, as its connection to the runtime shows them.
     pub grpc: Messages,
+    /// Clients of the runtime that are not traced, by name, and their gRPC requests.
+    pub other_clients: Vec<OtherClient>,
     /// Calls over D-Bus.
     pub bus: Bus,
     /// How client and server side were brought together.

@@ -195,6 +195,8 @@ pub struct Request {
     pub bytes: u64,
     /// Bytes that the server sent, headers left out.
     pub answer_bytes: u64,
+    /// Its client is not traced: it began when the runtime had read it.
+    pub of_other: bool,
 }
 
 /// What tells one call over D-Bus from every other.

@@ -15,13 +15,13 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Request, DecodeError> {
         want: size_of::<RequestRec>(),
         have: bytes.len(),
     })?;
-    let end = match rec.how {
+    let end = match rec.how & !how::OTHER {
         how::ANSWERED => RequestEnd::Answered,
         how::CUT => RequestEnd::Cut,
         how::RESET_BY_SERVER => RequestEnd::ResetByServer,
         how::RESET_BY_CLIENT => RequestEnd::ResetByClient,
         how::IN_DOUBT | how::GOING_AWAY => return Err(DecodeError::Private(RecKind::Request)),
-        other => return Err(DecodeError::RequestEnd(other)),
+        _ => return Err(DecodeError::RequestEnd(rec.how)),
     };
     let (start, at) = (MonoNs(rec.start_ns), MonoNs(rec.header.ts_ns));
     if at < start {
@@ -32,7 +32,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Request, DecodeError> {
     let (service, method) = request_names(name).ok_or(DecodeError::MessageNames)?;
     let id = MessageId { socket: rec.socket, stream: rec.stream, start };
     let message = Message { id, asker: rec.asker, answerer: rec.answerer, end: at, service, method };
-    Ok(Request { message, end, bytes: rec.bytes, answer_bytes: rec.answer_bytes })
+    let of_other = rec.how & how::OTHER != 0;
+    Ok(Request { message, end, bytes: rec.bytes, answer_bytes: rec.answer_bytes, of_other })
 }
 
 /// Service and method of a name as the kernel's records have it; `unknown#k` is a method of no service, and empty is what
@@ -106,6 +107,7 @@ mod tests {
         assert_eq!(with(how::RESET_BY_CLIENT), Ok(RequestEnd::ResetByClient));
         assert_eq!(with(how::RESET_BY_SERVER), Ok(RequestEnd::ResetByServer));
         assert_eq!(with(how::CUT), Ok(RequestEnd::Cut));
+        assert_eq!(with(how::RESET_BY_CLIENT | how::OTHER), Ok(RequestEnd::ResetByClient));
         assert_eq!(with(how::IN_DOUBT), Err(DecodeError::Private(RecKind::Request)));
         assert_eq!(with(99), Err(DecodeError::RequestEnd(99)));
     }

@@ -19,7 +19,7 @@ use crate::{
     clock,
     flame::Flame,
     input::{Fact, RefusedFact, Start},
-    kernel::{AttachMode, Kernel, LoadOptions},
+    kernel::{AttachMode, Kernel, LoadOptions, WireProbes},
     live::Live,
     probes::{Probes, source_refused},
     recording::Recorder,
@@ -104,6 +104,8 @@ impl Observation {
             parks: sources.parks,
             preemption: offsets.preemption(),
             wire: sources.wire,
+            wire_probes: WireProbes::candidates(settings.socket_backend),
+            socket_functions: offsets.socket_functions(),
         };
         let kernel = Kernel::load(&options)?;
         let live = Live::new(kernel, sources.processes, sources.parks, self.survey.request(settings));
@@ -114,7 +116,7 @@ impl Observation {
         if sources.wire.is_some()
             && let Some(Err(why)) = self.live.as_mut().map(Live::follow_wire)
         {
-            self.refuse("wire", &why);
+            self.refuse_wire(settings, &why);
         }
         self.attach();
         self.look_for_runc(settings);
@@ -129,8 +131,20 @@ impl Observation {
 
     /// Nothing is judged differently without parks: only the leaves of trees have no names.
     pub(super) fn refuse_parks(&mut self) {
-        let refused = source_refused("parks", "left out by --sources");
-        let fact = Fact::Refused(RefusedFact { matters: false, ..refused });
+        self.do_without("parks", "left out by --sources");
+    }
+
+    /// Nobody misses what nobody has asked for: `watch` takes the wire only where it costs the node nothing.
+    pub(super) fn refuse_wire(&mut self, settings: &Settings, why: &str) {
+        if settings.wire_if_cheap() {
+            self.do_without("wire", why);
+        } else {
+            self.refuse("wire", why);
+        }
+    }
+
+    fn do_without(&mut self, source: &str, why: &str) {
+        let fact = Fact::Refused(RefusedFact { matters: false, ..source_refused(source, why) });
         self.pipeline.fact(clock::monotonic_ns(), fact);
     }
 

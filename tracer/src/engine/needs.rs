@@ -8,7 +8,7 @@ use crate::{
     cli::Settings,
     clock,
     input::{Fact, RefusedFact},
-    kernel::{AttachMode, SyscallProbes},
+    kernel::{AttachMode, WireProbes},
     probes::source_refused,
     target::{KernelOffsets, Need},
 };
@@ -62,7 +62,7 @@ impl Observation {
         if !settings.wire {
             return None;
         }
-        if !settings.wire_named && SyscallProbes::wanted() == SyscallProbes::Events {
+        if !settings.wire_named && WireProbes::candidates(settings.socket_backend) == [WireProbes::Events] {
             self.refuse("wire", PREEMPTS);
             return None;
         }
@@ -71,7 +71,7 @@ impl Observation {
             Ok(_) => "it needs processes, which are not followed".to_owned(),
             Err(lack) => chain(&lack),
         };
-        self.refuse("wire", &refused);
+        self.refuse_wire(settings, &refused);
         None
     }
 }

@@ -18,8 +18,9 @@ pub(crate) use envelope::MAX_FRAME;
 pub use envelope::{Arrival, Frame, FrameError, frame_fact, next_frame};
 pub use exec::admit;
 pub use fact::{
-    Armed, BusFact, BusPeerFact, BusReaderFact, CommandFact, Component, Cost, CpuFact, DaemonCpu, Fact,
-    HookCounters, HookFact, InFlight, KnownFact, Layer, Liveness, LossCount, MessagesFact, OpenBusFact,
-    OpenCallFact, OpenMessageFact, ParkerFact, Presence, ProcessesFact, QuotaFact, RefusedFact, RunnerFact,
-    SYSTEMD, Start, Stop, StopWhy, SymbolFact, SymbolsFact, TargetFact, TargetGone, WatchedFact,
+    Armed, BusFact, BusPeerFact, BusReaderFact, ClientFact, CommandFact, Component, Cost, CpuFact, DaemonCpu,
+    Fact, HookCounters, HookFact, InFlight, KnownFact, Layer, Liveness, LossCount, MessagesFact, OpenBusFact,
+    OpenCallFact, OpenMessageFact, OtherClientsFact, ParkerFact, Presence, ProcessesFact, QuotaFact,
+    RefusedFact, RunnerFact, SYSTEMD, Start, Stop, StopWhy, SymbolFact, SymbolsFact, TargetFact, TargetGone,
+    WatchedFact,
 };

@@ -10,7 +10,7 @@ use aya_obj::generated::{bpf_insn, bpf_prog_type};
 
 use super::{
     code::{self, SLOT},
-    sys,
+    sys::{self, Code},
 };
 
 /// `BPF_STX | BPF_ATOMIC | BPF_DW` and `BPF_STX | BPF_MEM | BPF_DW` (include/uapi/linux/bpf.h).
@@ -44,7 +44,7 @@ fn can_exchange() -> bool {
         insn(0x95, 0, 0, 0),
     ];
     let license = CString::new("GPL").expect("no zero inside");
-    sys::verifier_log(bpf_prog_type::BPF_PROG_TYPE_KPROBE, &license, &program, None).is_ok()
+    sys::verifier_log(&Code::plain(bpf_prog_type::BPF_PROG_TYPE_KPROBE, &license, &program)).is_ok()
 }
 
 /// Puts stores in the place of exchanges.

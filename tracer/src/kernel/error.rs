@@ -57,6 +57,14 @@ pub enum KernelError {
         #[source]
         source: Box<aya::programs::ProgramError>,
     },
+    /// Nothing is left that the programs of family `wire` may sit on.
+    #[error(
+        "this kernel interrupts programs on its functions, which loses events: leave out --socket-backend"
+    )]
+    Preempted,
+    /// There is nothing to put the programs on that need functions.
+    #[error("this kernel does not name its functions for AF_UNIX sockets: leave out --socket-backend")]
+    NoFunction,
     /// A tracepoint could not be attached.
     #[error("cannot attach to the tracepoint {name}")]
     Tracepoint {

@@ -107,6 +107,28 @@ impl Kernel {
         let _ = self.requests.remove(&Plain(*key));
     }
 
+    /// The same of clients that are not traced.
+    ///
+    /// # Errors
+    ///
+    /// The map cannot be read.
+    pub fn other_requests(&self) -> Result<OpenRequests, KernelError> {
+        Entries::read(&self.other_requests_fd)
+    }
+
+    /// Removes a gRPC request of such a client that nobody answers any more.
+    pub fn forget_other_request(&mut self, key: &MessageKey) {
+        // Already gone is what we want.
+        let _ = self.other_requests.remove(&Plain(*key));
+    }
+
+    /// Name of such a client, as the kernel knows it; empty when it is not known any more.
+    #[must_use]
+    pub fn client_name(&self, pid: u32) -> String {
+        let name = self.clients.get(&pid, 0).unwrap_or_default();
+        String::from_utf8_lossy(name.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned()
+    }
+
     /// Reads every call over D-Bus that has no answer. As for [`Self::open_calls`].
     ///
     /// # Errors

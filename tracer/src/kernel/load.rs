@@ -17,7 +17,7 @@ use plegtrace_common::{
     site::{MAX_HOOKS, SiteConf, SiteKey},
     wire::{
         bus::{BusKey, OpenBusCall},
-        request::OpenRequest,
+        request::{COMM, OpenRequest},
         state::{Holder, MessageKey, OpenMessage},
     },
 };
@@ -25,7 +25,7 @@ use zerocopy::IntoBytes;
 
 use super::{
     attach::BinaryLinks, debug_log::DebugLog, error::KernelError, inflight, multi::MultiPrograms, object,
-    ring::Ring, syscalls::SyscallProbes, verifier,
+    ring::Ring, verifier, wire::Wire, wire_probes::WireProbes,
 };
 use crate::preflight::AttachMode;
 
@@ -62,6 +62,10 @@ pub struct LoadOptions {
     pub preemption: Option<[u32; 2]>,
     /// Load the programs of family `wire` too, with these offsets.
     pub wire: Option<WireSettings>,
+    /// What they may sit on, the best first: the next is tried where the kernel does not take one.
+    pub wire_probes: &'static [WireProbes],
+    /// Ids of `unix_stream_sendmsg` and `unix_stream_recvmsg` in the kernel's type information, if it has them.
+    pub socket_functions: Option<[u32; 2]>,
 }
 
 impl LoadOptions {
@@ -101,12 +105,13 @@ pub struct Kernel {
     pub(super) messages: HashMap<MapData, Plain<MessageKey>, Plain<OpenMessage>>,
     pub(super) requests_fd: OwnedFd,
     pub(super) requests: HashMap<MapData, Plain<MessageKey>, Plain<OpenRequest>>,
+    pub(super) other_requests_fd: OwnedFd,
+    pub(super) other_requests: HashMap<MapData, Plain<MessageKey>, Plain<OpenRequest>>,
+    pub(super) clients: HashMap<MapData, u32, [u8; COMM]>,
     pub(super) bus_calls_fd: OwnedFd,
     pub(super) bus_calls: HashMap<MapData, Plain<BusKey>, Plain<OpenBusCall>>,
     pub(super) ends: HashMap<MapData, u64, Plain<Holder>>,
-    /// Why the programs of family `wire` are not there.
-    pub(super) wire_refused: Option<String>,
-    wire_probes: SyscallProbes,
+    pub(super) wire: Wire,
     pub(super) hooks: PerCpuArray<MapData, Plain<HookStats>>,
     pub(super) watched_fd: OwnedFd,
     pub(super) watched: HashMap<MapData, u32, Plain<Watched>>,
@@ -168,15 +173,15 @@ impl Kernel {
         if options.processes {
             attach_process_programs(&mut ebpf)?;
         }
-        let wire_probes = SyscallProbes::wanted();
-        let wire_refused = match options.wire {
-            Some(_) => wire_probes.load(&mut ebpf).err().map(|why| why.to_string()),
-            None => Some("left out".to_owned()),
-        };
+        let wire = Wire::load(&mut ebpf, object, options);
         let messages_fd =
             ebpf.map("MESSAGES").and_then(inflight::duplicate).ok_or(KernelError::Missing("MESSAGES"))?;
         let requests_fd =
             ebpf.map("REQUESTS").and_then(inflight::duplicate).ok_or(KernelError::Missing("REQUESTS"))?;
+        let other_requests_fd = ebpf
+            .map("OTHER_REQUESTS")
+            .and_then(inflight::duplicate)
+            .ok_or(KernelError::Missing("OTHER_REQUESTS"))?;
         let bus_calls_fd =
             ebpf.map("BUS_CALLS").and_then(inflight::duplicate).ok_or(KernelError::Missing("BUS_CALLS"))?;
         let open_calls_fd =
@@ -191,9 +196,9 @@ impl Kernel {
             parks_refused,
             messages_fd,
             requests_fd,
+            other_requests_fd,
             bus_calls_fd,
-            wire_refused,
-            wire_probes,
+            wire,
             watched_fd,
             log,
             links: Links::new(),
@@ -206,6 +211,8 @@ impl Kernel {
             parkers: take(&mut ebpf, "PARKERS")?,
             messages: take(&mut ebpf, "MESSAGES")?,
             requests: take(&mut ebpf, "REQUESTS")?,
+            other_requests: take(&mut ebpf, "OTHER_REQUESTS")?,
+            clients: take(&mut ebpf, "CLIENTS")?,
             bus_calls: take(&mut ebpf, "BUS_CALLS")?,
             ends: take(&mut ebpf, "ENDS")?,
             hooks: take(&mut ebpf, "HOOKS")?,
@@ -214,38 +221,6 @@ impl Kernel {
             system_calls: take(&mut ebpf, "SYSTEM_CALLS")?,
             ebpf,
         })
-    }
-
-    /// Why the programs of family `wire` cannot be attached; `None` when they can.
-    #[must_use]
-    pub fn wire_refused(&self) -> Option<&str> {
-        self.wire_refused.as_deref()
-    }
-
-    /// On what the programs of family `wire` are.
-    #[must_use]
-    pub fn wire_probes(&self) -> SyscallProbes {
-        self.wire_probes
-    }
-
-    /// Attaches the programs of family `wire`. Whoever answers must be watched before: of a process that is not, no answer
-    /// is seen.
-    ///
-    /// # Errors
-    ///
-    /// The kernel refuses; then none of them is left attached.
-    pub fn attach_wire(&mut self) -> Result<(), KernelError> {
-        let attached = self.wire_probes.attach(&mut self.ebpf);
-        if attached.is_err() {
-            self.wire_probes.detach(&mut self.ebpf);
-        }
-        attached
-    }
-
-    /// Takes the programs of family `wire` off. What they had open stays open for ever.
-    pub fn detach_wire(&mut self) {
-        self.wire_probes.detach(&mut self.ebpf);
-        self.wire_refused = Some("detached".to_owned());
     }
 
     /// How sites are attached.
@@ -302,6 +277,8 @@ pub(super) fn open(object: &[u8], options: &LoadOptions) -> Result<Ebpf, KernelE
                 "POSITIONS",
                 "ENDS",
                 "REQUESTS",
+                "OTHER_REQUESTS",
+                "CLIENTS",
                 "DIRECTIONS",
                 "BUS_CALLS",
                 "BUS_POSITIONS",

@@ -17,7 +17,8 @@ impl Kernel {
     pub(super) fn missed_runs(&self) -> Result<Option<LossCount>, KernelError> {
         let loaded = self.ebpf.programs().filter_map(|(_, program)| program.fd().ok()).map(AsFd::as_fd);
         let multi = self.multi.iter().flat_map(MultiPrograms::fds);
-        let missed: Vec<u64> = loaded.chain(multi).map(missed_by).collect::<Result<_, _>>()?;
+        let missed: Vec<u64> =
+            loaded.chain(multi).chain(self.wire.fds()).map(missed_by).collect::<Result<_, _>>()?;
         Ok(loss(&missed))
     }
 }

@@ -87,6 +87,14 @@ pub(super) fn parsed(object: &[u8], options: &LoadOptions) -> Result<Object, Ker
         .map_err(|error| KernelError::Relocate(error.to_string()))
 }
 
+/// The types of all programs, in the kernel; `None` where it does not take any.
+pub(super) fn types(object: &mut Object) -> Result<Option<OwnedFd>, KernelError> {
+    let Some(features) = aya::features().btf() else { return Ok(None) };
+    let types = object.fixup_and_sanitize_btf(features).map_err(|e| KernelError::Relocate(e.to_string()))?;
+    let loaded = types.map(|types| sys::load_types(&types.to_bytes())).transpose();
+    loaded.map_err(|error| KernelError::Relocate(format!("the kernel does not take the types: {error}")))
+}
+
 /// Relocates it over maps that exist.
 ///
 /// # Errors

@@ -11,7 +11,7 @@ use plegtrace_common::preemption::{PREEMPTION_OFF, PREEMPTION_ON};
 
 use super::{
     code::{self, SLOT},
-    sys,
+    sys::{self, Code},
 };
 
 /// `BPF_JMP | BPF_CALL`, and `BPF_PSEUDO_KFUNC_CALL` as its source register (include/uapi/linux/bpf.h).
@@ -62,7 +62,7 @@ pub fn can_switch_preemption_off(functions: [u32; 2]) -> bool {
     let license = CString::new("GPL").expect("no zero inside");
     [bpf_prog_type::BPF_PROG_TYPE_KPROBE, bpf_prog_type::BPF_PROG_TYPE_RAW_TRACEPOINT]
         .into_iter()
-        .all(|kind| sys::verifier_log(kind, &license, &program, None).is_ok())
+        .all(|kind| sys::verifier_log(&Code::plain(kind, &license, &program)).is_ok())
 }
 
 #[cfg(test)]

@@ -5,18 +5,18 @@
 //!
 //! `verified_insns` of `bpf_prog_info` exists since 5.16 only; the statistics in the log exist since 5.2.
 
-use std::os::fd::{AsFd, OwnedFd};
-
-use aya_obj::{Object, ProgramSection, generated::bpf_prog_type};
+use aya_obj::{ProgramSection, generated::bpf_prog_type};
 
 use super::{
     error::KernelError,
+    functions,
     load::{self, LoadOptions},
     multi, object, sys,
+    wire_probes::WireProbes,
 };
 
 /// Every program of the object.
-const PROGRAMS: [&str; 11] = [
+const PROGRAMS: [&str; 15] = [
     "call_in",
     "call_out",
     "park_in",
@@ -28,6 +28,10 @@ const PROGRAMS: [&str; 11] = [
     "wire_exit",
     "wire_enter_tp",
     "wire_exit_tp",
+    "wire_send",
+    "wire_sent",
+    "wire_receive",
+    "wire_received",
 ];
 
 /// How many instructions the verifier walks through for each program in this mode; the kernel gives up at a million.
@@ -39,33 +43,29 @@ const PROGRAMS: [&str; 11] = [
 pub fn verified_instructions(options: &LoadOptions) -> Result<Vec<(&'static str, u64)>, KernelError> {
     let ebpf = load::open(object::bytes(), options)?;
     let mut object = multi::parsed(object::bytes(), options)?;
-    let types = types(&mut object)?;
+    let types = multi::types(&mut object)?;
     let object = multi::relocated(object, |name| load::map_fd(&ebpf, name))?;
     let one = |name: &'static str| {
-        let program = object.programs.get(name).ok_or(KernelError::Missing(name))?;
-        let function = object.functions.get(&program.function_key()).ok_or(KernelError::Missing(name))?;
-        let kind = match program.section {
+        let on = functions::target(name, options.socket_functions);
+        let mut code = functions::code(&object, name, types.as_ref(), on)?;
+        code.kind = match object.programs[name].section {
             ProgramSection::RawTracePoint => bpf_prog_type::BPF_PROG_TYPE_RAW_TRACEPOINT,
             ProgramSection::TracePoint => bpf_prog_type::BPF_PROG_TYPE_TRACEPOINT,
+            ProgramSection::FEntry { .. } | ProgramSection::FExit { .. } => code.kind,
             _ => bpf_prog_type::BPF_PROG_TYPE_KPROBE,
         };
-        let functions = types.as_ref().map(|types| (types.as_fd(), &function.func_info));
-        let log = sys::verifier_log(kind, &program.license, &function.instructions, functions)
-            .map_err(|(errno, log)| multi::refused(name, &errno, &log))?;
+        let log = sys::verifier_log(&code).map_err(|(errno, log)| multi::refused(name, &errno, &log))?;
         let summary = format!("no statistics in the log {log:?}");
         processed(&log).map(|n| (name, n)).ok_or(KernelError::Program { program: name, summary })
     };
     // Older kernels have no helper for the registers of a task, and need no events.
     let events = options.preemption.is_some();
-    PROGRAMS.into_iter().filter(|name| events || !name.ends_with("_tp")).map(one).collect()
-}
-
-/// The types of all programs, in the kernel; `None` where it does not take any.
-fn types(object: &mut Object) -> Result<Option<OwnedFd>, KernelError> {
-    let Some(features) = aya::features().btf() else { return Ok(None) };
-    let types = object.fixup_and_sanitize_btf(features).map_err(|e| KernelError::Relocate(e.to_string()))?;
-    let loaded = types.map(|types| sys::load_types(&types.to_bytes())).transpose();
-    loaded.map_err(|error| KernelError::Relocate(format!("the kernel does not take the types: {error}")))
+    let on_functions = options.wire_probes.contains(&WireProbes::Functions);
+    let wanted = |name: &&str| match functions::target(name, Some([0; 2])) {
+        Some(_) => on_functions,
+        None => events || !name.ends_with("_tp"),
+    };
+    PROGRAMS.into_iter().filter(wanted).map(one).collect()
 }
 
 /// The figure in `processed 123 insns (limit 1000000) ...` (kernel/bpf/verifier.c, `print_verification_stats`).

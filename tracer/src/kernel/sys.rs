@@ -9,7 +9,7 @@ use std::{
 
 use aya_obj::{
     btf::FuncSecInfo,
-    generated::{bpf_attr, bpf_cmd, bpf_func_info, bpf_insn, bpf_prog_type},
+    generated::{bpf_attach_type, bpf_attr, bpf_cmd, bpf_func_info, bpf_insn, bpf_prog_type},
 };
 
 /// `BPF_TRACE_UPROBE_MULTI` (include/uapi/linux/bpf.h, 6.6).
@@ -73,44 +73,94 @@ pub(super) fn load_multi_program(
     }
 }
 
+/// A program as the kernel takes it.
+pub(super) struct Code<'a> {
+    pub(super) kind: bpf_prog_type,
+    pub(super) license: &'a CString,
+    pub(super) insns: &'a [bpf_insn],
+    /// What its functions are: types that the kernel has, and which of them. Global functions are not looked at by themselves
+    /// without.
+    pub(super) functions: Option<(BorrowedFd<'a>, &'a FuncSecInfo)>,
+    /// Of a program for a function of the kernel: its id in the kernel's type information, and at which end.
+    pub(super) on: Option<(u32, bpf_attach_type)>,
+}
+
+impl<'a> Code<'a> {
+    /// A few instructions that call no functions of their own.
+    pub(super) fn plain(kind: bpf_prog_type, license: &'a CString, insns: &'a [bpf_insn]) -> Self {
+        Self { kind, license, insns, functions: None, on: None }
+    }
+
+    /// Loads it, with what the verifier says at this level of detail.
+    fn load(&self, name: &str, log_level: u32) -> (io::Result<OwnedFd>, String) {
+        let mut log = vec![0u8; if log_level == 0 { 0 } else { LOG_BYTES }];
+        let mut attr = zeroed();
+        let infos = self.functions.map(|(_, infos)| infos.func_info_bytes()).unwrap_or_default();
+        // SAFETY: writing plain fields of the `BPF_PROG_LOAD` member; the buffers outlive the call.
+        let load = unsafe { &mut attr.__bindgen_anon_3 };
+        load.prog_type = self.kind as u32;
+        load.insns = self.insns.as_ptr() as u64;
+        load.insn_cnt = u32::try_from(self.insns.len()).expect("programs are small");
+        load.license = self.license.as_ptr() as u64;
+        for (to, from) in load.prog_name.iter_mut().take(15).zip(name.bytes()) {
+            *to = from.cast_signed();
+        }
+        if let Some((types, known)) = self.functions {
+            load.prog_btf_fd = types.as_raw_fd().cast_unsigned();
+            load.func_info = infos.as_ptr() as u64;
+            load.func_info_cnt = u32::try_from(known.len()).expect("programs are small");
+            load.func_info_rec_size = size_of::<bpf_func_info>() as u32;
+        }
+        if let Some((function, end)) = self.on {
+            load.attach_btf_id = function;
+            load.expected_attach_type = end as u32;
+        }
+        if log_level != 0 {
+            load.log_level = log_level;
+            load.log_size = LOG_BYTES as u32;
+            load.log_buf = log.as_mut_ptr() as u64;
+        }
+        let loaded = bpf(bpf_cmd::BPF_PROG_LOAD, &mut attr).map(owned);
+        let end = log.iter().position(|b| *b == 0).unwrap_or(log.len());
+        (loaded, String::from_utf8_lossy(&log[..end]).into_owned())
+    }
+}
+
+/// Loads a program.
+///
+/// # Errors
+///
+/// errno and, when the verifier refused, its log.
+pub(super) fn load_program(name: &str, code: &Code<'_>) -> Result<OwnedFd, (io::Error, String)> {
+    code.load(name, 0).0.or_else(|first| {
+        let (again, log) = code.load(name, 1);
+        again.map_err(|_| (first, log))
+    })
+}
+
 /// Loads a program once more to learn what the verifier says about it, and drops it again.
 ///
 /// # Errors
 ///
 /// errno, with what the verifier said up to then.
-pub(super) fn verifier_log(
-    program_type: bpf_prog_type,
-    license: &CString,
-    insns: &[bpf_insn],
-    functions: Option<(BorrowedFd<'_>, &FuncSecInfo)>,
-) -> Result<String, (io::Error, String)> {
+pub(super) fn verifier_log(code: &Code<'_>) -> Result<String, (io::Error, String)> {
     // A full log is an error on kernels before 6.4, so only statistics are asked for.
     const STATISTICS: u32 = 4;
-    let mut log = vec![0u8; LOG_BYTES];
+    match code.load("", STATISTICS) {
+        (Ok(_), log) => Ok(log),
+        (Err(errno), log) => Err((errno, log)),
+    }
+}
+
+/// Attaches a program to the function that it was loaded for.
+///
+/// # Errors
+///
+/// errno of `BPF_RAW_TRACEPOINT_OPEN`.
+pub(super) fn link_function(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let mut attr = zeroed();
-    let infos = functions.map(|(_, infos)| infos.func_info_bytes()).unwrap_or_default();
-    // SAFETY: writing plain fields of the `BPF_PROG_LOAD` member; the buffers outlive the call.
-    let load = unsafe { &mut attr.__bindgen_anon_3 };
-    load.prog_type = program_type as u32;
-    load.insns = insns.as_ptr() as u64;
-    load.insn_cnt = u32::try_from(insns.len()).expect("programs are small");
-    load.license = license.as_ptr() as u64;
-    if let Some((types, known)) = functions {
-        load.prog_btf_fd = types.as_raw_fd().cast_unsigned();
-        load.func_info = infos.as_ptr() as u64;
-        load.func_info_cnt = u32::try_from(known.len()).expect("programs are small");
-        load.func_info_rec_size = size_of::<bpf_func_info>() as u32;
-    }
-    load.log_level = STATISTICS;
-    load.log_size = LOG_BYTES as u32;
-    load.log_buf = log.as_mut_ptr() as u64;
-    let loaded = bpf(bpf_cmd::BPF_PROG_LOAD, &mut attr).map(owned);
-    let end = log.iter().position(|b| *b == 0).unwrap_or(LOG_BYTES);
-    let text = String::from_utf8_lossy(&log[..end]).into_owned();
-    match loaded {
-        Ok(_) => Ok(text),
-        Err(errno) => Err((errno, text)),
-    }
+    attr.raw_tracepoint.prog_fd = program.as_raw_fd().cast_unsigned();
+    bpf(bpf_cmd::BPF_RAW_TRACEPOINT_OPEN, &mut attr).map(owned)
 }
 
 /// Hands the types of programs (BTF) to the kernel.

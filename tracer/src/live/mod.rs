@@ -6,6 +6,7 @@ mod govern;
 mod governor;
 mod messages;
 mod open;
+mod others;
 mod own_cost;
 mod requests;
 mod system_calls;

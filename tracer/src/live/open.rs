@@ -35,6 +35,7 @@ impl Live {
         let parkers = if self.follows_parks { self.kernel.parkers()?.entries } else { Vec::new() };
         let messages = self.follows_wire.then(|| self.kernel.messages()).transpose()?;
         let requests = self.follows_wire.then(|| self.kernel.requests()).transpose()?;
+        let others = self.follows_wire.then(|| self.kernel.other_requests()).transpose()?;
         let bus_calls = self.follows_wire.then(|| self.kernel.bus_calls()).transpose()?;
         let processes = self.follows.then(|| self.kernel.processes()).transpose()?;
         govern::disown_young_parkers(&mut open.entries, &parkers);
@@ -46,9 +47,12 @@ impl Live {
             let fact = self.open_messages(at_ns, &messages);
             sink(Arrival::Fact { at_ns, fact: Fact::Messages(fact) });
         }
-        if let (Some(requests), Some(processes)) = (requests, &processes) {
-            let fact = self.open_requests(at_ns, &requests, processes);
-            sink(Arrival::Fact { at_ns, fact: Fact::Requests(fact) });
+        if let (Some(requests), Some(others), Some(processes)) = (requests, others, &processes) {
+            let (requests, others) = self.open_requests(at_ns, &requests, &others, processes);
+            sink(Arrival::Fact { at_ns, fact: Fact::Requests(requests) });
+            if let Some(fact) = others {
+                sink(Arrival::Fact { at_ns, fact: Fact::OtherClients(fact) });
+            }
         }
         if let Some(calls) = bus_calls {
             let fact = self.open_bus_calls(at_ns, &calls);

@@ -10,7 +10,8 @@ use plegtrace_common::{
     key::{self, Watched},
     kind::RecKind,
     rec::{
-        BLOCK_CUT, BLOCK_FIRST, BLOCK_FROM_START, BLOCK_LAST, BlockRec, CALL_OK, CallRec, RequestRec, how,
+        BLOCK_CUT, BLOCK_FIRST, BLOCK_FROM_START, BLOCK_LAST, BLOCK_OTHER, BlockRec, CALL_OK, CallRec,
+        RequestRec, how,
     },
     role::Role,
     wire::{
@@ -20,12 +21,12 @@ use plegtrace_common::{
 };
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::Live;
+use super::{Live, others::Others};
 use crate::{
     census,
     decode::request_names,
-    input::{Frame, HookFact, Layer, LossCount, MessagesFact, OpenMessageFact},
-    kernel::{OpenCalls, OpenRequests, Processes},
+    input::{Frame, HookFact, Layer, LossCount, MessagesFact, OpenMessageFact, OtherClientsFact},
+    kernel::{Kernel, OpenCalls, OpenRequests, Processes},
     wire::{Fragment, Naming, Witnesses, witnesses::ClientCall},
 };
 
@@ -70,6 +71,8 @@ pub(super) struct Requests {
     last: HashMap<u64, (u32, u64)>,
     /// Requests that are in no list because their answers may have been missed.
     doubted: u64,
+    /// Clients that are not traced.
+    others: Others,
 }
 
 impl Requests {
@@ -146,6 +149,9 @@ impl Requests {
             RecKind::Block => {
                 if let Ok(rec) = BlockRec::ref_from_bytes(&frame.bytes) {
                     self.naming.take(&fragment(rec));
+                    if rec.flags & BLOCK_OTHER != 0 {
+                        return None;
+                    }
                     self.witnesses.sent(rec.header.tgid, rec.socket, rec.stream, rec.header.ts_ns);
                 }
                 None
@@ -159,6 +165,9 @@ impl Requests {
             RecKind::Request => {
                 let rec = RequestRec::read_from_bytes(&frame.bytes).ok()?;
                 let rec = self.named(rec)?;
+                if rec.how & how::OTHER != 0 && !self.others.ended(rec.asker) {
+                    return None;
+                }
                 Some(Frame { bytes: Bytes::copy_from_slice(rec.as_bytes()), ..frame })
             }
             _ => Some(frame),
@@ -272,14 +281,44 @@ impl Requests {
 }
 
 impl Live {
-    /// What the map had at `at_ns`. A request that is over is reported once, then forgotten; one whose answer may have been
-    /// missed is not reported.
+    /// What the maps had at `at_ns`, of clients that are traced and of others, if there is something to say of these. A request
+    /// that is over is reported once, then forgotten; one whose answer may have been missed is not reported.
     pub(super) fn open_requests(
         &mut self,
         at_ns: u64,
         read: &OpenRequests,
+        others: &OpenRequests,
         processes: &Processes,
-    ) -> MessagesFact {
+    ) -> (MessagesFact, Option<OtherClientsFact>) {
+        let open = self.still_open(at_ns, read, processes, Kernel::forget_request);
+        let mut of_others = self.still_open(at_ns, others, processes, Kernel::forget_other_request);
+        of_others.retain(|request| !self.requests.others.is_ours(request.asker));
+        if read.complete && others.complete {
+            let all = || open.iter().chain(&of_others);
+            let sockets: HashSet<u64> = all().map(|it| it.socket).collect();
+            let open: HashSet<(u64, u32)> = all().map(|it| (it.socket, it.stream)).collect();
+            self.requests.naming.keep(at_ns, |socket, stream| open.contains(&(socket, stream)));
+            self.requests.last.retain(|socket, (_, since_ns)| {
+                sockets.contains(socket) || at_ns.saturating_sub(*since_ns) < GOING_NS
+            });
+            self.requests.doubts.retain(|_, until| *until >= at_ns);
+        }
+        let clients = self.requests.others.tell(&of_others, |pid| self.kernel.client_name(pid));
+        let others = clients.map(|clients| OtherClientsFact {
+            clients,
+            requests: MessagesFact { at_ns, open: of_others, complete: others.complete },
+        });
+        (MessagesFact { at_ns, open, complete: read.complete }, others)
+    }
+
+    /// Those of one map, without those that `forget` is told of because their answers may have been missed.
+    fn still_open(
+        &mut self,
+        at_ns: u64,
+        read: &OpenRequests,
+        processes: &Processes,
+        forget: fn(&mut Kernel, &MessageKey),
+    ) -> Vec<OpenMessageFact> {
         let mut open = Vec::with_capacity(read.entries.len());
         let mut sockets = HashMap::new();
         for (key, request) in &read.entries {
@@ -296,7 +335,7 @@ impl Live {
             let is_doubtful =
                 !fact.over && self.requests.is_doubtful(key, request, answerer, &processes.entries);
             if fact.over || is_doubtful {
-                self.kernel.forget_request(key);
+                forget(&mut self.kernel, key);
             }
             if is_doubtful {
                 self.requests.doubted += 1;
@@ -304,16 +343,7 @@ impl Live {
                 open.push(fact);
             }
         }
-        if read.complete {
-            let sockets: HashSet<u64> = open.iter().map(|it| it.socket).collect();
-            let open: HashSet<(u64, u32)> = open.iter().map(|it| (it.socket, it.stream)).collect();
-            self.requests.naming.keep(at_ns, |socket, stream| open.contains(&(socket, stream)));
-            self.requests.last.retain(|socket, (_, since_ns)| {
-                sockets.contains(socket) || at_ns.saturating_sub(*since_ns) < GOING_NS
-            });
-            self.requests.doubts.retain(|_, until| *until >= at_ns);
-        }
-        MessagesFact { at_ns, open, complete: read.complete }
+        open
     }
 }
 

@@ -5,7 +5,7 @@ use super::{
     governor::{Governor, OverBudget},
 };
 use crate::{
-    input::{Arrival, BusFact, Fact, MessagesFact},
+    input::{Arrival, BusFact, Fact, MessagesFact, OtherClientsFact},
     kernel::KernelError,
 };
 
@@ -75,10 +75,11 @@ impl Live {
 }
 
 /// Of requests whose answers will not be seen none is open.
-fn nothing_is_open(at_ns: u64) -> [Fact; 3] {
+fn nothing_is_open(at_ns: u64) -> [Fact; 4] {
     let none = MessagesFact { at_ns, open: Vec::new(), complete: true };
     let bus = BusFact { at_ns, complete: true, ..BusFact::default() };
-    [Fact::Messages(none.clone()), Fact::Requests(none), Fact::BusCalls(bus)]
+    let others = OtherClientsFact { clients: Vec::new(), requests: none.clone() };
+    [Fact::Messages(none.clone()), Fact::Requests(none), Fact::OtherClients(others), Fact::BusCalls(bus)]
 }
 
 #[cfg(test)]

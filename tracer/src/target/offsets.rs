@@ -87,6 +87,7 @@ pub struct KernelOffsets {
     /// Those of family `wire`, or the member that is missing.
     wire: Result<WireSettings, &'static str>,
     preemption: Option<[u32; 2]>,
+    socket_functions: Option<[u32; 2]>,
 }
 
 impl KernelOffsets {
@@ -112,11 +113,13 @@ impl KernelOffsets {
             }
         }
         let [off, on] = ["bpf_preempt_disable", "bpf_preempt_enable"].map(|name| btf.function(name));
+        let [send, receive] = ["unix_stream_sendmsg", "unix_stream_recvmsg"].map(|name| btf.function(name));
         Self {
             missing,
             offsets,
             wire: wire_settings(btf),
             preemption: off.zip(on).map(|(off, on)| [off, on]),
+            socket_functions: send.zip(receive).map(|(send, receive)| [send, receive]),
         }
     }
 
@@ -132,6 +135,12 @@ impl KernelOffsets {
         let mut members = MEMBERS.iter().filter(|member| member.needed_for.contains(&need));
         let missing = members.find(|member| self.missing.contains(&member.path));
         missing.map(|member| BtfError::Missing(member.path))
+    }
+
+    /// Ids of the functions that move the bytes of AF_UNIX stream sockets.
+    #[must_use]
+    pub fn socket_functions(&self) -> Option<[u32; 2]> {
+        self.socket_functions
     }
 
     /// Ids of the functions with which a program switches preemption off and on; `None` before Linux 6.10.

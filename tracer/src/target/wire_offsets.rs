@@ -27,11 +27,24 @@ const MEMBERS: &[(&str, Field)] = &[
     ("unix_address.name", |s| &mut s.address_name),
 ];
 
+/// What they read of clients that are not traced. A kernel that lacks one of them tells of none.
+const OF_CLIENTS: &[(&str, Field)] = &[
+    ("sock.sk_peer_pid", |s| &mut s.sock_peer),
+    ("pid.numbers", |s| &mut s.pid_numbers),
+    ("pid.tasks", |s| &mut s.pid_tasks),
+    ("task_struct.pid_links", |s| &mut s.task_links),
+    ("task_struct.comm", |s| &mut s.task_comm),
+];
+
 /// The offsets of this kernel; the first member that it does not have, otherwise.
 pub(super) fn wire_settings(btf: &Btf) -> Result<WireSettings, &'static str> {
     let mut settings = WireSettings::default();
     for (path, field) in MEMBERS {
         *field(&mut settings) = btf.offset_of(path).map_err(|_| *path)?;
+    }
+    let of_clients: Option<Vec<u32>> = OF_CLIENTS.iter().map(|(path, _)| btf.offset_of(path).ok()).collect();
+    for ((_, field), offset) in OF_CLIENTS.iter().zip(of_clients.unwrap_or_default()) {
+        *field(&mut settings) = offset;
     }
     Ok(settings)
 }
@@ -47,9 +60,13 @@ mod tests {
     #[test]
     fn each_member_has_its_field() {
         let mut settings = WireSettings::default();
-        let fields: BTreeSet<usize> =
-            MEMBERS.iter().map(|(_, field)| std::ptr::from_mut(field(&mut settings)).addr()).collect();
-        assert_eq!((fields.len(), 4 * MEMBERS.len()), (MEMBERS.len(), size_of::<WireSettings>()));
+        let fields: BTreeSet<usize> = MEMBERS
+            .iter()
+            .chain(OF_CLIENTS)
+            .map(|(_, field)| std::ptr::from_mut(field(&mut settings)).addr())
+            .collect();
+        let members = MEMBERS.len() + OF_CLIENTS.len();
+        assert_eq!((fields.len(), 4 * members), (members, size_of::<WireSettings>()));
     }
 
     /// What is missing is named.

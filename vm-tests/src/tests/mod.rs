@@ -17,6 +17,7 @@ pub mod process_names;
 pub mod process_threads;
 pub mod programs_load;
 pub mod service;
+pub mod socket_backends;
 pub mod stuck_mapper;
 pub mod systemd_frozen;
 pub mod verifier_budget;

@@ -2,9 +2,10 @@
 
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use plegtrace::kernel::{AttachMode, Kernel};
 
+use super::socket_backends;
 use crate::machine;
 
 /// Uprobes found by address.
@@ -38,6 +39,8 @@ fn load(mode: AttachMode) -> Result<String> {
     if let Some(why) = kernel.wire_refused() {
         bail!("the programs of family wire are refused: {why}");
     }
+    let (probes, expected) = (kernel.wire_probes(), socket_backends::expected()?);
+    ensure!(probes == Some(expected), "the programs of family wire are on {probes:?}, not {expected:?}");
     let took = began.elapsed();
     // What was loaded also counts: the maps can be read.
     let reasons = kernel.reasons()?;

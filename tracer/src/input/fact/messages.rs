@@ -13,6 +13,24 @@ pub struct MessagesFact {
     pub complete: bool,
 }
 
+/// What clients of the runtime that are not traced do, at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OtherClientsFact {
+    /// Processes that have ended a request since the last time, or have one open, and their names, as far as they are new.
+    pub clients: Vec<ClientFact>,
+    /// Their requests that have not ended.
+    pub requests: MessagesFact,
+}
+
+/// Such a client.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientFact {
+    /// Process.
+    pub pid: u32,
+    /// Its name, as the kernel has it; empty when that is not known.
+    pub name: String,
+}
+
 /// One request without an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenMessageFact {

@@ -18,7 +18,7 @@ pub use self::{
     cpu::{CpuFact, DaemonCpu, QuotaFact, RunnerFact},
     hook::{Armed, HookCounters, HookFact, Layer},
     in_flight::{InFlight, Liveness, OpenCallFact, ParkerFact, SymbolFact, SymbolsFact},
-    messages::{MessagesFact, OpenMessageFact},
+    messages::{ClientFact, MessagesFact, OpenMessageFact, OtherClientsFact},
     process::{CommandFact, KnownFact, ProcessesFact, WatchedFact},
     target::{Component, Presence, RefusedFact, TargetFact, TargetGone},
 };
@@ -47,6 +47,8 @@ pub enum Fact {
     Messages(MessagesFact),
     /// The gRPC requests of the kubelet that have not ended at one moment.
     Requests(MessagesFact),
+    /// Clients of the runtime that are not traced, and their gRPC requests that have not ended at one moment.
+    OtherClients(OtherClientsFact),
     /// The calls over D-Bus without an answer at one moment.
     BusCalls(BusFact),
     /// Names for addresses in stacks of parks; each address is told once.

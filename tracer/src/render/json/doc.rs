@@ -9,7 +9,7 @@ use super::{
     cpu::CpuDoc,
     facts::{CostDoc, LossDoc, RefusedDoc, all, component, layer, stopped},
     finding::DiagnosisDoc,
-    messages::MessagesDoc,
+    messages::{MessagesDoc, OtherClientDoc},
     processes::ProcessesDoc,
     relist::RelistDoc,
     request::RequestDoc,
@@ -64,6 +64,8 @@ pub(super) struct Document<'a> {
     messages: Option<MessagesDoc<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     grpc: Option<MessagesDoc<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    other_clients: Vec<OtherClientDoc<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bus: Option<BusDoc<'a>>,
     joins: JoinsDoc,
@@ -102,6 +104,7 @@ impl<'a> Document<'a> {
             processes: ProcessesDoc::new(snapshot),
             messages: MessagesDoc::new(snapshot, &snapshot.messages),
             grpc: MessagesDoc::new(snapshot, &snapshot.grpc),
+            other_clients: OtherClientDoc::list(snapshot),
             bus: BusDoc::new(snapshot),
             joins: JoinsDoc::new(snapshot.joins),
             census: CensusDoc::of_snapshot(snapshot),

@@ -1,10 +1,12 @@
 //! Requests between runtime and shims, and between kubelet and runtime.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::{calls::trimmed, doc::At};
 use crate::{
-    correlate::{MessageRow, Messages, OpenMessage, Snapshot},
+    correlate::{MessageRow, Messages, OpenMessage, OtherClient, Snapshot},
     decode::MonoNs,
 };
 
@@ -54,6 +56,25 @@ impl<'a> MessagesDoc<'a> {
             methods: messages.rows.iter().map(MethodDoc::new).collect(),
             open: messages.open.iter().map(|open| OpenDoc::new(open, snapshot)).collect(),
         })
+    }
+}
+
+/// Clients of the runtime that are not traced.
+#[derive(Debug, Serialize)]
+pub(super) struct OtherClientDoc<'a> {
+    name: &'a str,
+    pids: &'a BTreeSet<u32>,
+    #[serde(flatten)]
+    requests: MessagesDoc<'a>,
+}
+
+impl<'a> OtherClientDoc<'a> {
+    pub(super) fn list(snapshot: &'a Snapshot) -> Vec<Self> {
+        let doc = |client: &'a OtherClient| {
+            let requests = MessagesDoc::new(snapshot, &client.requests)?;
+            Some(Self { name: &client.name, pids: &client.pids, requests })
+        };
+        snapshot.other_clients.iter().filter_map(doc).collect()
     }
 }
 

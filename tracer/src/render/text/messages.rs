@@ -3,7 +3,7 @@
 
 use std::{cmp::Reverse, io};
 
-use super::page::Page;
+use super::{other_clients, page::Page};
 use crate::{
     correlate::{MessageRow, Messages, OpenMessage, Snapshot, thresholds::SECOND_NS},
     render::{
@@ -19,6 +19,7 @@ const WORTH_SHOWING_NS: u64 = SECOND_NS;
 pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
     let snapshot = page.snapshot;
     write_one(page, &snapshot.grpc, "CRI calls on the wire (gRPC)", "CRI calls without an answer")?;
+    other_clients::write(page)?;
     write_one(page, &snapshot.messages, "Shim calls (ttrpc)", "Shim calls without an answer")
 }
 
@@ -47,7 +48,8 @@ fn write_one(page: &mut Page<'_>, messages: &Messages, title: &str, title_of_ope
     open(page, messages, title_of_open)
 }
 
-fn cells(row: &MessageRow) -> Vec<Cell> {
+/// Method, and its figures.
+pub(super) fn cells(row: &MessageRow) -> Vec<Cell> {
     let latency = &row.latency;
     let quantile = |q| latency.quantile_ns(q).map_or_else(|| "–".into(), human::duration);
     vec![

@@ -9,6 +9,7 @@ mod finding;
 mod frame;
 mod messages;
 mod open;
+mod other_clients;
 mod page;
 mod processes;
 mod relists;

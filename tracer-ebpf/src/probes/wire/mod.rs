@@ -1,19 +1,18 @@
 //! Families `wire`, `request` and `bus`: requests on the sockets between kubelet, runtime and shims, and calls to systemd.
 //!
-//! Two raw tracepoints that every system call of the machine passes: which call it is, and whose, is asked first. Between
-//! kubelet, runtime and shims bytes are read on the side that writes; reads only teach who holds an end. Of a bus only the client is
-//! followed: what it writes and what it reads.
+//! The programs are on all system calls of the node ([`calls`]) or, where the kernel lets them, on its functions that move the
+//! bytes of AF_UNIX sockets ([`functions`]), which nobody else passes. Both tell the same: what is moved is read from the arguments
+//! of the system call. Whose it is, is asked first. Between kubelet, runtime and shims bytes are read on the side that
+//! writes; reads only teach who holds an end. Of a bus only the client is followed: what it writes and what it reads.
 
-use aya_ebpf::{
-    EbpfContext,
-    helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns},
-    macros::{raw_tracepoint, tracepoint},
-    programs::{RawTracePointContext, TracePointContext},
-};
-use plegtrace_common::reason::Reason;
+mod calls;
+mod functions;
+
+use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns};
+use plegtrace_common::{reason::Reason, wire::state::Ends};
 
 use crate::{
-    bus, count,
+    bus,
     messages::{self, Writer},
     requests,
     socket::{self, TtrpcSide},
@@ -67,73 +66,28 @@ impl Way {
     }
 }
 
-/// hook: include/trace/events/syscalls.h: sys_enter(struct pt_regs *regs, long id)
-#[raw_tracepoint(tracepoint = "sys_enter")]
-pub(crate) fn wire_enter(ctx: RawTracePointContext) -> i32 {
-    count::system_call();
-    if let Some(way) = Way::of(arg(&ctx, 1))
-        && let Err(reason) = try_enter(arg(&ctx, 0), way)
-    {
-        count::reason(reason);
+/// How the socket of a system call is found.
+#[derive(Clone, Copy)]
+enum Found {
+    /// By the descriptor that the call was given.
+    ByDescriptor,
+    /// It is this `struct socket`.
+    Socket(u64),
+}
+
+impl Found {
+    /// Both ends of the connection; `None` when it is not one of AF_UNIX stream sockets.
+    #[inline(always)]
+    fn ends(self, fd: u32) -> Result<Option<Ends>, Reason> {
+        match self {
+            Self::ByDescriptor => socket::of_fd(fd),
+            Self::Socket(socket) => socket::of(socket),
+        }
     }
-    0
-}
-
-/// hook: include/trace/events/syscalls.h: sys_exit(struct pt_regs *regs, long ret)
-#[raw_tracepoint(tracepoint = "sys_exit")]
-pub(crate) fn wire_exit(ctx: RawTracePointContext) -> i32 {
-    if let Err(reason) = try_exit(arg(&ctx, 0), arg(&ctx, 1) as i64) {
-        count::reason(reason);
-    }
-    0
-}
-
-/// The same as [`wire_enter`], on kernels that preempt the programs of raw tracepoints: events switch preemption off.
-///
-/// hook: kernel/trace/trace_syscalls.c: syscalls:sys_enter_write and the others of [`Way`]
-#[tracepoint]
-pub(crate) fn wire_enter_tp(ctx: TracePointContext) -> u32 {
-    count::system_call();
-    if let Some(way) = Way::of(number(&ctx))
-        && let Err(reason) = try_enter(task::registers(), way)
-    {
-        count::reason(reason);
-    }
-    0
-}
-
-/// The same of [`wire_exit`].
-#[tracepoint]
-pub(crate) fn wire_exit_tp(ctx: TracePointContext) -> u32 {
-    if let Err(reason) = try_exit(task::registers(), result(&ctx)) {
-        count::reason(reason);
-    }
-    0
-}
-
-/// Number of the system call: `nr` in `struct syscall_trace_enter` and `struct syscall_trace_exit` (kernel/trace/trace.h).
-#[inline(always)]
-fn number(ctx: &TracePointContext) -> u64 {
-    // SAFETY: the events of system calls have it behind the common fields.
-    unsafe { u64::from(*ctx.as_ptr().cast::<u32>().add(2)) }
-}
-
-/// What it returns: `ret` in `struct syscall_trace_exit`.
-#[inline(always)]
-fn result(ctx: &TracePointContext) -> i64 {
-    // SAFETY: as above, behind the number.
-    unsafe { *ctx.as_ptr().cast::<i64>().add(2) }
-}
-
-/// Argument `n` of a raw tracepoint.
-#[inline(always)]
-fn arg(ctx: &RawTracePointContext, n: usize) -> u64 {
-    // SAFETY: `bpf_raw_tracepoint_args` is an array of words, and these tracepoints have two.
-    unsafe { *ctx.as_ptr().cast::<u64>().add(n) }
 }
 
 #[inline(always)]
-fn try_enter(regs: u64, way: Way) -> Result<(), Reason> {
+fn try_enter(regs: u64, way: Way, found: Found) -> Result<(), Reason> {
     let pid_tgid = bpf_get_current_pid_tgid();
     let tgid = (pid_tgid >> 32) as u32;
     let Some(watched) = watch::get(tgid) else { return Ok(()) };
@@ -149,7 +103,7 @@ fn try_enter(regs: u64, way: Way) -> Result<(), Reason> {
     }
     let writer = Writer { tgid, tid: pid_tgid as u32, is_shim: side == Some(TtrpcSide::Shim) };
     let fd = task::kernel::<u64>(regs, FIRST)? as u32;
-    let Some(mut ends) = socket::of_fd(fd)? else { return Ok(()) };
+    let Some(mut ends) = found.ends(fd)? else { return Ok(()) };
     let is_ttrpc = match side {
         Some(side) => socket::is_ttrpc(&ends, side)?,
         None => false,
@@ -213,14 +167,13 @@ fn user(address: u64) -> Result<u64, Reason> {
 }
 
 #[inline(always)]
-fn try_exit(regs: u64, result: i64) -> Result<(), Reason> {
-    let Some(way) = Way::of(task::kernel(regs, NUMBER)?) else { return Ok(()) };
+fn try_exit(regs: u64, way: Way, result: i64, found: Found) -> Result<(), Reason> {
     let pid_tgid = bpf_get_current_pid_tgid();
     let (tgid, tid) = ((pid_tgid >> 32) as u32, pid_tgid as u32);
     let writer = Writer { tgid, tid, is_shim: false };
     let of_bus = match way {
         Way::Read(_) if result <= 0 => false,
-        Way::Read(place) => has_read(regs, place, result as u64, writer)?,
+        Way::Read(place) => has_read(regs, place, result as u64, writer, found)?,
         Way::Write(_) => {
             let fd = task::kernel::<u64>(regs, FIRST)? as u32;
             let Some(scratch) = messages::scratch() else { return Ok(()) };
@@ -230,16 +183,27 @@ fn try_exit(regs: u64, result: i64) -> Result<(), Reason> {
     if of_bus { bus::walk() } else { Ok(()) }
 }
 
-/// A read has brought so many bytes. Is it one from a bus that is followed?
+/// A read has brought so many bytes. Is it one from a bus that is followed? What a client that is not traced asks of a runtime is
+/// walked through here: nobody sees it written.
 #[inline(always)]
-fn has_read(regs: u64, place: Place, taken: u64, reader: Writer) -> Result<bool, Reason> {
-    if !watch::get(reader.tgid).is_some_and(|watched| bus::asks(watched.role)) {
+fn has_read(regs: u64, place: Place, taken: u64, reader: Writer, found: Found) -> Result<bool, Reason> {
+    let Some(watched) = watch::get(reader.tgid) else { return Ok(false) };
+    let asks = bus::asks(watched.role);
+    let serves = requests::CriSide::of(watched.role) == Some(requests::CriSide::Server);
+    if !asks && !serves {
         return Ok(false);
     }
-    let Some(ends) = socket::of_fd(task::kernel::<u64>(regs, FIRST)? as u32)? else { return Ok(false) };
-    if !socket::is_bus(&ends)? {
+    let fd = task::kernel::<u64>(regs, FIRST)? as u32;
+    let Some(ends) = found.ends(fd)? else { return Ok(false) };
+    let of_bus = asks && socket::is_bus(&ends)?;
+    if !of_bus && !serves {
         return Ok(false);
     }
     let (buffer, len, _) = bytes(regs, place)?;
-    Ok(bus::read(&ends, buffer, if len > LONGEST { LONGEST as u32 } else { len as u32 }, taken, reader))
+    let len = if len > LONGEST { LONGEST as u32 } else { len as u32 };
+    if of_bus {
+        return Ok(bus::read(&ends, buffer, len, taken, reader));
+    }
+    requests::read(&ends, buffer, len, taken);
+    Ok(false)
 }
