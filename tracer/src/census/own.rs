@@ -29,16 +29,6 @@ pub fn exists(pid: u32) -> bool {
     Path::new("/proc").join(pid.to_string()).exists()
 }
 
-/// Has plegtrace started this process, and does it still run?
-#[must_use]
-pub fn is_our_child(pid: u32) -> bool {
-    let status = || fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status")).ok();
-    let parent = |status: String| -> Option<u32> {
-        status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
-    };
-    status().and_then(parent) == Some(std::process::id())
-}
-
 /// Inode numbers of the unix sockets in the network namespace of a process; `None` when they cannot be read, or
 /// are too many. The kernel answers from memory.
 #[must_use]

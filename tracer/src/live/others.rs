@@ -14,8 +14,6 @@ use crate::{
 pub(super) struct Others {
     /// Whose requests ended since the last time.
     asked: BTreeSet<u32>,
-    /// Processes of our own that have asked: few, each one that was started after another was killed.
-    ours: BTreeSet<u32>,
     /// Names that were told.
     told: HashMap<u32, String>,
     /// Some had requests open the last time.
@@ -25,22 +23,11 @@ pub(super) struct Others {
 impl Others {
     /// A request of this process has ended. Is it somebody else's? The census asks, too.
     pub(super) fn ended(&mut self, pid: u32) -> bool {
-        let is_other = !self.is_ours(pid);
+        let is_other = !census::is_our_child(pid);
         if is_other {
             self.asked.insert(pid);
         }
         is_other
-    }
-
-    /// Is this process the census?
-    pub(super) fn is_ours(&mut self, pid: u32) -> bool {
-        if self.told.contains_key(&pid) {
-            return false;
-        }
-        if !self.ours.contains(&pid) && census::is_our_child(pid) {
-            self.ours.insert(pid);
-        }
-        self.ours.contains(&pid)
     }
 
     /// The names that are new, with those who have requests `open` now; `None` when there is nothing to say.

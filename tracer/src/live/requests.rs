@@ -292,7 +292,7 @@ impl Live {
     ) -> (MessagesFact, Option<OtherClientsFact>) {
         let open = self.still_open(at_ns, read, processes, Kernel::forget_request);
         let mut of_others = self.still_open(at_ns, others, processes, Kernel::forget_other_request);
-        of_others.retain(|request| !self.requests.others.is_ours(request.asker));
+        of_others.retain(|request| !census::is_our_child(request.asker));
         if read.complete && others.complete {
             let all = || open.iter().chain(&of_others);
             let sockets: HashSet<u64> = all().map(|it| it.socket).collect();

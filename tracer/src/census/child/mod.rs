@@ -49,6 +49,8 @@ const MAX_ORDER: u64 = 4 << 20;
 ///
 /// What came was no order, or nobody listens any more.
 pub fn serve() -> io::Result<()> {
+    // It was started as /proc/self/exe, and would be called `exe`.
+    let _ = rustix::thread::set_name(c"plegtrace");
     let mut orders = io::stdin().lock();
     let mut kept = Kept::default();
     let (mut protected, mut confined, mut entered) = (false, false, false);

@@ -2,6 +2,7 @@
 //! outlives a question is started by a thread that outlives it too.
 
 use std::{
+    collections::VecDeque,
     io,
     process::{Child, Command},
     sync::{
@@ -17,6 +18,10 @@ struct Start {
     started: SyncSender<io::Result<Child>>,
 }
 
+/// Children that are remembered by number: of more than one is seldom asked.
+const REMEMBERED: usize = 64;
+
+static CHILDREN: Mutex<VecDeque<u32>> = Mutex::new(VecDeque::new());
 static KEEPER: Mutex<Option<Sender<Start>>> = Mutex::new(None);
 
 /// Starts a program that lives no longer than this process.
@@ -32,6 +37,20 @@ pub(super) fn start(command: Command, until: Instant) -> io::Result<Child> {
     child.recv_timeout(patience).map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
 
+/// Is, or was, this process a child of ours?
+#[must_use]
+pub fn is_our_child(pid: u32) -> bool {
+    CHILDREN.lock().unwrap_or_else(PoisonError::into_inner).contains(&pid)
+}
+
+fn remember(pid: u32) {
+    let mut children = CHILDREN.lock().unwrap_or_else(PoisonError::into_inner);
+    if children.len() == REMEMBERED {
+        children.pop_front();
+    }
+    children.push_back(pid);
+}
+
 fn keeper() -> io::Result<Sender<Start>> {
     let mut keeper = KEEPER.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = keeper.as_ref() {
@@ -40,8 +59,9 @@ fn keeper() -> io::Result<Sender<Start>> {
     let (orders, asked) = channel::<Start>();
     let work = move || {
         for Start { mut command, started } in asked {
+            let spawned = command.spawn().inspect(|child| remember(child.id()));
             // Nobody waits any more: then nobody speaks to it either.
-            if let Err(unwanted) = started.send(command.spawn())
+            if let Err(unwanted) = started.send(spawned)
                 && let Ok(mut child) = unwanted.0
             {
                 let _ = child.kill();

@@ -48,12 +48,17 @@ fn write_one(page: &mut Page<'_>, messages: &Messages, title: &str, title_of_ope
     open(page, messages, title_of_open)
 }
 
-/// Method, and its figures.
-pub(super) fn cells(row: &MessageRow) -> Vec<Cell> {
+fn cells(row: &MessageRow) -> Vec<Cell> {
+    let mut cells = vec![escape::text_to(&name(&row.service, &row.method), 40).into()];
+    cells.extend(figures(row));
+    cells
+}
+
+/// How many of a method there were, and how long they took.
+pub(super) fn figures(row: &MessageRow) -> [Cell; 6] {
     let latency = &row.latency;
     let quantile = |q| latency.quantile_ns(q).map_or_else(|| "–".into(), human::duration);
-    vec![
-        escape::text_to(&name(&row.service, &row.method), 40).into(),
+    [
         human::count(latency.count()).into(),
         Cell::bad_if(human::count(row.unanswered), row.unanswered > 0),
         human::count(row.open).into(),
@@ -64,7 +69,7 @@ pub(super) fn cells(row: &MessageRow) -> Vec<Cell> {
 }
 
 /// `Task/State`; the version of the service is of no use to who reads this.
-fn name(service: &str, method: &str) -> String {
+pub(super) fn name(service: &str, method: &str) -> String {
     if method.is_empty() {
         return "name not read".to_owned();
     }

@@ -39,8 +39,8 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
     ]);
     let shown = page.rows(rows.len());
     for (client, row) in &rows[..shown] {
-        let mut cells = vec![Cell::from(name(client))];
-        cells.extend(super::messages::cells(row));
+        let mut cells = vec![Cell::from(name(client)), method(row).into()];
+        cells.extend(super::messages::figures(row));
         table.row(cells);
     }
     table.write(page.out, page.paint, page.width)?;
@@ -51,12 +51,18 @@ fn answered(client: &OtherClient) -> u64 {
     client.requests.rows.iter().map(|row| row.latency.count()).sum()
 }
 
-/// `crictl 4711`, or `crictl (12 processes)`.
+/// `crictl 4711`, or `crictl ×12` of so many processes.
 fn name(client: &OtherClient) -> String {
-    let name =
-        if client.name.is_empty() { "name not known".to_owned() } else { escape::text_to(&client.name, 16) };
+    let name = if client.name.is_empty() { "?".to_owned() } else { escape::text_to(&client.name, 15) };
     match client.pids.first() {
         Some(pid) if client.pids.len() == 1 => format!("{name} {pid}"),
-        _ => format!("{name} ({})", human::plural(client.pids.len() as u64, "process")),
+        _ => format!("{name} ×{}", human::count(client.pids.len() as u64)),
     }
+}
+
+/// `ListContainers`; of services that kubelets do not know, with their name.
+fn method(row: &MessageRow) -> String {
+    let name = super::messages::name(&row.service, &row.method);
+    let of_cri = ["RuntimeService/", "ImageService/"].iter().find_map(|service| name.strip_prefix(service));
+    escape::text_to(of_cri.unwrap_or(&name), 28)
 }
