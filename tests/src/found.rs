@@ -28,6 +28,7 @@ pub fn process(component: Component, pid: u32, parent: u32, started: u64) -> Pro
         container: None,
         by_hand: None,
         cpu_group: None,
+        task_limit: None,
     }
 }
 

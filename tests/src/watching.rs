@@ -61,6 +61,8 @@ pub struct Seen {
     pub bus_calls: Vec<BusCall>,
     /// The last reading of those without an answer.
     pub open_bus: BusFact,
+    /// Looks of the census that are over.
+    pub census_rounds: usize,
     /// Records that could not be decoded.
     pub undecoded: usize,
 }
@@ -80,6 +82,7 @@ impl Seen {
                 Fact::InFlight(reading) => self.open = reading,
                 Fact::Messages(reading) => self.open_messages = reading,
                 Fact::Requests(reading) => self.open_requests = reading,
+                Fact::Census(_) => self.census_rounds += 1,
                 Fact::OtherClients(reading) => self.open_others = reading.requests,
                 Fact::BusCalls(reading) => self.open_bus = reading,
                 Fact::Refused(refused) => self.refused.push(refused),

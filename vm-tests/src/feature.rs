@@ -21,6 +21,8 @@ pub enum Feature {
     UprobeMulti,
     /// `bpf_preempt_disable`.
     PreemptDisable,
+    /// A systemd before 249, which reads the mount table as often as it changes. Each guest has the systemd of its kernel's release.
+    EagerSystemd,
     /// Whoever uses a map can be preempted, and meanwhile the kernel leaves out programs of events on that CPU.
     PreemptedMaps,
 }
@@ -46,17 +48,35 @@ impl Feature {
             Self::UprobeMulti => KernelVersion(6, 6),
             // Seen on 7.2 under emulation: `bpf_disable_instrumentation` in kernel/bpf/hashtab.c, with lazy preemption
             Self::PreemptedMaps => KernelVersion(7, 0),
+            // All of them, up to `until`
+            Self::EagerSystemd => KernelVersion(0, 0),
             // Linux v6.10: kernel/bpf/helpers.c, common_btf_ids
             Self::PreemptDisable => KernelVersion(6, 10),
         }
     }
 }
 
+impl Feature {
+    /// The first kernel that has it no more, if there is one.
+    #[must_use]
+    pub fn until(self) -> Option<KernelVersion> {
+        // bullseye has 5.10 with systemd 247, bookworm 6.1 with 252
+        (self == Self::EagerSystemd).then_some(KernelVersion(6, 0))
+    }
+}
+
 /// Why a test that requires `features` cannot run on `kernel`; `None` when it must run.
 #[must_use]
 pub fn reason_to_skip(features: &[Feature], kernel: KernelVersion) -> Option<String> {
-    let missing = features.iter().find(|feature| kernel < feature.since())?;
-    Some(format!("{missing:?} needs Linux {}, this is {kernel}", missing.since()))
+    features.iter().find_map(|feature| match feature.until() {
+        _ if kernel < feature.since() => {
+            Some(format!("{feature:?} needs Linux {}, this is {kernel}", feature.since()))
+        }
+        Some(until) if kernel >= until => {
+            Some(format!("{feature:?} went with Linux {until}, this is {kernel}"))
+        }
+        _ => None,
+    })
 }
 
 #[cfg(test)]
@@ -70,5 +90,9 @@ mod tests {
         let reason = reason_to_skip(&features, KernelVersion(6, 1)).unwrap();
         assert_eq!(reason, "UprobeMulti needs Linux 6.6, this is 6.1");
         assert_eq!(reason_to_skip(&features, KernelVersion(6, 6)), None);
+        let eager = [Feature::EagerSystemd];
+        assert_eq!(reason_to_skip(&eager, KernelVersion(5, 10)), None);
+        let reason = reason_to_skip(&eager, KernelVersion(6, 1)).unwrap();
+        assert_eq!(reason, "EagerSystemd went with Linux 6.0, this is 6.1");
     }
 }

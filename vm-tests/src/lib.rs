@@ -13,6 +13,7 @@ pub mod frozen;
 pub mod fuse;
 pub mod kernel;
 pub mod machine;
+pub mod mount_storm;
 pub mod observation;
 pub mod outcome;
 pub mod runner;

@@ -41,6 +41,7 @@ pub const ALL: &[Test] = &[
     Test { name: "bus_calls", requires: &[], run: tests::bus_calls::run },
     Test { name: "socket_backends", requires: &[], run: tests::socket_backends::run },
     Test { name: "systemd_frozen", requires: &[], run: tests::systemd_frozen::run },
+    Test { name: "mount_storm", requires: &[Feature::EagerSystemd], run: tests::mount_storm::run },
     Test { name: "bus_daemon_stopped", requires: &[], run: tests::bus_daemon_stopped::run },
     Test { name: "bus_full", requires: &[], run: tests::bus_full::run },
     Test { name: "fuse_dead", requires: &[], run: tests::fuse_dead::run },

@@ -16,6 +16,7 @@ mod exec;
 mod goroutines;
 mod healthy;
 mod hostage;
+mod limits;
 mod matrix;
 mod modes;
 mod operator;

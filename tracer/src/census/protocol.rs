@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::input::{
     Answerers, Command, Component, ContainerFact, EndedInit, Freezer, GoroutinesFact, Liveness,
-    ParkedThreads, Pressure, ProcessFact, RuntimeSays, Unanswered, VersionFact,
+    ParkedThreads, Pressure, ProcessFact, RuntimeSays, TaskLimit, Unanswered, VersionFact,
 };
 
 /// Version of both; parent and child are the same file, unless somebody points the parent elsewhere.
@@ -199,6 +199,8 @@ pub(super) enum Answer {
     Freezer { pid: u32, freezer: Freezer },
     /// Directory of its cgroup with the controller of processors.
     CpuGroup { pid: u32, dir: String },
+    /// A cgroup over it has as many tasks as it may have.
+    TaskLimit { pid: u32, limit: TaskLimit },
     /// Whose it is.
     Container { pid: u32, container: ContainerFact },
     /// It has ended, and its number may belong to somebody else: all that was told of it is void.

@@ -155,6 +155,7 @@ fn looked_at(pid: u32, at_ns: u64) -> ProcessSeen {
         container: None,
         by_hand: None,
         cpu_group: None,
+        task_limit: None,
     };
     ProcessSeen { fact, still_since: None, blocked: Vec::new() }
 }

@@ -11,8 +11,8 @@ mod fact;
 pub use census::{
     Answerers, CallError, CensusFact, Command, ContainerFact, EndedInit, FdFact, FdTarget, Freezer,
     GoroutineGroup, GoroutinesFact, Holder, IdOnStack, OwnCall, ParkedThreads, PipeFact, Pressure,
-    ProcessFact, RuntimeSays, RuntimeState, SocketFact, Subject, SyscallFact, Unanswered, VersionFact,
-    served_by,
+    ProcessFact, RuntimeSays, RuntimeState, SocketFact, Subject, SyscallFact, TaskLimit, Unanswered,
+    VersionFact, served_by,
 };
 pub(crate) use envelope::MAX_FRAME;
 pub use envelope::{Arrival, Frame, FrameError, frame_fact, next_frame};

@@ -12,6 +12,7 @@ pub mod containerd_runs;
 pub mod features_match;
 pub mod file_system_frozen;
 pub mod fuse_dead;
+pub mod mount_storm;
 pub mod process_follow;
 pub mod process_names;
 pub mod process_threads;

@@ -35,7 +35,7 @@ pub fn throttled(node: &Node, pid: u32, share: f64) -> Result<Fault> {
 fn confined(node: &Node, pid: u32, set_up: impl FnOnce(&Path) -> Result<()>) -> Result<Fault> {
     let is_v1 = PathBuf::from(V1).join("cgroup.procs").exists();
     let root = PathBuf::from(if is_v1 { V1 } else { V2 });
-    let home = root.join(own_group(pid, is_v1)?);
+    let home = root.join(own_group(pid, if is_v1 { "cpu" } else { "" })?);
     let parent = root.join(node.containerd().scratch().network());
     let group = parent.join("confined");
     if !is_v1 {
@@ -90,14 +90,13 @@ fn set_share(group: &Path, share: f64) -> Result<()> {
     }
 }
 
-/// Where a process is now, below the root.
-fn own_group(pid: u32, is_v1: bool) -> Result<String> {
+/// Where a process is now, below the root of the hierarchy of version 1 with this controller, or with none of version 2.
+pub(super) fn own_group(pid: u32, wanted: &str) -> Result<String> {
     let text =
         fs::read_to_string(format!("/proc/{pid}/cgroup")).context("cannot read a process's cgroups")?;
     let path = text.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
         let (controllers, path) = (fields.next()?, fields.next()?);
-        let wanted = if is_v1 { "cpu" } else { "" };
         controllers.split(',').any(|controller| controller == wanted).then_some(path)
     });
     Ok(path

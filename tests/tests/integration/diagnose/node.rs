@@ -3,7 +3,7 @@
 use plegtrace::diagnose::{Confidence, Finding, Severity, Verdict, diagnose};
 use plegtrace::input::{
     CensusFact, Command, Component, Fact, FdFact, FdTarget, Freezer, GoroutineGroup, Holder, Layer, PipeFact,
-    Pressure, ProcessFact, SocketFact, SyscallFact,
+    Pressure, ProcessFact, SocketFact, SyscallFact, TaskLimit,
 };
 use plegtrace_common::rec::{CALL_FAILED, PROCESS_EXECED};
 use plegtrace_common::role::Role;
@@ -423,4 +423,31 @@ fn o2_only_when_nothing_else_is() {
     only(&storm(&[], Some("PullImage")), "O2");
     only(&storm(&[], Some("StopContainer")), "O2");
     none(&storm(&[], Some("CreateContainer")));
+}
+
+/// A cgroup without room for another process is noticed once, whoever is in it; with room again, or before anybody was refused,
+/// less or nothing is said.
+#[test]
+fn o4_names_the_cgroup_that_is_full() {
+    let full = |refused| {
+        let path = "/sys/fs/cgroup/pids/system.slice/containerd.service".to_owned();
+        Some(TaskLimit { path, tasks: 512, limit: 512, refused })
+    };
+    let found = |limit: Option<TaskLimit>| {
+        let shim = ProcessFact { task_limit: limit.clone(), ..process(Component::Shim, SHIM, 1, S) };
+        let daemon = ProcessFact { task_limit: limit, ..process(Component::Containerd, CONTAINERD, 1, S) };
+        let mut story = Story::node();
+        story.census(2 * S, &[shim, daemon], &[], &[]).relist(3 * S, 0);
+        diagnose(&story.snapshot(4 * S)).findings
+    };
+    let findings = found(full(3));
+    assert_eq!(named(&findings), ["O4"]);
+    let finding = &findings[0];
+    assert_eq!((culprit(finding), finding.confidence), (Some(CONTAINERD), Confidence::High));
+    assert_eq!((finding.severity, finding.victims.len()), (Severity::Notice, 1));
+    assert!(finding.headline.contains("has 512 of 512 processes and threads"), "{}", finding.headline);
+    assert!(finding.evidence[1].text.contains("3 times"), "{:?}", finding.evidence);
+    let young = &found(full(0))[0];
+    assert!(young.confidence < Confidence::High && young.evidence.len() == 1, "{young:?}");
+    assert!(found(None).is_empty());
 }

@@ -6,10 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{read, tell::Tell};
+use super::{read, task_limit, tell::Tell};
 use crate::{
     census::text::{Membership, mounts},
-    input::Freezer,
+    input::{Freezer, TaskLimit},
 };
 
 /// Deeper trees of cgroups are not climbed.
@@ -22,6 +22,8 @@ pub(super) struct Hierarchies {
     v2: Option<Place>,
     /// The controller of processors, of version 1.
     cpu: Option<Place>,
+    /// The controller of the number of tasks, of version 1.
+    pids: Option<Place>,
 }
 
 #[derive(Clone, Debug)]
@@ -45,6 +47,9 @@ impl Hierarchies {
             let freezes = has("freezer");
             if mount.kind == "cgroup" && has("cpu") && found.cpu.is_none() {
                 found.cpu = place();
+            }
+            if mount.kind == "cgroup" && has("pids") && found.pids.is_none() {
+                found.pids = place();
             }
             match mount.kind.as_str() {
                 "cgroup2" if found.v2.is_none() => found.v2 = place(),
@@ -70,11 +75,26 @@ impl Hierarchies {
     /// Where the controller of processors keeps the cgroup of a process with these memberships: version 1 where it is there,
     /// because a controller is in one hierarchy only.
     pub(super) fn cpu(&self, memberships: &[Membership<'_>]) -> Option<String> {
-        let v1 = memberships.iter().find(|membership| membership.has("cpu"));
+        Some(self.group("cpu", self.cpu.as_ref(), memberships)?.1.display().to_string())
+    }
+
+    /// The cgroup over a process with these memberships that has as many tasks as it may have.
+    pub(super) fn full(&self, memberships: &[Membership<'_>]) -> Option<TaskLimit> {
+        let (place, group) = self.group("pids", self.pids.as_ref(), memberships)?;
+        task_limit::full(&group, &place.point)
+    }
+
+    /// The cgroup in the hierarchy that has this controller, version 1 if that has it, and where that is mounted.
+    fn group<'a>(
+        &'a self,
+        controller: &str,
+        old: Option<&'a Place>,
+        memberships: &[Membership<'_>],
+    ) -> Option<(&'a Place, PathBuf)> {
+        let v1 = memberships.iter().find(|membership| membership.has(controller));
         let v2 = memberships.iter().find(|membership| membership.is_v2());
-        let old = self.cpu.as_ref().zip(v1);
-        let (place, membership) = old.or_else(|| self.v2.as_ref().zip(v2))?;
-        Some(place.dir(membership.path)?.display().to_string())
+        let (place, membership) = old.zip(v1).or_else(|| self.v2.as_ref().zip(v2))?;
+        Some((place, place.dir(membership.path)?))
     }
 }
 
@@ -142,7 +162,7 @@ mod tests {
             fs::write(path, text).unwrap();
         }
         let place = |dir: &str| Some(Place { point: root.path().join(dir), root: "/".into() });
-        let hierarchies = Hierarchies { v1: place("v1"), v2: place("v2"), cpu: place("cpu") };
+        let hierarchies = Hierarchies { v1: place("v1"), v2: place("v2"), cpu: place("cpu"), pids: None };
         (root, hierarchies)
     }
 

@@ -67,9 +67,12 @@ impl Looker {
         if !is_same(tell, interest) {
             return tell.say(&Answer::Gone { pid: interest.pid });
         }
-        let Groups { freezer, container: by_cgroup, cpu } = by_cgroup.unwrap_or_default();
+        let Groups { freezer, container: by_cgroup, cpu, full } = by_cgroup.unwrap_or_default();
         if let Some(dir) = cpu.filter(|_| is_daemon(interest)) {
             tell.say(&Answer::CpuGroup { pid: interest.pid, dir })?;
+        }
+        if let Some(limit) = full {
+            tell.say(&Answer::TaskLimit { pid: interest.pid, limit })?;
         }
         if let Some(freezer) = freezer {
             tell.say(&Answer::Freezer { pid: interest.pid, freezer })?;

@@ -27,6 +27,7 @@ mod sandbox;
 mod scan;
 mod sockets;
 mod syscall;
+mod task_limit;
 mod tell;
 mod threads;
 mod unix_diag;

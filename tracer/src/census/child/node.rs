@@ -26,7 +26,7 @@ use crate::{
         protocol::{Answer, Step},
         text::{container_id, memberships, pressure},
     },
-    input::{Component, ContainerFact, Freezer, Pressure, ProcessFact, SocketFact},
+    input::{Component, ContainerFact, Freezer, Pressure, ProcessFact, SocketFact, TaskLimit},
 };
 
 /// Sockets and pipes that are told, per process.
@@ -174,6 +174,7 @@ fn fact(interest: &Interest, node: &Node, at_ns: u64) -> ProcessFact {
         container: None,
         by_hand: interest.by_hand.clone(),
         cpu_group: None,
+        task_limit: None,
     }
 }
 
@@ -212,6 +213,8 @@ pub(super) struct Groups {
     pub(super) container: Option<ContainerFact>,
     /// Where the controller of processors is.
     pub(super) cpu: Option<String>,
+    /// One that has as many tasks as it may have.
+    pub(super) full: Option<TaskLimit>,
 }
 
 /// The cgroups of a process; `None` when it could not be asked.
@@ -229,6 +232,7 @@ pub(super) fn cgroup(tell: &mut Tell, interest: &Interest, node: &Node) -> io::R
         freezer: node.hierarchies.frozen(&lines),
         container,
         cpu: node.hierarchies.cpu(&lines),
+        full: node.hierarchies.full(&lines),
     }))
 }
 

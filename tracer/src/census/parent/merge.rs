@@ -70,6 +70,9 @@ impl Merged {
             Answer::CpuGroup { pid, dir } => {
                 self.processes.entry(pid).and_modify(|fact| fact.cpu_group = Some(dir));
             }
+            Answer::TaskLimit { pid, limit } => {
+                self.processes.entry(pid).and_modify(|fact| fact.task_limit = Some(limit));
+            }
             Answer::Container { pid, container } => {
                 self.processes.entry(pid).and_modify(|fact| fact.container = Some(container));
             }
@@ -134,6 +137,7 @@ impl Merged {
             fact.freezer = fact.freezer.or(old.freezer);
             fact.container = fact.container.or(old.container);
             fact.cpu_group = fact.cpu_group.or(old.cpu_group);
+            fact.task_limit = fact.task_limit.or(old.task_limit);
         }
         self.processes.insert(fact.pid, fact);
     }
@@ -220,6 +224,7 @@ mod tests {
             container: None,
             by_hand: None,
             cpu_group: None,
+            task_limit: None,
         }
     }
 

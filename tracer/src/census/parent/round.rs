@@ -323,6 +323,7 @@ mod tests {
             container: None,
             by_hand: None,
             cpu_group: None,
+            task_limit: None,
         };
         let group = |frames: &[&str]| GoroutineGroup {
             count: 1,

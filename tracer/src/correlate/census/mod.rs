@@ -338,6 +338,7 @@ mod tests {
             container: None,
             by_hand: None,
             cpu_group: None,
+            task_limit: None,
         }
     }
 

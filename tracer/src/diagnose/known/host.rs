@@ -55,16 +55,6 @@ pub(super) const KNOWN: &[Known] = &[
         sources: &["k8s#64137", "moby#29638"],
     },
     Known {
-        id: "O4",
-        title: "no process or thread can be started any more",
-        area: Overload,
-        versions: "",
-        symptoms: &["fork/exec: resource temporarily unavailable"],
-        look: "pids.current of a slice, or the number of threads of the node, is at its limit (kernel.pid_max, TasksMax)",
-        next: "find what leaks threads, and raise the limit",
-        sources: &["k8s#79466", "containerd#3781"],
-    },
-    Known {
         id: "O5",
         title: "the node has no inotify instances or open files left",
         area: Overload,

@@ -12,7 +12,7 @@ pub(super) static RULE: Rule = Rule {
     title: "systemd (PID 1) is busy, mostly reading the mount table, which each runc changes",
     area: Area::Bus,
     min_age_ns: BUS_NS,
-    proof: Proof::Scripted,
+    proof: Proof::Real,
     page: Page {
         mechanism: "systemd reads the whole mount table after every change of it. Each runc of the affected versions \
             mounts and unmounts its own program in the host's namespace, so a node with many pods and exec probes keeps \

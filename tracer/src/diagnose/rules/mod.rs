@@ -24,6 +24,7 @@ mod n3_agent_of_a_plugin;
 mod o1_held_off_the_cpu;
 mod o2_exec_storm;
 mod o3_memory_is_short;
+mod o4_no_more_tasks;
 mod r12_create_stats_a_dead_mount;
 mod r14_runtime_frozen;
 mod r15_runtime_down;
@@ -77,6 +78,7 @@ pub static ALL: &[&Rule] = &[
     &o1_held_off_the_cpu::RULE,
     &o2_exec_storm::RULE,
     &o3_memory_is_short::RULE,
+    &o4_no_more_tasks::RULE,
     &r1_update_holds_status_lock::RULE,
     &r2_slow_disk::RULE,
     &r5_go_cni_locks_itself_out::RULE,

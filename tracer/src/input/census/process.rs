@@ -47,6 +47,9 @@ pub struct ProcessFact {
     /// Directory of its cgroup with the controller of processors; of daemons of the node alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_group: Option<String>,
+    /// The cgroup over it that has as many tasks as it may have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_limit: Option<TaskLimit>,
 }
 
 impl ProcessFact {
@@ -99,6 +102,19 @@ pub enum Command {
         /// Name of the program.
         program: String,
     },
+}
+
+/// A cgroup that has as many tasks (processes and threads) as it may have: whatever in it wants to start another gets EAGAIN.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskLimit {
+    /// Its directory. Hostile text.
+    pub path: String,
+    /// Tasks in it, and in those below it (`pids.current`).
+    pub tasks: u64,
+    /// How many it may have (`pids.max`).
+    pub limit: u64,
+    /// How many were refused since it was made, in it or on the way down to the process (`pids.events`).
+    pub refused: u64,
 }
 
 /// A cgroup that is frozen, or about to be.
@@ -286,6 +302,7 @@ mod tests {
             container: None,
             by_hand: None,
             cpu_group: None,
+            task_limit: None,
         }
     }
 

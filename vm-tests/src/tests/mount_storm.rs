@@ -1,0 +1,37 @@
+//! A systemd that only reads the mount table: a real runc waits for it, plegtrace says that it is busy, and everything goes on once the
+//! table is quiet.
+
+use anyhow::{Result, ensure};
+use plegtrace::diagnose::{Verdict, diagnose};
+
+use crate::container::{Container, Rootfs};
+use crate::mount_storm::Storm;
+use crate::observation::Observation;
+use crate::stall;
+
+/// As on a node with some hundred pods.
+const MOUNTS: usize = 2_000;
+
+/// Changes the mount table while a container is about to start.
+///
+/// # Errors
+/// When systemd is not named, or something else is.
+pub fn run() -> Result<String> {
+    let rootfs = Rootfs::make()?;
+    let observation = Observation::begin_with(stall::settings())?;
+    let storm = Storm::start(MOUNTS)?;
+    let mut waits = Container::ask(&rootfs, "waits")?;
+    let snapshot = observation.ended()?;
+    drop(storm);
+    waits.started()?;
+    waits.remove()?;
+    let diagnosis = diagnose(&snapshot);
+    let named: Vec<_> = stall::named(&diagnosis).into_iter().map(|(rule, pid, _)| (rule, pid)).collect();
+    ensure!(
+        diagnosis.verdict == Verdict::Stall && named == [("D2", Some(1))],
+        "{:?}, named {named:?}: {:?}",
+        diagnosis.verdict,
+        snapshot.bus
+    );
+    Ok(diagnosis.findings[0].headline.clone())
+}
