@@ -145,6 +145,8 @@ pub struct Knobs {
     /// A CNI plugin before the bridge and OCI hooks around each container, which let all pass until a fault says
     /// otherwise (see [`crate::gate`]).
     pub gates: bool,
+    /// Address of the bus on which runc asks systemd; none: that of the machine.
+    pub bus: Option<String>,
     /// What containerd keeps lies on a disk of its own, which a fault can slow down.
     pub disk: bool,
 }
@@ -167,6 +169,7 @@ impl Default for Knobs {
             deadlocking: false,
             blocking_pleg: false,
             gates: false,
+            bus: None,
             disk: false,
         }
     }

@@ -24,8 +24,8 @@ fn a_full_cgroup_is_noticed() {
         let about = ["-d", "600", "--runtime-pid", &runtime, "--sources", "census,processes"];
         let watching = Watching::start(&about).unwrap();
         watching.wait_until_armed().unwrap();
-        let looked = || watching.seen().census_rounds > 1;
-        process::wait_for("two looks", LIMIT, || Ok(looked().then_some(()))).unwrap();
+        let looked = || watching.seen().census_rounds > 0;
+        process::wait_for("a look", LIMIT, || Ok(looked().then_some(()))).unwrap();
         watching.interrupt().unwrap().0
     };
     let snapshot = look();

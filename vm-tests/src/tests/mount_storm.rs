@@ -10,7 +10,7 @@ use crate::observation::Observation;
 use crate::stall;
 
 /// As on a node with some hundred pods.
-const MOUNTS: usize = 2_000;
+const MOUNTS: usize = 600;
 
 /// Changes the mount table while a container is about to start.
 ///

@@ -58,7 +58,7 @@ impl Containerd {
         }
         let metrics = SocketAddr::from(([127, 0, 0, 1], http::free_port()?));
         configure(&scratch, knobs, &tree, metrics)?;
-        let daemon = spawn(&scratch, &programs)?;
+        let daemon = spawn(&scratch, &programs, knobs.bus.as_deref())?;
         let client = Client::new(&scratch.path().join("containerd.sock"), knobs.generation.api())?;
         let containerd =
             Containerd { daemon, knobs: knobs.clone(), tree, programs, metrics, client, scratch };
@@ -323,11 +323,14 @@ impl Programs {
     }
 }
 
-fn spawn(scratch: &Scratch, programs: &Programs) -> Result<Daemon> {
+fn spawn(scratch: &Scratch, programs: &Programs, bus: Option<&str>) -> Result<Daemon> {
     let temporary = temporary(scratch);
     fs::create_dir_all(&temporary).with_context(|| format!("cannot create {}", temporary.display()))?;
     let mut command = Command::new(&programs.daemon);
     command.arg("-c").arg(scratch.path().join("config.toml"));
+    if let Some(bus) = bus {
+        command.env("DBUS_SYSTEM_BUS_ADDRESS", bus);
+    }
     command.env("PATH", programs.path()).env("TMPDIR", temporary).current_dir("/");
     Daemon::start(scratch, command, &scratch.path().join("containerd.log"))
 }

@@ -128,3 +128,26 @@ fn u4_holds_up_only_who_waits() {
     assert_eq!((finding.severity, finding.confidence), (Severity::Notice, Confidence::Medium));
     assert!(finding.next[0].contains("cgroup.freeze"), "{:?}", finding.next);
 }
+
+/// A container that is frozen because its runc waits in the middle of a change is not left frozen; a runc of another container, or one
+/// that freezes nothing, changes nothing.
+#[test]
+fn u4_waits_for_a_runc_that_changes_the_container() {
+    let container = || Some(ContainerFact { id: "c1".into(), ..ContainerFact::default() });
+    let freezer = Freezer { path: "/kubepods/c1".into(), version: 1, state: "FROZEN".into(), own: true };
+    let frozen = ProcessFact {
+        freezer: Some(freezer),
+        container: container(),
+        ..process(Component::Helper, CHILD, SHIM, 0)
+    };
+    let named = |sub: &str, of: &str| {
+        let command = Command::Runc { sub: sub.into(), container: Some(of.into()), bundle: None };
+        let runc = ProcessFact { command: Some(command), ..process(Component::Runc, RUNC, SHIM, 0) };
+        let all = [frozen.clone(), runc];
+        let mut story = Story::node();
+        story.census(S, &all, &[], &[]).census(9 * S, &all, &[], &[]);
+        ids(&diagnose(&story.snapshot(9 * S))).contains(&"U4")
+    };
+    assert!(!named("update", "c1"));
+    assert!(named("update", "c2") && named("exec", "c1"));
+}

@@ -94,6 +94,11 @@ impl Bus {
     }
 }
 
+/// The file that keeps the systemd of a bus in this directory from setting properties of units.
+pub(super) fn mute(dir: &Path) -> PathBuf {
+    dir.join("mute")
+}
+
 /// The address of the bus in a directory.
 pub(super) fn address(dir: &Path) -> String {
     format!("unix:path={}", dir.join("dbus/system_bus_socket").display())
@@ -103,6 +108,8 @@ pub(super) fn address(dir: &Path) -> String {
 /// `StartTransientUnit` wait for ever.
 #[derive(Debug)]
 struct Manager {
+    /// While there is such a file, properties of units are not set.
+    mute: PathBuf,
     jobs: AtomicU32,
     silent: Arc<AtomicBool>,
     endless: Arc<AtomicBool>,
@@ -149,7 +156,11 @@ impl Manager {
         self.job(&emitter, &unit).await
     }
 
-    fn set_unit_properties(&self, _unit: String, _runtime: bool, _properties: Properties) {}
+    async fn set_unit_properties(&self, _unit: String, _runtime: bool, _properties: Properties) {
+        if self.mute.exists() {
+            std::future::pending::<()>().await;
+        }
+    }
 
     fn reset_failed_unit(&self, _unit: String) {}
 
@@ -180,8 +191,13 @@ impl Systemd {
     pub(super) fn start(bus: &Bus) -> Result<Systemd> {
         let silent = Arc::new(AtomicBool::new(false));
         let endless = Arc::new(AtomicBool::new(false));
-        let manager =
-            Manager { jobs: AtomicU32::new(1), silent: Arc::clone(&silent), endless: Arc::clone(&endless) };
+        let mute = mute(&bus.dir);
+        let manager = Manager {
+            mute,
+            jobs: AtomicU32::new(1),
+            silent: Arc::clone(&silent),
+            endless: Arc::clone(&endless),
+        };
         let builder = connection::Builder::address(bus.address().as_str())?;
         let connection = builder.name(SYSTEMD)?.serve_at(MANAGER, manager)?.build()?;
         Ok(Systemd { connection, silent, endless })

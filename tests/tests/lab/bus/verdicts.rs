@@ -9,7 +9,8 @@ use std::process::{Child, Command};
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context as _, Result};
-use plegtrace_lab::{Containerd, Knobs, fault, host, process};
+use plegtrace_lab::cri::Call;
+use plegtrace_lab::{CgroupDriver, Containerd, Knobs, fault, host, process};
 use plegtrace_tests::program::Running;
 use serde_json::Value;
 
@@ -29,7 +30,7 @@ struct Played {
 }
 
 impl Played {
-    /// `behaves`: "silent" (reads calls, answers none), "busy" (the same, and uses a processor), "deaf" (reads nothing) or
+    /// `behaves`: "willing" (answers, see [`kit::mute`]), "silent" (reads calls, answers none), "busy" (the same, and uses a processor), "deaf" (reads nothing) or
     /// "endless" (answers, and no job is ever done).
     fn start(containerd: &Containerd, name: &str, behaves: &str) -> Result<Played> {
         let dir = containerd.scratch().path().join(name);
@@ -77,8 +78,11 @@ fn plays_systemd() {
         }
     }
     let systemd = Systemd::start(&bus).unwrap();
-    let fault = if behaves == "endless" { &systemd.endless } else { &systemd.silent };
-    fault.store(true, Ordering::Relaxed);
+    match behaves {
+        "willing" => {}
+        "endless" => systemd.endless.store(true, Ordering::Relaxed),
+        _ => systemd.silent.store(true, Ordering::Relaxed),
+    }
     ready();
     loop {
         if behaves != "busy" {
@@ -213,4 +217,83 @@ fn errors_of_the_bus_are_noticed() {
     assert!(of("D8").ends_with("TimedOut"), "{found:?}");
     assert!(of("D5").ends_with("LimitsExceeded"), "{found:?}");
     assert!(findings.iter().all(|it| it["severity"] == "notice"), "{findings:?}");
+}
+
+/// Where runc looks whether systemd runs here.
+struct Runs(Option<PathBuf>);
+
+impl Runs {
+    fn here() -> Runs {
+        let dir = PathBuf::from("/run/systemd/system");
+        let made = !dir.exists();
+        fs::create_dir_all(&dir).unwrap();
+        Runs(made.then_some(dir))
+    }
+}
+
+impl Drop for Runs {
+    fn drop(&mut self) {
+        if let Some(dir) = &self.0 {
+            let _ = fs::remove_dir(dir);
+        }
+    }
+}
+
+/// A real containerd whose runc waits for systemd while it changes the limits of a container: the lists wait for the lock of that
+/// container, and all of it is one finding, from the lists down to systemd.
+#[test]
+fn lists_that_wait_for_systemd_are_one_story() {
+    host::require_root().unwrap();
+    host::ensure(&["dbus"]).unwrap();
+    let elsewhere = Containerd::start(&Knobs { pods: 0, ..Knobs::default() }).unwrap();
+    let node = Played::start(&elsewhere, "willing", "willing").unwrap();
+    let _runs = Runs::here();
+    let bus = Some(kit::address(&node.dir));
+    let knobs = Knobs { pods: 0, cgroup_driver: CgroupDriver::Systemd, bus, ..Knobs::default() };
+    let containerd = Containerd::start(&knobs).unwrap();
+    let pod = containerd.run_pod("p0").unwrap();
+    fs::write(kit::mute(&node.dir), "").unwrap();
+    let runtime = containerd.pid().to_string();
+    let mut running = Running::start(&["-o", "json", "-d", "12", "--runtime-pid", &runtime]).unwrap();
+    running.wait_until_armed(LIMIT).unwrap();
+    let container = pod.container.clone();
+    let mut update = Call::start(containerd.client(), "UpdateContainerResources", move |client| {
+        client.update_container_resources(&container, 512, LIMIT * 2)
+    })
+    .unwrap();
+    let runc = process::wait_for("its runc update", LIMIT, || {
+        let is_it = |pid: &u32| {
+            let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.contains("\0update\0") && line.contains(&pod.container)
+        };
+        Ok(process::all().into_iter().find(is_it))
+    })
+    .unwrap();
+    let mut list = Call::start(containerd.client(), "ListContainers", |client| {
+        client.list_containers(LIMIT * 2).map(drop)
+    })
+    .unwrap();
+    let output = running.finish(LIMIT * 2).unwrap();
+    // As the advice says.
+    process::signal(runc, libc::SIGKILL).unwrap();
+    assert!(update.wait(LIMIT).unwrap().is_err());
+    list.wait(LIMIT).unwrap().unwrap();
+
+    assert_eq!(output.status.code(), Some(1), "{}", output.stderr);
+    let report: Value = serde_json::from_str(&output.stdout).unwrap();
+    let findings = report["diagnosis"]["findings"].as_array().unwrap();
+    let [finding] = findings.as_slice() else { panic!("{:#}\n{}", report["diagnosis"], report["bus"]) };
+    assert_eq!((&finding["id"], &finding["confidence"]), (&"R1".into(), &"high".into()), "{finding:#}");
+    assert_eq!(finding["culprit"]["pid"], node.systemd, "{finding:#}");
+    assert_eq!(finding["culprit"]["container"]["id"].as_str(), Some(pod.container.as_str()), "{finding:#}");
+    let headline = finding["headline"].as_str().unwrap();
+    let chain = [
+        "every ListContainers waits behind one UpdateContainerResources",
+        "runc update",
+        "SetUnitProperties",
+    ];
+    for link in chain.map(str::to_owned).into_iter().chain([runc, node.systemd].map(|pid| pid.to_string())) {
+        assert!(headline.contains(&link), "no {link} in {headline}");
+    }
+    println!("{headline}");
 }

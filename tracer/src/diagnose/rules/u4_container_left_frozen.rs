@@ -3,10 +3,13 @@
 use crate::{
     correlate::thresholds::SECOND_NS,
     diagnose::{Area, Finding, Page, Proof, Rule, Scene},
-    input::{Component, Freezer},
+    input::{Command, Component, ContainerFact, Freezer},
     stuck::StuckKind,
     words::of_pod,
 };
+
+/// Commands of runc that freeze a container, change it, and thaw it.
+const UPDATES: [&str; 3] = ["update", "create", "run"];
 
 pub(super) static RULE: Rule = Rule {
     id: "U4",
@@ -23,7 +26,10 @@ pub(super) static RULE: Rule = Rule {
         evidence: &[
             "freezer.state FROZEN (cgroup v1) or cgroup.freeze 1 (v2) of a container, each time it was read",
         ],
-        excluded_by: &["the container was paused on purpose, which looks the same from outside"],
+        excluded_by: &[
+            "a runc that changes this container is under way: it thaws it when it goes on (R1, D3)",
+            "the container was paused on purpose, which looks the same from outside",
+        ],
         next: &[
             "thaw it",
             "upgrade runc",
@@ -41,6 +47,9 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
         if *component != Component::Helper || stuck.since.ns < RULE.min_age_ns {
             return None;
         }
+        if freezer.state == "FROZEN" && is_being_updated(stuck.container.as_ref(), scene) {
+            return None;
+        }
         let pod = of_pod(stuck.container.as_ref());
         let headline = format!("a container{pod} is frozen: it does not run and cannot be stopped");
         let finding = Finding::of_stuck(&RULE, headline, *component, stuck, scene).advise([thaw(freezer)]);
@@ -54,6 +63,18 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
         })
     };
     scene.stuck().filter_map(of).collect()
+}
+
+/// Is there a runc that changes this container now? With the systemd cgroup driver it has frozen it, and waits for systemd.
+fn is_being_updated(container: Option<&ContainerFact>, scene: &Scene<'_>) -> bool {
+    let Some(container) = container else { return false };
+    let updates = |command: &Command| match command {
+        Command::Runc { sub, container: Some(id), .. } => {
+            UPDATES.contains(&sub.as_str()) && *id == container.id
+        }
+        _ => false,
+    };
+    scene.snapshot.census.processes.iter().any(|seen| seen.fact.command.as_ref().is_some_and(updates))
 }
 
 /// What to type to let a cgroup run again.
