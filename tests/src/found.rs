@@ -29,6 +29,7 @@ pub fn process(component: Component, pid: u32, parent: u32, started: u64) -> Pro
         by_hand: None,
         cpu_group: None,
         task_limit: None,
+        disk: None,
     }
 }
 

@@ -9,12 +9,14 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
 use crate::stall::WATCHDOG;
 
+/// From one change to the next: less than systemd takes to read the table, and enough to leave a processor to others.
+const PAUSE: Duration = Duration::from_millis(5);
 /// What is mounted on itself, many times.
 const ROOT: &str = "/var/tmp/plegtrace-mounts";
 
@@ -47,6 +49,7 @@ impl Storm {
             while !stop.load(Ordering::Relaxed) && began.elapsed() < WATCHDOG {
                 // systemd may look at it just now: then it is busy, and the next one goes.
                 let _ = unmount(&last).and_then(|()| mount(&last));
+                thread::sleep(PAUSE);
             }
         };
         storm.thread = Some(thread::spawn(change));

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::input::{
-    Answerers, Command, Component, ContainerFact, EndedInit, Freezer, GoroutinesFact, Liveness,
+    Answerers, Command, Component, ContainerFact, DiskFact, EndedInit, Freezer, GoroutinesFact, Liveness,
     ParkedThreads, Pressure, ProcessFact, RuntimeSays, TaskLimit, Unanswered, VersionFact,
 };
 
@@ -201,6 +201,8 @@ pub(super) enum Answer {
     CpuGroup { pid: u32, dir: String },
     /// A cgroup over it has as many tasks as it may have.
     TaskLimit { pid: u32, limit: TaskLimit },
+    /// The block device that a thread of it waits for.
+    Disk { pid: u32, disk: DiskFact },
     /// Whose it is.
     Container { pid: u32, container: ContainerFact },
     /// It has ended, and its number may belong to somebody else: all that was told of it is void.

@@ -54,7 +54,8 @@ pub use bus::{Bus, BusRow, BusWait, OpenBusCall, SystemdSerials};
 pub use bus_peers::BusPeer;
 pub use caller::Caller;
 pub use census::{
-    BlockedThread, Census, DiskWaits, FileCall, Held, Known, ProcessSeen, Request, Unreported, WaitsFor,
+    BlockedThread, Census, DeviceUse, DiskWaits, FileCall, Held, Known, ProcessSeen, Request, Unreported,
+    WaitsFor,
 };
 pub use correlator::Correlator;
 pub use cpu::{Cpu, CpuShare};

@@ -156,6 +156,7 @@ fn looked_at(pid: u32, at_ns: u64) -> ProcessSeen {
         by_hand: None,
         cpu_group: None,
         task_limit: None,
+        disk: None,
     };
     ProcessSeen { fact, still_since: None, blocked: Vec::new() }
 }

@@ -9,7 +9,7 @@ mod exec;
 mod fact;
 
 pub use census::{
-    Answerers, CallError, CensusFact, Command, ContainerFact, EndedInit, FdFact, FdTarget, Freezer,
+    Answerers, CallError, CensusFact, Command, ContainerFact, DiskFact, EndedInit, FdFact, FdTarget, Freezer,
     GoroutineGroup, GoroutinesFact, Holder, IdOnStack, OwnCall, ParkedThreads, PipeFact, Pressure,
     ProcessFact, RuntimeSays, RuntimeState, SocketFact, Subject, SyscallFact, TaskLimit, Unanswered,
     VersionFact, served_by,

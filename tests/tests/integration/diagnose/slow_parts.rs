@@ -2,7 +2,7 @@
 
 use plegtrace::correlate::RecentKind;
 use plegtrace::diagnose::{Confidence, Diagnosis, Severity, SlowKind, Verdict, diagnose};
-use plegtrace::input::{Command, CpuFact, DaemonCpu, Fact, Layer, MessagesFact, OpenMessageFact};
+use plegtrace::input::{Command, CpuFact, DaemonCpu, DiskFact, Fact, Layer, MessagesFact, OpenMessageFact};
 use plegtrace::render::text;
 use plegtrace_common::rec::{CALL_OK, CALL_PARKS, PROCESS_EXECED};
 use plegtrace_common::role::Role;
@@ -230,6 +230,11 @@ fn a_slow_plugin_is_not_for_want_of_a_processor() {
 /// Three CreateContainer of four seconds in which they queue for the database for so long; of `looks` at containerd so many find
 /// a thread in fdatasync.
 fn writes(queue: u64, waiting: usize, looks: usize) -> Story {
+    writes_to(queue, waiting, looks, &|_| None)
+}
+
+/// The same, with what the disk of containerd has done at each look.
+fn writes_to(queue: u64, waiting: usize, looks: usize, disk: &dyn Fn(u64) -> Option<DiskFact>) -> Story {
     let mut story = healthy(14);
     story.follows_parks().names(0, &["sync.runtime_SemacquireMutex", "go.etcd.io/bbolt.(*DB).beginRWTx"]);
     story.hook(Layer::Handler, "CreateContainer").hook(Layer::KubeletCall, "CreateContainer");
@@ -247,6 +252,7 @@ fn writes(queue: u64, waiting: usize, looks: usize) -> Story {
         let call = if look < waiting { "fdatasync" } else { "epoll_wait" };
         let mut containerd = process(Component::Containerd, CONTAINERD, 1, 0);
         containerd.parked = vec![park(syscall(call, None))];
+        containerd.disk = disk(look as u64);
         story.census(S + 2 * look as u64 * S, &[containerd], &[], &[]);
     }
     story
@@ -264,6 +270,32 @@ fn r2_names_the_disk() {
     let diagnosis = told(&writes(3 * S, 1, 6), 14);
     assert_eq!((ids(&diagnosis), diagnosis.findings[0].confidence), (vec!["R2"], Confidence::Medium));
     assert!(diagnosis.findings[0].evidence[1].text.contains("75 % of their time"));
+}
+
+/// What the disk does meanwhile tells a slow one from one that is held back; seen once, or of two disks, it tells nothing.
+#[test]
+fn r2_tells_a_slow_disk_from_one_that_is_held_back() {
+    let disk = |name: &str, look: u64, busy_ms: u64| DiskFact {
+        name: name.to_owned(),
+        completed: 100 + 5 * look,
+        took_ms: 1000 + 2 * busy_ms * look,
+        busy_ms: busy_ms * look,
+        in_flight: 2,
+    };
+    let named = |disk: &dyn Fn(u64) -> Option<DiskFact>| {
+        let diagnosis = told(&writes_to(0, 3, 6, disk), 14);
+        let [finding] = &diagnosis.findings[..] else { panic!("{:?}", diagnosis.findings) };
+        let texts = finding.evidence.iter().map(|seen| &seen.text).filter(|text| text.starts_with("disk "));
+        let idle = finding.next.iter().any(|next| next.contains("the disk itself is idle"));
+        (finding.also.clone(), texts.cloned().collect::<Vec<_>>(), idle)
+    };
+    let busy = "disk vdb was busy for 95 % of 10.0 s: 25 requests, 760 ms each; 2 under way".to_owned();
+    assert_eq!(named(&|look| Some(disk("vdb", look, 1900))), (vec!["X2"], vec![busy], false));
+    let idle = "disk vdb was busy for 1 % of 10.0 s: 25 requests, 8.0 ms each; 2 under way".to_owned();
+    assert_eq!(named(&|look| Some(disk("vdb", look, 20))), (vec![], vec![idle], true));
+    assert_eq!(named(&|look| (look == 0).then(|| disk("vdb", look, 1900))), (vec![], vec![], false));
+    let other = |look| Some(disk(if look < 5 { "vda" } else { "vdb" }, look, 1900));
+    assert_eq!(named(&other), (vec![], vec![], false));
 }
 
 /// One look is chance, a lock is not a disk, and a disk that nobody waits for is none of our business.

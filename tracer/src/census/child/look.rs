@@ -6,7 +6,7 @@ use super::{
     answerers::are_awaited,
     classify::{Interest, Kind, shares_files},
     containers::is_id,
-    epoll,
+    disk, epoll,
     kept::Kept,
     locks,
     names::{Names, is_go},
@@ -70,6 +70,12 @@ impl Looker {
         let Groups { freezer, container: by_cgroup, cpu, full } = by_cgroup.unwrap_or_default();
         if let Some(dir) = cpu.filter(|_| is_daemon(interest)) {
             tell.say(&Answer::CpuGroup { pid: interest.pid, dir })?;
+        }
+        let parks = threads.parks.iter().map(|seen| &seen.park);
+        if interest.component.role().is_runtime()
+            && let Some(disk) = disk::waited_for(tell, interest.pid, parks)
+        {
+            tell.say(&Answer::Disk { pid: interest.pid, disk })?;
         }
         if let Some(limit) = full {
             tell.say(&Answer::TaskLimit { pid: interest.pid, limit })?;

@@ -9,6 +9,7 @@ mod calls;
 mod classify;
 mod containers;
 mod cri;
+mod disk;
 mod epoll;
 mod files;
 mod freezer;

@@ -175,6 +175,7 @@ fn fact(interest: &Interest, node: &Node, at_ns: u64) -> ProcessFact {
         by_hand: interest.by_hand.clone(),
         cpu_group: None,
         task_limit: None,
+        disk: None,
     }
 }
 

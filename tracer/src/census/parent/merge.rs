@@ -73,6 +73,9 @@ impl Merged {
             Answer::TaskLimit { pid, limit } => {
                 self.processes.entry(pid).and_modify(|fact| fact.task_limit = Some(limit));
             }
+            Answer::Disk { pid, disk } => {
+                self.processes.entry(pid).and_modify(|fact| fact.disk = Some(disk));
+            }
             Answer::Container { pid, container } => {
                 self.processes.entry(pid).and_modify(|fact| fact.container = Some(container));
             }
@@ -138,6 +141,7 @@ impl Merged {
             fact.container = fact.container.or(old.container);
             fact.cpu_group = fact.cpu_group.or(old.cpu_group);
             fact.task_limit = fact.task_limit.or(old.task_limit);
+            fact.disk = fact.disk.or(old.disk);
         }
         self.processes.insert(fact.pid, fact);
     }
@@ -225,6 +229,7 @@ mod tests {
             by_hand: None,
             cpu_group: None,
             task_limit: None,
+            disk: None,
         }
     }
 

@@ -324,6 +324,7 @@ mod tests {
             by_hand: None,
             cpu_group: None,
             task_limit: None,
+            disk: None,
         };
         let group = |frames: &[&str]| GoroutineGroup {
             count: 1,

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::{
     correlate::thresholds::RECENT_NS,
     decode::MonoNs,
-    input::{ParkedThreads, ProcessFact},
+    input::{DiskFact, ParkedThreads, ProcessFact},
 };
 
 /// Looks that are kept: more than there are in a minute.
@@ -34,6 +34,41 @@ pub struct DiskWaits {
     pub waiting: u64,
     /// The call of the last of those threads.
     pub call: Option<String>,
+    /// What the device that they waited for did between the first and the last of those looks, if that was seen twice.
+    pub device: Option<DeviceUse>,
+}
+
+/// What a block device did in some time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceUse {
+    /// Its name. Hostile text.
+    pub name: String,
+    /// How long that was, nanoseconds.
+    pub over_ns: u64,
+    /// For so long it had something to do, nanoseconds.
+    pub busy_ns: u64,
+    /// So many requests it has completed …
+    pub completed: u64,
+    /// … which took so long together, nanoseconds.
+    pub took_ns: u64,
+    /// Requests that it had not completed at the end.
+    pub in_flight: u64,
+}
+
+impl DeviceUse {
+    /// Between two readings of the same device.
+    fn between(first: &(MonoNs, DiskFact), last: &(MonoNs, DiskFact)) -> Option<Self> {
+        let ((from, before), (to, after)) = (first, last);
+        let ns = |after: u64, before: u64| after.saturating_sub(before).saturating_mul(1_000_000);
+        (before.name == after.name && to > from).then(|| Self {
+            name: after.name.clone(),
+            over_ns: to.since(*from),
+            busy_ns: ns(after.busy_ms, before.busy_ms),
+            completed: after.completed.saturating_sub(before.completed),
+            took_ns: ns(after.took_ms, before.took_ms),
+            in_flight: after.in_flight,
+        })
+    }
 }
 
 #[derive(Debug)]
@@ -42,6 +77,7 @@ struct Look {
     at: MonoNs,
     /// It found a thread that waits, in this call, as far as that is known.
     waits: Option<Option<String>>,
+    disk: Option<DiskFact>,
 }
 
 /// The last looks at runtimes.
@@ -58,7 +94,7 @@ impl Looks {
             self.0.pop_front();
         }
         let waits = fact.parked.iter().find(|park| waits(park)).map(call);
-        self.0.push_back(Look { pid: fact.pid, at: MonoNs(fact.at_ns), waits });
+        self.0.push_back(Look { pid: fact.pid, at: MonoNs(fact.at_ns), waits, disk: fact.disk.clone() });
     }
 
     /// Those of the last minute before `now`.
@@ -71,6 +107,12 @@ impl Looks {
                 waits.waiting += 1;
                 waits.call.clone_from(call);
             }
+        }
+        for (pid, waits) in &mut found {
+            let of = self.0.iter().filter(|look| look.pid == *pid && now.since(look.at) <= RECENT_NS);
+            let mut readings = of.filter_map(|look| Some((look.at, look.disk.clone()?)));
+            let ends = readings.next().and_then(|first| Some((first, readings.next_back()?)));
+            waits.device = ends.and_then(|(first, last)| DeviceUse::between(&first, &last));
         }
         found
     }

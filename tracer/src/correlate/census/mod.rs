@@ -15,7 +15,7 @@ use crate::{
     decode::MonoNs,
     input::{CensusFact, Component, Fact, GoroutinesFact, ParkedThreads, ProcessFact, VersionFact},
 };
-pub use disk::DiskWaits;
+pub use disk::{DeviceUse, DiskWaits};
 pub use requests::{Held, Request, WaitsFor};
 pub use subject::Known;
 pub use unreported::Unreported;
@@ -339,6 +339,7 @@ mod tests {
             by_hand: None,
             cpu_group: None,
             task_limit: None,
+            disk: None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! R2: what the runtime writes waits for a slow disk.
 
 use crate::{
-    correlate::{DiskWaits, RecentKind, RequestTree, thresholds::RECENT_NS},
+    correlate::{DeviceUse, DiskWaits, RecentKind, RequestTree, thresholds::RECENT_NS},
     cri::{Method, Takes},
     diagnose::{
         Area, Culprit, Evidence, Finding, Page, Proof, Reason, Rule, Scene, Severity, Slow, SlowKind, Source,
@@ -40,6 +40,7 @@ pub(super) static RULE: Rule = Rule {
             "calls that write are slow or do not end",
             "threads of the runtime were found in fsync or fdatasync, or waiting for the journal, again and again",
             "requests wait for the write lock of the database",
+            "what the device did meanwhile: busy is a slow disk (X2), idle is a limit of a cgroup, or the file system",
         ],
         excluded_by: &["relists are slow as well: lists need no disk (O1)"],
         next: &[
@@ -67,6 +68,30 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
 
 fn writes(method: Method) -> bool {
     matches!(method.facts().takes, Takes::Disk | Takes::Forks | Takes::Network)
+}
+
+/// A device that has something to do for so much of the time, in percent, is slow, or has too much to do.
+const BUSY: u64 = 50;
+/// What to look at when it does not.
+const HELD_BACK: &str = "the disk itself is idle: see who holds writes back, a limit of a cgroup (io.max, blkio.throttle.*) or a \
+    file system (X4)";
+
+fn is_busy(device: &DeviceUse) -> bool {
+    device.busy_ns.saturating_mul(100) >= device.over_ns.saturating_mul(BUSY)
+}
+
+/// `disk vdb was busy for 97 % of 12.0 s: 48 requests, 240 ms each; 3 are under way`.
+fn evidence(device: &DeviceUse) -> String {
+    let share = human::percent(device.busy_ns.min(device.over_ns), device.over_ns);
+    let requests = human::plural(device.completed, "request");
+    let each = device.took_ns.checked_div(device.completed);
+    let each = each.map_or_else(String::new, |ns| format!(", {} each", human::duration(ns)));
+    let left = match device.in_flight {
+        0 => String::new(),
+        some => format!("; {some} under way"),
+    };
+    let (name, over) = (words::cut(&device.name, 20), human::duration(device.over_ns));
+    format!("disk {name} was busy for {share} of {over}: {requests}{each}{left}")
 }
 
 /// A call that writes takes too long, and most of that in the runtime itself.
@@ -124,6 +149,15 @@ fn finding(pid: u32, waits: &DiskWaits, queue: u64, stalls: bool, scene: &Scene<
         let some = percent(pressure.io_some_avg10);
         let text = format!("some task of the node waited for a disk {some} % of the last 10 s");
         finding = finding.seen(Evidence::new(Source::Census, text));
+    }
+    let use_of = waits.device.as_ref().map(|device| (device, evidence(device)));
+    if let Some((device, text)) = &use_of {
+        finding = finding.seen(Evidence::new(Source::Census, text.clone()));
+        if is_busy(device) {
+            finding.also.push("X2");
+        } else {
+            finding = finding.advise([HELD_BACK.to_owned()]);
+        }
     }
     if waits.waiting < LOOKS {
         finding = finding.doubted("only one look found a thread that waits for the disk");

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     descriptor::{FdFact, FdTarget, Holder, PipeFact, SocketFact},
     goroutines::{GoroutineGroup, GoroutinesFact, IdOnStack, Subject},
-    process::{Command, Freezer, ParkedThreads, ProcessFact, SyscallFact, TaskLimit, served_by},
+    process::{Command, DiskFact, Freezer, ParkedThreads, ProcessFact, SyscallFact, TaskLimit, served_by},
     runtime::{CallError, ContainerFact, EndedInit, OwnCall, RuntimeSays, RuntimeState},
 };
 

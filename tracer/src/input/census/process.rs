@@ -50,6 +50,9 @@ pub struct ProcessFact {
     /// The cgroup over it that has as many tasks as it may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_limit: Option<TaskLimit>,
+    /// The block device with the file that one of its threads waits to have written; of runtimes alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<DiskFact>,
 }
 
 impl ProcessFact {
@@ -102,6 +105,21 @@ pub enum Command {
         /// Name of the program.
         program: String,
     },
+}
+
+/// What a block device has done since it is there (`/proc/diskstats`, Documentation/admin-guide/iostats.rst).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskFact {
+    /// Its name, such as "vda1".
+    pub name: String,
+    /// Reads, writes, discards and flushes that it has completed.
+    pub completed: u64,
+    /// How long all of them took together, milliseconds.
+    pub took_ms: u64,
+    /// For how long it had something to do, milliseconds.
+    pub busy_ms: u64,
+    /// What it is doing now.
+    pub in_flight: u64,
 }
 
 /// A cgroup that has as many tasks (processes and threads) as it may have: whatever in it wants to start another gets EAGAIN.
@@ -303,6 +321,7 @@ mod tests {
             by_hand: None,
             cpu_group: None,
             task_limit: None,
+            disk: None,
         }
     }
 
