@@ -289,9 +289,9 @@ fn r2_tells_a_slow_disk_from_one_that_is_held_back() {
         let idle = finding.next.iter().any(|next| next.contains("the disk itself is idle"));
         (finding.also.clone(), texts.cloned().collect::<Vec<_>>(), idle)
     };
-    let busy = "disk vdb was busy for 95 % of 10.0 s: 25 requests, 760 ms each; 2 under way".to_owned();
+    let busy = "disk vdb was busy for 95.0 % of 10.0 s: 25 requests, 760 ms each; 2 under way".to_owned();
     assert_eq!(named(&|look| Some(disk("vdb", look, 1900))), (vec!["X2"], vec![busy], false));
-    let idle = "disk vdb was busy for 1 % of 10.0 s: 25 requests, 8.0 ms each; 2 under way".to_owned();
+    let idle = "disk vdb was busy for 1.0 % of 10.0 s: 25 requests, 8.0 ms each; 2 under way".to_owned();
     assert_eq!(named(&|look| Some(disk("vdb", look, 20))), (vec![], vec![idle], true));
     assert_eq!(named(&|look| (look == 0).then(|| disk("vdb", look, 1900))), (vec![], vec![], false));
     let other = |look| Some(disk(if look < 5 { "vda" } else { "vdb" }, look, 1900));
