@@ -15,7 +15,7 @@ use plegtrace::input::{Armed, Fact, Frame, HookCounters, HookFact, Layer, LossCo
 use crate::wait::BUDGET;
 
 /// Longer than the guest may live: a test ends the observation itself.
-const ENDLESS: Duration = Duration::from_secs(3600);
+pub(crate) const ENDLESS: Duration = Duration::from_secs(3600);
 
 /// What came through the input stream.
 #[derive(Debug, Default)]
@@ -30,6 +30,8 @@ pub struct Seen {
     pub calls: Vec<Call>,
     /// Answered calls over D-Bus, in the order of the stream.
     pub bus_calls: Vec<BusCall>,
+    /// When systemd was looked at, because a call over D-Bus waits for it; nanoseconds.
+    pub systemd_looks: Vec<u64>,
     /// The last counters of each hook.
     pub counters: Vec<HookCounters>,
     /// Why each thing that was refused was.
@@ -57,6 +59,9 @@ impl Seen {
                 Fact::Armed(armed) => self.armed = Some(armed),
                 Fact::Refused(refused) => self.refused.push(refused.why),
                 Fact::InFlight(_) => self.running = true,
+                Fact::BusCalls(bus) if bus.peers.iter().any(|peer| peer.is_init) => {
+                    self.systemd_looks.push(bus.at_ns);
+                }
                 Fact::Counters { hooks } => self.counters = hooks,
                 Fact::Loss { counts } => self.losses = counts,
                 _ => {}

@@ -2,15 +2,18 @@
 //! table is quiet.
 
 use anyhow::{Result, ensure};
+use plegtrace::cli::Settings;
 use plegtrace::diagnose::{Verdict, diagnose};
 
 use crate::container::{Container, Rootfs};
 use crate::mount_storm::Storm;
-use crate::observation::Observation;
+use crate::observation::{ENDLESS, Observation, Seen};
 use crate::stall;
 
 /// As on a node with some hundred pods.
 const MOUNTS: usize = 600;
+/// A call must be older than this before anybody is blamed, and that somebody is busy takes some time to be seen.
+const LOOKED_NS: u64 = 7_000_000_000;
 
 /// Changes the mount table while a container is about to start.
 ///
@@ -18,10 +21,15 @@ const MOUNTS: usize = 600;
 /// When systemd is not named, or something else is.
 pub fn run() -> Result<String> {
     let rootfs = Rootfs::make()?;
-    let observation = Observation::begin_with(stall::settings())?;
+    let observation =
+        Observation::begin_with(Settings { to_the_end: true, duration: ENDLESS, ..stall::settings() })?;
     let storm = Storm::start(MOUNTS)?;
     let mut waits = Container::ask(&rootfs, "waits")?;
-    let snapshot = observation.ended()?;
+    let looked = |seen: &Seen| {
+        let looks = (seen.systemd_looks.first(), seen.systemd_looks.last());
+        matches!(looks, (Some(first), Some(last)) if last - first >= LOOKED_NS)
+    };
+    let (snapshot, _) = observation.until("systemd to be looked at", looked)?.end()?;
     drop(storm);
     waits.started()?;
     waits.remove()?;
