@@ -11,7 +11,7 @@ use crate::observation::{ENDLESS, Observation, Seen};
 use crate::stall;
 
 /// As on a node with some hundred pods.
-const MOUNTS: usize = 600;
+const MOUNTS: usize = 200;
 /// A call must be older than this before anybody is blamed, and that somebody is busy takes some time to be seen.
 const LOOKED_NS: u64 = 7_000_000_000;
 
