@@ -6,6 +6,7 @@ mod govern;
 mod governor;
 mod messages;
 mod open;
+mod open_requests;
 mod others;
 mod own_cost;
 mod requests;

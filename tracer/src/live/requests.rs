@@ -21,23 +21,21 @@ use plegtrace_common::{
 };
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::{Live, others::Others};
+use super::others::Others;
 use crate::{
     census,
     decode::request_names,
-    input::{Frame, HookFact, Layer, LossCount, MessagesFact, OpenMessageFact, OtherClientsFact},
-    kernel::{Kernel, OpenCalls, OpenRequests, Processes},
+    input::{Frame, HookFact, Layer, LossCount, OpenMessageFact},
+    kernel::OpenCalls,
     wire::{Fragment, Naming, Witnesses, witnesses::ClientCall},
 };
 
-/// Of younger ones nobody asks whether their connection is still there.
-const SOCKETS_FROM_NS: u64 = 1_000_000_000;
-/// How long a client may need to see that its server goes away; until then it may ask once more.
-const GOING_NS: u64 = 10_000_000_000;
 /// After this time every record of a moment has been handed over, also by a program that was interrupted.
 const SETTLED_NS: u64 = 50_000_000;
 /// Most connections of which is kept what their servers said.
 const MAX_NOTES: usize = 512;
+/// How long a client may need to see that its server goes away; until then it may ask once more.
+const GOING_NS: u64 = 10_000_000_000;
 
 /// A function that sends or serves requests.
 #[derive(Clone, Debug)]
@@ -70,9 +68,9 @@ pub(super) struct Requests {
     /// The last stream that a server will serve, and when it said so.
     last: HashMap<u64, (u32, u64)>,
     /// Requests that are in no list because their answers may have been missed.
-    doubted: u64,
+    pub(super) doubted: u64,
     /// Clients that are not traced.
-    others: Others,
+    pub(super) others: Others,
 }
 
 impl Requests {
@@ -207,7 +205,7 @@ impl Requests {
     }
 
     /// May answers to this request have been missed, because of who answers or what was written?
-    fn is_doubtful(
+    pub(super) fn is_doubtful(
         &self,
         key: &MessageKey,
         open: &OpenRequest,
@@ -225,7 +223,13 @@ impl Requests {
         missed || watched.is_none_or(|since| since > open.start_ns)
     }
 
-    fn fact(&self, key: &MessageKey, open: &OpenRequest, answerer: u32, is_gone: bool) -> OpenMessageFact {
+    pub(super) fn fact(
+        &self,
+        key: &MessageKey,
+        open: &OpenRequest,
+        answerer: u32,
+        is_gone: bool,
+    ) -> OpenMessageFact {
         let (service, method) = request_names(&self.naming.name(key.socket, key.stream)).unwrap_or_default();
         let refused = self.last.get(&key.socket).is_some_and(|(last, _)| key.stream > *last);
         OpenMessageFact {
@@ -239,6 +243,17 @@ impl Requests {
             unsent: false,
             over: is_gone || refused,
         }
+    }
+
+    /// Forgets what is only needed for requests that are open: these are all.
+    pub(super) fn keep<'a>(&mut self, at_ns: u64, open: impl Iterator<Item = &'a OpenMessageFact>) {
+        let open: HashSet<(u64, u32)> = open.map(|it| (it.socket, it.stream)).collect();
+        let sockets: HashSet<u64> = open.iter().map(|(socket, _)| *socket).collect();
+        self.naming.keep(at_ns, |socket, stream| open.contains(&(socket, stream)));
+        self.last.retain(|socket, (_, since_ns)| {
+            sockets.contains(socket) || at_ns.saturating_sub(*since_ns) < GOING_NS
+        });
+        self.doubts.retain(|_, until| *until >= at_ns);
     }
 
     pub(super) fn losses(&self) -> impl Iterator<Item = LossCount> + use<> {
@@ -277,73 +292,6 @@ impl Requests {
                 is_loss,
             }
         })
-    }
-}
-
-impl Live {
-    /// What the maps had at `at_ns`, of clients that are traced and of others, if there is something to say of these. A request
-    /// that is over is reported once, then forgotten; one whose answer may have been missed is not reported.
-    pub(super) fn open_requests(
-        &mut self,
-        at_ns: u64,
-        read: &OpenRequests,
-        others: &OpenRequests,
-        processes: &Processes,
-    ) -> (MessagesFact, Option<OtherClientsFact>) {
-        let open = self.still_open(at_ns, read, processes, Kernel::forget_request);
-        let mut of_others = self.still_open(at_ns, others, processes, Kernel::forget_other_request);
-        of_others.retain(|request| !census::is_our_child(request.asker));
-        if read.complete && others.complete {
-            let all = || open.iter().chain(&of_others);
-            let sockets: HashSet<u64> = all().map(|it| it.socket).collect();
-            let open: HashSet<(u64, u32)> = all().map(|it| (it.socket, it.stream)).collect();
-            self.requests.naming.keep(at_ns, |socket, stream| open.contains(&(socket, stream)));
-            self.requests.last.retain(|socket, (_, since_ns)| {
-                sockets.contains(socket) || at_ns.saturating_sub(*since_ns) < GOING_NS
-            });
-            self.requests.doubts.retain(|_, until| *until >= at_ns);
-        }
-        let clients = self.requests.others.tell(&of_others, |pid| self.kernel.client_name(pid));
-        let others = clients.map(|clients| OtherClientsFact {
-            clients,
-            requests: MessagesFact { at_ns, open: of_others, complete: others.complete },
-        });
-        (MessagesFact { at_ns, open, complete: read.complete }, others)
-    }
-
-    /// Those of one map, without those that `forget` is told of because their answers may have been missed.
-    fn still_open(
-        &mut self,
-        at_ns: u64,
-        read: &OpenRequests,
-        processes: &Processes,
-        forget: fn(&mut Kernel, &MessageKey),
-    ) -> Vec<OpenMessageFact> {
-        let mut open = Vec::with_capacity(read.entries.len());
-        let mut sockets = HashMap::new();
-        for (key, request) in &read.entries {
-            let known = Some(request.peer).filter(|peer| *peer != 0);
-            let answerer = known.or_else(|| self.kernel.answerer_of(key)).unwrap_or(0);
-            let mut fact = self.requests.fact(key, request, answerer, false);
-            let exists = |pid| pid == 0 || census::exists(pid);
-            fact.over |= !exists(fact.asker) || !exists(answerer);
-            let is_old = at_ns.saturating_sub(request.start_ns) >= SOCKETS_FROM_NS;
-            if !fact.over && is_old {
-                let there = sockets.entry(fact.asker).or_insert_with(|| census::unix_sockets_of(fact.asker));
-                fact.over = there.as_ref().is_some_and(|there| !there.contains(&key.socket));
-            }
-            let is_doubtful =
-                !fact.over && self.requests.is_doubtful(key, request, answerer, &processes.entries);
-            if fact.over || is_doubtful {
-                forget(&mut self.kernel, key);
-            }
-            if is_doubtful {
-                self.requests.doubted += 1;
-            } else {
-                open.push(fact);
-            }
-        }
-        open
     }
 }
 
