@@ -37,7 +37,7 @@ pub(crate) struct Options {
     #[arg(long)]
     refresh: bool,
     /// Seconds after which a guest has failed
-    #[arg(long, default_value_t = 420, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 540, value_name = "SECONDS")]
     budget: u64,
 }
 
@@ -86,7 +86,7 @@ impl Selection {
 
     /// Everything on every guest.
     pub(crate) fn all() -> Self {
-        Self { suites: suites::ALL.to_vec(), test: None, refresh: false, budget: Duration::from_secs(420) }
+        Self { suites: suites::ALL.to_vec(), test: None, refresh: false, budget: Duration::from_secs(540) }
     }
 }
 
