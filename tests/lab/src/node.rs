@@ -57,9 +57,10 @@ impl Node {
     ///
     /// When it does not within `limit`.
     pub fn wait_for_relists(&self, count: u32, limit: Duration) -> Result<()> {
-        let start = self.relists()?;
+        // For its page the kubelet asks the runtime, too: on a stalled node that may take longer than we wait each time.
+        let start = process::wait_for("the kubelet's metrics", limit, || Ok(self.relists().ok()))?;
         process::wait_for(&format!("the end of {count} relists"), limit, || {
-            // No answer is no relist: the page itself may hang on a stalled node.
+            // No answer is no relist.
             Ok(self.relists().is_ok_and(|now| now >= start + f64::from(count)).then_some(()))
         })
     }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     census::{CpuReader, HaltWatch},
-    cli::Settings,
+    cli::{Settings, SocketBackend},
     clock,
     flame::Flame,
     input::{Fact, RefusedFact, Start},
@@ -137,7 +137,9 @@ impl Observation {
     /// Nobody misses what nobody has asked for: `watch` takes the wire only where it costs the node nothing.
     pub(super) fn refuse_wire(&mut self, settings: &Settings, why: &str) {
         if settings.wire_if_cheap() {
-            self.do_without("wire", why);
+            self.do_without("wire", &format!("{why}; to follow sockets all the same, add --sources all"));
+        } else if settings.socket_backend == SocketBackend::Functions {
+            self.refuse("wire", &format!("{why}; leave out --socket-backend"));
         } else {
             self.refuse("wire", why);
         }

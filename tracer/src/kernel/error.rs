@@ -58,12 +58,10 @@ pub enum KernelError {
         source: Box<aya::programs::ProgramError>,
     },
     /// Nothing is left that the programs of family `wire` may sit on.
-    #[error(
-        "this kernel interrupts programs on its functions, which loses events: leave out --socket-backend"
-    )]
+    #[error("this kernel interrupts programs on its functions, which loses events")]
     Preempted,
     /// There is nothing to put the programs on that need functions.
-    #[error("this kernel does not name its functions for AF_UNIX sockets: leave out --socket-backend")]
+    #[error("this kernel does not name its functions for AF_UNIX sockets")]
     NoFunction,
     /// A tracepoint could not be attached.
     #[error("cannot attach to the tracepoint {name}")]
