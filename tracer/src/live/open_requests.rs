@@ -2,13 +2,11 @@
 
 use std::collections::HashMap;
 
-use plegtrace_common::wire::state::MessageKey;
-
 use super::Live;
 use crate::{
     census,
     input::{MessagesFact, OpenMessageFact, OtherClientsFact},
-    kernel::{Kernel, OpenRequests, Processes},
+    kernel::{OpenRequests, Processes},
 };
 
 /// Of younger ones nobody asks whether their connection is still there.
@@ -23,8 +21,8 @@ impl Live {
         others: &OpenRequests,
         processes: &Processes,
     ) -> (MessagesFact, Option<OtherClientsFact>) {
-        let open = self.still_open(at_ns, read, processes, Kernel::forget_request);
-        let mut of_others = self.still_open(at_ns, others, processes, Kernel::forget_other_request);
+        let open = self.still_open(at_ns, read, processes, false);
+        let mut of_others = self.still_open(at_ns, others, processes, true);
         of_others.retain(|request| !census::is_our_child(request.asker));
         if read.complete && others.complete {
             self.requests.keep(at_ns, open.iter().chain(&of_others));
@@ -37,20 +35,20 @@ impl Live {
         (MessagesFact { at_ns, open, complete: read.complete }, others)
     }
 
-    /// Those of one map, without those that `forget` is told of because their answers may have been missed.
+    /// Those of one map, without those whose answers may have been missed.
     fn still_open(
         &mut self,
         at_ns: u64,
         read: &OpenRequests,
         processes: &Processes,
-        forget: fn(&mut Kernel, &MessageKey),
+        of_others: bool,
     ) -> Vec<OpenMessageFact> {
         let mut open = Vec::with_capacity(read.entries.len());
         let mut sockets = HashMap::new();
         for (key, request) in &read.entries {
             let known = Some(request.peer).filter(|peer| *peer != 0);
             let answerer = known.or_else(|| self.kernel.answerer_of(key)).unwrap_or(0);
-            let mut fact = self.requests.fact(key, request, answerer, false);
+            let mut fact = self.requests.fact(key, request, answerer, of_others);
             let exists = |pid| pid == 0 || census::exists(pid);
             fact.over |= !exists(fact.asker) || !exists(answerer);
             let is_old = at_ns.saturating_sub(request.start_ns) >= SOCKETS_FROM_NS;
@@ -61,7 +59,11 @@ impl Live {
             let is_doubtful =
                 !fact.over && self.requests.is_doubtful(key, request, answerer, &processes.entries);
             if fact.over || is_doubtful {
-                forget(&mut self.kernel, key);
+                if of_others {
+                    self.kernel.forget_other_request(key);
+                } else {
+                    self.kernel.forget_request(key);
+                }
             }
             if is_doubtful {
                 self.requests.doubted += 1;

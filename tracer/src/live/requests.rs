@@ -52,6 +52,8 @@ pub(super) struct Requests {
     /// Requests are followed.
     follows: bool,
     naming: Naming,
+    /// The same of clients that are not traced: what is missed of them says nothing about the node.
+    other_naming: Naming,
     witnesses: Witnesses,
     /// What hooks witness, by their number.
     hooks: HashMap<u32, Hooked>,
@@ -146,10 +148,11 @@ impl Requests {
         match frame.kind {
             RecKind::Block => {
                 if let Ok(rec) = BlockRec::ref_from_bytes(&frame.bytes) {
-                    self.naming.take(&fragment(rec));
                     if rec.flags & BLOCK_OTHER != 0 {
+                        self.other_naming.take(&fragment(rec));
                         return None;
                     }
+                    self.naming.take(&fragment(rec));
                     self.witnesses.sent(rec.header.tgid, rec.socket, rec.stream, rec.header.ts_ns);
                 }
                 None
@@ -187,7 +190,9 @@ impl Requests {
                 None
             }
             _ => {
-                let name = self.naming.end(rec.socket, rec.stream);
+                let of_other = rec.how & how::OTHER != 0;
+                let naming = if of_other { &mut self.other_naming } else { &mut self.naming };
+                let name = naming.end(rec.socket, rec.stream);
                 let len = name.len().min(NAME - 1);
                 rec.name[..len].copy_from_slice(&name.as_bytes()[..len]);
                 Some(rec)
@@ -228,9 +233,10 @@ impl Requests {
         key: &MessageKey,
         open: &OpenRequest,
         answerer: u32,
-        is_gone: bool,
+        is_other: bool,
     ) -> OpenMessageFact {
-        let (service, method) = request_names(&self.naming.name(key.socket, key.stream)).unwrap_or_default();
+        let naming = if is_other { &self.other_naming } else { &self.naming };
+        let (service, method) = request_names(&naming.name(key.socket, key.stream)).unwrap_or_default();
         let refused = self.last.get(&key.socket).is_some_and(|(last, _)| key.stream > *last);
         OpenMessageFact {
             socket: key.socket,
@@ -241,7 +247,7 @@ impl Requests {
             service,
             method,
             unsent: false,
-            over: is_gone || refused,
+            over: refused,
         }
     }
 
@@ -250,6 +256,7 @@ impl Requests {
         let open: HashSet<(u64, u32)> = open.map(|it| (it.socket, it.stream)).collect();
         let sockets: HashSet<u64> = open.iter().map(|(socket, _)| *socket).collect();
         self.naming.keep(at_ns, |socket, stream| open.contains(&(socket, stream)));
+        self.other_naming.keep(at_ns, |socket, stream| open.contains(&(socket, stream)));
         self.last.retain(|socket, (_, since_ns)| {
             sockets.contains(socket) || at_ns.saturating_sub(*since_ns) < GOING_NS
         });
@@ -274,6 +281,12 @@ impl Requests {
                 "names_contradicted",
                 "what was learnt of the names of requests could not all be true: they were unknown again",
                 self.naming.contradicted,
+                false,
+            ),
+            (
+                "other_clients_unnamed",
+                "header blocks or connections of other clients of the runtime were not followed: some of their requests have no name",
+                self.other_naming.missed + self.other_naming.forgotten + self.other_naming.contradicted,
                 false,
             ),
             (

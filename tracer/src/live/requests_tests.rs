@@ -62,7 +62,6 @@ fn what_servers_say_of_connections() {
     assert_eq!(requests.named(rec(how::GOING_AWAY, 5, 600)), None);
     assert!(!requests.fact(&KEY, &open(500), 20, false).over, "the last one that is served");
     assert!(requests.fact(&MessageKey { stream: 7, ..KEY }, &open(500), 20, false).over);
-    assert!(requests.fact(&KEY, &open(500), 20, true).over);
 }
 
 /// More connections in doubt than are kept put all of them in doubt: no doubt is lost.
@@ -130,6 +129,12 @@ fn names_come_from_header_blocks() {
     assert_eq!(requests.fact(&MessageKey { stream: 7, ..KEY }, &open(90), 20, false).method, "");
     let told: Vec<_> = requests.losses().map(|loss| (loss.reason, loss.count, loss.is_loss)).collect();
     assert_eq!(told, [("header_block_missed".to_owned(), 1, true)]);
+    // Of another client it is no loss.
+    let other = BlockRec { flags: cut.flags | BLOCK_OTHER, socket: 4, ..cut };
+    assert!(requests.name(frame(other.header, RecKind::Block, other.as_bytes())).is_none());
+    let told: Vec<_> = requests.losses().map(|loss| (loss.reason, loss.count, loss.is_loss)).collect();
+    assert_eq!(told[1..], [("other_clients_unnamed".to_owned(), 1, false)]);
+    assert_eq!(told.len(), 2, "and none of the kubelet's");
 }
 
 /// Records of calls of the kubelet and of handlers teach the names of a connection that is older than us, unless something was
