@@ -137,12 +137,14 @@ impl Story {
             containers: self.containers.clone(),
             ended: self.ended.clone(),
             says: self.says.clone(),
+            unwritten: self.unwritten,
             ..CensusFact::default()
         };
         self.fact(ns, &Fact::Census(round))
     }
 
-    fn goroutines(&mut self, ns: u64, component: Component, pid: u32, groups: &[GoroutineGroup]) {
+    /// The goroutines of a process at `ns`.
+    pub fn goroutines(&mut self, ns: u64, component: Component, pid: u32, groups: &[GoroutineGroup]) {
         let fact = GoroutinesFact {
             at_ns: at(ns).0,
             took_ns: 0,

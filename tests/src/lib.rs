@@ -18,6 +18,7 @@ mod plot;
 pub mod program;
 pub mod prometheus;
 pub mod recordings;
+pub mod run_delay;
 pub mod slowest;
 pub mod story;
 pub mod strace;

@@ -11,7 +11,8 @@ use plegtrace::{
     decode::{MonoNs, decode},
     input::{
         Armed, Component, ContainerFact, EndedInit, Fact, Frame, HookFact, InFlight, Layer, Liveness,
-        OpenCallFact, RuntimeSays, Start, SymbolFact, SymbolsFact, TargetFact, frame_fact, next_frame,
+        OpenCallFact, RuntimeSays, Start, SymbolFact, SymbolsFact, TargetFact, Unwritten, frame_fact,
+        next_frame,
     },
 };
 use plegtrace_common::{
@@ -19,8 +20,8 @@ use plegtrace_common::{
     header::RecHeader,
     key::Watched,
     kind::RecKind,
-    rec::{CALL_PARKS, CALL_REPLIED, CallRec, PARK_FRAMES, ParkRec, RequestRec, how},
-    wire::request::NAME,
+    rec::{CALL_PARKS, CALL_REPLIED, CallRec, DockerRec, PARK_FRAMES, ParkRec, RequestRec, how},
+    wire::{docker::HEAD, request::NAME},
 };
 use zerocopy::{Immutable, IntoBytes};
 
@@ -70,6 +71,8 @@ pub struct Story {
     pub ended: Vec<EndedInit>,
     /// What the runtime says when they ask it.
     pub says: Option<RuntimeSays>,
+    /// What they find on no disk yet.
+    pub unwritten: Option<Unwritten>,
 }
 
 /// A moment of a story on CLOCK_MONOTONIC.
@@ -335,6 +338,21 @@ impl Story {
             answerer: CONTAINERD,
             how: how::ANSWERED,
             name,
+        };
+        self.push(rec.header, &rec)
+    }
+
+    /// A request of the kubelet to dockerd (method and path), asked and answered then.
+    pub fn docker(&mut self, line: &str, dockerd: u32, asked: u64, answered: u64) -> &mut Self {
+        let mut head = [0; HEAD];
+        head[..line.len()].copy_from_slice(line.as_bytes());
+        let rec = DockerRec {
+            header: header(RecKind::Docker, size_of::<DockerRec>(), answered, dockerd),
+            start_ns: ARMED_NS + asked,
+            socket: 8,
+            asker: KUBELET,
+            status: 200,
+            head,
         };
         self.push(rec.header, &rec)
     }

@@ -9,11 +9,11 @@ use anyhow::{Context as _, Result, bail};
 use clap::Parser as _;
 use plegtrace::cli::{Args, Settings};
 use plegtrace::correlate::Snapshot;
-use plegtrace::decode::{BusCall, Call, Event, Message, ParkEvent, Process, Request, decode};
+use plegtrace::decode::{BusCall, Call, DockerRequest, Event, Message, ParkEvent, Process, Request, decode};
 use plegtrace::engine::{self, EngineError};
 use plegtrace::input::{
-    Armed, BusFact, CommandFact, Fact, Frame, HookFact, InFlight, Layer, MessagesFact, OpenCallFact,
-    ProcessesFact, RefusedFact,
+    Armed, BusFact, CommandFact, Fact, Frame, HookFact, InFlight, Layer, LearntFact, MessagesFact,
+    OpenCallFact, ProcessesFact, RefusedFact,
 };
 use plegtrace_lab::process;
 
@@ -21,6 +21,10 @@ use crate::program;
 
 /// From the start of an observation to its probes, on a busy machine; what it may take is measured elsewhere.
 const ARMED_LIMIT: Duration = Duration::from_secs(60);
+
+/// What a node may do while it is observed. Nodes of other tests run the same files on the same processors, and their work must not
+/// take the probes of this one off; tests of that set the options themselves.
+const BUDGETS: [[&str; 2]; 2] = [["--park-budget", "1000000"], ["--syscall-budget", "10000000"]];
 
 /// What the stream of records has said so far.
 #[derive(Debug, Default)]
@@ -53,10 +57,16 @@ pub struct Seen {
     pub requests: Vec<Request>,
     /// The last reading of those that have not.
     pub open_requests: MessagesFact,
+    /// Names of theirs that have become known, in the order of the stream.
+    pub learnt: Vec<LearntFact>,
     /// The same of clients that are not traced.
     pub other_requests: Vec<Request>,
     /// The last reading of theirs that have not ended.
     pub open_others: MessagesFact,
+    /// Answered requests to Docker's API, in the order of the stream.
+    pub docker: Vec<DockerRequest>,
+    /// The last reading of those without an answer.
+    pub open_docker: MessagesFact,
     /// Answered calls over D-Bus, in the order of the stream.
     pub bus_calls: Vec<BusCall>,
     /// The last reading of those without an answer.
@@ -82,10 +92,13 @@ impl Seen {
                 Fact::InFlight(reading) => self.open = reading,
                 Fact::Messages(reading) => self.open_messages = reading,
                 Fact::Requests(reading) => self.open_requests = reading,
+                Fact::Names(fact) => self.learnt.extend(fact.names),
                 Fact::Census(_) => self.census_rounds += 1,
+                Fact::DockerRequests(reading) => self.open_docker = reading,
                 Fact::OtherClients(reading) => self.open_others = reading.requests,
                 Fact::BusCalls(reading) => self.open_bus = reading,
                 Fact::Refused(refused) => self.refused.push(refused),
+                Fact::Admitted(admitted) => self.refused.retain(|refused| *refused != admitted),
                 Fact::Armed(armed) => self.armed = Some(armed),
                 Fact::Command(command) => self.commands.push(command),
                 Fact::Processes(reading) => {
@@ -98,6 +111,7 @@ impl Seen {
             Ok(Event::Message(message)) => self.messages.push(message),
             Ok(Event::Request(request)) if request.of_other => self.other_requests.push(request),
             Ok(Event::Request(request)) => self.requests.push(request),
+            Ok(Event::Docker(request)) => self.docker.push(request),
             Ok(Event::BusCall(call)) => self.bus_calls.push(call),
             Ok(Event::Process(process)) => self.processes.push(process),
             Err(_) => self.undecoded += 1,
@@ -139,7 +153,9 @@ impl Watching {
     ///
     /// The arguments make no sense.
     pub fn start(arguments: &[&str]) -> Result<Watching> {
-        let words = ["plegtrace", "--quiet"].iter().chain(arguments);
+        let given = |option: &&str| arguments.contains(option);
+        let budgets = BUDGETS.iter().filter(|[option, _]| !given(option)).flatten();
+        let words = ["plegtrace", "--quiet"].iter().chain(budgets).chain(arguments);
         let args = Args::try_parse_from(words).context("bad arguments")?;
         let mut settings = Settings::try_from(&args.common).context("bad arguments")?;
         // This program is no plegtrace, which takes its census by running itself.

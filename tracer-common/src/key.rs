@@ -2,7 +2,11 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::{hist::BUCKETS, rec::PARK_FRAMES, role::Role};
+use crate::{
+    hist::BUCKETS,
+    rec::{PARK_FRAMES, PROCESS_ASKS_DOCKER},
+    role::Role,
+};
 
 /// Most calls that may be open at once; more are refused and counted, never evicted.
 pub const MAX_OPEN_CALLS: u32 = 32_768;
@@ -171,6 +175,21 @@ impl Watched {
     #[must_use]
     pub const fn found(role: Role) -> Self {
         Self { role: role as u32, parent_role: 0, since_ns: 0, parent: 0, flags: 0 }
+    }
+
+    /// The same for a process whose dockerd is watched too, if it asks one at all.
+    #[must_use]
+    pub const fn beside_dockerd(mut self) -> Self {
+        if self.role == Role::Kubelet as u32 || self.role == Role::CriDockerd as u32 {
+            self.flags |= PROCESS_ASKS_DOCKER;
+        }
+        self
+    }
+
+    /// Does it ask a dockerd that is watched?
+    #[must_use]
+    pub const fn asks_docker(&self) -> bool {
+        self.flags & PROCESS_ASKS_DOCKER != 0
     }
 }
 

@@ -26,13 +26,15 @@ pub enum RecKind {
     Block = 0x0320,
     /// A gRPC request ended: [`RequestRec`](crate::rec::RequestRec).
     Request = 0x0321,
+    /// A request to Docker's API was answered: [`DockerRec`](crate::rec::DockerRec).
+    Docker = 0x0330,
     /// A fact of user space, as JSON: targets, hooks, in-flight snapshots, loss, clock offsets.
     Fact = 0x1000,
 }
 
 impl RecKind {
     /// Every kind there is.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Call,
         Self::Park,
         Self::Fork,
@@ -44,6 +46,7 @@ impl RecKind {
         Self::BusCall,
         Self::Block,
         Self::Request,
+        Self::Docker,
         Self::Fact,
     ];
 
@@ -62,6 +65,7 @@ impl RecKind {
             0x0310 => Some(Self::BusCall),
             0x0320 => Some(Self::Block),
             0x0321 => Some(Self::Request),
+            0x0330 => Some(Self::Docker),
             0x1000 => Some(Self::Fact),
             _ => None,
         }
@@ -80,6 +84,7 @@ impl RecKind {
             Self::BusCall => Some(size_of::<crate::rec::BusRec>()),
             Self::Block => Some(size_of::<crate::rec::BlockRec>()),
             Self::Request => Some(size_of::<crate::rec::RequestRec>()),
+            Self::Docker => Some(size_of::<crate::rec::DockerRec>()),
             Self::Fact => None,
         }
     }

@@ -69,6 +69,8 @@ pub enum Reason {
     OtherOutOfStep = 30,
     /// The map of open requests of clients that are not traced was full.
     OtherRequestsFull = 31,
+    /// A request to Docker on a connection whose last one has no answer: clients wait for it.
+    DockerAnswerUnseen = 32,
 }
 
 /// Is it a loss of something the report needs, or a normal thing?
@@ -82,7 +84,7 @@ pub enum Weight {
 
 impl Reason {
     /// Every reason there is, in the order of their numbers.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::RingFull,
         Self::OpenCallsFull,
         Self::WatchedFull,
@@ -115,6 +117,7 @@ impl Reason {
         Self::ExitUnseen,
         Self::OtherOutOfStep,
         Self::OtherRequestsFull,
+        Self::DockerAnswerUnseen,
     ];
     /// Number of reasons: entries of the map `REASONS`.
     pub const COUNT: u32 = Self::ALL.len() as u32;
@@ -155,6 +158,7 @@ impl Reason {
             Self::ExitUnseen => "exit_unseen",
             Self::OtherOutOfStep => "other_out_of_step",
             Self::OtherRequestsFull => "other_requests_full",
+            Self::DockerAnswerUnseen => "docker_answer_unseen",
         }
     }
 
@@ -212,7 +216,7 @@ impl Reason {
             }
             Self::SendCut => "a buffer between kubelet, runtime and shims was full: the write was made again",
             Self::AnswerAlone => {
-                "answers between kubelet, runtime and shims whose request was not seen: it is older than the probes, or of a program that is not traced"
+                "answers between kubelet, runtime, Docker and shims whose request was not seen: it is older than the probes, or of a program that is not traced"
             }
             Self::PeerUnknown => {
                 "requests of shims were not followed: whom they asked is not traced, or had not read anything yet"
@@ -225,6 +229,9 @@ impl Reason {
             }
             Self::OtherRequestsFull => {
                 "too many open requests of other clients of the runtime: some are in no table"
+            }
+            Self::DockerAnswerUnseen => {
+                "requests to Docker whose answer was not seen: another one followed on their connection"
             }
         }
     }
@@ -248,7 +255,8 @@ impl Reason {
             | Self::OutOfStep
             | Self::FramesLeft
             | Self::SendingFull
-            | Self::ExitUnseen => Weight::Loss,
+            | Self::ExitUnseen
+            | Self::DockerAnswerUnseen => Weight::Loss,
             Self::NotWatched
             | Self::SystemGoroutine
             | Self::EndWithoutStart

@@ -558,7 +558,7 @@ fn emit(
             (*record).bytes = open.bytes;
             (*record).answer_bytes = answer.size;
             (*record).answer_serial = answer.serial;
-            (*record).reserved = 0;
+            (*record).errno = 0;
             (*record).texts = open.texts;
             if let Some(texts) = texts {
                 let to = (&raw mut (*record).texts).cast::<[u8; TEXT]>().add(ERROR);

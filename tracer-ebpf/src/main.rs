@@ -17,6 +17,8 @@ mod bus;
 #[cfg(target_arch = "bpf")]
 mod count;
 #[cfg(target_arch = "bpf")]
+mod docker;
+#[cfg(target_arch = "bpf")]
 mod emit;
 #[cfg(target_arch = "bpf")]
 mod environment;

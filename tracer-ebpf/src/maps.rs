@@ -14,6 +14,7 @@ use plegtrace_common::{
     wire::{
         bus::{BusKey, MAX_BUS_CALLS, MAX_JOB_BODIES, MAX_JOBS_DONE, OpenBusCall},
         dbus,
+        docker::{MAX_DOCKER_REQUESTS, MAX_HIJACKED, OpenDockerRequest},
         request::{COMM, MAX_CLIENTS, MAX_DIRECTIONS, MAX_OTHER_REQUESTS, MAX_REQUESTS, OpenRequest, Stance},
         state::{
             Holder, MAX_ENDS, MAX_MESSAGES, MAX_POSITIONS, MAX_SENDING, MessageKey, OpenMessage, PositionKey,
@@ -23,7 +24,7 @@ use plegtrace_common::{
     },
 };
 
-use crate::{bus, environment::Scratch, messages, requests};
+use crate::{bus, docker, environment::Scratch, messages, requests};
 
 /// Finished spans and process steps, kernel → user space, drained on a timer (never a wake-up: one costs more than
 /// the probe itself). Full: the record is dropped and counted as [`Reason::RingFull`].
@@ -150,6 +151,22 @@ pub(crate) static CLIENTS: LruHashMap<u32, [u8; COMM]> = LruHashMap::with_max_en
 #[map]
 pub(crate) static DIRECTIONS: LruHashMap<PositionKey, Stance> =
     LruHashMap::with_max_entries(MAX_DIRECTIONS, 0);
+
+/// Requests to Docker's API without an answer. Written here, read by user space at any time, which sweeps it when an end of a
+/// connection is gone. A plain hash, as [`OPEN_CALLS`]. Full: the request is refused and counted as
+/// [`Reason::MessagesFull`].
+#[map]
+pub(crate) static DOCKER_REQUESTS: HashMap<MessageKey, OpenDockerRequest> =
+    HashMap::with_max_entries(MAX_DOCKER_REQUESTS, 0);
+
+/// Connections to Docker that carry something else by now, as their clients see them. Not read by user space. What is forgotten is
+/// looked at again: its bytes would have to begin like a request.
+#[map]
+pub(crate) static HIJACKED: LruHashMap<PositionKey, u32> = LruHashMap::with_max_entries(MAX_HIJACKED, 0);
+
+/// Where requests to Docker are read. Not read by user space.
+#[map]
+pub(crate) static DOCKER_OPENS: PerCpuArray<docker::Scratch> = PerCpuArray::with_max_entries(1, 0);
 
 /// Where the frames of a write are walked through. Not read by user space.
 #[map]

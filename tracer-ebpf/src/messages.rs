@@ -14,7 +14,8 @@ use plegtrace_common::{
     wire::{
         state::{
             Begun, Ends, Holder, MAX_FRAMES, MESSAGE_UNSENT, MessageKey, OpenMessage, PositionKey,
-            SENDING_BUS, SENDING_CLIENT, SENDING_LOST, SENDING_SERVER, Sending,
+            SENDING_BUS, SENDING_CLIENT, SENDING_FROM_DOCKER, SENDING_LOST, SENDING_SERVER,
+            SENDING_TO_DOCKER, Sending,
         },
         ttrpc::{Bytes, FrameHeader, HEAD, Head, Names, Next, Position, Walk, kind},
     },
@@ -22,7 +23,7 @@ use plegtrace_common::{
 
 use crate::{
     arguments::masked,
-    bus, count, emit,
+    bus, count, docker, emit,
     maps::{ENDS, MESSAGES, POSITIONS, SENDING, WALKS},
     requests,
 };
@@ -42,7 +43,7 @@ pub(crate) struct Scratch {
 
 impl Scratch {
     #[inline(always)]
-    fn writer(&self) -> Writer {
+    pub(crate) fn writer(&self) -> Writer {
         let [tgid, tid, is_shim] = self.writer;
         Writer { tgid, tid, is_shim: is_shim != 0 }
     }
@@ -281,13 +282,22 @@ pub(crate) fn end(scratch: &mut Scratch, writer: Writer, fd: u32, result: i64) -
     if sending.flags & SENDING_BUS != 0 {
         return Ok(bus::end(sending, result));
     }
+    if sending.flags & SENDING_TO_DOCKER != 0 {
+        docker::sent(sending, result);
+        return Ok(false);
+    }
     if sending.flags & (SENDING_CLIENT | SENDING_SERVER) != 0 {
         requests::end(sending, writer, result);
         return Ok(false);
     }
+    let of_docker = sending.flags & SENDING_FROM_DOCKER != 0;
     scratch.result = result;
     scratch.writer = [writer.tgid, writer.tid, 0];
-    message_end();
+    if !of_docker {
+        message_end();
+    } else if result > 0 {
+        docker::docker_answer();
+    }
     Ok(false)
 }
 

@@ -125,52 +125,81 @@ fn is_of_shim(sock: u64) -> Result<bool, Reason> {
         && task::kernel::<u16>(address, path + 16)? == THIRD)
 }
 
+/// Where a socket is bound. Whoever listens is told by the end of its path, so that it does not matter whether that begins with
+/// `/run`, `/var/run` or the root of a node in a container.
+struct Path {
+    /// Its `struct unix_address`.
+    address: u64,
+    /// Bytes of the address: the family, the path, and the zero at its end.
+    len: u32,
+}
+
+impl Path {
+    /// `None` when it is bound nowhere, and when its path is shorter than two words: whoever listens has a longer one.
+    #[inline(always)]
+    fn of(sock: u64) -> Result<Option<Self>, Reason> {
+        let address: u64 = task::kernel(sock, wire!(unix_addr))?;
+        if address == 0 {
+            return Ok(None);
+        }
+        let len: u32 = task::kernel(address, wire!(address_len))?;
+        Ok((18..=110).contains(&len).then_some(Self { address, len }))
+    }
+
+    /// The eight bytes that begin so many before the end.
+    #[inline(always)]
+    fn word(&self, back: u32) -> Result<u64, Reason> {
+        task::kernel(self.address, wire!(address_name) + self.len - back)
+    }
+}
+
 /// `….ttrpc`: where containerd listens for the events of shims.
 #[inline(always)]
 fn is_of_runtime(sock: u64) -> Result<bool, Reason> {
     const LAST: u64 = u64::from_ne_bytes(*b"\0.ttrpc\0");
     // All but the byte before.
     const MASK: u64 = u64::from_ne_bytes([0, 255, 255, 255, 255, 255, 255, 255]);
-    let address: u64 = task::kernel(sock, wire!(unix_addr))?;
-    if address == 0 {
-        return Ok(false);
-    }
-    // With the family, and the zero at the end of the path.
-    let len: u32 = task::kernel(address, wire!(address_len))?;
-    if !(10..=110).contains(&len) {
-        return Ok(false);
-    }
-    Ok(task::kernel::<u64>(address, wire!(address_name) + len - 8)? & MASK == LAST)
+    let Some(path) = Path::of(sock)? else { return Ok(false) };
+    Ok(path.word(8)? & MASK == LAST)
 }
 
-/// Is the other end one where the system bus or systemd itself listens? By the end of its path, so that it does not matter
-/// whether that begins with `/run`, `/var/run` or the root of a node in a container.
+/// Is the other end one where the system bus or systemd itself listens?
 #[inline(always)]
 pub(crate) fn is_bus(ends: &Ends) -> Result<bool, Reason> {
+    let Some(path) = Path::of(ends.peer)? else { return Ok(false) };
+    Ok(listener_at(path.len, |back| path.word(back))?.is_some())
+}
+
+/// Who listens for D-Bus.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Listener {
+    /// The system bus.
+    Bus,
+    /// systemd, at its private socket.
+    Systemd,
+}
+
+/// The same by an address of this length, which `word` gives eight bytes of that begin so many before its end.
+#[inline(always)]
+pub(crate) fn listener_at(
+    len: u32,
+    word: impl Fn(u32) -> Result<u64, Reason>,
+) -> Result<Option<Listener>, Reason> {
     const PRIVATE: [u64; 2] = [u64::from_ne_bytes(*b"systemd/"), u64::from_ne_bytes(*b"private\0")];
     const SYSTEM: [u64; 3] = [
         u64::from_ne_bytes(*b"/dbus/sy"),
         u64::from_ne_bytes(*b"stem_bus"),
         u64::from_ne_bytes(*b"_socket\0"),
     ];
-    let address: u64 = task::kernel(ends.peer, wire!(unix_addr))?;
-    if address == 0 {
-        return Ok(false);
-    }
-    // With the family, and the zero at the end of the path.
-    let len: u32 = task::kernel(address, wire!(address_len))?;
-    if !(18..=110).contains(&len) {
-        return Ok(false);
-    }
-    let word = |back: u32| task::kernel::<u64>(address, wire!(address_name) + len - back);
     let (first, second) = (word(16)?, word(8)?);
     if second == PRIVATE[1] {
-        return Ok(first == PRIVATE[0]);
+        return Ok((first == PRIVATE[0]).then_some(Listener::Systemd));
     }
-    Ok(second == SYSTEM[2] && first == SYSTEM[1] && len >= 26 && word(24)? == SYSTEM[0])
+    let is_bus = second == SYSTEM[2] && first == SYSTEM[1] && len >= 26 && word(24)? == SYSTEM[0];
+    Ok(is_bus.then_some(Listener::Bus))
 }
 
-/// Role of whoever listens where this end is bound, if that is where kubelets ask; else 0. By the end of its path.
+/// Role of whoever listens where this end is bound, if that is where kubelets ask; else 0.
 #[inline(always)]
 pub(crate) fn runtime_at(sock: u64) -> Result<u32, Reason> {
     const CONTAINERD: [u64; 2] = [u64::from_ne_bytes(*b"containe"), u64::from_ne_bytes(*b"rd.sock\0")];
@@ -178,17 +207,8 @@ pub(crate) fn runtime_at(sock: u64) -> Result<u32, Reason> {
     const CRIO: [u64; 2] = [u64::from_ne_bytes(*b"\0\0\0\0\0/cr"), u64::from_ne_bytes(*b"io.sock\0")];
     // All but what is before the name of the file.
     const NAME: u64 = u64::from_ne_bytes([0, 0, 0, 0, 0, 255, 255, 255]);
-    let address: u64 = task::kernel(sock, wire!(unix_addr))?;
-    if address == 0 {
-        return Ok(0);
-    }
-    // With the family, and the zero at the end of the path.
-    let len: u32 = task::kernel(address, wire!(address_len))?;
-    if !(18..=110).contains(&len) {
-        return Ok(0);
-    }
-    let word = |back: u32| task::kernel::<u64>(address, wire!(address_name) + len - back);
-    let (first, second) = (word(16)?, word(8)?);
+    let Some(path) = Path::of(sock)? else { return Ok(0) };
+    let (first, second) = (path.word(16)?, path.word(8)?);
     let role = if second == CONTAINERD[1] && first == CONTAINERD[0] {
         Role::Containerd
     } else if second == CONTAINERD[1] && first == CRI_DOCKERD {
@@ -199,6 +219,16 @@ pub(crate) fn runtime_at(sock: u64) -> Result<u32, Reason> {
         Role::None
     };
     Ok(role as u32)
+}
+
+/// Is this end one where Docker's API is served?
+#[inline(always)]
+pub(crate) fn is_docker(sock: u64) -> Result<bool, Reason> {
+    const NAME: [u64; 2] = [u64::from_ne_bytes(*b"\0\0\0/dock"), u64::from_ne_bytes(*b"er.sock\0")];
+    // All but what is before the name of the file.
+    const MASK: u64 = u64::from_ne_bytes([0, 0, 0, 255, 255, 255, 255, 255]);
+    let Some(path) = Path::of(sock)? else { return Ok(false) };
+    Ok(path.word(8)? == NAME[1] && path.word(16)? & MASK == NAME[0])
 }
 
 /// A process that has connected to a socket.

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use crate::wait::{self, BUDGET};
 
 /// What runs in them.
-const PROGRAM: &str = "/bin/sleep";
+pub(crate) const PROGRAM: &str = "/bin/sleep";
 /// The kubelet's namespace of containerd.
 const NAMESPACE: &str = "k8s.io";
 
@@ -44,6 +44,12 @@ impl Rootfs {
         }
         Ok(Self(root))
     }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
 }
 
 impl Drop for Rootfs {
@@ -58,6 +64,7 @@ pub struct Container {
     id: String,
     /// What asks containerd to start it, until that has happened.
     starting: Option<Child>,
+    is_removed: bool,
 }
 
 impl Container {
@@ -79,7 +86,7 @@ impl Container {
         command.args(["--cgroup", &format!("system.slice:plegtrace:{id}")]);
         command.args(options).arg(&rootfs.0).args([id, PROGRAM, "1000"]);
         let starting = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().context("no ctr")?;
-        Ok(Self { id: id.to_owned(), starting: Some(starting) })
+        Ok(Self { id: id.to_owned(), starting: Some(starting), is_removed: false })
     }
 
     /// Waits until it runs.
@@ -100,32 +107,36 @@ impl Container {
     /// # Errors
     /// When containerd does not.
     pub fn remove(mut self) -> Result<()> {
-        self.starting = None;
-        self.removed()
-    }
-
-    fn removed(&self) -> Result<()> {
         wait::output(ctr().args(["task", "kill", "--signal", "SIGKILL", &self.id]), BUDGET)?;
         wait::until("the container to end", BUDGET, || {
             let deleted = ctr().args(["task", "delete", &self.id]).stderr(Stdio::null()).status()?;
             Ok(deleted.success().then_some(()))
         })?;
-        wait::output(ctr().args(["container", "delete", &self.id]), BUDGET).map(drop)
+        wait::output(ctr().args(["container", "delete", &self.id]), BUDGET)?;
+        self.is_removed = true;
+        Ok(())
     }
 }
 
 impl Drop for Container {
     fn drop(&mut self) {
-        // Still here after a failed test: it must not be in the way of the next one.
+        if self.is_removed {
+            return;
+        }
+        // Still here after a failed test: it must not be in the way of the next one, be there a task of it or not.
         if let Some(mut child) = self.starting.take() {
             drop(child.kill());
             drop(child.wait());
-            drop(self.removed());
+        }
+        let words: [&[&str]; 2] = [&["task", "delete", "--force"], &["container", "delete"]];
+        for words in words {
+            drop(wait::output(ctr().args(words).arg(&self.id), BUDGET));
         }
     }
 }
 
-fn ctr() -> Command {
+/// Its own client, in the namespace of the kubelet.
+pub(crate) fn ctr() -> Command {
     let mut command = Command::new("ctr");
     command.args(["--namespace", NAMESPACE]);
     command

@@ -1,4 +1,4 @@
-//! CRI requests without arguments over the runtime's socket: enough to make its handlers run, without a kubelet and
+//! CRI requests with few or no arguments over the runtime's socket: enough to make its handlers run, without a kubelet and
 //! without a gRPC library in the guest.
 //!
 //! One connection carries one request. The protocol is HTTP/2 (RFC 9113) with header fields that are never indexed
@@ -57,7 +57,7 @@ impl Client {
     pub fn connect() -> Result<Self> {
         let mut last = None;
         for api in APIS {
-            match request(api, "Version") {
+            match request(api, "RuntimeService/Version", &[]) {
                 Ok(_) => return Ok(Self { api }),
                 Err(error) => last = Some(error),
             }
@@ -70,7 +70,17 @@ impl Client {
     /// # Errors
     /// When the runtime does not answer with a message.
     pub fn call(&self, method: &str) -> Result<Vec<u8>> {
-        request(self.api, method)
+        request(self.api, &format!("RuntimeService/{method}"), &[])
+    }
+
+    /// Asks for the removal of the image with this name (`RemoveImage`).
+    ///
+    /// # Errors
+    /// When the runtime does not answer with a message.
+    pub fn remove_image(&self, name: &str) -> Result<()> {
+        // RemoveImageRequest and ImageSpec: the first field of each is what is wanted.
+        let message = field(&field(name.as_bytes()));
+        request(self.api, "ImageService/RemoveImage", &message).map(drop)
     }
 
     /// Package name of the API, such as `runtime.v1`.
@@ -86,14 +96,22 @@ impl Client {
     }
 }
 
-fn request(api: &str, method: &str) -> Result<Vec<u8>> {
+/// Field 1 of a protobuf message, when it is a text or another message.
+fn field(content: &[u8]) -> Vec<u8> {
+    let length =
+        u8::try_from(content.len()).ok().filter(|length| *length < 128).expect("our texts are short");
+    [&[0x0a, length], content].concat()
+}
+
+fn request(api: &str, method: &str, message: &[u8]) -> Result<Vec<u8>> {
     let mut stream = UnixStream::connect(SOCKET).with_context(|| format!("cannot connect to {SOCKET}"))?;
     stream.set_read_timeout(Some(DEADLINE))?;
     let mut bytes = PREFACE.to_vec();
     bytes.extend(frame(SETTINGS, 0, 0, &[]));
-    bytes.extend(frame(HEADERS, END_HEADERS, STREAM, &headers(&format!("/{api}.RuntimeService/{method}"))));
-    // An empty protobuf message: not compressed, length 0.
-    bytes.extend(frame(DATA, END_STREAM, STREAM, &[0; 5]));
+    bytes.extend(frame(HEADERS, END_HEADERS, STREAM, &headers(&format!("/{api}.{method}"))));
+    // Not compressed, and its length.
+    let length = u32::try_from(message.len()).expect("our messages are small").to_be_bytes();
+    bytes.extend(frame(DATA, END_STREAM, STREAM, &[&[0], &length[..], message].concat()));
     stream.write_all(&bytes).with_context(|| format!("cannot write to {SOCKET}"))?;
     answer(&mut stream).with_context(|| format!("{method} of {api}"))
 }
@@ -174,6 +192,12 @@ mod tests {
             (got.kind, got.flags, got.stream, got.payload.as_slice()),
             (PING, ACK, 0x1234, &b"12345678"[..])
         );
+    }
+
+    /// A message in a message, as protobuf writes it: the field's number and kind, its length, its bytes.
+    #[test]
+    fn a_name_is_wrapped() {
+        assert_eq!(field(&field(b"a/b")), *b"\x0a\x05\x0a\x03a/b");
     }
 
     /// The peer's settings are acknowledged and its message is returned without the five bytes of its frame.

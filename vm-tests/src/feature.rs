@@ -23,6 +23,8 @@ pub enum Feature {
     PreemptDisable,
     /// A systemd before 249, which reads the mount table as often as it changes. Each guest has the systemd of its kernel's release.
     EagerSystemd,
+    /// A kernel that does not interpret a seccomp filter which it cannot compile, though it could. Debian has such a one in bookworm.
+    CompiledFilters,
     /// Whoever uses a map can be preempted, and meanwhile the kernel leaves out programs of events on that CPU.
     PreemptedMaps,
 }
@@ -50,6 +52,8 @@ impl Feature {
             Self::PreemptedMaps => KernelVersion(7, 0),
             // All of them, up to `until`
             Self::EagerSystemd => KernelVersion(0, 0),
+            // `jit_needed = fp->jit_requested` in kernel/bpf/core.c, for a while
+            Self::CompiledFilters => KernelVersion(6, 1),
             // Linux v6.10: kernel/bpf/helpers.c, common_btf_ids
             Self::PreemptDisable => KernelVersion(6, 10),
         }
@@ -60,8 +64,13 @@ impl Feature {
     /// The first kernel that has it no more, if there is one.
     #[must_use]
     pub fn until(self) -> Option<KernelVersion> {
-        // bullseye has 5.10 with systemd 247, bookworm 6.1 with 252
-        (self == Self::EagerSystemd).then_some(KernelVersion(6, 0))
+        match self {
+            // bullseye has 5.10 with systemd 247, bookworm 6.1 with 252
+            Self::EagerSystemd => Some(KernelVersion(6, 0)),
+            // trixie has 6.12
+            Self::CompiledFilters => Some(KernelVersion(6, 2)),
+            _ => None,
+        }
     }
 }
 

@@ -6,18 +6,24 @@
 //! SKIP with the reason; a feature that this kernel is known to have and does not is a FAIL.
 
 pub mod agent;
+pub mod bundle;
 pub mod container;
 pub mod cri;
 pub mod feature;
+pub mod freezer;
 pub mod frozen;
 pub mod fuse;
+pub mod images;
 pub mod kernel;
+pub mod kubelet;
 pub mod machine;
 pub mod mount_storm;
 pub mod observation;
 pub mod outcome;
+pub mod reload;
 pub mod runner;
 pub mod stall;
+pub mod streams;
 pub mod syscall_cost;
 pub mod table;
 pub mod tests;

@@ -8,11 +8,14 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use plegtrace::census;
 use plegtrace_vm_tests::kernel::KernelVersion;
-use plegtrace_vm_tests::{runner, table};
+use plegtrace_vm_tests::{kubelet, runner, table};
 
 fn main() -> ExitCode {
     if called_as("plegtrace") {
         return plegtrace::session::main();
+    }
+    if called_as(kubelet::NAME) {
+        return kubelet::main();
     }
     match run() {
         Ok(true) => ExitCode::SUCCESS,
@@ -30,7 +33,7 @@ fn called_as(name: &str) -> bool {
     own.is_some_and(|own| Path::new(&own).file_name() == Some(OsStr::new(name)))
 }
 
-/// `--list` prints the names, `--only PART` runs the tests whose name contains PART.
+/// `--list` prints the names, `--only PART[,PART…]` runs the tests whose name contains one of them.
 fn run() -> Result<bool> {
     let mut only = None;
     let mut arguments = std::env::args().skip(1);

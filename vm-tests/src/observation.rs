@@ -32,6 +32,10 @@ pub struct Seen {
     pub bus_calls: Vec<BusCall>,
     /// When systemd was looked at, because a call over D-Bus waits for it; nanoseconds.
     pub systemd_looks: Vec<u64>,
+    /// When the last round of the census began; nanoseconds.
+    pub looked_ns: u64,
+    /// Rounds of the census in which the kernel took no seccomp filter.
+    pub filters_refused: usize,
     /// The last counters of each hook.
     pub counters: Vec<HookCounters>,
     /// Why each thing that was refused was.
@@ -53,7 +57,8 @@ impl Seen {
         match decode(frame).context("a record cannot be decoded")? {
             Event::Call(call) => self.calls.push(call),
             Event::BusCall(call) => self.bus_calls.push(call),
-            Event::Park(_) | Event::Process(_) | Event::Message(_) | Event::Request(_) => {}
+            Event::Park(_) | Event::Process(_) | Event::Message(_) | Event::Request(_) | Event::Docker(_) => {
+            }
             Event::Fact { fact, .. } => match *fact {
                 Fact::Hook(hook) => drop(self.hooks.insert(hook.index, hook)),
                 Fact::Armed(armed) => self.armed = Some(armed),
@@ -61,6 +66,10 @@ impl Seen {
                 Fact::InFlight(_) => self.running = true,
                 Fact::BusCalls(bus) if bus.peers.iter().any(|peer| peer.is_init) => {
                     self.systemd_looks.push(bus.at_ns);
+                }
+                Fact::Census(round) => {
+                    self.looked_ns = round.began_ns;
+                    self.filters_refused += usize::from(round.seccomp.is_some());
                 }
                 Fact::Counters { hooks } => self.counters = hooks,
                 Fact::Loss { counts } => self.losses = counts,
@@ -122,6 +131,12 @@ impl Observation {
             }
         }
         Ok(self)
+    }
+
+    /// What was seen so far.
+    #[must_use]
+    pub fn seen(&self) -> &Seen {
+        &self.seen
     }
 
     /// Ends the observation as an operator would and waits until the probes are off.

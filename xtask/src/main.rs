@@ -10,6 +10,7 @@ mod cmd;
 mod demo;
 mod ebpf;
 mod fuzz;
+mod lanes;
 mod paths;
 mod progress;
 mod run;

@@ -57,6 +57,21 @@ impl Lock {
     }
 }
 
+/// Waits until no other process does what is called `name`.
+///
+/// # Errors
+///
+/// Those of the file system.
+pub fn turn(name: &str) -> Result<Lock> {
+    turn_in(&root()?, name)
+}
+
+fn turn_in(root: &Path, name: &str) -> Result<Lock> {
+    let locks = root.join("locks");
+    fs::create_dir_all(&locks).with_context(|| format!("cannot make {}", locks.display()))?;
+    Lock::wait(&locks.join(name))
+}
+
 /// The cache entry `name` (a directory; may contain `/`), made by `make` when it is not there yet.
 ///
 /// `make` fills an empty directory next to the final place, which is renamed only when it succeeded, so that a killed
@@ -74,10 +89,8 @@ fn entry_in(root: &Path, name: &str, make: impl FnOnce(&Path) -> Result<()>) -> 
     if done.is_dir() {
         return Ok(done);
     }
-    let locks = root.join("locks");
-    fs::create_dir_all(&locks).with_context(|| format!("cannot make {}", locks.display()))?;
     let flat = name.replace('/', "-");
-    let _lock = Lock::wait(&locks.join(&flat))?;
+    let _lock = turn_in(root, &flat)?;
     if done.is_dir() {
         return Ok(done); // Somebody else made it while we waited.
     }

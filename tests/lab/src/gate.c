@@ -2,8 +2,9 @@
  * A gate that is open until a fault closes it: as a CNI plugin (CNI_COMMAND is set) before the bridge, or as an OCI
  * hook whose kind is the first argument. It is closed for KIND and NAME by the file $PLEGTRACE_LAB/gates/KIND-NAME, for
  * all of a kind by KIND-all: "sleep SECONDS" waits that long, "take SECONDS" no longer than the file exists,
- * "flock PATH SECONDS" takes a lock before, "ask PATH" waits for the answer of an agent. KIND is "cni" and NAME the pod's name, or the hook's kind and the container's id. Who has
- * waited adds a line to gates/passed: KIND, NAME and the milliseconds by its own clock.
+ * "flock PATH SECONDS" takes a lock before, "ask PATH" waits for the answer of an agent. KIND is "cni" (ADD) or
+ * "cniDelete" (DEL) and NAME the pod's name, or the hook's kind and the container's id. Who has waited adds a line to
+ * gates/passed: KIND, NAME and the milliseconds by its own clock.
  *
  * With the arguments "agent PATH" it is that agent: it accepts connections and answers nobody.
  */
@@ -166,6 +167,7 @@ int main(int argc, char **argv)
 	size_t used = 0;
 	ssize_t got;
 	char name[256];
+	int added;
 
 	if (argc == 3 && strcmp(argv[1], "agent") == 0)
 		return agent(argv[2]);
@@ -174,10 +176,14 @@ int main(int argc, char **argv)
 	if (command) {
 		if (strcmp(command, "VERSION") == 0)
 			puts("{\"cniVersion\":\"0.4.0\",\"supportedVersions\":[\"0.3.1\",\"0.4.0\"]}");
-		if (strcmp(command, "ADD") != 0)
+		added = strcmp(command, "ADD") == 0;
+		if (!added && strcmp(command, "DEL") != 0)
 			return 0;
-		if (word_after(getenv("CNI_ARGS"), "K8S_POD_NAME=", ";", name, sizeof(name)) && pass("cni", name))
+		if (word_after(getenv("CNI_ARGS"), "K8S_POD_NAME=", ";", name, sizeof(name)) &&
+		    pass(added ? "cni" : "cniDelete", name))
 			return 1;
+		if (!added)
+			return 0;
 		/* An empty result: the bridge does all the work. */
 		puts("{\"cniVersion\":\"0.4.0\",\"interfaces\":[],\"ips\":[],\"dns\":{}}");
 		return 0;

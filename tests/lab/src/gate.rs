@@ -20,6 +20,8 @@ pub const NAME: &str = "lab-gate";
 pub enum Place {
     /// ADD of a CNI plugin, by the pod's name.
     Cni,
+    /// DEL of a CNI plugin, by the pod's name.
+    CniDelete,
     /// The hook inside `runc create`, by the container's id.
     CreateRuntime,
     /// The hook inside `runc delete`, by the container's id.
@@ -32,6 +34,7 @@ impl Place {
     pub fn name(self) -> &'static str {
         match self {
             Place::Cni => "cni",
+            Place::CniDelete => "cniDelete",
             Place::CreateRuntime => "createRuntime",
             Place::Poststop => "poststop",
         }
@@ -111,7 +114,7 @@ pub(crate) fn program() -> Result<PathBuf> {
 /// Puts the gate of the lab in `dir` and the CNI plugins below `plugins` into one directory, and gives that directory:
 /// containerd reads one only.
 pub(crate) fn install(dir: &Path, plugins: &Path) -> Result<PathBuf> {
-    let bin = dir.join("cni-bin");
+    let bin = directory(dir);
     for made in [&bin, &dir.join("gates")] {
         fs::create_dir(made).with_context(|| format!("cannot make {}", made.display()))?;
     }
@@ -122,6 +125,11 @@ pub(crate) fn install(dir: &Path, plugins: &Path) -> Result<PathBuf> {
     }
     fs::copy(program()?, bin.join(NAME)).context("cannot install the gate")?;
     Ok(bin)
+}
+
+/// Where [`install`] puts them.
+pub(crate) fn directory(dir: &Path) -> PathBuf {
+    dir.join("cni-bin")
 }
 
 /// The default specification that `ctr` prints, with the gate as hooks.
@@ -136,7 +144,7 @@ pub(crate) fn base_spec(ctr: &Path, dir: &Path) -> Result<Value> {
 pub(crate) fn hooks(dir: &Path) -> Value {
     let hook = |place: Place| {
         let mark = format!("PLEGTRACE_LAB={}", dir.display());
-        json!([{ "path": dir.join("cni-bin").join(NAME), "args": [NAME, place.name()], "env": [mark] }])
+        json!([{ "path": directory(dir).join(NAME), "args": [NAME, place.name()], "env": [mark] }])
     };
     json!({ "createRuntime": hook(Place::CreateRuntime), "poststop": hook(Place::Poststop) })
 }

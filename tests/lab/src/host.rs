@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::cache;
+
 /// Capability numbers of `linux/capability.h`.
 const CAP_SYS_RESOURCE: u32 = 24;
 
@@ -70,7 +72,13 @@ fn file_system_magic(path: &Path) -> Option<i64> {
 ///
 /// When not root and something is missing, or apt-get fails.
 pub fn ensure(packages: &[&str]) -> Result<()> {
-    let missing: Vec<&str> = packages.iter().copied().filter(|package| !is_installed(package)).collect();
+    let missing = || packages.iter().copied().filter(|package| !is_installed(package)).collect::<Vec<&str>>();
+    if missing().is_empty() {
+        return Ok(());
+    }
+    // Tests that run at the same time need packages at the same time, and apt waits for some of its locks only.
+    let _turn = cache::turn("apt")?;
+    let missing = missing();
     if missing.is_empty() {
         return Ok(());
     }

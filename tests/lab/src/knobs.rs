@@ -52,6 +52,12 @@ impl Generation {
         self != Generation::V2_1
     }
 
+    /// Whether its suite has Docker 20.10, the last release that kubelet 1.20 knows.
+    #[must_use]
+    pub fn has_docker(self) -> bool {
+        matches!(self, Generation::V1_4 | Generation::V1_6)
+    }
+
     fn series(self) -> &'static str {
         match self {
             Generation::V1_4 => "1.4",
@@ -109,11 +115,28 @@ pub enum Network {
 /// The kubelet's own default for [`Knobs::request_timeout`].
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 
+/// Where the node's shims come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ShimBuild {
+    /// The package of containerd.
+    #[default]
+    Packaged,
+    /// containerd 1.7 with the bug of 1.7.21: after a command that could not be started they never report the end of its container.
+    Lossy,
+    /// containerd 1.7 with the bug of 1.7.7: they wait for themselves when the first process of a container dies at once.
+    SelfLocking,
+    /// containerd 1.7 with the bug of 1.2.0: their lock and their reaper wait for each other when commands end while they start one.
+    Deadlocking,
+}
+
 /// How the node is set up. `Knobs::default()` is containerd 1.6 with one idle pod in the host's network.
 #[derive(Clone, Debug)]
 pub struct Knobs {
     /// Which containerd.
     pub generation: Generation,
+    /// The kubelet asks Docker 20.10 of the same suite, through its dockershim, and Docker asks containerd. With 1.4 and 1.6
+    /// only.
+    pub docker: bool,
     /// Which suite's runc; bookworm's runs everywhere.
     pub runc: Suite,
     /// Which compiler built the kubelet; with containerd 2.1, and with `blocking_pleg`, it is the default one.
@@ -134,27 +157,29 @@ pub struct Knobs {
     pub network: Network,
     /// The node's runc is the genuine 1.0.0-rc93, whose `runc init` hangs on a large seccomp profile, instead of `runc`.
     pub rc93: bool,
-    /// The node's shims are those of containerd 1.7 with the bug of 1.7.21: after a command that could not be started they
-    /// never report the end of its container.
-    pub lossy_shim: bool,
+    /// The node's shims.
+    pub shim: ShimBuild,
     /// The node's containerd is a 1.7 that locks itself out of its network configuration, as 2.0.1 and 2.0.2 do.
     pub deadlocking: bool,
     /// The kubelet's relist waits for room in its event channel, as before Kubernetes 1.14, and there is little. It is built
     /// by the default compiler.
     pub blocking_pleg: bool,
     /// A CNI plugin before the bridge and OCI hooks around each container, which let all pass until a fault says
-    /// otherwise (see [`crate::gate`]).
+    /// otherwise (see [`crate::gate`]). Containers of Docker have no such hooks.
     pub gates: bool,
     /// Address of the bus on which runc asks systemd; none: that of the machine.
     pub bus: Option<String>,
     /// What containerd keeps lies on a disk of its own, which a fault can slow down.
     pub disk: bool,
+    /// A message to or from containerd may have 128 MiB instead of 16.
+    pub large_messages: bool,
 }
 
 impl Default for Knobs {
     fn default() -> Knobs {
         Knobs {
             generation: Generation::default(),
+            docker: false,
             runc: Suite::Bookworm,
             kubelet: KubeletBuild::default(),
             pods: 1,
@@ -165,12 +190,13 @@ impl Default for Knobs {
             cgroup_driver: CgroupDriver::default(),
             network: Network::default(),
             rc93: false,
-            lossy_shim: false,
+            shim: ShimBuild::default(),
             deadlocking: false,
             blocking_pleg: false,
             gates: false,
             bus: None,
             disk: false,
+            large_messages: false,
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A real node on one machine from Debian packages: containerd (four generations), its shims, runc, a real kubelet
-//! and pods, with faults that are injected for real.
+//! A real node on one machine from Debian packages: containerd (four generations), its shims, runc, Docker 20.10 if it is
+//! asked for, a real kubelet and pods, with faults that are injected for real.
 //!
 //! ```no_run
 //! # fn main() -> anyhow::Result<()> {
@@ -22,21 +22,29 @@ pub mod containerd;
 pub mod cri;
 pub mod daemon;
 pub mod disk;
+pub mod docker;
 pub mod fault;
 pub mod gate;
+pub mod go_client;
+mod golang;
+pub mod held_file;
 pub mod host;
 pub mod http;
 pub mod image;
 pub mod knobs;
 pub mod kubelet;
 pub mod node;
+mod one_file;
 pub mod packages;
 pub mod process;
 pub mod promtext;
 pub mod rc93;
 pub mod rebuilt;
 pub mod scratch;
+pub mod slow_file;
+pub mod unread;
 
 pub use containerd::{Containerd, Event, Events};
-pub use knobs::{CgroupDriver, Generation, Knobs, Network};
+pub use docker::Docker;
+pub use knobs::{CgroupDriver, Generation, Knobs, Network, ShimBuild};
 pub use node::Node;

@@ -9,7 +9,8 @@ use clap::{Args, Parser, Subcommand};
 use plegtrace_lab::fault::{Facts, Kind};
 use plegtrace_lab::kubelet::{self, KubeletBuild};
 use plegtrace_lab::{
-    Containerd, Generation, Knobs, Network, Node, host, image, packages, process, rc93, rebuilt, scratch,
+    Containerd, Generation, Knobs, Network, Node, go_client, host, image, packages, process, rc93, rebuilt,
+    scratch,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -32,7 +33,7 @@ enum Command {
     Sweep,
     /// Download and build everything into the cache.
     Fetch {
-        /// Also the kubelet of Go 1.15, and what is rebuilt with a bug.
+        /// Also the kubelet of Go 1.15, what is rebuilt with a bug, and the client with Kubernetes' own library.
         #[arg(long)]
         all: bool,
     },
@@ -46,6 +47,9 @@ struct Up {
     /// Generation of containerd: 1.4, 1.6, 1.7 or 2.1, whose kubelet asks by v1 of the CRI.
     #[arg(long, default_value_t = Generation::default())]
     generation: Generation,
+    /// Docker 20.10 between kubelet and containerd (1.4 or 1.6), asked through the dockershim.
+    #[arg(long)]
+    docker: bool,
     /// One exec probe per second and pod.
     #[arg(long)]
     exec_probes: bool,
@@ -91,6 +95,7 @@ fn main() -> Result<()> {
 fn run(up: &Up) -> Result<()> {
     let knobs = Knobs {
         generation: up.generation,
+        docker: up.docker,
         kubelet: if up.go115 { KubeletBuild::Go115 } else { KubeletBuild::Go119 },
         pods: up.pods,
         exec_probes: up.exec_probes,
@@ -100,10 +105,15 @@ fn run(up: &Up) -> Result<()> {
     let node = Node::start(&knobs)?;
     let _churn = up.churn.map(|seconds| node.kubelet().churn(Duration::from_secs(seconds)));
     show(node.containerd())?;
+    if let Ok(docker) = node.docker() {
+        print(&format!("dockerd     pid {}  {}", docker.pid(), docker.api().socket().display()))?;
+    }
     let kubelet = node.kubelet();
     print(&format!("kubelet     pid {}  http://{}/metrics", kubelet.pid(), kubelet.read_only_address()))?;
     for pod in kubelet.running_pods()? {
-        let shim = node.containerd().shim_of(&pod.sandbox)?;
+        // Docker has a shim for each container, others one for each sandbox.
+        let served = if up.docker { &pod.container } else { &pod.sandbox };
+        let shim = node.containerd().shim_of(served)?;
         print(&format!("pod         {}  shim {shim}  container {}", pod.name, pod.container))?;
     }
     wait_for_the_end()?;
@@ -136,12 +146,28 @@ fn keep_fault(options: &Fault) -> Result<()> {
             print(&format!("{what:<12}{value}"))?;
         }
     }
-    print(&format!("hanging     {}", fault.hanging().join(" ")))?;
+    print(&format!("hanging     {}", counted(&fault.hanging())))?;
     wait_for_the_end()?;
     host::progress("healing");
     fault.heal()?;
     host::progress("healed; tearing down");
     Ok(())
+}
+
+/// `StartContainer`, or `ContainerStats (706)`: each method once.
+fn counted(methods: &[&str]) -> String {
+    let mut all: Vec<(&str, usize)> = Vec::new();
+    for method in methods {
+        match all.iter_mut().find(|(known, _)| known == method) {
+            Some((_, count)) => *count += 1,
+            None => all.push((method, 1)),
+        }
+    }
+    let one = |(method, count): &(&str, usize)| match count {
+        1 => (*method).to_owned(),
+        count => format!("{method} ({count})"),
+    };
+    all.iter().map(one).collect::<Vec<_>>().join(" ")
 }
 
 fn show(containerd: &Containerd) -> Result<()> {
@@ -179,6 +205,13 @@ fn fetch(all: bool) -> Result<()> {
             Err(error) => return Err(error),
         }
     }
+    for generation in Generation::ALL.into_iter().filter(|generation| generation.has_docker()) {
+        match packages::docker(generation.suite()) {
+            Ok(tree) => host::progress(&format!("Docker: {}", tree.versions()?.join(" "))),
+            Err(error) if packages::Error::is_gone(&error) => host::progress(&format!("skipped: {error:#}")),
+            Err(error) => return Err(error),
+        }
+    }
     packages::runc(packages::Suite::Bookworm)?;
     packages::cni_plugins()?;
     image::archive()?;
@@ -190,8 +223,17 @@ fn fetch(all: bool) -> Result<()> {
     if all {
         host::progress(&format!("rc93: {}", rc93::program()?.display()));
         host::progress(&format!("shim that loses exits: {}", rebuilt::lossy_shim::program()?.display()));
+        let self_locking = rebuilt::self_locking_shim::program()?;
+        host::progress(&format!("shim that locks itself out: {}", self_locking.display()));
+        let deadlocked = rebuilt::deadlocked_shim::program()?;
+        host::progress(&format!("shim that deadlocks: {}", deadlocked.display()));
         let deadlocking = rebuilt::deadlocking::program()?;
         host::progress(&format!("containerd that locks itself out: {}", deadlocking.display()));
+        match go_client::program() {
+            Ok(client) => host::progress(&format!("client in Go: {}", client.display())),
+            Err(error) if packages::Error::is_gone(&error) => host::progress(&format!("skipped: {error:#}")),
+            Err(error) => return Err(error),
+        }
     }
     Ok(())
 }

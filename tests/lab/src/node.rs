@@ -1,4 +1,4 @@
-//! A whole node: containerd, kubelet and pods that run. Everything is torn down in drop, also when a test panics.
+//! A whole node: containerd, Docker if it is asked for, kubelet and pods that run. Everything is torn down in drop, also when a test panics.
 
 use std::time::Duration;
 
@@ -6,14 +6,16 @@ use anyhow::{Context as _, Result};
 
 use crate::containerd::Containerd;
 use crate::cri::Pod;
+use crate::docker::Docker;
 use crate::knobs::Knobs;
 use crate::kubelet::Kubelet;
 use crate::process;
 
-/// A node. The kubelet goes first, so that it does not start pods while containerd is torn down.
+/// A node. The kubelet goes first, so that it does not start pods while its runtime is torn down.
 #[derive(Debug)]
 pub struct Node {
     kubelet: Kubelet,
+    docker: Option<Docker>,
     containerd: Containerd,
 }
 
@@ -22,11 +24,19 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// As for [`Containerd::start`] and [`Kubelet::start`]; what was started is torn down.
+    /// As for [`Containerd::start`], [`Docker::start`] and [`Kubelet::start`]; what was started is torn down.
     pub fn start(knobs: &Knobs) -> Result<Node> {
+        if knobs.docker {
+            // Before anything runs.
+            Docker::check(knobs.generation)?;
+        }
         let containerd = Containerd::start(knobs)?;
-        let kubelet = Kubelet::start(&containerd, knobs)?;
-        Ok(Node { kubelet, containerd })
+        let docker = knobs.docker.then(|| Docker::start(&containerd, knobs)).transpose()?;
+        let kubelet = match &docker {
+            Some(docker) => Kubelet::start_on_docker(docker, &containerd, knobs)?,
+            None => Kubelet::start(&containerd, knobs)?,
+        };
+        Ok(Node { kubelet, docker, containerd })
     }
 
     /// Its kubelet.
@@ -35,7 +45,16 @@ impl Node {
         &self.kubelet
     }
 
-    /// Its runtime.
+    /// Its Docker.
+    ///
+    /// # Errors
+    ///
+    /// When it has none.
+    pub fn docker(&self) -> Result<&Docker> {
+        self.docker.as_ref().context("the node has no Docker: set Knobs::docker")
+    }
+
+    /// Its runtime, or that of its Docker.
     #[must_use]
     pub fn containerd(&self) -> &Containerd {
         &self.containerd
@@ -58,7 +77,14 @@ impl Node {
     /// When it does not within `limit`.
     pub fn wait_for_relists(&self, count: u32, limit: Duration) -> Result<()> {
         // For its page the kubelet asks the runtime, too: on a stalled node that may take longer than we wait each time.
-        let start = process::wait_for("the kubelet's metrics", limit, || Ok(self.relists().ok()))?;
+        let mut last = None;
+        let start = process::wait_for("the kubelet's metrics", limit, || {
+            Ok(self.relists().map_err(|error| last = Some(error)).ok())
+        });
+        let start = start.map_err(|late| match last {
+            Some(error) => error.context(late.to_string()),
+            None => late,
+        })?;
         process::wait_for(&format!("the end of {count} relists"), limit, || {
             // No answer is no relist.
             Ok(self.relists().is_ok_and(|now| now >= start + f64::from(count)).then_some(()))

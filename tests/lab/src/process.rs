@@ -57,6 +57,13 @@ pub fn state(pid: u32) -> Option<char> {
     stat_field(&stat, 3)?.chars().next()
 }
 
+/// Whether no thread of a process runs, or would run if it were let.
+pub(crate) fn rests(pid: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let stats = threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
+    stats.into_iter().all(|stat| stat_field(&stat, 3) != Some("R"))
+}
+
 /// Field `number` of a stat line as proc(5) counts; the second one may contain anything, so we count from its end.
 fn stat_field(stat: &str, number: usize) -> Option<&str> {
     let (_, rest) = stat.rsplit_once(')')?;
@@ -278,6 +285,21 @@ mod tests {
         process.kill(Duration::from_secs(10)).unwrap();
         child.wait().unwrap();
         assert_eq!(Process::running(child.id()), None);
+    }
+
+    /// `sleep` rests once it sleeps; a loop never does, also when others have the processor.
+    #[test]
+    fn a_loop_does_not_rest() {
+        let mut sleeper = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut looper =
+            std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let asleep = || Ok(rests(sleeper.id()).then_some(()));
+        wait_for("a process that sleeps", Duration::from_secs(30), asleep).unwrap();
+        assert!((0..50).all(|_| !rests(looper.id())));
+        for child in [&mut sleeper, &mut looper] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::packages::{self, Suite, Tree};
-use crate::{cache, host};
+use crate::{cache, golang, host};
 
 /// runc's source and what it imports, and the library for its cgo part: all of bullseye.
 const SOURCES: [&str; 29] = [
@@ -90,11 +90,9 @@ fn compile(sources: &Tree, goroot: &Path, into: &Path) -> Result<()> {
     let file = gopath.join("src").join(FIXED);
     let text = fs::read_to_string(&file).context("cannot read the fixed source")?;
     fs::write(&file, without_fix(&text)?).context("cannot write the source without the fix")?;
-    let mut go = Command::new(goroot.join("bin/go"));
-    go.args(["build", "-tags", "seccomp apparmor", "-ldflags", "-s -w -X main.version=1.0.0-rc93", "-o"]);
-    go.arg(into.join("runc")).arg("github.com/opencontainers/runc").current_dir(work.path());
-    go.env("GOROOT", goroot).env("GOPATH", &gopath).env("GOCACHE", work.path().join("cache"));
-    go.env("GOTMPDIR", work.path()).env("GOENV", "off").env("GOFLAGS", "").env("GO111MODULE", "off");
+    let mut go = golang::build(goroot, &gopath, work.path());
+    go.args(["-tags", "seccomp apparmor", "-ldflags", "-s -w -X main.version=1.0.0-rc93", "-o"]);
+    go.arg(into.join("runc")).arg("github.com/opencontainers/runc");
     go.env("CGO_ENABLED", "1").env("PKG_CONFIG", pkg_config(sources, work.path())?);
     host::run(&mut go)
         .context("cannot build runc; install a C compiler (apt-get install gcc libc6-dev)")

@@ -179,7 +179,10 @@ fn is_orphan(dir: &Path) -> bool {
 /// and the id is all that tells them from others. To be asked for before the lab ends.
 #[must_use]
 pub fn container_ids(dir: &Path) -> Vec<String> {
-    let bundles = fs::read_dir(dir.join("state/io.containerd.runtime.v2.task/k8s.io")).into_iter().flatten();
+    // Those of the CRI and those of Docker.
+    let namespaces =
+        ["k8s.io", "moby"].map(|name| dir.join("state/io.containerd.runtime.v2.task").join(name));
+    let bundles = namespaces.iter().filter_map(|namespace| fs::read_dir(namespace).ok()).flatten();
     let names = bundles.flatten().map(|bundle| bundle.file_name().to_string_lossy().into_owned());
     names.filter(|name| name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit())).collect()
 }

@@ -14,7 +14,8 @@ cgroups() {
 
 # Ids of our containers, 64 hexadecimal digits: with a kubelet their cgroups lie outside of ours, but carry the id.
 containers() {
-    find "$dir/state" -mindepth 3 -maxdepth 3 -type d -path '*runtime.v2.task/k8s.io/*' 2>/dev/null |
+    find "$dir/state" -mindepth 3 -maxdepth 3 -type d \
+        \( -path '*runtime.v2.task/k8s.io/*' -o -path '*runtime.v2.task/moby/*' \) 2>/dev/null |
         sed 's,.*/,,' | grep -xE '[0-9a-f]{64}'
 }
 ids=$(containers)
@@ -64,6 +65,9 @@ find "$dir/root" "$dir/state" -maxdepth 3 -path '*/sandboxes/*' 2>/dev/null | wh
     rm -f "$results/cni-loopback-${sandbox##*/}-lo"
 done
 rm -rf /var/log/pods/*-plegtrace-lab-"$id"_* /var/log/containers/*-plegtrace-lab-"$id"_*
+
+# dockerd makes this at a path that cannot be changed; a Docker of the machine has more than that there.
+[ -d "$dir/docker" ] && [ "$(ls -A /run/docker 2>/dev/null)" = plugins ] && rmdir /run/docker/plugins /run/docker
 
 # A limit of a device stays when the device goes, and the next one of its number would have it.
 device=$(mountpoint -d "$dir/root" 2>/dev/null) &&

@@ -5,18 +5,16 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
-use plegtrace_lab::promtext::Page;
+use anyhow::Result;
 use plegtrace_lab::{Knobs, Node};
 
 use super::bounds::Estimate;
 use super::table::{Row, Scenario, Unit};
 use super::traced::{Told, Traced, Used};
 use super::usage::processor_time;
-use super::{LIMIT, Rounds, say};
+use super::{LIMIT, Rounds, difference, mean_relist, say};
 
 const MINUTE: Duration = Duration::from_secs(60);
-const RELISTS: &str = "kubelet_pleg_relist_duration_seconds";
 const EXECS: &str = "kubelet_runtime_operations_duration_seconds_count";
 
 /// A node to measure on.
@@ -134,20 +132,15 @@ fn half<T>(node: &Node, wait: impl FnOnce() -> Result<T>) -> Result<(Half, T)> {
     let window = begun.elapsed();
     let second = node.kubelet().metrics(LIMIT)?;
     let grown = |name: &str, labels: &[(&str, &str)]| difference(&first, &second, name, labels);
-    let relists = grown(&format!("{RELISTS}_count"), &[]);
-    ensure!(relists > 0.0, "no relist ended in {window:?}");
+    let relist = mean_relist(&first, &second)?;
     let half = Half {
         window,
-        relist: grown(&format!("{RELISTS}_sum"), &[]) / relists,
+        relist,
         execs: grown(EXECS, &[("operation_type", "exec_sync")]),
         kubelet: after[0].saturating_sub(before[0]),
         containerd: after[1].saturating_sub(before[1]),
     };
     Ok((half, waited))
-}
-
-fn difference(first: &Page, second: &Page, name: &str, labels: &[(&str, &str)]) -> f64 {
-    second.sum(name, labels) - first.sum(name, labels)
 }
 
 impl Half {
@@ -236,7 +229,7 @@ mod tests {
             rss: 17 << 20,
             children_rss: 3 << 20,
         };
-        let told = Told { events: 1_000, lost: 2, child_peak: 2 << 20 };
+        let told = Told { events: 1_000, lost: 2, governed: 0, child_peak: 2 << 20 };
         let round = Round { without: half(2.0, 100, 200), with: half(3.0, 130, 210), used, told };
         let rows = rows(&[round, round]);
         let of = |name: &str| rows.iter().find(|row| row.name == name).unwrap().estimate.median;

@@ -16,6 +16,10 @@ pub use table::{Report, Row};
 
 use std::time::Duration;
 
+use anyhow::{Result, ensure};
+use plegtrace_lab::promtext::Page;
+
+const RELISTS: &str = "kubelet_pleg_relist_duration_seconds";
 /// For starts, ends and single answers on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -30,6 +34,19 @@ pub struct Rounds {
     pub minutes: u32,
     /// What plegtrace observes: its `--sources`.
     pub sources: String,
+}
+
+/// What a metric of the kubelet has grown by between two pages.
+fn difference(first: &Page, second: &Page, name: &str, labels: &[(&str, &str)]) -> f64 {
+    second.sum(name, labels) - first.sum(name, labels)
+}
+
+/// Mean duration of the relists between two pages of the kubelet, seconds.
+fn mean_relist(first: &Page, second: &Page) -> Result<f64> {
+    let grown = |part: &str| difference(first, second, &format!("{RELISTS}_{part}"), &[]);
+    let relists = grown("count");
+    ensure!(relists > 0.0, "no relist has ended");
+    Ok(grown("sum") / relists)
 }
 
 /// Says what happens, on stderr.

@@ -1,4 +1,4 @@
-//! `rpc`: processor time of containerd per CRI call under a steady load, without plegtrace and with it.
+//! `rpc`: processor time of containerd per CRI call under a steady load, and relists beside it, without plegtrace and with it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use super::bounds::Estimate;
 use super::table::{Row, Scenario, Unit};
 use super::traced::{Told, Traced, Used};
 use super::usage::processor_time;
-use super::{LIMIT, Rounds, say};
+use super::{LIMIT, Rounds, mean_relist, say};
 
 const PODS: usize = 10;
 
@@ -32,6 +32,8 @@ struct Half {
     window: Duration,
     calls: u64,
     containerd: Duration,
+    /// Mean duration of its relists, seconds.
+    relist: f64,
 }
 
 /// One round.
@@ -73,10 +75,13 @@ pub fn measure(load: Load, rounds: &Rounds) -> Result<Scenario> {
 
 fn half<T>(node: &Node, clients: &Clients, wait: impl FnOnce() -> Result<T>) -> Result<(Half, T)> {
     let pid = node.containerd().pid();
+    let first = node.kubelet().metrics(LIMIT)?;
     let (begun, calls, before) = (Instant::now(), clients.calls(), processor_time(pid)?);
     let waited = wait()?;
     let containerd = processor_time(pid)?.saturating_sub(before);
-    let half = Half { window: begun.elapsed(), calls: clients.calls() - calls, containerd };
+    let (window, calls) = (begun.elapsed(), clients.calls() - calls);
+    let relist = mean_relist(&first, &node.kubelet().metrics(LIMIT)?)?;
+    let half = Half { window, calls, containerd, relist };
     ensure!(half.calls > 0, "no call ended in {:?}", half.window);
     Ok((half, waited))
 }
@@ -95,10 +100,13 @@ impl Half {
 impl Round {
     fn summary(&self) -> String {
         format!(
-            "containerd {:.1} µs per call, with plegtrace {:.1} µs; {:.0} calls per second; lost {}",
+            "containerd {:.1} µs per call, with plegtrace {:.1} µs; relist {:.2} ms, {:.2} ms; {:.0} calls per second; parks {}/s; lost {}",
             self.without.micros_per_call(),
             self.with.micros_per_call(),
+            self.without.relist * 1e3,
+            self.with.relist * 1e3,
             self.with.calls as f64 / self.with.window.as_secs_f64(),
+            self.told.governed,
             self.told.lost,
         )
     }
@@ -119,8 +127,13 @@ fn rows(rounds: &[Round]) -> Vec<Row> {
         row("containerd, added per call", Unit::Microseconds, &|round| {
             round.with.micros_per_call() - round.without.micros_per_call()
         }),
+        row("relist without plegtrace", Unit::Milliseconds, &|round| round.without.relist * 1e3),
+        row("relist, with / without", Unit::Ratio, &|round| round.with.relist / round.without.relist),
         row("plegtrace with children", Unit::Percent, &|round| {
             round.with.percent(round.used.own + round.used.children)
+        }),
+        row("parks per second for which their probes were detached", Unit::Number, &|round| {
+            round.told.governed as f64
         }),
         Row::total("events of all rounds", total(|told| told.events)),
         Row::total("events lost", total(|told| told.lost)),
@@ -129,14 +142,19 @@ fn rows(rounds: &[Round]) -> Vec<Row> {
 
 /// Clients that call at a steady rate until they are stopped or dropped.
 #[derive(Debug)]
-struct Clients {
+pub struct Clients {
     stop: Arc<AtomicBool>,
     calls: Arc<AtomicU64>,
     threads: Vec<JoinHandle<Result<(), cri::Error>>>,
 }
 
 impl Clients {
-    fn start(node: &Node, load: Load) -> Result<Clients> {
+    /// Starts them, on connections of their own.
+    ///
+    /// # Errors
+    ///
+    /// There is no pod to ask about, or no connection.
+    pub fn start(node: &Node, load: Load) -> Result<Clients> {
         let pods = node.kubelet().running_pods()?;
         ensure!(!pods.is_empty(), "there is no pod to ask about");
         let mut clients = Clients { stop: Arc::default(), calls: Arc::default(), threads: Vec::new() };
@@ -155,11 +173,18 @@ impl Clients {
         Ok(clients)
     }
 
-    fn calls(&self) -> u64 {
+    /// Calls that have ended so far.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
 
-    fn stop(mut self) -> Result<()> {
+    /// Ends them.
+    ///
+    /// # Errors
+    ///
+    /// A call has failed.
+    pub fn stop(mut self) -> Result<()> {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
             let Ok(result) = thread.join() else { bail!("a client panicked") };

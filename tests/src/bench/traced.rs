@@ -42,6 +42,8 @@ pub(super) struct Told {
     pub(super) events: u64,
     /// Records that were lost, for whatever reason.
     pub(super) lost: u64,
+    /// Hits a second for which the probes on the scheduler of a program were detached; 0: they were not.
+    pub(super) governed: u64,
     /// Memory of its largest child that has ended, bytes: those live too shortly to be seen from outside.
     pub(super) child_peak: u64,
 }
@@ -117,14 +119,22 @@ fn told(report: &Value) -> Told {
     let lost = losses.filter(|loss| loss["is_loss"] == true).filter_map(|loss| loss["count"].as_u64()).sum();
     let number = |value: &Value| value.as_u64().unwrap_or(0);
     let child_peak = number(&report["cost"]["child_peak_bytes"]);
-    Told { events: number(&report["tally"]["events"]), lost, child_peak }
+    let mut refused = report["refused"].as_array().into_iter().flatten();
+    let governed = refused.find_map(|it| hits_per_second(it["why"].as_str()?)).unwrap_or(0);
+    Told { events: number(&report["tally"]["events"]), lost, governed, child_peak }
+}
+
+/// `its goroutines hit the probes on the Go scheduler 21,345 times a second, …` → 21345.
+fn hits_per_second(why: &str) -> Option<u64> {
+    let (_, rest) = why.split_once(" the probes on the Go scheduler ")?;
+    rest.split_once(' ')?.0.replace(',', "").parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What is no loss is not counted as one.
+    /// What is no loss is not counted as one, and what the governor says is read.
     #[test]
     fn losses_are_added() {
         let report = serde_json::json!({
@@ -135,8 +145,12 @@ mod tests {
                 { "count": 5, "is_loss": false },
                 { "count": 1, "is_loss": true },
             ],
+            "refused": [{
+                "source": "parks",
+                "why": "its goroutines hit the probes on the Go scheduler 21,345 times a second, and 5,000 are allowed",
+            }],
         });
         let told = told(&report);
-        assert_eq!((told.events, told.lost, told.child_peak), (7, 4, 4096));
+        assert_eq!((told.events, told.lost, told.governed, told.child_peak), (7, 4, 21_345, 4096));
     }
 }

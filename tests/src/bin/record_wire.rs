@@ -2,15 +2,15 @@
 //! `tests/golden/wire`, all or those named.
 
 use anyhow::{Result, bail};
-use plegtrace_tests::wire::record::{CLIENTS, make};
+use plegtrace_tests::wire::record::{all, make};
 
 fn main() -> Result<()> {
-    let mut chosen = Vec::new();
+    let (all, mut chosen) = (all(), Vec::new());
     for name in std::env::args().skip(1) {
-        match CLIENTS.iter().find(|client| client.name == name) {
-            Some(client) => chosen.push(*client),
-            None => bail!("{name} is none of {:?}", CLIENTS.map(|client| client.name)),
+        match all.iter().find(|pair| pair.name == name) {
+            Some(pair) => chosen.push(*pair),
+            None => bail!("{name} is none of {:?}", all.iter().map(|pair| pair.name).collect::<Vec<_>>()),
         }
     }
-    make(if chosen.is_empty() { &CLIENTS } else { &chosen })
+    make(if chosen.is_empty() { &all } else { &chosen })
 }

@@ -60,7 +60,7 @@ pub struct Gauge {
 }
 
 impl Gauge {
-    /// All of them.
+    /// All of them, resident memory first.
     ///
     /// The floors are for what moves in steps that last longer than a period, so that neighbours differ by less than halves
     /// do. Measured over two minutes with eight upgrades: RSS moves by up to 1 MiB when a new program is analysed, processor
@@ -108,15 +108,21 @@ impl Curve {
         self.samples.windows(2).map(|pair| (gauge.value)(&pair[0], &pair[1])).collect()
     }
 
-    /// What has grown after this time: each with its figures.
+    /// The most memory that was resident, bytes.
     #[must_use]
-    pub fn growing(&self, settled: Duration) -> Vec<String> {
+    pub fn most_rss(&self) -> u64 {
+        self.samples.iter().map(|sample| sample.rss).max().unwrap_or(0)
+    }
+
+    /// Which of these have grown after this time: each with its figures.
+    #[must_use]
+    pub fn growing(&self, gauges: &[Gauge], settled: Duration) -> Vec<String> {
         let before = self.samples.iter().filter(|sample| sample.at < settled).count();
         let grown = |gauge: &Gauge| {
             let growth = Growth::between_halves(&self.values(gauge)[before.saturating_sub(1)..])?;
             growth.is_beyond(gauge.floor).then(|| format!("{}: {growth}", gauge.name))
         };
-        Gauge::ALL.iter().filter_map(grown).collect()
+        gauges.iter().filter_map(grown).collect()
     }
 
     /// The table of minutes for `BENCHMARKS.md`: at most `lines` of them, each the mean of the periods since the line
@@ -230,7 +236,7 @@ mod tests {
         assert!(lines[0].starts_with("| minute | RSS, MiB |"), "{table}");
         assert_eq!(lines[2], "| 1.0 | 1.50 | 0.00 | 1.00 | 7.00 | 3.00 | 1.50 |");
         assert_eq!(lines[3], "| 2.0 | 3.50 | 0.00 | 1.00 | 7.00 | 3.00 | 3.50 |");
-        assert!(curve.growing(Duration::from_secs(60)).is_empty(), "too few to judge");
+        assert!(curve.growing(&Gauge::ALL, Duration::from_secs(60)).is_empty(), "too few to judge");
     }
 
     /// What grew before the curve has settled is no matter; what still grows then is.
@@ -245,7 +251,7 @@ mod tests {
             maps: BTreeMap::new(),
         };
         let curve = Curve { samples: (0..=18).map(sample).collect() };
-        let growing = |minutes: u64| curve.growing(Duration::from_secs(60 * minutes)).len();
+        let growing = |minutes: u64| curve.growing(&Gauge::ALL, Duration::from_secs(60 * minutes)).len();
         assert_eq!((growing(0), growing(3)), (1, 0));
     }
 }

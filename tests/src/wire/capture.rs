@@ -2,7 +2,7 @@
 //! each method ended with each status, as the client or the runtime counted.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     fs,
     io::{Read as _, Write as _},
     path::PathBuf,
@@ -12,11 +12,11 @@ use anyhow::{Context as _, Result, bail, ensure};
 use flate2::{Compression, read::DeflateDecoder, write::DeflateEncoder};
 use plegtrace::wire::Side;
 
+use super::Protocol;
+
 /// What a capture in the repository may weigh, bytes.
 pub const MOST: usize = 64 << 10;
 const MAGIC: &[u8] = b"plegwire1\n";
-/// Bytes that a client sends before its first frame.
-const PREFACE: usize = 24;
 
 /// What one read gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,13 +48,22 @@ pub fn folder() -> PathBuf {
 }
 
 impl Capture {
-    /// Writes it without the content of messages.
+    /// Writes it without the content of its messages: paths and names of the machine become zeros, their lengths stay.
     ///
     /// # Errors
     ///
-    /// It is too long, names a home, or cannot be written.
-    pub fn save(mut self, name: &str) -> Result<()> {
-        self.empty_messages();
+    /// It is too long, or cannot be written.
+    pub fn save(mut self, name: &str, protocol: Protocol) -> Result<()> {
+        self.each_content(protocol, |byte| *byte = 0);
+        self.save_whole(name)
+    }
+
+    /// Writes it as it is.
+    ///
+    /// # Errors
+    ///
+    /// It is too long, or cannot be written.
+    pub fn save_whole(&self, name: &str) -> Result<()> {
         let mut deflate = DeflateEncoder::new(Vec::new(), Compression::best());
         for Chunk { connection, side, bytes } in &self.chunks {
             let side = u8::from(*side == Side::Server);
@@ -99,13 +108,11 @@ impl Capture {
         self.chunks.iter().map(|chunk| chunk.connection + 1).max().unwrap_or(0)
     }
 
-    /// Zeroes what messages contain: paths and names of the machine. Their lengths stay.
-    fn empty_messages(&mut self) {
+    /// Calls `with` for each byte of the content of each message.
+    fn each_content(&mut self, protocol: Protocol, mut with: impl FnMut(&mut u8)) {
         for connection in 0..self.connections() {
             for side in [Side::Client, Side::Server] {
-                self.change(connection, side, |stream| {
-                    each_content(stream, if side == Side::Client { PREFACE } else { 0 }, |byte| *byte = 0);
-                });
+                self.change(connection, side, |stream| protocol.each_content(side, stream, &mut with));
             }
         }
     }
@@ -125,49 +132,22 @@ impl Capture {
     }
 
     /// Puts bytes that look like anything where messages were emptied; the same at each call.
-    pub fn fill_messages(&mut self) {
+    pub fn fill_messages(&mut self, protocol: Protocol) {
         let mut state = 0x9e37_79b9_7f4a_7c15u64;
-        for connection in 0..self.connections() {
-            for side in [Side::Client, Side::Server] {
-                self.change(connection, side, |stream| {
-                    each_content(stream, if side == Side::Client { PREFACE } else { 0 }, |byte| {
-                        state ^= state << 13;
-                        state ^= state >> 7;
-                        state ^= state << 17;
-                        // Many small values, as in frame headers.
-                        *byte = if state & 0x300 == 0 { state as u8 } else { state as u8 & 7 };
-                    });
-                });
-            }
-        }
+        self.each_content(protocol, |byte| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            // Many small values, as in frame headers.
+            *byte = if state & 0x300 == 0 { state as u8 } else { state as u8 & 7 };
+        });
     }
 }
 
-/// Calls `with` for each byte of each gRPC message in a whole direction, which begins at `at`. Knows no padding: the
-/// programs of the lab use none.
-fn each_content(stream: &mut [u8], mut at: usize, mut with: impl FnMut(&mut u8)) {
-    let mut messages: HashMap<[u8; 4], (u32, Vec<u8>)> = HashMap::new();
-    while let Some(&[a, b, c, kind, _, e, f, g, h]) = stream.get(at..).and_then(<[u8]>::first_chunk) {
-        at += 9;
-        let end = (at + u32::from_be_bytes([0, a, b, c]) as usize).min(stream.len());
-        let (left, prefix) = messages.entry([e, f, g, h]).or_default();
-        for byte in stream[at..end].iter_mut().filter(|_| kind == 0) {
-            if *left > 0 {
-                *left -= 1;
-                with(byte);
-                continue;
-            }
-            prefix.push(*byte);
-            if let [_, a, b, c, d] = prefix[..] {
-                *left = u32::from_be_bytes([a, b, c, d]);
-                prefix.clear();
-            }
-        }
-        at = end;
-    }
-}
-
+/// A method may have a space in it.
 fn line(line: &str) -> Result<((String, u32), u64)> {
-    let [method, status, count] = line.split(' ').collect::<Vec<_>>()[..] else { bail!("no tally: {line}") };
+    let [count, status, method] = line.rsplitn(3, ' ').collect::<Vec<_>>()[..] else {
+        bail!("no tally: {line}")
+    };
     Ok(((method.to_owned(), status.parse()?), count.parse()?))
 }

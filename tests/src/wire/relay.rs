@@ -1,6 +1,7 @@
 //! Stands between a runtime's socket and its clients, and writes down each chunk as it was read.
 
 use std::{
+    collections::BTreeMap,
     fs,
     io::{Read as _, Write as _},
     net::Shutdown,
@@ -49,6 +50,14 @@ impl Relay {
         Ok(Relay { socket: socket.to_owned(), behind, log, is_ending, acceptor: Some(acceptor) })
     }
 
+    /// Whether on each connection the server was the last who said something.
+    #[must_use]
+    pub fn is_answered(&self) -> bool {
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let last: BTreeMap<usize, Side> = log.iter().map(|chunk| (chunk.connection, chunk.side)).collect();
+        last.values().all(|side| *side == Side::Server)
+    }
+
     /// What went through it, once all its clients have closed their connections.
     #[must_use]
     pub fn finish(mut self) -> Vec<Chunk> {
@@ -73,19 +82,26 @@ impl Drop for Relay {
 }
 
 fn accept(listener: &UnixListener, target: &Path, log: &Log, is_ending: &AtomicBool) {
-    let mut copies = Vec::new();
+    let (mut servers, mut asking, mut answering) = (Vec::new(), Vec::new(), Vec::new());
     for (number, client) in listener.incoming().enumerate() {
         if is_ending.load(Ordering::SeqCst) {
             break;
         }
         let (Ok(client), Ok(server)) = (client, UnixStream::connect(target)) else { continue };
         let (Ok(from_client), Ok(from_server)) = (client.try_clone(), server.try_clone()) else { continue };
-        for (side, from, to) in [(Side::Client, from_client, server), (Side::Server, from_server, client)] {
+        servers.extend(server.try_clone());
+        for (side, from, to, copies) in [
+            (Side::Client, from_client, server, &mut asking),
+            (Side::Server, from_server, client, &mut answering),
+        ] {
             let log = Arc::clone(log);
             copies.push(thread::spawn(move || copy(number, side, from, to, &log)));
         }
     }
-    copies.into_iter().for_each(|copy| drop(copy.join()));
+    asking.into_iter().for_each(|copy| drop(copy.join()));
+    // A server need not hang up on a client that is gone, as long as it has something to answer.
+    servers.iter().for_each(|server| drop(server.shutdown(Shutdown::Both)));
+    answering.into_iter().for_each(|copy| drop(copy.join()));
 }
 
 /// Passes one direction on until it ends.

@@ -466,6 +466,18 @@ fn nobody_looked_at_what_was_stuck_before() {
         matters: true,
     });
     assert_eq!(doubts(&told(&[refused])), ["no_census"]);
+    let late = RefusedFact {
+        source: "uprobes".into(),
+        component: Some(Component::Kubelet),
+        what: "/usr/bin/kubelet".into(),
+        why: "its file was not read within 5 s".into(),
+        matters: true,
+    };
+    let other = RefusedFact { component: Some(Component::Containerd), ..late.clone() };
+    let left = |admitted: &RefusedFact| {
+        told(&[Fact::Refused(late.clone()), Fact::Admitted(admitted.clone())]).refused.len()
+    };
+    assert_eq!((left(&late), left(&other)), (0, 1), "what is probed late is refused no longer");
     assert_eq!(doubts(&told(&[census(true, &[])])), ["census_cut"]);
     assert!(healthy(&told(&[census(false, &[]), census(true, &[])])), "what the whole one found is kept");
     let late = |pid| Unanswered {

@@ -1,7 +1,7 @@
 //! Stories of requests that only the sockets show: of kubelets and runtimes in which no probe can be set.
 
 use plegtrace::diagnose::{Diagnosis, Doubt, Peer, Reason, Verdict, diagnose};
-use plegtrace::input::{Component, Fact, Layer, MessagesFact, OpenMessageFact};
+use plegtrace::input::{ClientFact, Component, Fact, Layer, MessagesFact, OpenMessageFact, OtherClientsFact};
 use plegtrace::render::{json, text};
 use plegtrace_common::reason::Reason as Loss;
 use plegtrace_tests::story::{CONTAINERD, KUBELET, S, Story, at};
@@ -130,4 +130,34 @@ fn no_verdict_after_a_loss() {
     read(&mut story, 14 * S, &[cri(3, "ListContainers", 3 * S)]);
     let later = diagnosis(&story, 14 * S);
     assert_eq!((later.verdict, by_wire(&later).len()), (Verdict::Stall, 1), "{:?}", later.reasons);
+}
+
+/// Who does not read is told beside what is open: the kubelet, the runtime, or a client that is nobody's business but its own.
+#[test]
+fn who_does_not_read_is_told() {
+    let answered = OpenMessageFact { unread: Some(65_562), ..cri(5, "ListContainers", S) };
+    let asked = OpenMessageFact { unread_by_answerer: Some(1_234), ..cri(7, "Version", S) };
+    let others = |unread| OtherClientsFact {
+        clients: vec![ClientFact { pid: 4711, name: "crictl".into() }],
+        requests: MessagesFact {
+            at_ns: at(13 * S).0,
+            open: vec![OpenMessageFact { asker: 4711, unread, ..answered.clone() }],
+            complete: true,
+        },
+    };
+    let page = |unread| {
+        let mut story = node();
+        read(&mut story, 13 * S, &[answered.clone(), asked.clone()]);
+        story.fact(13 * S, &Fact::OtherClients(others(unread)));
+        let snapshot = story.snapshot(13 * S);
+        let mut page = Vec::new();
+        text::report(&snapshot, &diagnose(&snapshot), &text::TextOptions::default(), &mut page).unwrap();
+        String::from_utf8(page).unwrap()
+    };
+    let deaf = "crictl 4711 has left 65,562 bytes unread";
+    let told = page(Some(65_562));
+    for words in ["asker: 65,562 B unread", "answerer: 1,234 B unread", deaf] {
+        assert!(told.contains(words), "no {words:?} in\n{told}");
+    }
+    assert!(!page(Some(0)).contains(deaf), "all is read");
 }

@@ -258,10 +258,15 @@ const FIELDS: [(&str, Option<FieldPath>); 7] = [
 ];
 
 fn check_fields(binary: &GoBinary, of: &str) {
+    let (names, paths): (Vec<&str>, Vec<Option<FieldPath>>) = FIELDS.into_iter().unzip();
+    assert_eq!(binary.uint32_fields("main", &names, "id"), paths, "{names:?} in {of}");
+    for (package, field) in [("example.test/main", "id"), ("main", "ide")] {
+        let none = vec![None; names.len()];
+        assert_eq!(binary.uint32_fields(package, &names, field), none, "{package}, {field} in {of}");
+    }
+    // One alone is found as well as all together.
     for (name, path) in FIELDS {
-        assert_eq!(binary.uint32_field(("main", name), "id"), path, "{name} in {of}");
-        assert_eq!(binary.uint32_field(("example.test/main", name), "id"), None, "{name} in {of}");
-        assert_eq!(binary.uint32_field(("main", name), "ide"), None, "{name} in {of}");
+        assert_eq!(binary.uint32_fields("main", &[name], "id"), [path], "{name} in {of}");
     }
 }
 

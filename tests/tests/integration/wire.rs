@@ -3,7 +3,11 @@
 
 mod captures;
 mod dbus;
+mod docker;
+mod dockershim;
 mod properties;
+mod runc;
+mod shims;
 mod tables;
 
 use plegtrace::{
@@ -104,8 +108,7 @@ fn open(stream: u32, start_ns: u64, method: &str) -> OpenMessageFact {
         answerer: 30,
         service: "containerd.task.v2.Task".to_owned(),
         method: method.to_owned(),
-        unsent: false,
-        over: false,
+        ..OpenMessageFact::default()
     }
 }
 

@@ -2,6 +2,10 @@
 //! does not answer is named.
 
 mod kit;
+mod numbers;
+mod played;
+mod silence;
+mod stalls;
 mod verdicts;
 
 use std::collections::BTreeMap;

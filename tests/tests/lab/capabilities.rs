@@ -53,6 +53,12 @@ fn call(pid: u32) -> bool {
     has_text(&format!("/proc/{pid}/syscall"))
 }
 
+/// Is it in the call that `sleep` ends in?
+fn sleeps(pid: u32) -> bool {
+    let call = format!("{} ", libc::SYS_clock_nanosleep);
+    fs::read_to_string(format!("/proc/{pid}/syscall")).is_ok_and(|text| text.starts_with(&call))
+}
+
 fn stack(pid: u32) -> bool {
     has_text(&format!("/proc/{pid}/stack"))
 }
@@ -71,8 +77,8 @@ fn each_of_the_reader_s_is_needed() {
     host::require_root().unwrap();
     let stranger = Stranger(Command::new("sleep").arg("600").uid(USER).gid(USER).spawn().unwrap());
     let pid = stranger.0.id();
-    // A process that runs has no kernel stack: it must have come to its sleep.
-    process::wait_for("a stranger that sleeps", LIMIT, || Ok(stack(pid).then_some(()))).unwrap();
+    // A process that runs has no kernel stack: it must have come to its sleep, past the waits of its start.
+    process::wait_for("a stranger that sleeps", LIMIT, || Ok(sleeps(pid).then_some(()))).unwrap();
     for (what, needs, read) in [
         ("exe", CapabilitySet::SYS_PTRACE, exe as fn(u32) -> bool),
         ("system call", CapabilitySet::SYS_PTRACE, call),

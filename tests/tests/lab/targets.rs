@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use plegtrace::decode::{Process, Step};
 use plegtrace::input::{Component, Layer};
 use plegtrace::target::is_apart;
+use plegtrace_lab::held_file::HeldFile;
 use plegtrace_lab::{Containerd, Knobs, Node, host, process};
 use plegtrace_tests::breakpoints::Sites;
 use plegtrace_tests::program::{self, Ended, Running};
@@ -80,6 +82,38 @@ fn a_restarted_containerd_is_probed_again() {
     let report = run(&["-d", "4", "--kubelet-pid", &kubelet, "--runtime-pid", &runtime], &[0, 1, 5]);
     let handlers = operations(&report, "server");
     assert!(handlers.iter().any(|name| name == "ListContainers"), "through /proc/PID/exe: {report}");
+}
+
+/// A kubelet that was killed is there for as long as it takes to die. Who looks at it then knows that it is not the one to follow,
+/// and finds its successor, although the operator has named the first one by its number.
+#[test]
+fn a_kubelet_that_dies_slowly_is_followed_by_its_successor() {
+    host::require_root().unwrap();
+    let node = Node::start(&Knobs::default()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let (kubelet, held) = (node.kubelet(), HeldFile::mount(&dir.path().join("held")).unwrap());
+    kubelet.daemon().kill().unwrap();
+    held.open_in(|| kubelet.daemon().restart()).unwrap();
+    let (old, socket) = (kubelet.pid(), node.containerd().socket().to_str().unwrap());
+    let about = ["-d", "600", "--kubelet-pid", &old.to_string(), "--runtime-endpoint", socket];
+    let watching = Watching::start(&about).unwrap();
+    watching.wait_until_armed().unwrap();
+    wait_for_calls(&watching, Layer::Relist, old, "relists of the first kubelet");
+    held.hold();
+    process::signal(old, libc::SIGKILL).unwrap();
+    let is_told = |step: &Process| step.meta.tgid == old && matches!(step.step, Step::Exit(_));
+    process::wait_for("its end", LIMIT, || Ok(watching.seen().processes.iter().any(is_told).then_some(())))
+        .unwrap();
+    let looked = || watching.seen().open.at_ns;
+    for _ in 0..2 {
+        let last = looked();
+        process::wait_for("a look", LIMIT, || Ok((looked() > last).then_some(()))).unwrap();
+    }
+    assert!(held.waiting() > 0 && process::identity(old).is_some(), "it is dying");
+    held.let_go();
+    kubelet.daemon().kill().unwrap();
+    kubelet.daemon().restart().unwrap();
+    wait_for_calls(&watching, Layer::Relist, kubelet.pid(), "relists of its successor");
 }
 
 /// What plegtrace keeps of root's power: DAC_READ_SEARCH, SYS_PTRACE, SYS_ADMIN, LEASE, SYSLOG, PERFMON, BPF; and on old

@@ -3,7 +3,6 @@
 
 mod opened;
 mod scraped;
-mod soak;
 
 use std::{
     fs,
@@ -246,7 +245,7 @@ fn told(stdout: &str) {
 }
 
 /// The evidence is a whole recording that gives the same cause, with its report beside it.
-fn evidence_of(dir: &Path, id: &str) {
+pub(super) fn evidence_of(dir: &Path, id: &str) {
     let files = fs::read_dir(dir.join("evidence")).unwrap();
     let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
     files.sort();

@@ -1,6 +1,8 @@
 //! Requests between a real containerd and its shims, read from their sockets: exact by the word of strace, and named when
 //! a shim does not answer.
 
+mod deaf;
+mod go_client;
 mod names;
 mod others;
 mod requests;

@@ -1,4 +1,4 @@
-//! [`BusRec`]: a call over D-Bus was answered, or the job done that was its answer.
+//! [`BusRec`]: a call over D-Bus was answered, or the job done that was its answer; or a connection was refused.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -7,7 +7,7 @@ use crate::{
     wire::bus::{TEXT, TEXTS},
 };
 
-/// One answered call, or one job that is done.
+/// One answered call, one job that is done, or one connection that was refused.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct BusRec {
@@ -15,7 +15,7 @@ pub struct BusRec {
     pub header: RecHeader,
     /// When the first byte of the call was written, of a job when its caller had read of it, nanoseconds of CLOCK_MONOTONIC.
     pub start_ns: u64,
-    /// Inode number of the socket of who called.
+    /// Inode number of the socket of who called; 0 when no connection was made.
     pub socket: u64,
     /// Serial of the call; 0: the connection itself, from its first byte to the first line of the bus. Of a
     /// job its number.
@@ -29,8 +29,9 @@ pub struct BusRec {
     pub answer_bytes: u32,
     /// Serial of the answer, as its sender counts what it sends: a bus passes it on. 0: not known.
     pub answer_serial: u32,
-    /// Always 0.
-    pub reserved: u32,
+    /// With which connect(2) failed: no connection was made, and nothing else is there but process, thread and, as destination, who
+    /// listens. Else 0.
+    pub errno: u32,
     /// See [`BusTexts`](crate::wire::bus::BusTexts).
     pub texts: [u8; TEXT * TEXTS],
 }

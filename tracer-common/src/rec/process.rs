@@ -12,6 +12,8 @@ pub const PROCESS_INIT: u32 = 1 << 1;
 pub const PROCESS_AGAIN: u32 = 1 << 2;
 /// The program is crun, or a fork of it, which becomes the workload without an `init` of its own.
 pub const PROCESS_CRUN: u32 = 1 << 3;
+/// The dockerd that the process may ask is watched too, so its answers are seen. Only user space knows that, and sets it.
+pub const PROCESS_ASKS_DOCKER: u32 = 1 << 4;
 
 /// One step in the life of a process; the kind is in the header.
 #[repr(C)]

@@ -28,6 +28,10 @@ pub const SENDING_BUS: u32 = 2;
 pub const SENDING_CLIENT: u32 = 4;
 /// The same of a runtime to its client.
 pub const SENDING_SERVER: u32 = 8;
+/// It begins a request to Docker: `begun` and `position` are not used.
+pub const SENDING_TO_DOCKER: u32 = 16;
+/// It is written by dockerd: as above.
+pub const SENDING_FROM_DOCKER: u32 = 32;
 
 /// Key of a request without an answer. Both ends of a connection know it: addresses are used again, numbers of sockets
 /// are not.

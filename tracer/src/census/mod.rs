@@ -13,12 +13,14 @@ mod clock;
 mod cpu;
 pub mod goroutines;
 mod halts;
+mod instance;
 mod mappers;
 mod memory;
 mod own;
 mod parent;
 mod protocol;
 mod runners;
+mod seccomp;
 pub mod text;
 
 pub use child::{BusConnection, Queues, serve};

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::input::{
     Answerers, Command, Component, ContainerFact, DiskFact, EndedInit, Freezer, GoroutinesFact, Liveness,
-    ParkedThreads, Pressure, ProcessFact, RuntimeSays, TaskLimit, Unanswered, VersionFact,
+    ParkedThreads, Pressure, ProcessFact, RuntimeSays, Scarce, TaskLimit, Unanswered, Unwritten, VersionFact,
 };
 
 /// Version of both; parent and child are the same file, unless somebody points the parent elsewhere.
@@ -213,10 +213,14 @@ pub(super) enum Answer {
     Finished { pid: u32 },
     /// How much is waited for processors and disks.
     Pressure(Pressure),
+    /// What the disks do not have yet.
+    Unwritten(Unwritten),
     /// Containers whose bundles were found, and those of them whose first process has ended.
     Containers { containers: Vec<ContainerFact>, ended: Vec<EndedInit> },
     /// Programs that answer for the kernel.
     Answerers(Answerers),
+    /// What the node has little or nothing left of.
+    Scarce(Scarce),
     /// Goroutines.
     Goroutines(GoroutinesFact),
     /// The version of the program of a process, when it tells.

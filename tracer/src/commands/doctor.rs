@@ -64,7 +64,7 @@ fn wire(wanted: SocketBackend) -> Check {
     let check = |state, detail: String| Check::new("wire", "requests on sockets", state, detail);
     match KernelOffsets::load(Path::new("/")).and_then(|offsets| offsets.wire()) {
         Ok(_) => match how(WireProbes::candidates(wanted)) {
-            Some(how) => check(State::Ok, format!("gRPC, ttrpc and D-Bus: {how}")),
+            Some(how) => check(State::Ok, format!("gRPC, ttrpc, Docker's HTTP and D-Bus: {how}")),
             None => check(State::Warn, format!("{}; leave out --socket-backend", KernelError::Preempted)),
         },
         Err(error) => check(State::Warn, format!("not possible: {}", chain(&error))),

@@ -19,9 +19,9 @@ use crate::{
 /// The calls over D-Bus at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Bus {
-    /// When the open ones were read; `None`: they are not followed.
+    /// When the open ones were read; `None`: they are not followed, and no goroutine was found to wait for one.
     pub read_at: Option<MonoNs>,
-    /// All of them could be read.
+    /// All of them could be read. Not when they are not followed, and only what goroutines wait for is known.
     pub complete: bool,
     /// One row per method, by interface, method and destination.
     pub rows: Vec<BusRow>,
@@ -181,7 +181,9 @@ pub(super) struct BusState {
 impl BusState {
     /// A call was answered.
     pub(super) fn call(&mut self, call: BusCall, limits: &Limits) {
-        if self.answered.len() < limits.open_calls {
+        if call.kind == BusKind::Refused {
+            // It never was among those that are read.
+        } else if self.answered.len() < limits.open_calls {
             self.answered.insert(call.id);
         } else {
             self.dropped += 1;
@@ -192,7 +194,9 @@ impl BusState {
         }
         let ns = call.end.since(call.id.start);
         if let Some(row) = self.row(call.names, call.kind, limits) {
-            row.latency.record(ns);
+            if call.kind != BusKind::Refused {
+                row.latency.record(ns);
+            }
             row.errors += u64::from(call.error.is_some());
             if call.error.is_some() {
                 (row.last_error, row.last_error_at) = (call.error, Some(call.end));

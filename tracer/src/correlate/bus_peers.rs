@@ -5,11 +5,23 @@ use std::collections::BTreeMap;
 use super::thresholds::SECOND_NS;
 use crate::{
     decode::MonoNs,
-    input::{BusPeerFact, Component},
+    input::{BusPeerFact, Component, SystemdWork},
 };
 
 /// What is seen at readings this far apart is a state, not a moment.
 const LASTS_NS: u64 = 2 * SECOND_NS;
+
+/// What gives systemd work at so many readings, and at half of them or more, is what keeps it busy.
+const FEW: u32 = 3;
+
+/// With what systemd is busy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BusyWith {
+    /// The mount table changes all the time, and it reads all of it.
+    MountTable,
+    /// It reads its unit files: a reload, or very many of them.
+    Units,
+}
 
 /// A process that calls wait for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +34,10 @@ pub struct BusPeer {
     pub ran_ns: u64,
     /// From the first to the last reading.
     pub over_ns: u64,
+    /// What gave systemd work meanwhile, by looks.
+    pub work: SystemdWork,
+    /// The same by readings, each of several looks: at how many of them it was seen at all.
+    pub readings: SystemdWork,
 }
 
 impl BusPeer {
@@ -67,6 +83,20 @@ impl BusPeer {
         self.over_ns >= LASTS_NS
     }
 
+    /// With what systemd is busy; `None` when that was not seen.
+    #[must_use]
+    pub fn busy_with(&self) -> Option<BusyWith> {
+        let often = |readings: u32| readings >= FEW && readings >= self.readings.looks.div_ceil(2);
+        let (units, table) = (often(self.readings.units), often(self.readings.mounts_changed));
+        match (units, table) {
+            // Nothing else is done during a reload.
+            (true, true) if self.work.units < self.work.mounts_changed => Some(BusyWith::MountTable),
+            (true, _) => Some(BusyWith::Units),
+            (false, true) => Some(BusyWith::MountTable),
+            (false, false) => None,
+        }
+    }
+
     /// Its share of one CPU in percent; `None` when it was not watched for long enough.
     #[must_use]
     pub fn cpu_percent(&self) -> Option<u64> {
@@ -81,6 +111,8 @@ struct Seen {
     first: (MonoNs, u64),
     still_since: MonoNs,
     last: MonoNs,
+    work: SystemdWork,
+    readings: SystemdWork,
 }
 
 /// What is kept of them.
@@ -92,7 +124,15 @@ impl BusPeers {
     pub(super) fn reading(&mut self, at: MonoNs, peers: Vec<BusPeerFact>, most: usize) {
         self.0.retain(|pid, _| peers.iter().any(|peer| peer.pid == *pid));
         for fact in peers.into_iter().take(most) {
-            let new = Seen { first: (at, fact.ran_ns), still_since: at, last: at, fact: fact.clone() };
+            let none = SystemdWork::default();
+            let new = Seen {
+                first: (at, fact.ran_ns),
+                still_since: at,
+                last: at,
+                fact: fact.clone(),
+                work: none,
+                readings: none,
+            };
             let seen = self.0.entry(fact.pid).or_insert(new);
             let key = |fact: &BusPeerFact| (fact.state, fact.frozen, fact.wchan.clone());
             if key(&fact) != key(&seen.fact) {
@@ -100,8 +140,10 @@ impl BusPeers {
             }
             // A number that is used again: another process.
             if fact.ran_ns < seen.first.1 {
-                seen.first = (at, fact.ran_ns);
+                (seen.first, seen.work, seen.readings) = ((at, fact.ran_ns), none, none);
             }
+            seen.work = seen.work.and(fact.work);
+            seen.readings = seen.readings.and(fact.work.once());
             (seen.last, seen.fact) = (at, fact);
         }
     }
@@ -118,6 +160,8 @@ impl BusPeers {
             still_ns: seen.last.since(seen.still_since),
             ran_ns: seen.fact.ran_ns.saturating_sub(seen.first.1),
             over_ns: seen.last.since(seen.first.0),
+            work: seen.work,
+            readings: seen.readings,
         };
         self.0.values().map(peer).collect()
     }
@@ -164,6 +208,31 @@ mod tests {
             assert_eq!(peer.is_idle(), is_idle, "{wchan}");
         }
         assert!(!after(&[(1, fact('S', "ep_poll", 0))]).is_idle(), "for a moment only");
+    }
+
+    /// What is read at half of the readings, and at three: at one look of each is enough, at all looks of one is not.
+    #[test]
+    fn busy_with_what_is_read_often() {
+        let after = |readings: &[[u32; 3]]| {
+            let read =
+                |[looks, mounts_changed, units]: [u32; 3]| SystemdWork { looks, mounts_changed, units };
+            let fact = |of| BusPeerFact { work: read(of), ..fact('R', "", 0) };
+            after(&(1..).zip(readings).map(|(second, &of)| (second, fact(of))).collect::<Vec<_>>())
+                .busy_with()
+        };
+        let (table, units) = (Some(BusyWith::MountTable), Some(BusyWith::Units));
+        assert_eq!(after(&[[40, 1, 0]; 3]), table);
+        assert_eq!(after(&[[40, 0, 40]; 3]), units);
+        assert_eq!(
+            (after(&[[40, 9, 9]; 3]), after(&[[40, 9, 8]; 3])),
+            (units, table),
+            "in a reload its state is open all the time"
+        );
+        assert_eq!(after(&[[40, 1, 0]; 2]), None, "too few");
+        let [seen, not] = [[40, 40, 0], [40, 0, 0]];
+        assert_eq!(after(&[seen, not, seen, not, seen, not]), table);
+        assert_eq!(after(&[seen, not, seen, not, seen, not, not]), None, "too seldom");
+        assert_eq!(after(&[[0, 0, 0]; 9]), None, "it could not be looked at");
     }
 
     /// CPU time since the first reading; who is not waited for any more is forgotten.

@@ -29,7 +29,7 @@ use super::{
     time::TimeTable,
 };
 use crate::{
-    decode::{Call, Event, MonoNs},
+    decode::{Call, Event, MonoNs, Step},
     input::{Fact, HookFact, InFlight, Layer},
 };
 
@@ -54,6 +54,7 @@ pub struct Correlator {
     pub(super) phases: Phases,
     pub(super) messages: MessageState,
     pub(super) requests_on_wire: MessageState,
+    pub(super) docker: MessageState,
     pub(super) other_clients: OtherClients,
     /// Of these, those that were answered.
     pub(super) carriers: Carriers,
@@ -98,6 +99,7 @@ impl Correlator {
             phases: Phases::default(),
             messages: MessageState::default(),
             requests_on_wire: MessageState::default(),
+            docker: MessageState::default(),
             other_clients: OtherClients::default(),
             carriers: Carriers::default(),
             bus: BusState::default(),
@@ -128,6 +130,9 @@ impl Correlator {
                 self.node.process(&process);
                 self.open.process(&process);
                 self.processes.step(&process, &self.limits);
+                if matches!(process.step, Step::Exit(_)) {
+                    self.census.ended(process.meta.tgid, process.meta.at);
+                }
                 self.keep_slow_requests_if_due();
             }
             Event::Message(message) => self.messages.message(message, &self.limits),
@@ -136,6 +141,7 @@ impl Correlator {
                 self.carriers.add(&request, self.limits.recent_calls);
                 self.requests_on_wire.request(request, &self.limits);
             }
+            Event::Docker(request) => self.docker.message(request.message, &self.limits),
             Event::BusCall(call) => self.bus.call(call, &self.limits),
             Event::Fact { at, fact } => {
                 self.tally.facts += 1;
@@ -154,6 +160,8 @@ impl Correlator {
             Fact::InFlight(reading) => return self.in_flight(reading),
             Fact::Messages(reading) => return self.messages.reading(reading, &self.limits),
             Fact::Requests(reading) => return self.requests_on_wire.reading(reading, &self.limits),
+            Fact::Names(names) => return self.requests_on_wire.learn(names, &self.limits),
+            Fact::DockerRequests(reading) => return self.docker.reading(reading, &self.limits),
             Fact::OtherClients(reading) => return self.other_clients.reading(reading, &self.limits),
             Fact::BusCalls(reading) => return self.bus.reading(reading, &self.limits),
             Fact::Symbols(symbols) => return self.parks.symbols(symbols, &self.limits),

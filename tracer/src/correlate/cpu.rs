@@ -104,8 +104,10 @@ impl CpuState {
         let mut all: BTreeMap<(u32, &str), RunnerFact> = BTreeMap::new();
         for runner in self.0.iter().flat_map(|fact| &fact.runners) {
             let key = (runner.pid, runner.comm.as_str());
-            let sum = all.entry(key).or_insert_with(|| RunnerFact { ran_ns: 0, ..runner.clone() });
+            let sum =
+                all.entry(key).or_insert_with(|| RunnerFact { ran_ns: 0, started_ns: 0, ..runner.clone() });
             sum.ran_ns += runner.ran_ns;
+            sum.started_ns += runner.started_ns;
         }
         let mut all: Vec<RunnerFact> = all.into_values().collect();
         all.sort_by_key(|runner| (Reverse(runner.ran_ns), runner.pid));

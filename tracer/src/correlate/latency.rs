@@ -50,6 +50,24 @@ impl Latency {
         self.buckets[bucket(ns)] += 1;
     }
 
+    /// Adds all durations of another one.
+    pub fn add(&mut self, other: &Self) {
+        let hist = match &other.values {
+            Values::Few(values) => return values.iter().for_each(|ns| self.record(*ns)),
+            Values::Many(hist) => hist,
+        };
+        let mut both = hist.clone();
+        match &self.values {
+            Values::Few(values) => values.iter().for_each(|ns| add(&mut both, *ns)),
+            Values::Many(mine) => both.add(mine).expect("both grow with their largest value"),
+        }
+        self.values = Values::Many(both);
+        self.count += other.count;
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.buckets.iter_mut().zip(other.buckets).for_each(|(mine, others)| *mine += others);
+    }
+
     /// Number of durations.
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -134,6 +152,25 @@ mod tests {
         let p99 = latency.quantile_ns(0.99).unwrap();
         assert!((989_000_000..=991_000_000).contains(&p99), "{p99}");
         assert_eq!(latency.quantile_ns(1.0), Some(1_000_000_000));
+    }
+
+    /// Two that are added are as if all had been recorded in one, however many each has.
+    #[test]
+    fn sums_of_two() {
+        for (few, many) in [(3, 5), (3, 2000), (2000, 3), (1500, 2000)] {
+            let of = |numbers: std::ops::Range<u64>| {
+                let mut latency = Latency::default();
+                numbers.for_each(|n| latency.record(n * 1_000_000));
+                latency
+            };
+            let (mut sum, all) = (of(0..few), of(0..few + many));
+            sum.add(&of(few..few + many));
+            let figures = |latency: &Latency| {
+                let quantiles = [0.0, 0.5, 0.99, 1.0].map(|q| latency.quantile_ns(q));
+                (latency.count(), latency.sum_ns(), latency.max_ns(), *latency.buckets(), quantiles)
+            };
+            assert_eq!(figures(&sum), figures(&all), "{few} and {many}");
+        }
     }
 
     /// The extremes are taken, and nothing gives no percentile.

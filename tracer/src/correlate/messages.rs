@@ -1,4 +1,4 @@
-//! [`Messages`]: requests between runtime and shims, or between kubelet and runtime, finished and open.
+//! [`Messages`]: requests between runtime and shims, between kubelet and runtime, or to Docker, finished and open.
 
 use std::{
     collections::{BTreeMap, HashSet, btree_map::Entry},
@@ -7,9 +7,9 @@ use std::{
 
 use super::{Latency, limits::Limits};
 use crate::{
-    cri::{request_lasts, shim_call_lasts},
+    cri::{docker_call_lasts, request_lasts, shim_call_lasts},
     decode::{Message, MessageId, MonoNs, Request, RequestEnd},
-    input::{MessagesFact, OpenMessageFact},
+    input::{LearntFact, MessagesFact, NamesFact, OpenMessageFact},
 };
 
 /// The requests at one moment.
@@ -68,10 +68,23 @@ struct Sums {
     answer_bytes: u64,
 }
 
+impl Sums {
+    /// The later answer is that of `self`, if it has one.
+    fn add(&mut self, earlier: &Self) {
+        if self.latency.count() == 0 {
+            self.answer_bytes = earlier.answer_bytes;
+        }
+        self.latency.add(&earlier.latency);
+        self.unanswered += earlier.unanswered;
+    }
+}
+
 /// What is kept of them.
 #[derive(Debug, Default)]
 pub(super) struct MessageState {
     rows: BTreeMap<(String, String), Sums>,
+    /// Service and method of names that were unknown.
+    learnt: BTreeMap<String, (String, String)>,
     open: Vec<OpenMessageFact>,
     /// Answered since the last reading, which may still have them.
     answered: HashSet<MessageId>,
@@ -132,9 +145,43 @@ impl MessageState {
         (self.read_at, self.complete, self.open) = (Some(MonoNs(reading.at_ns)), reading.complete, open);
     }
 
+    /// Names have become known: requests that had none so far are counted with those that have.
+    pub(super) fn learn(&mut self, fact: NamesFact, limits: &Limits) {
+        for LearntFact { unknown, service, method } in fact.names {
+            if self.learnt.len() >= limits.rows && !self.learnt.contains_key(&unknown) {
+                // Most are of tables that are gone: whoever still asks by such a name has a row of its own.
+                self.learnt.pop_first();
+            }
+            let nameless = self.rows.remove(&(String::new(), unknown.clone()));
+            self.learnt.insert(unknown, (service.clone(), method.clone()));
+            if let Some((nameless, row)) =
+                nameless.and_then(|sums| Some((sums, self.row(service, method, limits)?)))
+            {
+                row.add(&nameless);
+            }
+        }
+    }
+
+    /// What a stream that begins now must know of names.
+    pub(super) fn learnt(&self) -> Option<NamesFact> {
+        let name = |(unknown, (service, method)): (&String, &(String, String))| LearntFact {
+            unknown: unknown.clone(),
+            service: service.clone(),
+            method: method.clone(),
+        };
+        (!self.learnt.is_empty()).then(|| NamesFact { names: self.learnt.iter().map(name).collect() })
+    }
+
+    /// Its name is known by now.
+    fn known<'n>(&'n self, service: &'n str, method: &'n str) -> (&'n str, &'n str) {
+        let learnt = self.learnt.get(method).filter(|_| service.is_empty());
+        learnt.map_or((service, method), |(service, method)| (service, method))
+    }
+
     fn row(&mut self, service: String, method: String, limits: &Limits) -> Option<&mut Sums> {
         let full = self.rows.len() >= limits.rows;
-        match self.rows.entry((service, method)) {
+        let learnt = self.learnt.get(&method).filter(|_| service.is_empty());
+        match self.rows.entry(learnt.cloned().unwrap_or((service, method))) {
             Entry::Occupied(row) => Some(row.into_mut()),
             Entry::Vacant(_) if full => {
                 self.dropped += 1;
@@ -173,12 +220,18 @@ impl MessageState {
         }
         let mut open = Vec::new();
         for fact in self.still_open() {
-            let (service, method) = (fact.service.as_str(), fact.method.as_str());
+            let (service, method) = self.known(&fact.service, &fact.method);
             rows.entry((service, method)).or_insert_with(|| empty(service, method)).open += 1;
             open.push(OpenMessage {
-                fact: fact.clone(),
+                fact: OpenMessageFact {
+                    service: service.to_owned(),
+                    method: method.to_owned(),
+                    ..fact.clone()
+                },
                 age_ns: now.since(MonoNs(fact.start_ns)),
-                is_long_lived: shim_call_lasts(service, method) || request_lasts(service, method),
+                is_long_lived: shim_call_lasts(service, method)
+                    || request_lasts(service, method)
+                    || docker_call_lasts(method),
             });
         }
         open.sort_by_key(|message| (message.fact.start_ns, message.fact.socket, message.fact.stream));
@@ -290,6 +343,42 @@ mod tests {
         state.reading(reading(149, all.to_vec()), &limits);
         assert_eq!(methods(&state, 200), [("State".to_owned(), 1, 3, 1)]);
         assert_eq!(state.view(MonoNs(200)).rows[0].answer_bytes, 2, "of the one that was answered");
+    }
+
+    /// A name that becomes known is that of all requests that were unknown by the same one: ended, open, and still to end.
+    #[test]
+    fn names_that_become_known() {
+        let (mut state, limits) = (MessageState::default(), Limits::default());
+        let nameless = |stream, start, end| Message {
+            service: String::new(),
+            method: "unknown#3@1".to_owned(),
+            ..message(stream, start, end)
+        };
+        state.message(nameless(1, 100, 150), &limits);
+        state.message(message(3, 100, 120), &limits);
+        let open = OpenMessageFact { service: String::new(), ..open(5, 140, "unknown#3@1") };
+        state.reading(reading(150, vec![open]), &limits);
+        let name = LearntFact {
+            unknown: "unknown#3@1".to_owned(),
+            service: "t.Task".to_owned(),
+            method: "State".to_owned(),
+        };
+        let fact = NamesFact { names: vec![name] };
+        state.learn(fact.clone(), &limits);
+        assert_eq!(methods(&state, 200), [("State".to_owned(), 2, 0, 1)]);
+        let view = state.view(MonoNs(200));
+        assert_eq!(
+            (view.open[0].fact.method.as_str(), view.rows[0].latency.sum_ns(), state.learnt()),
+            ("State", 70, Some(fact))
+        );
+        state.message(nameless(5, 140, 240), &limits);
+        state.message(Message { method: "unknown#3@2".to_owned(), ..nameless(7, 240, 250) }, &limits);
+        let rows = methods(&state, 300);
+        assert_eq!(
+            rows,
+            [("unknown#3@2".to_owned(), 1, 0, 0), ("State".to_owned(), 3, 0, 0)],
+            "another table"
+        );
     }
 
     /// What does not fit is counted.

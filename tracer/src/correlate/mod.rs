@@ -51,11 +51,11 @@ mod view;
 
 pub use age::Age;
 pub use bus::{Bus, BusRow, BusWait, OpenBusCall, SystemdSerials};
-pub use bus_peers::BusPeer;
+pub use bus_peers::{BusPeer, BusyWith};
 pub use caller::Caller;
 pub use census::{
-    BlockedThread, Census, DeviceUse, DiskWaits, FileCall, Held, Known, ProcessSeen, Request, Unreported,
-    WaitsFor,
+    BlockedThread, Census, DeviceUse, DiskWaits, FileCall, Held, Jam, Known, ProcessSeen, Request,
+    Unreported, WaitsFor,
 };
 pub use correlator::Correlator;
 pub use cpu::{Cpu, CpuShare};

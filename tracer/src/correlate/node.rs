@@ -71,6 +71,7 @@ impl NodeState {
                     self.dropped += push_bounded(&mut self.refused, refused, limits.facts);
                 }
             }
+            Fact::Admitted(admitted) => self.refused.retain(|refused| *refused != admitted),
             Fact::Armed(armed) => {
                 self.armed_at.get_or_insert(at);
                 self.armed = Some(armed);
@@ -89,7 +90,9 @@ impl NodeState {
             Fact::InFlight(_)
             | Fact::Messages(_)
             | Fact::Requests(_)
+            | Fact::Names(_)
             | Fact::BusCalls(_)
+            | Fact::DockerRequests(_)
             | Fact::OtherClients(_)
             | Fact::Symbols(_)
             | Fact::Processes(_)

@@ -32,8 +32,14 @@ impl Correlator {
         if let Some(reading) = self.messages.retold() {
             told.push((MonoNs(reading.at_ns), Fact::Messages(reading)));
         }
+        if let Some(names) = self.requests_on_wire.learnt() {
+            told.push((now, Fact::Names(names)));
+        }
         if let Some(reading) = self.requests_on_wire.retold() {
             told.push((MonoNs(reading.at_ns), Fact::Requests(reading)));
+        }
+        if let Some(reading) = self.docker.retold() {
+            told.push((MonoNs(reading.at_ns), Fact::DockerRequests(reading)));
         }
         if let Some(reading) = self.other_clients.retold() {
             told.push((MonoNs(reading.requests.at_ns), Fact::OtherClients(reading)));

@@ -78,6 +78,8 @@ pub struct Snapshot {
     pub shims_worked: BTreeMap<u32, MonoNs>,
     /// gRPC requests of the kubelet, as its connection to the runtime shows them.
     pub grpc: Messages,
+    /// Requests to Docker's API, of dockershim or cri-dockerd; they have no service.
+    pub docker: Messages,
     /// Clients of the runtime that are not traced, by name, and their gRPC requests.
     pub other_clients: Vec<OtherClient>,
     /// Calls over D-Bus.
@@ -105,6 +107,14 @@ impl Snapshot {
     #[must_use]
     pub fn wall_ns(&self, at: MonoNs) -> i64 {
         i64::try_from(at.0).unwrap_or(i64::MAX).saturating_add(self.start.realtime_offset_ns)
+    }
+
+    /// The version of a program: what it says itself, else what its file says. Hostile text.
+    #[must_use]
+    pub fn version_of<'a>(&'a self, target: &'a TracedProcess) -> Option<&'a str> {
+        let own = target.fact.component.name();
+        let told = self.census.versions.iter().find(|fact| fact.program == own);
+        told.map(|fact| fact.version.as_str()).or(target.fact.version.as_deref())
     }
 
     /// Losses that leave the report incomplete.

@@ -55,6 +55,9 @@ pub const SHIM_HELPER_NS: u64 = 10 * SECOND_NS;
 pub const UNREAPED_NS: u64 = 10 * SECOND_NS;
 /// A runtime learns of the end of a container within milliseconds; one that does not know of it after this time has missed it.
 pub const UNREPORTED_NS: u64 = 10 * SECOND_NS;
+/// A containerd whose shims answer serves within a second or two of its start, also on a full node; one that takes longer is
+/// held up by one of them (5 s for each, where there is a limit).
+pub const STARTUP_NS: u64 = 10 * SECOND_NS;
 /// The output of a command that has ended is drained within this time (containerd waits 10 s where it waits at all).
 pub const EXEC_OUTPUT_NS: u64 = 10 * SECOND_NS;
 
@@ -102,6 +105,12 @@ pub fn stuck_after_ns(operation: &str) -> Option<u64> {
         // gives up, the handler is abandoned.
         Lasts::AsAsked | Lasts::Forever => None,
     }
+}
+
+/// The age from which a request to Docker is a stall: what is only read is answered at once, what changes something may run programs.
+#[must_use]
+pub fn docker_stuck_after_ns(method: &str) -> u64 {
+    if method.starts_with("GET ") || method.starts_with("HEAD ") { CALL_OPEN_NS } else { POD_SANDBOX_NS }
 }
 
 /// The age from which a command of runc is a stall; `None`: never by its age.

@@ -71,6 +71,7 @@ impl Correlator {
             messages: self.messages.view(now),
             shims_worked: shims::last_work(&self.processes.runs()),
             grpc: self.requests_on_wire.view(now),
+            docker: self.docker.view(now),
             other_clients: self.other_clients.view(now),
             bus: self.bus.view(now),
             joins,
@@ -251,7 +252,10 @@ impl Correlator {
         drops.facts += self.node.dropped;
         drops.parks += self.parks.evicted;
         drops.stacks += self.parks.dropped;
-        drops.messages += self.messages.dropped + self.requests_on_wire.dropped + self.other_clients.dropped;
+        drops.messages += self.messages.dropped
+            + self.requests_on_wire.dropped
+            + self.docker.dropped
+            + self.other_clients.dropped;
         drops.bus_calls += self.bus.dropped;
         let told = self.node.losses.values().filter(|loss| loss.count > 0).cloned();
         told.chain(drops.losses()).collect()

@@ -1,12 +1,15 @@
 //! The Container Runtime Interface: what each of its methods means to a relist, to the kubelet and to the runtime.
 //!
 //! [`Method`] is the only place where plegtrace knows the CRI by name. Everything else asks it. Methods that it does not
-//! know are still traced where they show up; they only have no special meaning.
+//! know are still traced where they show up; they only have no special meaning. [`DockerCall`] is the same for Docker's API behind
+//! dockershim and cri-dockerd.
 
+mod docker;
 mod request;
 mod shim;
 mod table;
 
+pub use docker::{DockerCall, docker_call_lasts};
 pub use request::request_lasts;
 pub use shim::shim_call_lasts;
 pub use table::Method;

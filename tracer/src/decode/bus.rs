@@ -23,10 +23,17 @@ pub(super) fn decode(bytes: &[u8]) -> Result<BusCall, DecodeError> {
     if end < start {
         return Err(DecodeError::Backwards { start, end });
     }
+    let refused = (rec.errno != 0).then(|| errno(rec.errno));
     let error = BusTexts(&rec.texts).text(field::ERROR_NAME).ok_or(DecodeError::MessageNames)?;
+    let mut names = bus_names(&rec.texts).ok_or(DecodeError::MessageNames)?;
+    // A row for each error.
+    if let Some(refused) = &refused {
+        names.member.clone_from(refused);
+    }
     Ok(BusCall {
         id: BusCallId { socket: rec.socket, serial: rec.serial, start },
         kind: match rec.serial {
+            _ if refused.is_some() => BusKind::Refused,
             _ if rec.kind == u32::from(kind::SIGNAL) => BusKind::Job,
             0 => BusKind::Connection,
             _ => BusKind::Call,
@@ -34,9 +41,25 @@ pub(super) fn decode(bytes: &[u8]) -> Result<BusCall, DecodeError> {
         asker: rec.header.tgid,
         end,
         answer_serial: rec.answer_serial,
-        names: bus_names(&rec.texts).ok_or(DecodeError::MessageNames)?,
-        error: (rec.kind == u32::from(kind::ERROR)).then(|| error.to_owned()),
+        names,
+        error: refused.or_else(|| (rec.kind == u32::from(kind::ERROR)).then(|| error.to_owned())),
     })
+}
+
+/// The name of an error of the kernel (include/uapi/asm-generic/errno-base.h and errno.h): those that connect(2) has for a socket
+/// with a path.
+fn errno(number: u32) -> String {
+    let name = match number {
+        1 => "EPERM",
+        2 => "ENOENT",
+        11 => "EAGAIN",
+        12 => "ENOMEM",
+        13 => "EACCES",
+        91 => "EPROTOTYPE",
+        111 => "ECONNREFUSED",
+        _ => return format!("errno {number}"),
+    };
+    name.to_owned()
 }
 
 /// What a call calls, from the texts that the kernel side keeps; `None` when those cannot be names.
@@ -79,7 +102,7 @@ mod tests {
             bytes: 40,
             answer_bytes: 20,
             answer_serial: 99,
-            reserved: 0,
+            errno: 0,
             texts,
         }
     }
@@ -98,6 +121,19 @@ mod tests {
             .map(|(serial, answer)| decode(BusRec { serial, ..rec(5, 9, answer) }.as_bytes()).unwrap().kind);
         assert_eq!(kinds, [BusKind::Call, BusKind::Job, BusKind::Connection]);
         assert!(matches!(decode(rec(9, 5, kind::RETURN).as_bytes()), Err(DecodeError::Backwards { .. })));
+    }
+
+    /// A connection that was refused is no connection, and its error is the kernel's.
+    #[test]
+    fn refused() {
+        let told = |errno| {
+            let rec =
+                BusRec { serial: 0, socket: 0, errno, texts: [0; TEXT * TEXTS], ..rec(9, 9, kind::ERROR) };
+            let call = decode(rec.as_bytes()).unwrap();
+            (call.kind, call.asker, call.error.unwrap())
+        };
+        assert_eq!(told(11), (BusKind::Refused, 10, "EAGAIN".to_owned()));
+        assert_eq!(told(133), (BusKind::Refused, 10, "errno 133".to_owned()));
     }
 
     /// Bytes that no name has are an error.

@@ -199,6 +199,17 @@ pub struct Request {
     pub of_other: bool,
 }
 
+/// A request to Docker's API that was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DockerRequest {
+    /// Who asked whom what, and when; it has no service, and its method is as in [`DockerCall`](crate::cri::DockerCall).
+    pub message: Message,
+    /// The container it is about; empty when it is about none.
+    pub container: String,
+    /// HTTP status.
+    pub status: u32,
+}
+
 /// What tells one call over D-Bus from every other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BusCallId {
@@ -215,13 +226,15 @@ pub struct BusCallId {
 pub enum BusKind {
     /// The connection itself: from its first byte to the first line of the bus.
     Connection,
+    /// A connection that the kernel refused: nobody listens, or too many wait to be accepted.
+    Refused,
     /// A call, to its answer.
     Call,
     /// A job of systemd, which was the answer to a call: from that answer to the signal that it is done.
     Job,
 }
 
-/// A call over D-Bus that was answered, or a job that is done.
+/// A call over D-Bus that was answered, a job that is done, or a connection that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BusCall {
     /// Its identity.
@@ -232,11 +245,11 @@ pub struct BusCall {
     pub asker: u32,
     /// When it had read the header of the answer.
     pub end: MonoNs,
-    /// What was called.
+    /// What was called. Of a connection that was refused, the error, and who listens: the bus, or systemd at its private socket.
     pub names: BusNames,
     /// Serial of the answer, as its sender counts what it sends; 0: not known.
     pub answer_serial: u32,
-    /// Name of the error that was the answer; empty when that could not be read.
+    /// Name of the error that was the answer; empty when that could not be read. Of a connection that was refused the kernel's.
     pub error: Option<String>,
 }
 
@@ -338,6 +351,8 @@ pub enum Event {
     Message(Message),
     /// A gRPC request ended.
     Request(Request),
+    /// A request to Docker's API was answered.
+    Docker(DockerRequest),
     /// A call over D-Bus was answered.
     BusCall(BusCall),
     /// A fact of user space.

@@ -6,6 +6,7 @@
 
 mod bus;
 mod call;
+mod docker;
 mod event;
 mod fact;
 mod park;
@@ -15,9 +16,10 @@ mod request;
 mod wire;
 
 pub use bus::bus_names;
+pub use docker::docker_line;
 pub use event::{
-    BusCall, BusCallId, BusKind, BusNames, Call, CallId, CallResult, Event, Message, MessageId, Meta, MonoNs,
-    ParkEvent, Parked, Process, Request, RequestEnd, Step,
+    BusCall, BusCallId, BusKind, BusNames, Call, CallId, CallResult, DockerRequest, Event, Message,
+    MessageId, Meta, MonoNs, ParkEvent, Parked, Process, Request, RequestEnd, Step,
 };
 pub use park::stack;
 pub use record::{DecodeError, decode};

@@ -3,7 +3,7 @@
 use plegtrace_common::kind::RecKind;
 
 use super::{
-    Event, MonoNs, bus, call, fact, park,
+    Event, MonoNs, bus, call, docker, fact, park,
     process::{self, Life},
     request, wire,
 };
@@ -59,6 +59,7 @@ pub fn decode(frame: &Frame) -> Result<Event, DecodeError> {
         RecKind::Message => wire::decode(&frame.bytes).map(Event::Message),
         RecKind::BusCall => bus::decode(&frame.bytes).map(Event::BusCall),
         RecKind::Request => request::decode(&frame.bytes).map(Event::Request),
+        RecKind::Docker => docker::decode(&frame.bytes).map(Event::Docker),
         RecKind::ExecArgs | RecKind::ExecArgsEnv | RecKind::Block => Err(DecodeError::Private(frame.kind)),
         RecKind::Fact => {
             let fact = fact::decode(frame.payload())?;
@@ -103,6 +104,7 @@ mod tests {
             RecKind::Message,
             RecKind::BusCall,
             RecKind::Request,
+            RecKind::Docker,
         ];
         for kind in kinds {
             let mut frame = frame_fact(7, &Fact::Stop(Stop { why: StopWhy::Interrupt }));

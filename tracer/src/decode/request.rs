@@ -36,12 +36,12 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Request, DecodeError> {
     Ok(Request { message, end, bytes: rec.bytes, answer_bytes: rec.answer_bytes, of_other })
 }
 
-/// Service and method of a name as the kernel's records have it; `unknown#k` is a method of no service, and empty is what
+/// Service and method of a name as the kernel's records have it; `unknown#k@table` is a method of no service, and empty is what
 /// could not be read. `None` when it cannot be a name.
 #[must_use]
 pub fn request_names(name: &str) -> Option<(String, String)> {
     let unknown = name.strip_prefix("unknown#");
-    if name.is_empty() || unknown.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit())) {
+    if name.is_empty() || unknown.is_some_and(is_number) {
         return Some((String::new(), name.to_owned()));
     }
     let (service, method) = name.split_once('/')?;
@@ -50,6 +50,11 @@ pub fn request_names(name: &str) -> Option<(String, String)> {
         !text.is_empty() && text.bytes().all(is_part)
     };
     (is_word(service) && is_word(method)).then(|| (service.to_owned(), method.to_owned()))
+}
+
+/// What is unknown: of which entry, of which table.
+fn is_number(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'@'))
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! What rules about D-Bus have in common: the calls that nobody answers, as a finding, and what is known of systemd.
 
-use super::{Confidence, Evidence, Finding, Rule, Scene, Source};
+use super::{Confidence, Culprit, Evidence, Finding, Rule, Scene, Source};
 use crate::{
-    correlate::BusWait,
-    input::{Command, Component},
+    correlate::{BusPeer, BusRow, BusWait, BusyWith, SystemdSerials},
+    decode::BusKind,
+    input::{Command, Component, SYSTEMD},
     stuck::{BusParty, BusStall, Stuck, StuckKind, Waiter},
     words::{self, human},
 };
@@ -11,8 +12,15 @@ use crate::{
 /// The first systemd whose serial numbers do not run out (systemd PR 11818).
 const SERIALS_FIXED: u32 = 242;
 
+/// Connections that were refused before that say nothing of now.
+const RECENT_NS: u64 = 60_000_000_000;
+
 /// What systemd sends between the last answer that is seen and the end is less: signals to everybody.
 const NEAR_END: u32 = 1 << 20;
+
+/// Who has come so near to the end and then says nothing has run out, whatever its version. Newer ones begin again in the middle, and
+/// are rarely this near.
+const AT_END: u32 = 1 << 12;
 
 /// Calls that this party does not answer.
 pub(super) fn stalls<'a>(
@@ -48,7 +56,7 @@ pub(super) fn with_facts(mut finding: Finding, stall: &BusStall) -> Finding {
     for peer in stall.peer.iter().chain(&stall.daemon) {
         finding = finding.seen(Evidence::new(Source::Scheduler, words::bus_peer(peer)));
     }
-    if stall.pid == 0 {
+    if stall.pid == 0 && !stall.is_absent() {
         let name = if stall.party == BusParty::Daemon { "the bus" } else { &stall.call.fact.destination };
         finding = finding.doubted(format!("which process is {} was not found", words::cut(name, 60)));
     }
@@ -59,13 +67,69 @@ pub(super) fn with_facts(mut finding: Finding, stall: &BusStall) -> Finding {
     finding
 }
 
+/// Calls that systemd does not answer because it is busy, and with what.
+pub(super) fn busy_systemd<'a>(
+    scene: &Scene<'a>,
+) -> impl Iterator<Item = (&'a Stuck, &'a BusStall, Option<BusyWith>)> {
+    stalls(scene, BusParty::Systemd)
+        .filter(|(_, stall)| stall.busy().is_some() && !stall.is_halted() && !stall.hangs_in_kernel())
+        .map(|(stuck, stall)| (stuck, stall, stall.peer.as_ref().and_then(BusPeer::busy_with)))
+}
+
+/// A finding about such a systemd; `with` says with what, as the next clause.
+pub(super) fn busy_finding(
+    rule: &'static Rule,
+    with: &str,
+    stuck: &Stuck,
+    stall: &BusStall,
+    scene: &Scene<'_>,
+) -> Finding {
+    let (what, wait) = (words::what(stuck), wait(stuck, stall));
+    let finding = finding(rule, format!("{what}{with}; {wait} for it"), stuck, stall, scene);
+    let seen = stall.peer.as_ref().and_then(words::systemd_work);
+    seen.into_iter().fold(finding, |finding, seen| finding.seen(Evidence::new(Source::Census, seen)))
+}
+
+/// Connections that the kernel has refused in the last minute, with one of these errors: nobody tells when they are taken again.
+pub(super) fn refusals<'a>(
+    scene: &Scene<'a>,
+    is_meant: impl Fn(&str) -> bool + 'a,
+) -> impl Iterator<Item = &'a BusRow> {
+    let now = scene.snapshot.now;
+    let is_recent = move |row: &&BusRow| row.last_error_at.is_some_and(|at| now.since(at) <= RECENT_NS);
+    let rows = scene.snapshot.bus.rows.iter().filter(|row| row.kind == BusKind::Refused).filter(is_recent);
+    rows.filter(move |row| row.last_error.as_deref().is_some_and(&is_meant))
+}
+
+/// A finding about such connections: a notice, for who is refused does not hang.
+pub(super) fn refused(rule: &'static Rule, row: &BusRow, what: &str) -> Finding {
+    let private = row.names.destination == SYSTEMD;
+    let to = if private { "the private socket of systemd" } else { "the system bus" };
+    let times = human::plural(row.errors, "time");
+    let error = row.last_error.as_deref().unwrap_or_default();
+    let words = format!("connecting to {to} failed {times} with {error}");
+    let component = if private { Component::Systemd } else { Component::BusDaemon };
+    let finding =
+        Finding::new(rule, format!("{what}: {words}")).seen(Evidence::new(Source::Wire, words.clone()));
+    let culprit = Culprit { component, pid: None, container: None, words };
+    Finding { culprit: Some(culprit), ..finding }.into_notice()
+}
+
 /// `Manager/SetUnitProperties of runc 4711, sent 31.0 s ago, has no answer; nor have 3 further calls`.
 fn call(stall: &BusStall) -> String {
     let fact = &stall.call.fact;
     let method = words::bus_method(&words::bus_names(fact), stall.call.kind());
     let (caller, age) = (words::bus_caller(fact), human::duration(stall.call.age_ns));
     let method = words::cut(&method, 60);
-    let mut text = if fact.job {
+    let mut text = if fact.before {
+        let what = match stall.call.kind() {
+            BusKind::Connection => "its connection to the bus".to_owned(),
+            BusKind::Job => format!("the {method}"),
+            _ if fact.member.is_empty() => "an answer over D-Bus".to_owned(),
+            _ => method,
+        };
+        format!("{caller} has a goroutine that has waited for {what} for {age} at least")
+    } else if fact.job {
         format!(
             "{method} of {caller}, number {}, is not done {age} after systemd answered with it",
             fact.serial
@@ -131,8 +195,8 @@ pub(super) fn let_go(stuck: &Stuck, stall: &BusStall) -> Option<String> {
 /// What is known of the serial numbers of systemd, which run out before version 242.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Serials {
-    /// They can have run out: its version.
-    Finite(u32),
+    /// They can have run out: its version; `None`: that is not known, and the last one that was seen is one of the very last.
+    Finite(Option<u32>),
     /// They can run out, and have not: its version, and the last one that was seen.
     Left(u32, u32),
     /// They cannot.
@@ -141,9 +205,16 @@ pub(super) enum Serials {
     Unknown,
 }
 
-/// Those of process 1 of this node, when that is who is waited for.
+/// Those of whoever is waited for. The version is known of process 1 of this node only.
 pub(super) fn serials(stall: &BusStall, scene: &Scene<'_>) -> Serials {
-    if stall.pid == 1 { serials_of_node(scene) } else { Serials::Unknown }
+    let known = if stall.pid == 1 { serials_of_node(scene) } else { Serials::Unknown };
+    let at_end = |seen: &SystemdSerials| seen.left() <= AT_END;
+    match known {
+        Serials::Unknown if scene.snapshot.bus.systemd_serials.as_ref().is_some_and(at_end) => {
+            Serials::Finite(None)
+        }
+        known => known,
+    }
 }
 
 /// Those of process 1 of this node.
@@ -154,7 +225,7 @@ pub(super) fn serials_of_node(scene: &Scene<'_>) -> Serials {
     let seen = scene.snapshot.bus.systemd_serials.filter(|seen| seen.left() > NEAR_END);
     match (number, seen) {
         (Some(version), Some(seen)) if version < SERIALS_FIXED => Serials::Left(version, seen.last.0),
-        (Some(version), _) if version < SERIALS_FIXED => Serials::Finite(version),
+        (Some(version), _) if version < SERIALS_FIXED => Serials::Finite(Some(version)),
         (Some(version), _) => Serials::Endless(version),
         (None, _) => Serials::Unknown,
     }

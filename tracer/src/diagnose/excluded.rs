@@ -77,7 +77,8 @@ fn disk(scene: &Scene<'_>) -> Option<Excluded> {
         }
         None => "no daemon in fsync or umount".to_owned(),
     };
-    (read && !waits).then_some(Excluded { what: "disk", why })
+    let flushes = seen(scene)?.iter().any(|seen| seen.flushes_overlays().next().is_some());
+    (read && !waits && !flushes).then_some(Excluded { what: "disk", why })
 }
 
 /// More than this share of the last ten seconds somebody waited for a processor, hundredths of a percent.

@@ -29,7 +29,8 @@ pub(super) struct Lost<'a> {
 }
 
 impl<'a> Lost<'a> {
-    /// Those whose shim could have reported them: it runs, and waits for no `runc` that is stuck.
+    /// Those whose shim could have reported them: it runs, and waits neither for a `runc` that is stuck, nor for the disk, to
+    /// unmount what the container has written to (R3), nor for the runtime to read (S2).
     pub(super) fn all(scene: &Scene<'a>) -> impl Iterator<Item = Self> {
         scene.stuck().filter_map(|stuck| Self::of(stuck, scene))
     }
@@ -40,6 +41,7 @@ impl<'a> Lost<'a> {
         };
         let shim = shim_of(stuck, scene.snapshot)?;
         let busy = scene.stuck().any(|other| waits(shim.fact.pid, other));
+        let busy = busy || shim.flushes_overlays().next().is_some();
         (shim.still_since.is_none() && !busy).then_some(Self {
             stuck,
             is_command: exec.is_some(),
@@ -106,14 +108,17 @@ fn shim_of<'a>(stuck: &Stuck, snapshot: &'a Snapshot) -> Option<&'a ProcessSeen>
     snapshot.census.processes.iter().find(serves)
 }
 
-/// Does this process wait for a stuck thing as its parent?
+/// Does this process wait for a stuck thing as its parent, or is it a shim that nobody reads from, or that waits for itself?
 fn waits(pid: u32, stuck: &Stuck) -> bool {
+    if let StuckKind::Jammed { shim, .. } | StuckKind::SilentShim { shim, .. } = &stuck.what {
+        return *shim == pid;
+    }
     let of = |waiter: &Waiter| matches!(waiter, Waiter::Process { pid: waiting, .. } if *waiting == pid);
     stuck.waiters.iter().any(of)
 }
 
 /// What the version of the shim says: with the bug, past it, or not known.
-fn by_version(finding: Finding, affected: &[Series], snapshot: &Snapshot) -> Finding {
+pub(super) fn by_version(finding: Finding, affected: &[Series], snapshot: &Snapshot) -> Finding {
     let versions = &snapshot.census.versions;
     let of = |component: Component| versions.iter().find(|fact| fact.program == component.name());
     // Older shims do not say; they come with containerd.
@@ -127,13 +132,13 @@ fn by_version(finding: Finding, affected: &[Series], snapshot: &Snapshot) -> Fin
         return finding.seen(Evidence::new(Source::Census, text));
     }
     finding.doubted(format!(
-        "{name} {version} is none of the versions with the known bug ({known}): the exit was lost in another way, or this \
+        "{name} {version} is none of the versions with the known bug ({known}): it came about in another way, or this \
          shim is older than the program that is installed now"
     ))
 }
 
-/// `1.6.29 to 1.6.35, 1.7.14 to 1.7.21`.
-fn list(affected: &[Series]) -> String {
+/// Releases in words: `1.6.29 to 1.6.35, 1.7.14 to 1.7.21`.
+pub(super) fn list(affected: &[Series]) -> String {
     let one = |(major, minor, first, last): &Series| {
         if first == last {
             format!("{major}.{minor}.{first}")
@@ -144,7 +149,8 @@ fn list(affected: &[Series]) -> String {
     affected.iter().map(one).collect::<Vec<String>>().join(", ")
 }
 
-fn has_bug(version: &str, affected: &[Series]) -> bool {
+/// Is a version one of these releases, whatever a distribution has added?
+pub(super) fn has_bug(version: &str, affected: &[Series]) -> bool {
     let mut numbers = version.split(|c: char| !c.is_ascii_digit()).map(|word| word.parse::<u32>().ok());
     let mut next = || numbers.next().flatten();
     let (Some(major), Some(minor), Some(patch)) = (next(), next(), next()) else { return false };

@@ -185,7 +185,7 @@ impl Finding {
 }
 
 /// Who is held up: what the node feels first, then how many of which request, then processes.
-fn victims(waiters: &[Waiter]) -> Vec<String> {
+pub(super) fn victims(waiters: &[Waiter]) -> Vec<String> {
     let lines =
         |kind: fn(&Waiter) -> bool| waiters.iter().filter(move |waiter| kind(waiter)).map(words::waiter_line);
     let mut all: Vec<String> = lines(|waiter| matches!(waiter, Waiter::Relist { .. })).collect();

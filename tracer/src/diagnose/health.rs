@@ -8,8 +8,9 @@ use crate::{
     correlate::{
         Caller, LastList, ListOutcome, OpenCall, OpenMessage, OpenProcess, ProcessKind, Relist, Snapshot,
         TracedProcess, TracedState,
-        thresholds::{RELIST_OPEN_NS, stuck_after_ns},
+        thresholds::{RELIST_OPEN_NS, docker_stuck_after_ns, stuck_after_ns},
     },
+    decode::MonoNs,
     input::{Component, Layer, Presence},
     span::critical_path,
     stuck::{self, Stuck},
@@ -22,6 +23,9 @@ const RUNTIMES: [Component; 4] =
 
 /// What the census calls the question for goroutines, in the list of those who did not answer.
 const GOROUTINES: &str = "goroutines";
+
+/// The kernel gives starts in ticks of 10 ms, and by another clock than ends.
+const SAME_MOMENT_NS: u64 = 20_000_000;
 
 /// What is held up, the weightiest first.
 pub(super) fn reasons(snapshot: &Snapshot, stuck: &[Stuck]) -> Vec<Reason> {
@@ -58,7 +62,11 @@ fn down(snapshot: &Snapshot) -> Vec<Reason> {
             TracedState::Gone { at, how } => Some((*at, format!("pid {} {how}", target.fact.pid))),
             TracedState::Live => None,
         });
-        let mut evidence = last.max_by_key(|(at, _)| *at).map(|(_, how)| how);
+        let last = last.max_by_key(|(at, _)| *at);
+        if last.as_ref().is_some_and(|(at, _)| has_successor(snapshot, component, *at)) {
+            continue;
+        }
+        let mut evidence = last.map(|(_, how)| how);
         if evidence.is_none() && (component == Component::Kubelet || !any_runtime) {
             let left = snapshot.presences.iter().find(|presence| presence.component == component);
             evidence = left.map(Presence::words);
@@ -66,6 +74,20 @@ fn down(snapshot: &Snapshot) -> Vec<Reason> {
         reasons.extend(evidence.map(|evidence| Reason::Down { component, evidence }));
     }
     reasons
+}
+
+/// Has the census found one that was started since? It is only not followed yet. Another one that was there all the time is
+/// not the one that is missed.
+fn has_successor(snapshot: &Snapshot, component: Component, gone: MonoNs) -> bool {
+    let since = |started: u64| started.saturating_add(SAME_MOMENT_NS) >= gone.0;
+    snapshot.census.processes.iter().map(|seen| &seen.fact).any(|fact| {
+        let has_ended =
+            |target: &TracedProcess| target.fact.pid == fact.pid && target.state != TracedState::Live;
+        fact.component == component
+            && fact.state != 'Z'
+            && fact.started_ns.is_some_and(since)
+            && !snapshot.targets.iter().any(has_ended)
+    })
 }
 
 fn relist_open(relist: &Relist, snapshot: &Snapshot) -> Option<Reason> {
@@ -155,6 +177,13 @@ fn requests_open(snapshot: &Snapshot) -> Vec<Reason> {
         let late = stuck_after_ns(method).is_some_and(|limit| request.age_ns > limit);
         named && late && request.should_end() && !by_probe.contains(method)
     });
+    // Behind each of them is a call that the probes show, if there are any.
+    let of_docker = snapshot.docker.open.iter().filter(|request| {
+        by_probe.is_empty()
+            && request.should_end()
+            && request.age_ns > docker_stuck_after_ns(&request.fact.method)
+    });
+    let late = late.chain(of_docker);
     let mut groups: BTreeMap<(&str, u32), Vec<&OpenMessage>> = BTreeMap::new();
     let lost =
         snapshot.losses.iter().zip(&snapshot.lost_at).filter(|(loss, _)| loss.is_loss && loss.count > 0);

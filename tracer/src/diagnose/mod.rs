@@ -8,6 +8,7 @@
 //! says so, and the facts stand for themselves.
 
 mod bus;
+mod docker_lock;
 mod evidence;
 mod excluded;
 mod exits;
@@ -24,6 +25,7 @@ pub mod rules;
 mod scene;
 mod settled;
 mod slow;
+mod startup;
 mod unit;
 mod verdict;
 

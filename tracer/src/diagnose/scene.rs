@@ -7,7 +7,7 @@ use crate::{
     },
     cri::Method,
     diagnose::{Reason, Slow},
-    input::{Answerers, Component, Layer, ParkedThreads},
+    input::{Answerers, Component, Layer, ParkedThreads, Scarce},
     stuck::{Stuck, StuckKind, Waiter},
 };
 
@@ -110,6 +110,12 @@ impl<'a> Scene<'a> {
     #[must_use]
     pub fn answerers(self) -> Option<&'a Answerers> {
         self.snapshot.census.round.as_ref()?.answerers.as_ref()
+    }
+
+    /// What the node has little or nothing left of, when the last look found such a thing.
+    #[must_use]
+    pub fn scarce(self) -> Option<&'a Scarce> {
+        self.snapshot.census.round.as_ref()?.scarce.as_ref()
     }
 
     /// Figures of the processes of one kind that have ended.

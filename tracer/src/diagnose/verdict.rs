@@ -83,7 +83,7 @@ impl UnknownCause {
 /// Are calls over D-Bus followed, from the start to the end?
 fn follows_bus(snapshot: &Snapshot) -> bool {
     let came_off = || snapshot.refused.iter().any(|refused| refused.source == "wire");
-    snapshot.bus.read_at.is_some() && !came_off()
+    snapshot.bus.complete && !came_off()
 }
 
 /// Has a runc waited for an answer over D-Bus for longer than one takes?

@@ -6,6 +6,7 @@ use plegtrace_common::settings::KernelSettings;
 
 use super::{
     EngineError, Observation,
+    dying::Dying,
     pictures::Pictures,
     pipeline::{Pipeline, Tap},
     progress::Progress,
@@ -20,7 +21,7 @@ use crate::{
     flame::Flame,
     input::{Fact, RefusedFact, Start},
     kernel::{AttachMode, Kernel, LoadOptions, WireProbes},
-    live::Live,
+    live::{Live, OpenBus},
     probes::{Probes, source_refused},
     recording::Recorder,
     target::KernelOffsets,
@@ -47,8 +48,10 @@ impl Observation {
             probes: Probes::new(mode, settings.parks, &settings.without),
             survey,
             live: None,
+            bus: OpenBus::default(),
             runc: None,
             alive: HashMap::new(),
+            dying: Dying::default(),
             rescan: false,
             lost: Vec::new(),
             census: Rounds::default(),
@@ -64,7 +67,7 @@ impl Observation {
         for presence in observation.survey.presences() {
             observation.pipeline.fact(clock::monotonic_ns(), Fact::Presence(presence));
         }
-        observation.begin_census(settings, Depth::Goroutines, true);
+        observation.begin_census(settings, Depth::Goroutines, true, &[]);
         Ok(observation)
     }
 

@@ -11,19 +11,27 @@ use crate::{
     correlate::Snapshot,
     diagnose::{Diagnosis, diagnose},
     input::Fact,
+    stuck::shims_to_read,
     target::root_of,
 };
 
+/// Shims whose goroutines are read in one round.
+const MAX_SHIMS: usize = 2;
+
 impl Observation {
     /// Looks at what is stuck already, beside everything else.
-    pub(super) fn begin_census(&mut self, settings: &Settings, depth: Depth, asks: bool) {
+    pub(super) fn begin_census(&mut self, settings: &Settings, depth: Depth, asks: bool, shims: &[u32]) {
         if !settings.census {
             return self.refuse_source("census");
         }
         let first = self.census.is_first();
-        let Some(request) = self.survey.census(settings, depth, first, asks) else {
+        let Some(mut request) = self.survey.census(settings, depth, first, asks) else {
             return self.refuse("census", "no program to take it with was given");
         };
+        if depth == Depth::Goroutines {
+            request.goroutines.extend(shims.iter().take(MAX_SHIMS));
+        }
+        request.tries_seccomp = first || self.census.tries_seccomp();
         if let Err(error) = self.census.begin(request) {
             self.refuse("census", &error.to_string());
         }
@@ -41,10 +49,13 @@ impl Observation {
             return;
         };
         let serves = !last && depth == Depth::Processes && self.survey.is_fresh();
-        if !serves && let Ok(survey) = Survey::take(settings) {
+        if !serves && let Ok(mut survey) = Survey::take(settings) {
+            self.dying.leave_out(&mut survey.node.processes);
             self.survey = survey;
+            self.rescan |= self.survey.daemons().any(|pid| !self.alive.contains_key(&pid));
         }
-        self.begin_census(settings, depth, may_ask(snapshot));
+        self.census.look_for_failed_starts(snapshot);
+        self.begin_census(settings, depth, may_ask(snapshot), &shims_to_read(snapshot));
     }
 
     /// The last look, so that the report is of now; it has its own deadlines.
@@ -61,6 +72,12 @@ impl Observation {
         let any = !facts.is_empty();
         for fact in facts {
             self.pictures.something_new();
+            if let Fact::Goroutines(look) = &fact {
+                match &mut self.live {
+                    Some(live) => live.read_goroutines(look),
+                    None => self.bus.read_goroutines(look, false),
+                }
+            }
             if let Fact::Process(process) = &fact {
                 self.halts.found(process);
                 if let Some(group) = &process.cpu_group {

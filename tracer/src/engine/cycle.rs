@@ -16,6 +16,7 @@ use crate::{
     diagnose::{Diagnosis, diagnose},
     input::{Fact, StopWhy},
     live::Live,
+    probes::give_memory_back,
     words::human,
 };
 
@@ -30,6 +31,8 @@ const COUNT_AT_REST: Duration = Duration::from_secs(5);
 /// New processes are looked for this often even when no exec was seen; and where none can be seen.
 const RESCAN: Duration = Duration::from_secs(120);
 const RESCAN_BLIND: Duration = Duration::from_secs(15);
+/// What was freed goes back to the node this often: a month of upgrades leaves the allocator's memory in pieces.
+const GIVE_BACK: Duration = Duration::from_secs(60);
 /// The node must have been watched this long before an early end, unless what holds it up is proved to be older.
 const ENOUGH: Duration = Duration::from_secs(4);
 
@@ -47,6 +50,7 @@ impl Observation {
         let rescan = if sees_execs { RESCAN } else { RESCAN_BLIND };
         let (mut drain, mut look, mut rescan) =
             (tokio::time::interval(DRAIN), tokio::time::interval(LOOK), tokio::time::interval(rescan));
+        let mut give_back = tokio::time::interval(GIVE_BACK);
         rescan.reset();
         let deadline = tokio::time::sleep(settings.duration);
         tokio::pin!(deadline);
@@ -62,6 +66,7 @@ impl Observation {
                     }
                 }
                 _ = rescan.tick() => self.rescan = true,
+                _ = give_back.tick() => give_memory_back(),
                 _ = look.tick() => {
                     self.look(settings)?;
                     self.name_stacks(false);
@@ -147,6 +152,7 @@ impl Observation {
         let mut steps = Steps { rescan: &mut self.rescan, runc: self.runc.as_ref(), exited: Vec::new() };
         live.drain(&mut |item| pipeline.read(item, &mut |event| steps.see(event)));
         for tgid in steps.exited.into_iter().filter(|tgid| self.alive.contains_key(tgid)) {
+            self.dying.note(tgid, &self.survey.node.processes);
             warn(live.sweep(tgid));
         }
         self.give_way();
@@ -174,8 +180,13 @@ impl Observation {
             live.read_in_flight(&mut |item| pipeline.read(item, &mut |event| steps.see(event)))?;
             let exited = steps.exited;
             for tgid in exited.into_iter().filter(|tgid| self.alive.contains_key(tgid)) {
+                self.dying.note(tgid, &self.survey.node.processes);
                 warn(live.sweep(tgid));
             }
+        } else {
+            let now = clock::monotonic_ns();
+            let waits = self.bus.fact(now, None);
+            waits.into_iter().for_each(|fact| self.pipeline.fact(now, Fact::BusCalls(fact)));
         }
         let at_rest = self.pictures.is_at_rest();
         if !at_rest || self.counted.is_none_or(|last| last.elapsed() >= COUNT_AT_REST) {

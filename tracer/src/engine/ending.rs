@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{AnyWatcher, Observation, Observed, left, progress::Progress};
 use crate::{
+    census,
     chain::chain,
     cli::Settings,
     clock,
@@ -69,6 +70,8 @@ impl Observation {
             // Only now: it takes its time, and the node shall not carry the probes meanwhile.
             self.last_census(settings);
         }
+        // Its child keeps what this observation has seen; another one sees for itself.
+        census::end_idle();
         let now = seen_until.unwrap_or_else(clock::monotonic_ns);
         self.pipeline.fact(now, Fact::Stop(Stop { why }));
         progress.clear();

@@ -5,6 +5,7 @@ mod census;
 pub(crate) mod checks;
 mod confine;
 mod cycle;
+mod dying;
 mod ending;
 mod error;
 mod left;
@@ -35,12 +36,13 @@ use crate::{
     flame::Flame,
     input::Component,
     kernel::AttachMode,
-    live::Live,
+    live::{Live, OpenBus},
     probes::{Probes, RuncFiles},
     recording::Recorder,
     render::escape,
 };
 pub(crate) use confine::confine;
+use dying::Dying;
 pub use error::EngineError;
 pub use left::detach_rest;
 use pictures::Pictures;
@@ -171,10 +173,14 @@ struct Observation {
     probes: Probes,
     survey: Survey,
     live: Option<Live>,
+    /// Without it: calls over D-Bus that goroutines wait for.
+    bus: OpenBus,
     /// `None` when its phases are not followed.
     runc: Option<RuncFiles>,
     /// Kubelet and runtime as last seen, to notice when they go.
     alive: HashMap<u32, Component>,
+    /// Those of them that have ended, and are still there.
+    dying: Dying,
     rescan: bool,
     /// What has gone and has no successor yet: it is looked for before each judgement, because the operator's word for
     /// it is a number, and the start of another is no news then.

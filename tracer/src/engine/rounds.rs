@@ -10,7 +10,7 @@ use std::{
 use crate::{
     census::{Census, RUNTIME, Request},
     correlate::{
-        Snapshot,
+        ProcessKind, Snapshot,
         thresholds::{CALL_OPEN_NS, SECOND_NS},
     },
     cri::Method,
@@ -58,6 +58,9 @@ pub(crate) struct Rounds {
     /// When that was so last, and when a look came early because something had become late.
     news: Option<Instant>,
     crossed: Option<Instant>,
+    /// Starts of containers that had failed before the last round, and whether there is reason to ask the kernel for a filter.
+    failed_starts: u64,
+    tries_seccomp: bool,
 }
 
 impl Rounds {
@@ -111,6 +114,22 @@ impl Rounds {
         }
         self.in_a_row += 1;
         Some(Depth::Goroutines)
+    }
+
+    /// Is a seccomp filter to be tried in the next round? When a container did not start since the last one, and as long as the
+    /// kernel refuses them.
+    pub(crate) fn look_for_failed_starts(&mut self, snapshot: &Snapshot) {
+        let create = ProcessKind::Runc { sub: "create".to_owned() };
+        let rows = snapshot.processes.rows.iter().filter(|row| row.kind == create);
+        let failed = rows.map(|row| row.failed).sum();
+        let was_refused = snapshot.census.round.as_ref().is_some_and(|round| round.seccomp.is_some());
+        self.tries_seccomp = was_refused || failed > self.failed_starts;
+        self.failed_starts = failed;
+    }
+
+    /// As [`Self::look_for_failed_starts`] has found.
+    pub(crate) fn tries_seccomp(&self) -> bool {
+        self.tries_seccomp
     }
 
     /// A daemon has stopped: the next look is due at once, and those after it soon, unless that was so a moment ago. Whether
@@ -209,17 +228,21 @@ fn until_late(snapshot: &Snapshot) -> Option<Duration> {
     left.map(Duration::from_nanos)
 }
 
-/// Something is held up, a thread of the kubelet waits for the server of a file system, or a request that was in flight at the
-/// last look may be older than the probes.
+/// Something is held up, a thread waits for the server of a file system or for the disk under an overlay, or a request or relist
+/// that was in flight at the last look may be older than the probes.
 pub(crate) fn is_suspicious(snapshot: &Snapshot, diagnosis: &Diagnosis) -> bool {
     let first = snapshot.census.rounds <= 1;
     let old = snapshot.census.requests.iter().any(|request| {
-        request.component.role().is_runtime() && request.since.at_least && (first || request.stays)
+        let waits = request.component.role().is_runtime() || request.is_relist();
+        waits && request.since.at_least && (first || request.stays)
     });
     let open = snapshot.open.iter().any(|call| {
         call.span.layer() == Layer::Handler && call.age_ns >= OPEN_NS && !call.span.is_long_lived()
     });
+    // What a goroutine waits for is known as long as it is looked at.
+    let asks_systemd = snapshot.bus.open.iter().any(|call| call.fact.before);
     old || open
+        || asks_systemd
         || has_ended(snapshot)
         || blocked(snapshot).next().is_some()
         || !diagnosis.stuck.is_empty()
@@ -239,9 +262,9 @@ fn has_ended(snapshot: &Snapshot) -> bool {
 mod tests {
     use super::*;
     use crate::{
-        correlate::{Correlator, Limits, OpenProcess, ProcessKind, Unreported},
+        correlate::{Correlator, Latency, Limits, OpenProcess, ProcessRow, Unreported},
         decode::MonoNs,
-        input::{CallError, CensusFact, EndedInit, OwnCall, RuntimeSays, Unanswered},
+        input::{CallError, CensusFact, EndedInit, OwnCall, RuntimeSays, SeccompFact, Unanswered},
     };
 
     /// Pauses before the next `looks` rounds of an observation that is suspicious all the time, in tenths of a second.
@@ -253,6 +276,24 @@ mod tests {
             pause.as_millis() / 100
         };
         (0..looks).map(one).collect()
+    }
+
+    /// A filter is tried once for starts that have failed, and again as long as it is refused.
+    #[test]
+    fn failed_starts_are_a_reason_to_try() {
+        let mut rounds = Rounds::default();
+        let mut tries = |failed, refused: bool| {
+            let mut snapshot = Correlator::new(Limits::default()).snapshot(MonoNs(9 * SECOND_NS));
+            let kind = ProcessKind::Runc { sub: "create".into() };
+            snapshot.processes.rows =
+                vec![ProcessRow { kind, latency: Latency::default(), failed, killed: 0 }];
+            let seccomp = refused.then_some(SeccompFact { limit: None, spares_root: true });
+            snapshot.census.round = Some(CensusFact { seccomp, ..CensusFact::default() });
+            rounds.look_for_failed_starts(&snapshot);
+            rounds.tries_seccomp()
+        };
+        assert_eq!([tries(0, false), tries(2, false), tries(2, false)], [false, true, false]);
+        assert_eq!([tries(3, false), tries(3, true), tries(3, false)], [true, true, false]);
     }
 
     /// What is stuck when we come is looked at again soon, then less and less often.

@@ -69,12 +69,19 @@ impl Survey {
         chosen.filter_map(wanted).collect()
     }
 
-    /// Everything that is watched: kubelet, runtime, and the runtime's shims.
+    /// Everything that is watched: kubelet, runtime, what is behind that, and shims.
     pub(crate) fn watched(&self) -> Vec<(u32, Component)> {
-        let runtime = self.node.runtime();
-        let shims = runtime.into_iter().flat_map(|r| self.node.shims_of(r));
-        let all = self.node.kubelet().into_iter().chain(runtime).chain(shims);
-        all.filter_map(|p| Some((p.pid, Component::of_role(p.role)?))).collect()
+        self.ours().filter_map(|p| Some((p.pid, Component::of_role(p.role)?))).collect()
+    }
+
+    /// Of these, kubelet, runtime and what is behind that.
+    pub(super) fn daemons(&self) -> impl Iterator<Item = u32> {
+        let daemons = self.ours().filter(|process| process.role != Role::Shim);
+        daemons.map(|process| process.pid)
+    }
+
+    fn ours(&self) -> impl Iterator<Item = &Process> {
+        self.node.kubelet().into_iter().chain(self.node.runtime_and_behind()).chain(self.node.shims())
     }
 
     /// What the census shall look at: everything, and the goroutines of runtime and kubelet. `None` when there is no
@@ -93,7 +100,8 @@ impl Survey {
         let request = self.request(settings)?;
         let ask = self.node.runtime().filter(|_| asks).and_then(|runtime| self.cri(runtime));
         let foreign = self.foreign(settings);
-        let shims_call = self.node.runtime().filter(|_| !settings.follows_names());
+        let runtimes = self.node.runtime_and_behind();
+        let shims_call = runtimes.last().filter(|_| !settings.follows_names());
         let shims_call = shims_call.and_then(|runtime| runtime.facts.serves.clone());
         Some(census::Request { goroutines, versions: first, foreign, shims_call, ask, ..request })
     }
@@ -163,10 +171,7 @@ impl Survey {
 
     /// The chosen processes as facts, with what was read from their files.
     pub(crate) fn targets(&self, probes: &Probes, boottime_offset_ns: i64) -> Vec<TargetFact> {
-        let runtime = self.node.runtime();
-        let shims = runtime.into_iter().flat_map(|r| self.node.shims_of(r));
-        let all = self.node.kubelet().into_iter().chain(runtime).chain(shims);
-        all.filter_map(|process| target(process, probes, boottime_offset_ns)).collect()
+        self.ours().filter_map(|process| target(process, probes, boottime_offset_ns)).collect()
     }
 }
 

@@ -36,6 +36,7 @@ impl Observation {
     /// Looks at the processes again: says who is gone, probes who is new.
     pub(super) fn follow(&mut self, settings: &Settings) -> Result<(), EngineError> {
         self.survey = survey_again(settings)?;
+        self.dying.leave_out(&mut self.survey.node.processes);
         let now_alive: Vec<u32> = self.survey.node.processes.iter().map(|p| p.pid).collect();
         let gone: Vec<(u32, Component)> =
             self.alive.iter().filter(|(pid, _)| !now_alive.contains(pid)).map(|(p, c)| (*p, *c)).collect();
@@ -100,8 +101,10 @@ impl Observation {
     /// Watches all that was found. A table that is full is no reason to stop: what is not followed is said.
     pub(super) fn watch_all(&mut self) {
         let Some(live) = self.live.as_mut() else { return };
-        for (pid, component) in self.survey.watched() {
-            if let Err(error) = live.watch(pid, component) {
+        let all = self.survey.watched();
+        let docker = all.iter().any(|(_, component)| *component == Component::Dockerd);
+        for (pid, component) in all {
+            if let Err(error) = live.watch(pid, component, docker) {
                 let why = chain(&error);
                 let fact = RefusedFact { component: Some(component), ..source_refused("processes", &why) };
                 let fact = RefusedFact { what: format!("process {pid}"), ..fact };

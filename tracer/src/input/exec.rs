@@ -43,6 +43,7 @@ pub fn admit(frame: Frame) -> Result<(Frame, Option<Frame>), FrameError> {
         | RecKind::BusCall
         | RecKind::Block
         | RecKind::Request
+        | RecKind::Docker
         | RecKind::Fact => Ok((frame, None)),
     }
 }

@@ -9,18 +9,19 @@ mod exec;
 mod fact;
 
 pub use census::{
-    Answerers, CallError, CensusFact, Command, ContainerFact, DiskFact, EndedInit, FdFact, FdTarget, Freezer,
-    GoroutineGroup, GoroutinesFact, Holder, IdOnStack, OwnCall, ParkedThreads, PipeFact, Pressure,
-    ProcessFact, RuntimeSays, RuntimeState, SocketFact, Subject, SyscallFact, TaskLimit, Unanswered,
-    VersionFact, served_by,
+    Answerers, CallError, CensusFact, Command, ContainerFact, DescriptorsFact, DiskFact, EndedInit, FdFact,
+    FdTarget, Freezer, GoroutineGroup, GoroutinesFact, Holder, IdOnStack, InotifyFact, InotifyUser, OwnCall,
+    ParkedThreads, PipeFact, Pressure, ProcessFact, RuntimeSays, RuntimeState, Scarce, SeccompFact,
+    SocketFact, Subject, SyscallFact, TaskLimit, Unanswered, Unwritten, VersionFact, WriteLimit, is_scarce,
+    served_by,
 };
 pub(crate) use envelope::MAX_FRAME;
 pub use envelope::{Arrival, Frame, FrameError, frame_fact, next_frame};
 pub use exec::admit;
 pub use fact::{
     Armed, BusFact, BusPeerFact, BusReaderFact, ClientFact, CommandFact, Component, Cost, CpuFact, DaemonCpu,
-    Fact, HookCounters, HookFact, InFlight, KnownFact, Layer, Liveness, LossCount, MessagesFact, OpenBusFact,
-    OpenCallFact, OpenMessageFact, OtherClientsFact, ParkerFact, Presence, ProcessesFact, QuotaFact,
-    RefusedFact, RunnerFact, SYSTEMD, Start, Stop, StopWhy, SymbolFact, SymbolsFact, TargetFact, TargetGone,
-    WatchedFact,
+    Fact, HookCounters, HookFact, InFlight, KnownFact, Layer, LearntFact, Liveness, LossCount, MessagesFact,
+    NamesFact, OpenBusFact, OpenCallFact, OpenMessageFact, OtherClientsFact, ParkerFact, Presence,
+    ProcessesFact, QuotaFact, RefusedFact, RunnerFact, SYSTEMD, Start, Stop, StopWhy, SymbolFact,
+    SymbolsFact, SystemdWork, THE_BUS, TargetFact, TargetGone, WatchedFact,
 };

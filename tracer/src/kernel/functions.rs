@@ -12,19 +12,21 @@ use aya_obj::{
 };
 
 use super::{
+    at_once::at_once,
     error::KernelError,
     load::LoadOptions,
     multi,
     sys::{self, Code},
 };
 
-/// What is on the returns of `unix_stream_sendmsg` and `unix_stream_recvmsg` (net/unix/af_unix.c), and on their begins.
-const EXITS: [&str; 2] = ["wire_sent", "wire_received"];
+/// What is on the returns of `unix_stream_sendmsg`, `unix_stream_recvmsg` and `unix_stream_connect` (net/unix/af_unix.c), and on the
+/// begins of the first two.
+const EXITS: [&str; 3] = ["wire_sent", "wire_received", "wire_connected"];
 const ENTRIES: [&str; 2] = ["wire_send", "wire_receive"];
 
 /// The programs, and their links while they are attached.
 pub(super) struct FunctionPrograms {
-    exits: [OwnedFd; 2],
+    exits: [OwnedFd; 3],
     entries: [OwnedFd; 2],
     /// Dropped from the first to the last: entries go before exits.
     links: Vec<OwnedFd>,
@@ -49,8 +51,14 @@ impl FunctionPrograms {
             let code = code(&object, name, types.as_ref(), Some(on))?;
             sys::load_program(name, &code).map_err(|(errno, log)| multi::refused(name, &errno, &log))
         };
-        let both = |[first, second]: [&'static str; 2]| Ok([one(first)?, one(second)?]);
-        Ok(Self { exits: both(EXITS)?, entries: both(ENTRIES)?, links: Vec::new() })
+        // The largest first.
+        let [send, receive] = ENTRIES;
+        let [sent, received, connected] = EXITS;
+        let all = at_once(vec![send, sent, received, connected, receive], one).into_iter();
+        let all = all.collect::<Result<Vec<OwnedFd>, KernelError>>()?;
+        let [send, sent, received, connected, receive]: [OwnedFd; 5] =
+            all.try_into().expect("as many as were asked for");
+        Ok(Self { exits: [sent, received, connected], entries: [send, receive], links: Vec::new() })
     }
 
     /// Attaches the programs, exits first.
@@ -84,10 +92,10 @@ impl FunctionPrograms {
 }
 
 /// For which function this program is, by its id, and for which of its ends; `None` of programs for others.
-pub(super) fn target(name: &str, ids: Option<[u32; 2]>) -> Option<(u32, bpf_attach_type)> {
-    let place = |names: [&str; 2]| names.into_iter().position(|it| it == name);
-    let exit = place(EXITS).map(|place| (place, bpf_attach_type::BPF_TRACE_FEXIT));
-    let (place, end) = exit.or(place(ENTRIES).map(|place| (place, bpf_attach_type::BPF_TRACE_FENTRY)))?;
+pub(super) fn target(name: &str, ids: Option<[u32; 3]>) -> Option<(u32, bpf_attach_type)> {
+    let place = |names: &[&str]| names.iter().position(|it| *it == name);
+    let exit = place(&EXITS).map(|place| (place, bpf_attach_type::BPF_TRACE_FEXIT));
+    let (place, end) = exit.or(place(&ENTRIES).map(|place| (place, bpf_attach_type::BPF_TRACE_FENTRY)))?;
     Some((ids?[place], end))
 }
 

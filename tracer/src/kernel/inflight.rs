@@ -7,6 +7,7 @@ use plegtrace_common::{
     key::{CallKey, OpenCall, Parker, ParkerKey, Watched},
     wire::{
         bus::{BusKey, OpenBusCall},
+        docker::OpenDockerRequest,
         request::OpenRequest,
         state::{MessageKey, OpenMessage},
     },
@@ -36,6 +37,8 @@ pub type Parkers = Entries<ParkerKey, Parker>;
 pub type OpenMessages = Entries<MessageKey, OpenMessage>;
 /// gRPC requests of the kubelet that have not ended.
 pub type OpenRequests = Entries<MessageKey, OpenRequest>;
+/// Requests to Docker's API without an answer.
+pub type OpenDockerRequests = Entries<MessageKey, OpenDockerRequest>;
 /// Calls over D-Bus without an answer.
 pub type OpenBusCalls = Entries<BusKey, OpenBusCall>;
 /// Watched processes, by their number.
@@ -127,6 +130,21 @@ impl Kernel {
     pub fn client_name(&self, pid: u32) -> String {
         let name = self.clients.get(&pid, 0).unwrap_or_default();
         String::from_utf8_lossy(name.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned()
+    }
+
+    /// Reads every request to Docker's API that has no answer. As for [`Self::open_calls`].
+    ///
+    /// # Errors
+    ///
+    /// The map cannot be read.
+    pub fn docker_requests(&self) -> Result<OpenDockerRequests, KernelError> {
+        Entries::read(&self.docker_requests_fd)
+    }
+
+    /// Removes a request to Docker's API that nobody answers any more.
+    pub fn forget_docker_request(&mut self, key: &MessageKey) {
+        // Already gone is what we want.
+        let _ = self.docker_requests.remove(&Plain(*key));
     }
 
     /// Reads every call over D-Bus that has no answer. As for [`Self::open_calls`].

@@ -13,10 +13,12 @@ use aya::{
 };
 use plegtrace_common::{
     key::{CallKey, HookStats, OpenCall, Parker, ParkerKey, Watched},
+    rec::PROCESS_ASKS_DOCKER,
     settings::{KernelSettings, WireSettings},
     site::{MAX_HOOKS, SiteConf, SiteKey},
     wire::{
         bus::{BusKey, OpenBusCall},
+        docker::OpenDockerRequest,
         request::{COMM, OpenRequest},
         state::{Holder, MessageKey, OpenMessage},
     },
@@ -24,8 +26,8 @@ use plegtrace_common::{
 use zerocopy::IntoBytes;
 
 use super::{
-    attach::BinaryLinks, debug_log::DebugLog, error::KernelError, inflight, multi::MultiPrograms, object,
-    ring::Ring, verifier, wire::Wire, wire_probes::WireProbes,
+    at_once::Loaded, attach::BinaryLinks, debug_log::DebugLog, error::KernelError, inflight,
+    multi::MultiPrograms, object, ring::Ring, verifier, wire::Wire, wire_probes::WireProbes,
 };
 use crate::preflight::AttachMode;
 
@@ -41,7 +43,7 @@ macro_rules! pod {
     };
 }
 pod!(CallKey, OpenCall, HookStats, ParkerKey, Parker, SiteConf, SiteKey, Watched);
-pod!(BusKey, Holder, MessageKey, OpenBusCall, OpenMessage, OpenRequest);
+pod!(BusKey, Holder, MessageKey, OpenBusCall, OpenDockerRequest, OpenMessage, OpenRequest);
 
 /// How to load.
 #[derive(Clone, Copy, Debug)]
@@ -64,8 +66,8 @@ pub struct LoadOptions {
     pub wire: Option<WireSettings>,
     /// What they may sit on, the best first: the next is tried where the kernel does not take one.
     pub wire_probes: &'static [WireProbes],
-    /// Ids of `unix_stream_sendmsg` and `unix_stream_recvmsg` in the kernel's type information, if it has them.
-    pub socket_functions: Option<[u32; 2]>,
+    /// Ids of `unix_stream_sendmsg`, `unix_stream_recvmsg` and `unix_stream_connect` in the kernel's type information, if it has them.
+    pub socket_functions: Option<[u32; 3]>,
 }
 
 impl LoadOptions {
@@ -108,6 +110,8 @@ pub struct Kernel {
     pub(super) other_requests_fd: OwnedFd,
     pub(super) other_requests: HashMap<MapData, Plain<MessageKey>, Plain<OpenRequest>>,
     pub(super) clients: HashMap<MapData, u32, [u8; COMM]>,
+    pub(super) docker_requests_fd: OwnedFd,
+    pub(super) docker_requests: HashMap<MapData, Plain<MessageKey>, Plain<OpenDockerRequest>>,
     pub(super) bus_calls_fd: OwnedFd,
     pub(super) bus_calls: HashMap<MapData, Plain<BusKey>, Plain<OpenBusCall>>,
     pub(super) ends: HashMap<MapData, u64, Plain<Holder>>,
@@ -170,10 +174,15 @@ impl Kernel {
             Some(why) => Some(why.to_string()),
             None => (!options.parks).then(|| "left out".to_owned()),
         };
+        let mut names = Wire::ahead(options).to_vec();
         if options.processes {
-            attach_process_programs(&mut ebpf)?;
+            names.extend(PROCESS_PROGRAMS.map(|(name, _)| name));
         }
-        let wire = Wire::load(&mut ebpf, object, options);
+        let mut loaded = Loaded::ahead(&mut ebpf, &names);
+        if options.processes {
+            attach_process_programs(&mut ebpf, &mut loaded)?;
+        }
+        let wire = Wire::load(&mut ebpf, object, options, &mut loaded);
         let messages_fd =
             ebpf.map("MESSAGES").and_then(inflight::duplicate).ok_or(KernelError::Missing("MESSAGES"))?;
         let requests_fd =
@@ -182,6 +191,10 @@ impl Kernel {
             .map("OTHER_REQUESTS")
             .and_then(inflight::duplicate)
             .ok_or(KernelError::Missing("OTHER_REQUESTS"))?;
+        let docker_requests_fd = ebpf
+            .map("DOCKER_REQUESTS")
+            .and_then(inflight::duplicate)
+            .ok_or(KernelError::Missing("DOCKER_REQUESTS"))?;
         let bus_calls_fd =
             ebpf.map("BUS_CALLS").and_then(inflight::duplicate).ok_or(KernelError::Missing("BUS_CALLS"))?;
         let open_calls_fd =
@@ -197,6 +210,7 @@ impl Kernel {
             messages_fd,
             requests_fd,
             other_requests_fd,
+            docker_requests_fd,
             bus_calls_fd,
             wire,
             watched_fd,
@@ -213,6 +227,7 @@ impl Kernel {
             requests: take(&mut ebpf, "REQUESTS")?,
             other_requests: take(&mut ebpf, "OTHER_REQUESTS")?,
             clients: take(&mut ebpf, "CLIENTS")?,
+            docker_requests: take(&mut ebpf, "DOCKER_REQUESTS")?,
             bus_calls: take(&mut ebpf, "BUS_CALLS")?,
             ends: take(&mut ebpf, "ENDS")?,
             hooks: take(&mut ebpf, "HOOKS")?,
@@ -235,18 +250,22 @@ impl Kernel {
     }
 
     /// Watches a process (or changes its role); `false` when it was. What the kernel side knows of a process with this role
-    /// stays.
+    /// stays, but for whether it asks a dockerd that is watched.
     ///
     /// # Errors
     ///
     /// The map is full.
     pub fn watch(&mut self, tgid: u32, watched: Watched) -> Result<bool, KernelError> {
-        if self.watched.get(&tgid, 0).is_ok_and(|known| known.0.role == watched.role) {
-            return Ok(false);
-        }
+        let known = self.watched.get(&tgid, 0).map(|known| known.0);
+        let known = known.ok().filter(|known| known.role == watched.role);
+        let entry = match known {
+            Some(known) if known.asks_docker() == watched.asks_docker() => return Ok(false),
+            Some(known) => Watched { flags: known.flags ^ PROCESS_ASKS_DOCKER, ..known },
+            None => watched,
+        };
         self.watched
-            .insert(tgid, Plain(watched), 0)
-            .map(|()| true)
+            .insert(tgid, Plain(entry), 0)
+            .map(|()| known.is_none())
             .map_err(|source| KernelError::Map { map: "WATCHED", source })
     }
 }
@@ -280,6 +299,8 @@ pub(super) fn open(object: &[u8], options: &LoadOptions) -> Result<Ebpf, KernelE
                 "OTHER_REQUESTS",
                 "CLIENTS",
                 "DIRECTIONS",
+                "DOCKER_REQUESTS",
+                "HIJACKED",
                 "BUS_CALLS",
                 "BUS_POSITIONS",
                 "JOBS_DONE",
@@ -328,19 +349,23 @@ fn load_uprobes(ebpf: &mut Ebpf, names: [&'static str; 2]) -> Result<(), KernelE
     Ok(())
 }
 
-/// fork first: a child seen before its parent's exec is still inherited right.
-fn attach_process_programs(ebpf: &mut Ebpf) -> Result<Vec<RawTracePointLinkId>, KernelError> {
-    const PROGRAMS: [(&str, &str); 3] = [
-        ("proc_exit", "sched_process_exit"),
-        ("proc_exec", "sched_process_exec"),
-        ("proc_fork", "sched_process_fork"),
-    ];
-    PROGRAMS
+/// The programs of family `process` and their tracepoints, in the order in which they go on.
+const PROCESS_PROGRAMS: [(&str, &str); 3] = [
+    ("proc_exit", "sched_process_exit"),
+    ("proc_exec", "sched_process_exec"),
+    ("proc_fork", "sched_process_fork"),
+];
+
+/// fork last: a child that is followed has an end that is seen.
+fn attach_process_programs(
+    ebpf: &mut Ebpf,
+    loaded: &mut Loaded,
+) -> Result<Vec<RawTracePointLinkId>, KernelError> {
+    PROCESS_PROGRAMS
         .into_iter()
         .map(|(name, tracepoint)| {
-            let program: &mut RawTracePoint = program(ebpf, name)?;
-            program.load().map_err(|e| refused(name, &e))?;
-            program
+            loaded.take(ebpf, name)?;
+            program::<RawTracePoint>(ebpf, name)?
                 .attach(tracepoint)
                 .map_err(|e| KernelError::Tracepoint { name: tracepoint, source: Box::new(e) })
         })

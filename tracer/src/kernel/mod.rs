@@ -3,6 +3,7 @@
 //! It loads the programs, executes a [`Plan`](crate::plan::Plan), reads maps and drains the ring buffer. It decodes
 //! nothing and decides nothing. Dropping [`Kernel`] detaches everything; nothing is ever pinned.
 
+mod at_once;
 mod atomics;
 mod attach;
 mod code;
@@ -28,12 +29,14 @@ mod wire_probes;
 
 pub use error::KernelError;
 pub use features::probe_features;
-pub use inflight::{Entries, OpenBusCalls, OpenCalls, OpenMessages, OpenRequests, Parkers, Processes};
+pub use inflight::{
+    Entries, OpenBusCalls, OpenCalls, OpenDockerRequests, OpenMessages, OpenRequests, Parkers, Processes,
+};
 pub use load::{Kernel, LoadOptions};
 pub use object::is_stub;
 pub use preemption::can_switch_preemption_off;
 pub use ring::{Records, Ring};
-pub use statistics::verified_instructions;
+pub use statistics::{VERIFIED_PROGRAMS, verified_instructions};
 pub use verifier::summary;
 pub use wire_probes::WireProbes;
 

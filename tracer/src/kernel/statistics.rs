@@ -15,8 +15,8 @@ use super::{
     wire_probes::WireProbes,
 };
 
-/// Every program of the object.
-const PROGRAMS: [&str; 15] = [
+/// Every program of the object whose figure [`verified_instructions`] gives.
+pub const VERIFIED_PROGRAMS: [&str; 16] = [
     "call_in",
     "call_out",
     "park_in",
@@ -32,6 +32,7 @@ const PROGRAMS: [&str; 15] = [
     "wire_sent",
     "wire_receive",
     "wire_received",
+    "wire_connected",
 ];
 
 /// How many instructions the verifier walks through for each program in this mode; the kernel gives up at a million.
@@ -61,11 +62,11 @@ pub fn verified_instructions(options: &LoadOptions) -> Result<Vec<(&'static str,
     // Older kernels have no helper for the registers of a task, and need no events.
     let events = options.preemption.is_some();
     let on_functions = options.wire_probes.contains(&WireProbes::Functions);
-    let wanted = |name: &&str| match functions::target(name, Some([0; 2])) {
+    let wanted = |name: &&str| match functions::target(name, Some([0; 3])) {
         Some(_) => on_functions,
         None => events || !name.ends_with("_tp"),
     };
-    PROGRAMS.into_iter().filter(wanted).map(one).collect()
+    VERIFIED_PROGRAMS.into_iter().filter(wanted).map(one).collect()
 }
 
 /// The figure in `processed 123 insns (limit 1000000) ...` (kernel/bpf/verifier.c, `print_verification_stats`).

@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 use aya::Ebpf;
 
 use super::{
+    at_once::Loaded,
     error::KernelError,
     functions::FunctionPrograms,
     load::{Kernel, LoadOptions, map_fd},
@@ -21,12 +22,18 @@ pub(super) struct Wire {
 }
 
 impl Wire {
+    /// The programs of aya that the best of its candidates needs.
+    pub(super) fn ahead(options: &LoadOptions) -> &'static [&'static str] {
+        let best = options.wire.and_then(|_| options.wire_probes.first());
+        best.map_or(&[], |best| best.programs())
+    }
+
     /// Loads the first that the kernel takes.
-    pub(super) fn load(ebpf: &mut Ebpf, object: &[u8], options: &LoadOptions) -> Self {
+    pub(super) fn load(ebpf: &mut Ebpf, object: &[u8], options: &LoadOptions, loaded: &mut Loaded) -> Self {
         let mut wire = Self { candidates: options.wire_probes, functions: None, refused: None };
         if options.wire.is_none() {
             (wire.candidates, wire.refused) = (&[], Some("left out".to_owned()));
-        } else if let Err(why) = wire.load_first(ebpf, Some((object, options))) {
+        } else if let Err(why) = wire.load_first(ebpf, Some((object, options)), loaded) {
             wire.refused = Some(why.to_string());
         }
         wire
@@ -41,17 +48,18 @@ impl Wire {
         &mut self,
         ebpf: &mut Ebpf,
         object: Option<(&[u8], &LoadOptions)>,
+        loaded: &mut Loaded,
     ) -> Result<(), KernelError> {
         let mut why = KernelError::Preempted;
         while let [probes, others @ ..] = self.candidates {
-            let loaded = match (probes, object) {
+            let done = match (probes, object) {
                 (WireProbes::Functions, Some((object, options))) => {
                     let loaded = FunctionPrograms::load(object, options, |name| map_fd(ebpf, name));
                     loaded.map(|loaded| self.functions = Some(loaded))
                 }
-                _ => probes.load(ebpf),
+                _ => probes.load(ebpf, loaded),
             };
-            match loaded {
+            match done {
                 Ok(()) => return Ok(()),
                 Err(refused) => why = refused,
             }
@@ -72,7 +80,7 @@ impl Wire {
                 return Err(refused);
             }
             (self.candidates, self.functions) = (others, None);
-            self.load_first(ebpf, None)?;
+            self.load_first(ebpf, None, &mut Loaded::default())?;
         }
         Err(KernelError::Preempted)
     }

@@ -10,15 +10,13 @@ use aya::{
     programs::{RawTracePoint, TracePoint},
 };
 
-use super::{
-    error::KernelError,
-    load::{program, refused},
-    preempts::Preempts,
-};
+use super::{at_once::Loaded, error::KernelError, load::program, preempts::Preempts};
 use crate::cli::SocketBackend;
 
 /// The system calls that read or write sockets.
 const CALLS: [&str; 8] = ["read", "write", "readv", "writev", "recvfrom", "sendto", "recvmsg", "sendmsg"];
+/// Of this one only the end matters.
+const CONNECT: &str = "connect";
 
 /// On what the programs of family `wire` are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,16 +51,11 @@ impl WireProbes {
     /// # Errors
     ///
     /// The kernel refuses one.
-    pub(super) fn load(self, ebpf: &mut Ebpf) -> Result<(), KernelError> {
-        for &name in self.programs() {
-            let loaded = match self {
-                Self::Functions => return Err(KernelError::NoFunction),
-                Self::RawTracepoints => program::<RawTracePoint>(ebpf, name)?.load(),
-                Self::Events => program::<TracePoint>(ebpf, name)?.load(),
-            };
-            loaded.map_err(|e| refused(name, &e))?;
+    pub(super) fn load(self, ebpf: &mut Ebpf, loaded: &mut Loaded) -> Result<(), KernelError> {
+        if self == Self::Functions {
+            return Err(KernelError::NoFunction);
         }
-        Ok(())
+        self.programs().iter().try_for_each(|name| loaded.take(ebpf, name))
     }
 
     /// Attaches the programs on system calls, exits first: a write that begins is corrected when it ends.
@@ -78,7 +71,8 @@ impl WireProbes {
                 continue;
             }
             let program: &mut TracePoint = program(ebpf, name)?;
-            for call in CALLS {
+            let ended = (tracepoint == "sys_exit").then_some(CONNECT);
+            for call in CALLS.into_iter().chain(ended) {
                 let event = format!("{tracepoint}_{call}");
                 if let Err(e) = program.attach("syscalls", &event) {
                     return Err(KernelError::SyscallEvent { event, source: Box::new(e) });
@@ -102,7 +96,7 @@ impl WireProbes {
     }
 
     /// The programs on system calls, in the order in which they go on: of exits, and of entries.
-    fn programs(self) -> &'static [&'static str] {
+    pub(super) fn programs(self) -> &'static [&'static str] {
         match self {
             Self::Functions => &[],
             Self::RawTracepoints => &["wire_exit", "wire_enter"],

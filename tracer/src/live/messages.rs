@@ -43,8 +43,11 @@ fn fact(
         answerer,
         service,
         method,
+        container: String::new(),
         unsent: message.flags & MESSAGE_UNSENT != 0,
         over: !exists(message.tgid) || answerer != 0 && !exists(answerer),
+        unread: None,
+        unread_by_answerer: None,
     }
 }
 

@@ -1,6 +1,8 @@
 //! [`Live`]: the running kernel as a source of the input stream.
 
 mod bus;
+mod bus_waits;
+mod docker;
 mod drain;
 mod govern;
 mod governor;
@@ -11,6 +13,7 @@ mod others;
 mod own_cost;
 mod requests;
 mod system_calls;
+mod unread;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -30,6 +33,7 @@ use crate::{
     render::escape,
     target::Lease,
 };
+pub(crate) use bus::OpenBus;
 use drain::Drainer;
 pub(crate) use governor::OverBudget;
 
@@ -49,10 +53,13 @@ pub(crate) struct Live {
     follows_parks: bool,
     /// Requests between runtime and shims are followed.
     follows_wire: bool,
+    /// There is, or was, a Docker on this node.
+    follows_docker: bool,
     /// Requests to the runtime, besides what the kernel keeps of them.
     requests: requests::Requests,
-    /// Who has not read what, on buses.
-    queues: census::Queues,
+    /// Calls over D-Bus without an answer.
+    bus: OpenBus,
+    unread: unread::Unread,
     /// How goroutines are asked whether they are still there; `None`: they are not.
     census: Option<census::Request>,
     /// Questions that were asked so far, when there were too many for one look.
@@ -96,8 +103,10 @@ impl Live {
             follows,
             follows_parks,
             follows_wire: false,
+            follows_docker: false,
             requests: requests::Requests::default(),
-            queues: census::Queues::default(),
+            bus: OpenBus::default(),
+            unread: unread::Unread::default(),
             census,
             asked: 0,
             goid_offsets: HashMap::new(),
@@ -152,13 +161,14 @@ impl Live {
         self.follows
     }
 
-    /// Watches a process.
+    /// Watches a process; `docker`: the node's dockerd is watched too.
     ///
     /// # Errors
     ///
     /// The kernel's table of processes is full.
-    pub(crate) fn watch(&mut self, pid: u32, component: Component) -> Result<(), KernelError> {
-        if self.kernel.watch(pid, Watched::found(component.role()))? {
+    pub(crate) fn watch(&mut self, pid: u32, component: Component, docker: bool) -> Result<(), KernelError> {
+        let found = Watched::found(component.role());
+        if self.kernel.watch(pid, if docker { found.beside_dockerd() } else { found })? {
             self.requests.watch(pid, component.role(), clock::monotonic_ns());
         }
         Ok(())

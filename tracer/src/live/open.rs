@@ -36,26 +36,38 @@ impl Live {
         let messages = self.follows_wire.then(|| self.kernel.messages()).transpose()?;
         let requests = self.follows_wire.then(|| self.kernel.requests()).transpose()?;
         let others = self.follows_wire.then(|| self.kernel.other_requests()).transpose()?;
+        let docker = self.follows_wire.then(|| self.kernel.docker_requests()).transpose()?;
         let bus_calls = self.follows_wire.then(|| self.kernel.bus_calls()).transpose()?;
         let processes = self.follows.then(|| self.kernel.processes()).transpose()?;
         govern::disown_young_parkers(&mut open.entries, &parkers);
         self.drain_all(sink);
         if self.follows_wire {
             self.requests.conclude(at_ns, &open);
+            if let Some(fact) = self.requests.learnt() {
+                sink(Arrival::Fact { at_ns, fact: Fact::Names(fact) });
+            }
         }
         if let Some(messages) = messages {
-            let fact = self.open_messages(at_ns, &messages);
+            let mut fact = self.open_messages(at_ns, &messages);
+            self.unread.tell(at_ns, &mut fact.open);
             sink(Arrival::Fact { at_ns, fact: Fact::Messages(fact) });
         }
         if let (Some(requests), Some(others), Some(processes)) = (requests, others, &processes) {
-            let (requests, others) = self.open_requests(at_ns, &requests, &others, processes);
+            let (mut requests, others) = self.open_requests(at_ns, &requests, &others, processes);
+            self.unread.tell(at_ns, &mut requests.open);
             sink(Arrival::Fact { at_ns, fact: Fact::Requests(requests) });
-            if let Some(fact) = others {
+            if let Some(mut fact) = others {
+                self.unread.tell(at_ns, &mut fact.requests.open);
                 sink(Arrival::Fact { at_ns, fact: Fact::OtherClients(fact) });
             }
         }
-        if let Some(calls) = bus_calls {
-            let fact = self.open_bus_calls(at_ns, &calls);
+        if let (Some(docker), Some(processes)) = (docker, &processes)
+            && let Some(mut fact) = self.open_docker_requests(at_ns, &docker, processes)
+        {
+            self.unread.tell(at_ns, &mut fact.open);
+            sink(Arrival::Fact { at_ns, fact: Fact::DockerRequests(fact) });
+        }
+        if let Some(fact) = self.open_bus_calls(at_ns, bus_calls.as_ref()) {
             sink(Arrival::Fact { at_ns, fact: Fact::BusCalls(fact) });
         }
         if let Some(processes) = processes {

@@ -11,7 +11,7 @@ use plegtrace_common::{
     kind::RecKind,
     rec::{
         BLOCK_CUT, BLOCK_FIRST, BLOCK_FROM_START, BLOCK_LAST, BLOCK_OTHER, BlockRec, CALL_OK, CallRec,
-        RequestRec, how,
+        DockerRec, RequestRec, how,
     },
     role::Role,
     wire::{
@@ -24,10 +24,10 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::others::Others;
 use crate::{
     census,
-    decode::request_names,
-    input::{Frame, HookFact, Layer, LossCount, OpenMessageFact},
+    decode::{docker_line, request_names},
+    input::{Frame, HookFact, Layer, LearntFact, LossCount, NamesFact, OpenMessageFact},
     kernel::OpenCalls,
-    wire::{Fragment, Naming, Witnesses, witnesses::ClientCall},
+    wire::{Fragment, Naming, Witnesses, naming::Learnt, witnesses::ClientCall},
 };
 
 /// After this time every record of a moment has been handed over, also by a program that was interrupted.
@@ -133,6 +133,17 @@ impl Requests {
         }
     }
 
+    /// Names that have become known since the last time.
+    pub(super) fn learnt(&mut self) -> Option<NamesFact> {
+        let learnt = self.naming.take_learnt().into_iter();
+        let fact = |learnt: Learnt| {
+            let (service, method) = request_names(&learnt.name)?;
+            Some(LearntFact { unknown: learnt.unknown, service, method })
+        };
+        let names: Vec<LearntFact> = learnt.filter_map(fact).collect();
+        (!names.is_empty()).then_some(NamesFact { names })
+    }
+
     /// So many records were lost until `now_ns`.
     pub(super) fn counted(&mut self, now_ns: u64, counts: &[LossCount]) {
         let lost = counts.iter().filter(|count| count.is_loss).map(|count| count.count).sum();
@@ -169,6 +180,12 @@ impl Requests {
                 if rec.how & how::OTHER != 0 && !self.others.ended(rec.asker) {
                     return None;
                 }
+                Some(Frame { bytes: Bytes::copy_from_slice(rec.as_bytes()), ..frame })
+            }
+            RecKind::Docker => {
+                let mut rec = DockerRec::read_from_bytes(&frame.bytes).ok()?;
+                let len = docker_line(&rec.head).map_or(0, str::len);
+                rec.head[len..].fill(0);
                 Some(Frame { bytes: Bytes::copy_from_slice(rec.as_bytes()), ..frame })
             }
             _ => Some(frame),
@@ -246,8 +263,11 @@ impl Requests {
             answerer,
             service,
             method,
+            container: String::new(),
             unsent: false,
             over: refused,
+            unread: None,
+            unread_by_answerer: None,
         }
     }
 

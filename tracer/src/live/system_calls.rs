@@ -75,11 +75,17 @@ impl Live {
 }
 
 /// Of requests whose answers will not be seen none is open.
-fn nothing_is_open(at_ns: u64) -> [Fact; 4] {
+fn nothing_is_open(at_ns: u64) -> [Fact; 5] {
     let none = MessagesFact { at_ns, open: Vec::new(), complete: true };
     let bus = BusFact { at_ns, complete: true, ..BusFact::default() };
     let others = OtherClientsFact { clients: Vec::new(), requests: none.clone() };
-    [Fact::Messages(none.clone()), Fact::Requests(none), Fact::OtherClients(others), Fact::BusCalls(bus)]
+    [
+        Fact::Messages(none.clone()),
+        Fact::Requests(none.clone()),
+        Fact::DockerRequests(none),
+        Fact::OtherClients(others),
+        Fact::BusCalls(bus),
+    ]
 }
 
 #[cfg(test)]

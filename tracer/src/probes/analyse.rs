@@ -1,6 +1,6 @@
 //! Which programs are analysed, and what is planned for them.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{
     Probes, Wanted, analyses::Answer, inspect::Inspected, known::Taken, memory::give_memory_back, runc::Found,
@@ -35,16 +35,20 @@ impl Probes {
         self.hear(answers);
         for late in fresh.iter().filter(|wanted| self.analyses.is_open(wanted)) {
             let seconds = patience.as_secs();
-            let why =
-                format!("its file did not respond within {seconds} s; it will be probed as soon as it does");
-            self.planner.refuse(late.component, &late.exe, &why, true);
+            let why = format!(
+                "its file was not read within {seconds} s (a slow disk or too little CPU); it will be probed as soon as it is"
+            );
+            self.planner.put_off(late.component, &late.exe, &why);
         }
     }
 
-    /// Plans what was late and is there now; says whether there was any, or something that waited for room.
+    /// Plans what was late and is there now; says whether there was any, or something that waited for room, or that could not be
+    /// attached before.
     pub(crate) fn take_late(&mut self) -> bool {
         let late = self.analyses.take();
-        self.hear(late) | self.take_let_in()
+        let due = self.put_off.due(Instant::now());
+        self.waiting.extend(&due);
+        self.hear(late) | self.take_let_in() | !due.is_empty()
     }
 
     fn hear(&mut self, answers: Vec<Answer>) -> bool {
@@ -54,7 +58,10 @@ impl Probes {
         give_memory_back();
         for (wanted, answer) in answers {
             match answer {
-                Some(Ok(inspected)) => self.take(inspected),
+                Some(Ok(inspected)) => {
+                    self.planner.admit(wanted.component, &wanted.exe);
+                    self.take(inspected);
+                }
                 Some(Err(why)) => self.give_up(&wanted, &why.to_string()),
                 None => self.give_up(&wanted, "its analysis failed"),
             }

@@ -1,6 +1,9 @@
 //! One executable → what the planner needs to know of it, in one pass over its function table.
 
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use crate::{
     input::Component,
@@ -9,8 +12,8 @@ use crate::{
         Select,
     },
     target::{
-        AnalysedFile, Convention, FileId, GoBinary, Match, Pattern, Price, Program, RefuseReason, Site,
-        SiteCheck, SiteRefusal, exe_link,
+        AnalysedFile, Convention, FieldPath, FileId, GoBinary, Match, Pattern, Price, Program, RefuseReason,
+        Site, SiteCheck, SiteRefusal, exe_link,
     },
 };
 
@@ -118,11 +121,41 @@ const STREAM_NUMBER: &str = "id";
 /// Every function that the catalogue wants for this component, with its sites.
 fn functions(component: Component, binary: &GoBinary) -> Vec<FoundFunction> {
     let matches = binary.resolve(&patterns(component));
-    matches.iter().filter_map(|found| function(component, binary, found)).collect()
+    let wanted = |found: Match| Some((plan::wanted(CATALOGUE, component, &found.name)?, found));
+    let all: Vec<_> = matches.into_iter().filter_map(wanted).collect();
+    let streams = Streams::of(binary, all.iter().flat_map(|(wanted, _)| stream_types(wanted)));
+    all.into_iter().map(|(wanted, found)| function(binary, wanted, &found, &streams)).collect()
 }
 
-fn function(component: Component, binary: &GoBinary, found: &Match) -> Option<FoundFunction> {
-    let wanted = plan::wanted(CATALOGUE, component, &found.name)?;
+/// Of which types the streams are that a function is called with; empty where it has none.
+fn stream_types(wanted: &plan::Wanted) -> &'static [&'static str] {
+    match wanted.row.what {
+        HookRole::Mark(mark) => mark.stream_types(),
+        HookRole::Calls { .. } => &[],
+    }
+}
+
+/// Where streams have their number, by type.
+struct Streams(BTreeMap<&'static str, Option<FieldPath>>);
+
+impl Streams {
+    fn of(binary: &GoBinary, types: impl Iterator<Item = &'static &'static str>) -> Self {
+        let types: BTreeSet<&'static str> = types.copied().collect();
+        if types.is_empty() {
+            return Self(BTreeMap::new());
+        }
+        let types = Vec::from_iter(types);
+        let paths = binary.uint32_fields(TRANSPORT, &types, STREAM_NUMBER);
+        Self(types.into_iter().zip(paths).collect())
+    }
+
+    /// By the first of these types that is described.
+    fn number(&self, types: &[&str]) -> Option<FieldPath> {
+        types.iter().find_map(|name| self.0.get(name).copied().flatten())
+    }
+}
+
+fn function(binary: &GoBinary, wanted: plan::Wanted, found: &Match, streams: &Streams) -> FoundFunction {
     let words = |e: SiteRefusal| e.to_string();
     let at_call = wanted.row.at_call.and_then(|callee| only_call(binary, found, callee));
     let start = at_call.map_or_else(|| binary.start_site(found), Ok);
@@ -140,18 +173,15 @@ fn function(component: Component, binary: &GoBinary, found: &Match) -> Option<Fo
         }
         _ => Ok(Vec::new()),
     };
-    let types = match wanted.row.what {
-        HookRole::Mark(mark) => mark.stream_types(),
-        HookRole::Calls { .. } => &[],
-    };
-    let stream = types.iter().find_map(|name| binary.uint32_field((TRANSPORT, name), STREAM_NUMBER));
+    let types = stream_types(&wanted);
+    let stream = streams.number(types);
     let start = if stream.is_none() && !types.is_empty() {
         Err("the program does not describe its streams; calls are joined by time".to_owned())
     } else {
         start
     };
     let stream = stream.map(|path| (path.offset, path.then));
-    Some(FoundFunction { symbol: found.name.clone(), wanted, start, stream, returns })
+    FoundFunction { symbol: found.name.clone(), wanted, start, stream, returns }
 }
 
 /// The one place where a function calls another one, when there is exactly one.

@@ -5,6 +5,7 @@ mod analyses;
 mod inspect;
 mod known;
 mod memory;
+mod put_off;
 mod room;
 mod runc;
 #[cfg(test)]
@@ -16,7 +17,7 @@ use std::{
 };
 
 use crate::{
-    census::Mappers,
+    census::{Hazard, Mappers},
     chain::chain,
     input::{Armed, Component, Fact, Layer, RefusedFact},
     kernel::{AttachMode, KernelError},
@@ -29,7 +30,9 @@ use crate::{
 use analyses::Analyses;
 pub use inspect::Inspected;
 use known::Known;
+pub(crate) use memory::give_memory_back;
 use memory::keep_large_blocks_apart;
+use put_off::PutOff;
 use room::CrowdedOut;
 pub(crate) use runc::{RuncFiles, can_tell_copies, copies_refused, found_by};
 
@@ -59,6 +62,8 @@ pub(crate) struct Probes {
     unreadable: HashSet<(Component, u32)>,
     /// Places in the plan's `binaries` of what is to be attached.
     waiting: Vec<usize>,
+    /// What cannot be attached at the moment.
+    put_off: PutOff,
     /// What is attached, by its place.
     attached: HashMap<usize, Attached>,
     /// Places of what was probed and is not any more, and since when: whoever starts from the same file has its probes put
@@ -69,6 +74,14 @@ pub(crate) struct Probes {
     took: Duration,
     /// Why nothing can be attached on this kernel.
     cannot: Option<String>,
+}
+
+/// Why an executable has no probes.
+enum NotAttached {
+    /// It would stop the node at the moment.
+    Now(Hazard),
+    /// It is another reason, in words.
+    Ever(String),
 }
 
 /// The probes of one executable.
@@ -89,6 +102,7 @@ impl Probes {
             known: Known::default(),
             unreadable: HashSet::new(),
             waiting: Vec::new(),
+            put_off: PutOff::default(),
             attached: HashMap::new(),
             ended: VecDeque::new(),
             crowded_out: CrowdedOut::default(),
@@ -131,6 +145,7 @@ impl Probes {
         let ended = self.known.keep(lives);
         self.forget_crowded_out();
         for place in ended {
+            self.put_off.forget(place);
             match self.attached.get(&place) {
                 Some(attached) => attached.end.give_up(),
                 None => self.ended.push_back((Instant::now(), place)),
@@ -203,11 +218,26 @@ impl Probes {
             let name = self.name_of(place, &binary);
             match self.attach_one(place, &binary, live) {
                 Ok(None) => {}
+                Err(NotAttached::Now(hazard)) => {
+                    if self.put_off.add(place, Instant::now()) {
+                        let why = format!(
+                            "attaching would stop this node: {hazard}; plegtrace tries again every few seconds; without probes: \
+                             --sources census"
+                        );
+                        self.planner.refuse(
+                            binary.component,
+                            &name,
+                            &why,
+                            binary.component != Component::Runc,
+                        );
+                    }
+                }
                 Ok(Some(why)) => {
                     let why = format!("{}; places where its goroutines wait are not traced", chain(&why));
                     self.planner.refuse_source("parks", binary.component, &name, &why, false);
                 }
-                Err(why) => {
+                Err(NotAttached::Ever(why)) => {
+                    self.put_off.forget(place);
                     self.planner.refuse(binary.component, &name, &why, binary.component != Component::Runc);
                 }
             }
@@ -220,17 +250,19 @@ impl Probes {
         place: usize,
         binary: &PlannedBinary,
         live: &mut Live,
-    ) -> Result<Option<KernelError>, String> {
+    ) -> Result<Option<KernelError>, NotAttached> {
+        let ever = NotAttached::Ever;
         if let Some(why) = &self.cannot {
-            return Err(why.clone());
+            return Err(ever(why.clone()));
         }
-        let lease = self.lease(place, binary)?;
-        self.check(place, binary)?;
+        let lease = self.lease(place, binary).map_err(ever)?;
+        self.check(place, binary).map_err(ever)?;
         let mappers = Mappers::of_file(binary.pid, &binary.path);
-        mappers.wait_until_free(PATIENCE_OF_MAPPERS).map_err(|hazard| {
-            format!("attaching would stop this node: {hazard}; without probes: --sources census")
-        })?;
-        let parks = live.attach(place as u64, binary).map_err(|error| chain(&error))?;
+        // Whoever has waited once is tried again soon.
+        let patience = if self.put_off.has(place) { Duration::ZERO } else { PATIENCE_OF_MAPPERS };
+        mappers.wait_until_free(patience).map_err(NotAttached::Now)?;
+        let parks = live.attach(place as u64, binary).map_err(|error| ever(chain(&error)))?;
+        self.put_off.forget(place);
         let left_out = if parks.is_some() { binary.parks.len() + binary.resumes.len() } else { 0 };
         let attached = Attached { sites: binary.sites() - left_out, end: lease.end() };
         self.attached.insert(place, attached);
@@ -301,16 +333,17 @@ impl Probes {
         inspected.map_or_else(|| binary.path.display().to_string(), |inspected| inspected.facts.exe.clone())
     }
 
-    /// What has not been handed out yet: hooks, refusals, and how much is armed.
+    /// What has not been handed out yet: hooks, what is refused no longer, refusals, and how much is armed.
     pub(crate) fn take_facts(&mut self, mode: &str) -> Vec<Fact> {
         let hooks: Vec<Fact> = self.planner.take_hooks().into_iter().map(Fact::Hook).collect();
+        let admitted: Vec<Fact> = self.planner.take_admitted().into_iter().map(Fact::Admitted).collect();
         let refused = self.planner.take_refused().into_iter().map(Fact::Refused);
         let armed = Armed {
             mode: mode.to_owned(),
             sites: u32::try_from(self.sites()).unwrap_or(u32::MAX),
             took_ns: u64::try_from(self.took.as_nanos()).unwrap_or(u64::MAX),
         };
-        hooks.into_iter().chain(refused).chain([Fact::Armed(armed)]).collect()
+        hooks.into_iter().chain(admitted).chain(refused).chain([Fact::Armed(armed)]).collect()
     }
 }
 

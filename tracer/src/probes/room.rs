@@ -37,7 +37,7 @@ impl Probes {
             Err(_) if self.planner.is_empty() => self.planner.add(facts),
             Err(why) => {
                 let why = format!("{why}; it will be probed as soon as programs that ended have made room");
-                self.planner.refuse(facts.component, &facts.exe, &why, true);
+                self.planner.put_off(facts.component, &facts.exe, &why);
                 return self.crowded_out.files.push(key);
             }
         };
@@ -58,6 +58,7 @@ impl Probes {
                     self.known.planned(&key, place);
                     self.waiting.push(place);
                     self.crowded_out.planned = true;
+                    self.planner.admit(facts.component, &facts.exe);
                 }
                 Ok(None) => {}
                 Err(_) => self.crowded_out.files.push(key),

@@ -160,7 +160,7 @@ fn files_that_do_not_answer() {
     assert_eq!(asked, [Ok(10), Ok(11)], "each once");
     let refused = &probes.plan().refused;
     assert_eq!(refused.len(), 2);
-    let why = "its file did not respond within 0 s; it will be probed as soon as it does";
+    let why = "its file was not read within 0 s (a slow disk or too little CPU); it will be probed as soon as it is";
     assert!(refused.iter().all(|r| r.matters && r.why == why), "{refused:?}");
 }
 
@@ -187,6 +187,8 @@ fn files_that_answer_late() {
     }
     assert_eq!(probes.waiting, [0]);
     assert!(probes.of_pid(Component::Kubelet, 10).is_some());
+    let mut left = probes.plan().refused.iter().map(|refused| &refused.why);
+    assert!(left.all(|why| !why.contains("was not read")), "a refusal that was not told yet never is");
 }
 
 /// A program for which there are no hooks left is refused, and planned as soon as one that has ended has made room; the last
@@ -220,5 +222,7 @@ fn room_is_waited_for() {
     assert!(probes.take_late() && !probes.take_late(), "said once");
     assert_eq!((forgotten, probes.waiting.as_slice()), (1, &[1][..]));
     assert_eq!(probes.plan().binaries[1].path, exe_link(11));
+    let admitted = probes.planner.take_admitted();
+    assert!(matches!(&admitted[..], [one] if one.what == second.display().to_string()), "{admitted:?}");
     assert!(probes.crowded_out.is_empty() && probes.of_pid(Component::Kubelet, 12).is_none());
 }

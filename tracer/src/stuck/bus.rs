@@ -15,16 +15,13 @@ use crate::{
         thresholds::BUS_NS,
     },
     decode::{BusKind, MonoNs},
-    input::{Command, Component, ContainerFact, SYSTEMD},
+    input::{Command, Component, ContainerFact, SYSTEMD, THE_BUS},
 };
 
 /// Callers of one stall whose requests are looked for.
 const MAX_CALLERS: usize = 64;
 /// On a CPU for this share of the time, in percent, it is busy.
 const BUSY: u64 = 50;
-
-/// The bus daemon's own name on the bus.
-const THE_BUS: &str = "org.freedesktop.DBus";
 
 /// Who does not answer calls over D-Bus, and the oldest of the calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +60,12 @@ impl BusStall {
             BusParty::Systemd => Component::Systemd,
             BusParty::Other => Component::Helper,
         }
+    }
+
+    /// It is systemd, and is no client of the bus.
+    #[must_use]
+    pub fn is_absent(&self) -> bool {
+        self.party == BusParty::Systemd && self.call.fact.no_owner && !self.call.fact.job
     }
 
     /// A signal, a debugger or its cgroup keeps it from running.
@@ -167,7 +170,7 @@ pub(super) fn find(known: &Known, snapshot: &Snapshot) -> Vec<Stuck> {
 
 fn stuck(stall: BusStall, calls: &[&OpenBusCall], known: &Known, snapshot: &Snapshot) -> Stuck {
     let mut of_all = Stuck {
-        since: Age { ns: stall.call.age_ns, at_least: false },
+        since: Age { ns: stall.call.age_ns, at_least: stall.call.fact.before },
         what: StuckKind::Bus(Box::new(stall)),
         container: None,
         parks: Vec::new(),
@@ -211,17 +214,18 @@ fn is_same(one: &Waiter, other: &Waiter) -> bool {
 
 /// Who calls: container and pod that it works for, and itself with the processes that wait for it.
 fn caller(call: &OpenBusCall, known: &Known, snapshot: &Snapshot) -> (Option<ContainerFact>, Vec<Waiter>) {
-    let all = &snapshot.census.processes;
+    // A runc that a person typed waits as any other.
+    let all = || snapshot.census.processes.iter().chain(&snapshot.census.by_hand);
     let is_caller = |seen: &&ProcessSeen| {
         let fact = &seen.fact;
         fact.pid == call.fact.asker && fact.started_ns.is_none_or(|start| start <= call.fact.start_ns)
     };
-    let Some(seen) = all.iter().find(is_caller) else { return unseen(call, known, snapshot) };
+    let Some(seen) = all().find(is_caller) else { return unseen(call, known, snapshot) };
     let ancestors = ancestors(seen.fact.parent, snapshot);
     let container = work::container(seen, &ancestors);
     let container = container.map(|found| known.get(&found.id).cloned().unwrap_or(found));
     // `runc init` waits for its runc.
-    let children = all.iter().filter(|other| other.fact.parent == seen.fact.pid);
+    let children = all().filter(|other| other.fact.parent == seen.fact.pid);
     let chain = [seen].into_iter().chain(children).chain(ancestors);
     (container, chain.map(|seen| waiter(seen, snapshot)).collect())
 }

@@ -74,12 +74,18 @@ fn nearest(stuck: &Stuck, known: &Known, snapshot: &Snapshot) -> Vec<Request> {
         let same = place.and_then(|place| known.are_of(&request.containers, place));
         let kind = match &stuck.what {
             StuckKind::Stopped { component: Component::Shim, .. }
-            | StuckKind::Frozen { component: Component::Shim, .. } => match request.waits_for {
+            | StuckKind::Frozen { component: Component::Shim, .. }
+            | StuckKind::Jammed { .. } => match request.waits_for {
                 WaitsFor::Shim { .. } => true,
                 // The shim tells the end of a command; most commands just take their time.
                 WaitsFor::ExecOutput => same == Some(true),
                 _ => false,
             },
+            // Nor does it tell the end of a command.
+            StuckKind::SilentShim { .. } => {
+                let waits = matches!(request.waits_for, WaitsFor::Shim { .. } | WaitsFor::ExecOutput);
+                same == Some(true) && waits
+            }
             // What is frozen cannot be stopped, and runs no command.
             StuckKind::Frozen { component: Component::Helper, .. } => {
                 same == Some(true) && request.method().is_some_and(|method| method.facts().needs_processes)
@@ -253,7 +259,10 @@ pub(crate) fn matters(stuck: &Stuck) -> bool {
         StuckKind::Stopped { component, .. } | StuckKind::Frozen { component, .. } => {
             halted::is_own(*component) || !stuck.waiters.is_empty()
         }
-        StuckKind::Process { .. } | StuckKind::OutputHeld { .. } => true,
+        StuckKind::Process { .. }
+        | StuckKind::OutputHeld { .. }
+        | StuckKind::Jammed { .. }
+        | StuckKind::SilentShim { .. } => true,
         StuckKind::Bus(_) | StuckKind::Request(_) => true,
         // Somebody waits for a command; for the end of a container only who stops it.
         StuckKind::Unreported { exec, .. } => exec.is_some() || !stuck.waiters.is_empty(),

@@ -7,6 +7,9 @@ mod bus;
 mod chain;
 mod daemon;
 mod halted;
+mod jammed;
+mod shim_lock;
+mod silent;
 mod unreported;
 mod work;
 
@@ -21,6 +24,9 @@ use crate::{
 
 pub use bus::{BusParty, BusStall};
 pub(crate) use chain::{matters, processes};
+pub(crate) use shim_lock::Deadlock;
+pub use shim_lock::ShimLock;
+pub(crate) use silent::shims_to_read;
 pub(crate) use work::{blocked, late_from};
 
 /// [`Stuck::reach`] of what holds up the relist: nothing reaches farther.
@@ -131,6 +137,22 @@ pub enum StuckKind {
         /// The runtime.
         runtime: u32,
     },
+    /// A containerd and a shim of which neither reads what the other has sent.
+    Jammed {
+        /// containerd.
+        runtime: u32,
+        /// The shim.
+        shim: u32,
+    },
+    /// A shim that runs, runs no program, and does not answer.
+    SilentShim {
+        /// The shim.
+        shim: u32,
+        /// What it was asked: the method of its task service.
+        method: String,
+        /// How it waits for itself, when its goroutines tell.
+        lock: Option<ShimLock>,
+    },
     /// Whoever does not answer calls over D-Bus.
     Bus(Box<BusStall>),
     /// A request that waits for nothing else that is known.
@@ -148,6 +170,8 @@ impl StuckKind {
             Self::Unreaped { .. } => "unreaped",
             Self::OutputHeld { .. } => "output_held",
             Self::Unreported { .. } => "unreported",
+            Self::Jammed { .. } => "jammed",
+            Self::SilentShim { .. } => "silent_shim",
             Self::Bus(_) => "bus",
             Self::Request(_) => "request",
         }
@@ -162,6 +186,8 @@ impl StuckKind {
             | Self::Process { pid, .. }
             | Self::Unreaped { pid, .. }
             | Self::Unreported { pid, .. } => *pid,
+            Self::Jammed { runtime, .. } => *runtime,
+            Self::SilentShim { shim, .. } => *shim,
             Self::OutputHeld { pipe, shim } => pipe.writers.first().map_or(*shim, |writer| writer.pid),
             // Who does not answer; when that is not known, who does not get an answer.
             Self::Bus(stall) => {
@@ -216,7 +242,9 @@ pub fn find(snapshot: &Snapshot) -> Vec<Stuck> {
     let mut found = halted::find(snapshot);
     found.extend(work::processes(snapshot));
     found.extend(work::outputs(&known, snapshot));
+    found.extend(jammed::find(snapshot));
     found.extend(unreported::find(&found, &known, snapshot));
+    found.extend(silent::find(&found, &known, snapshot));
     for stuck in &mut found {
         let waiters = chain::waiters(stuck, &known, snapshot);
         stuck.waiters.extend(waiters);

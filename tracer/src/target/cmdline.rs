@@ -8,6 +8,10 @@ use plegtrace_common::role::Role;
 
 use super::{foreign::open_in, process::read_whole};
 
+/// Where dockerd listens, unless it is told otherwise.
+pub(super) const DOCKER: &str = "/run/docker.sock";
+/// The same of containerd.
+pub(super) const CONTAINERD: &str = "/run/containerd/containerd.sock";
 /// Configuration files are a few KB.
 const MAX_CONFIG: u64 = 1 << 20;
 
@@ -18,6 +22,8 @@ pub struct CommandFacts {
     pub serves: Option<PathBuf>,
     /// CRI endpoint it calls (kubelet), containerd it belongs to (shim).
     pub calls: Option<PathBuf>,
+    /// kubelet: the Docker socket that its dockershim asks, when it says that it has Docker for a runtime.
+    pub docker: Option<PathBuf>,
     /// Its configuration file.
     pub config: Option<PathBuf>,
     /// kubelet: `--root-dir`.
@@ -37,7 +43,7 @@ pub(crate) fn facts(role: Role, args: &[String], fs_root: Option<&Path>) -> Comm
         Role::Containerd => containerd(args, fs_root),
         Role::Crio => server(args, "--listen", "/run/crio/crio.sock"),
         Role::CriDockerd => server(args, "--container-runtime-endpoint", "/run/cri-dockerd.sock"),
-        Role::Dockerd => dockerd(args),
+        Role::Dockerd => dockerd(args, fs_root),
         Role::Shim => CommandFacts {
             calls: flag(args, &["address"]).and_then(socket),
             shim_id: flag(args, &["id"]).map(str::to_owned),
@@ -56,8 +62,12 @@ fn kubelet(args: &[String], fs_root: Option<&Path>) -> CommandFacts {
         let text = read_config(fs_root?, config.as_deref()?)?;
         socket(yaml_value(&text, "containerRuntimeEndpoint")?)
     };
+    let docker = || flag(args, &["docker-endpoint"]).and_then(socket).unwrap_or_else(|| DOCKER.into());
+    let has_docker = flag(args, &["container-runtime"]) == Some("docker");
     CommandFacts {
-        calls: from_flag.or_else(from_config),
+        // Of a dockershim it is the kubelet itself that serves the endpoint.
+        calls: from_flag.or_else(from_config).filter(|_| !has_docker),
+        docker: has_docker.then(docker),
         root_dir: Some(flag(args, &["root-dir"]).unwrap_or("/var/lib/kubelet").into()),
         config,
         ..CommandFacts::default()
@@ -72,19 +82,25 @@ fn containerd(args: &[String], fs_root: Option<&Path>) -> CommandFacts {
     };
     let serves = flag(args, &["address", "a"]).and_then(socket).or_else(from_config);
     CommandFacts {
-        serves: serves.or_else(|| Some("/run/containerd/containerd.sock".into())),
+        serves: serves.or_else(|| Some(CONTAINERD.into())),
         config: Some(config),
         ..CommandFacts::default()
     }
 }
 
-fn dockerd(args: &[String]) -> CommandFacts {
+fn dockerd(args: &[String], fs_root: Option<&Path>) -> CommandFacts {
+    let config = PathBuf::from(flag(args, &["config-file"]).unwrap_or("/etc/docker/daemon.json"));
     let hosts = flags(args, &["host", "H"]);
     let unix = hosts.into_iter().find_map(|host| socket(host.strip_prefix("unix://")?));
+    let from_config = || {
+        let document: serde_json::Value = serde_json::from_str(&read_config(fs_root?, &config)?).ok()?;
+        let mut hosts = document["hosts"].as_array()?.iter().filter_map(serde_json::Value::as_str);
+        hosts.find_map(|host| socket(host.strip_prefix("unix://")?))
+    };
     CommandFacts {
-        serves: unix.or_else(|| Some("/run/docker.sock".into())),
+        serves: unix.or_else(from_config).or_else(|| Some(DOCKER.into())),
         calls: flag(args, &["containerd"]).and_then(socket),
-        config: flag(args, &["config-file"]).map(PathBuf::from),
+        config: Some(config),
         ..CommandFacts::default()
     }
 }
@@ -182,7 +198,12 @@ mod tests {
         let kubelet =
             facts_of(Role::Kubelet, "kubelet --container-runtime-endpoint=unix:///var/run/crio/crio.sock");
         assert_eq!(kubelet.calls, Some("/run/crio/crio.sock".into()));
-        assert_eq!(kubelet.root_dir, Some("/var/lib/kubelet".into()));
+        assert_eq!((kubelet.root_dir, kubelet.docker), (Some("/var/lib/kubelet".into()), None));
+        let of_docker = facts_of(
+            Role::Kubelet,
+            "kubelet --container-runtime=docker --container-runtime-endpoint=unix:///var/run/dockershim.sock",
+        );
+        assert_eq!((of_docker.calls, of_docker.docker), (None, Some("/run/docker.sock".into())));
         assert_eq!(facts_of(Role::Containerd, "containerd -a /x.sock").serves, Some("/x.sock".into()));
         let docker =
             facts_of(Role::Dockerd, "dockerd -H tcp://0.0.0.0:1 -H unix:///d.sock --containerd=/c.sock");
@@ -212,6 +233,9 @@ mod tests {
             let kubelet = facts_of(Role::Kubelet, "kubelet --config=/k.yaml");
             assert_eq!(kubelet.calls, Some("/r.sock".into()), "{text}");
         }
+        write("d.json", "{\"hosts\": [\"tcp://0.0.0.0:1\", \"unix:///var/run/my.sock\"]}");
+        let docker = facts_of(Role::Dockerd, "dockerd --config-file /d.json");
+        assert_eq!(docker.serves, Some("/run/my.sock".into()));
         std::fs::create_dir(root.path().join("dir")).unwrap();
         assert_eq!(facts_of(Role::Kubelet, "kubelet --config /dir").calls, None);
         std::os::unix::fs::symlink("/k.yaml", root.path().join("link")).unwrap();

@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(node.kubelet().unwrap().pid, 10);
         let runtime = node.runtime().unwrap();
         assert_eq!(runtime.pid, 21);
-        assert_eq!(node.shims_of(runtime).map(|shim| shim.pid).collect::<Vec<_>>(), [30]);
+        assert_eq!(node.shims().iter().map(|shim| shim.pid).collect::<Vec<_>>(), [30]);
         assert_eq!(node.processes.len(), 5);
         let other = Overrides { runtime_endpoint: Some("/var/run/a.sock".into()), ..Overrides::default() };
         assert_eq!(discover(root.path(), &other).unwrap().runtime().unwrap().pid, 20);
@@ -234,6 +234,67 @@ mod tests {
         assert_eq!(find(&root).runtime().unwrap().pid, 50);
         let root = tree(&[docker, private, (60, 1, "/usr/bin/crio", "crio")]);
         assert_eq!(find(&root).runtime().unwrap().pid, 60);
+    }
+
+    /// A kubelet with dockershim is served by dockerd, also where containerd is a service of its own; that and its shims are watched, those
+    /// of another containerd are not.
+    #[test]
+    fn docker_behind_a_dockershim() {
+        let kubelet = (10, 1, "/usr/bin/kubelet", "kubelet --container-runtime=docker");
+        let docker = (50, 1, "/usr/bin/dockerd", "dockerd -H fd://");
+        let containerd = (60, 1, "/usr/bin/containerd", "containerd");
+        let other = (61, 1, "/usr/bin/containerd", "containerd -a /run/other.sock");
+        let shim = |pid, address: &'static str| (pid, 1, "/usr/bin/containerd-shim-runc-v2", address);
+        let ours = shim(
+            70,
+            "containerd-shim-runc-v2 -namespace moby -id ab -address /run/containerd/containerd.sock",
+        );
+        let others = shim(71, "containerd-shim-runc-v2 -namespace k8s.io -id cd -address /run/other.sock");
+        let root = tree(&[kubelet, docker, containerd, other, ours, others]);
+        let node = find(&root);
+        let pids = |all: Vec<&Process>| all.iter().map(|process| process.pid).collect::<Vec<_>>();
+        assert_eq!(pids(node.runtime_and_behind()), [50, 60]);
+        assert_eq!(pids(node.shims()), [70]);
+        let remote = (10, 1, "/usr/bin/kubelet", "kubelet --container-runtime-endpoint=/run/other.sock");
+        let root = tree(&[remote, docker, containerd, other, ours, others]);
+        let node = find(&root);
+        assert_eq!((pids(node.runtime_and_behind()), pids(node.shims())), (vec![61], vec![71]));
+        let cri =
+            (62, 1, "/usr/bin/cri-dockerd", "cri-dockerd --container-runtime-endpoint /run/cri-dockerd.sock");
+        let remote =
+            (10, 1, "/usr/bin/kubelet", "kubelet --container-runtime-endpoint=/run/cri-dockerd.sock");
+        let root = tree(&[remote, docker, containerd, cri]);
+        assert_eq!(pids(find(&root).runtime_and_behind()), [62, 50, 60]);
+    }
+
+    /// A kubelet that has Docker for a runtime is not the one of another runtime that the user names; one that says it calls that
+    /// one is, whichever is older.
+    #[test]
+    fn a_kubelet_of_docker_beside_another_runtime() {
+        let docker = (50, 1, "/usr/bin/dockerd", "dockerd -H fd://");
+        let containerd = (60, 1, "/usr/bin/containerd", "containerd");
+        let other = (61, 1, "/usr/bin/containerd", "containerd -a /run/other.sock");
+        let shim = (10, 1, "/usr/bin/kubelet", "kubelet --container-runtime=docker");
+        let remote = (11, 1, "/usr/bin/kubelet", "kubelet --container-runtime-endpoint=/run/other.sock");
+        let silent = (12, 1, "/usr/bin/kubelet", "kubelet");
+        let kubelet = |root: &tempfile::TempDir, runtime: Option<u32>, endpoint: Option<&str>| {
+            let runtime_endpoint = endpoint.map(PathBuf::from);
+            let given = Overrides { runtime, runtime_endpoint, ..Overrides::default() };
+            discover(root.path(), &given).unwrap().kubelet().map(|kubelet| kubelet.pid)
+        };
+        let both = tree(&[docker, containerd, other, shim, remote]);
+        assert_eq!(kubelet(&both, Some(61), None), Some(11));
+        assert_eq!(kubelet(&both, None, Some("/run/other.sock")), Some(11));
+        assert_eq!(kubelet(&both, Some(50), None), Some(10));
+        assert_eq!(kubelet(&both, None, Some("/run/dockershim.sock")), Some(10));
+        assert_eq!(kubelet(&both, Some(60), None), Some(10), "Docker's own containerd");
+        let alone = tree(&[docker, containerd, other, shim]);
+        assert_eq!(
+            (kubelet(&alone, Some(61), None), kubelet(&alone, None, Some("/run/other.sock"))),
+            (None, None)
+        );
+        let silent = tree(&[containerd, other, silent, remote]);
+        assert_eq!(kubelet(&silent, Some(61), None), Some(11), "it says so");
     }
 
     /// Whatever runs in a container and is called like a component is not the node's; it is when nothing else is there.

@@ -257,6 +257,6 @@ fn section(source: &ByteSource, raw: &SectionHeader64<LittleEndian>, names: &[u8
 /// The zero-terminated UTF-8 text at `at`, if it has at most `max` bytes.
 pub(crate) fn text_at(bytes: &[u8], at: usize, max: usize) -> Option<&str> {
     let tail = bytes.get(at..)?;
-    let text = std::ffi::CStr::from_bytes_until_nul(&tail[..tail.len().min(max + 1)]).ok()?;
-    text.to_str().ok()
+    let tail = &tail[..tail.len().min(max + 1)];
+    std::str::from_utf8(&tail[..memchr::memchr(0, tail)?]).ok()
 }

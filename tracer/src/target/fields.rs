@@ -8,7 +8,7 @@
 //! What differs: before 1.17 a name has two bytes of length, then a varint; before 1.19 the offset of a field is doubled, and
 //! its lowest bit says that it is embedded, since then a bit of its name does.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use memchr::memmem;
 
@@ -20,7 +20,7 @@ use super::{
         MODULEDATA, NAME_AT, NAMED,
     },
     moduledata::Moduledata,
-    source::{u32_at, u64_at},
+    source::{Block, u32_at, u64_at},
     version::GoVersion,
 };
 
@@ -86,20 +86,31 @@ impl<'a> Types<'a> {
         Ok(Self { elf, version, words })
     }
 
-    /// The way to the `uint32` of this name in the struct `package.name`, or in what it embeds. `None` when the type is not
-    /// described, and when two of the name disagree.
+    /// The ways to the `uint32` of this name in each struct `package.name`, or in what it embeds. `None` when the type is
+    /// not described, and when two of the name disagree.
+    ///
+    /// All structs are looked for at once: each look goes through all data of the program, 60 MB of a kubelet.
     pub(super) fn uint32(
         &self,
-        (package, name): (&str, &str),
+        package: &str,
+        names: &[&str],
+        field: &str,
+    ) -> Result<Vec<Option<FieldPath>>, RefuseReason> {
+        let short = package.rsplit('/').next().unwrap_or(package);
+        let texts: Vec<String> = names.iter().map(|name| format!("*{short}.{name}")).collect();
+        let found = self.structs(&self.names(&texts)?)?;
+        found.iter().map(|structs| self.agreed(structs, package, field)).collect()
+    }
+
+    /// The way on which the structs of this package agree.
+    fn agreed(
+        &self,
+        structs: &BTreeSet<u64>,
+        package: &str,
         field: &str,
     ) -> Result<Option<FieldPath>, RefuseReason> {
-        let Some(short) = package.rsplit('/').next() else { return Ok(None) };
-        let names = self.names(format!("*{short}.{name}").as_bytes())?;
-        if names.is_empty() {
-            return Ok(None);
-        }
         let mut paths = BTreeSet::new();
-        for vaddr in self.structs(&names)? {
+        for &vaddr in structs {
             if self.is_of(vaddr, package)? {
                 paths.insert(self.path(vaddr, field.as_bytes(), MAX_DEPTH)?);
             }
@@ -111,30 +122,37 @@ impl<'a> Types<'a> {
     /// Calls `look` for each piece of what is no code, with the address of its first byte; pieces overlap by `overlap`.
     fn scan(&self, overlap: u64, mut look: impl FnMut(u64, &[u8])) -> Result<(), RefuseReason> {
         let mut budget = self.elf.source.len();
+        let mut piece = Block::default();
         for Segment { vaddr, offset, filesz, .. } in self.elf.loads.iter().filter(|load| !load.executable) {
             let Some(left) = budget.checked_sub(*filesz) else { break };
             budget = left;
             let mut at = 0;
             while at < *filesz {
                 let len = (SCAN_CHUNK + overlap).min(filesz - at);
-                look(vaddr + at, &self.elf.source.read(offset + at, len, "a data segment")?);
+                self.elf.source.read_again(offset + at, len, "a data segment", &mut piece)?;
+                look(vaddr + at, &piece);
                 at += SCAN_CHUNK;
             }
         }
         Ok(())
     }
 
-    /// Addresses of names with this text.
-    fn names(&self, text: &[u8]) -> Result<Vec<u64>, RefuseReason> {
-        let mut wanted = self.length(text.len());
-        wanted.extend_from_slice(text);
-        let finder = memmem::Finder::new(&wanted);
-        let mut found = Vec::new();
-        self.scan((1 + wanted.len()) as u64, |vaddr, block| {
-            for at in finder.find_iter(block).filter_map(|at| at.checked_sub(1)) {
-                let name = vaddr + at as u64;
-                if block[at] & !NAME_FLAGS == 0 && found.len() < MAX_NAMES && !found.contains(&name) {
-                    found.push(name);
+    /// Addresses of names with each of these texts.
+    fn names(&self, texts: &[String]) -> Result<Vec<Vec<u64>>, RefuseReason> {
+        let wanted: Vec<Vec<u8>> = texts
+            .iter()
+            .map(|text| self.length(text.len()).into_iter().chain(text.bytes()).collect())
+            .collect();
+        let finders: Vec<memmem::Finder<'_>> = wanted.iter().map(memmem::Finder::new).collect();
+        let mut found = vec![Vec::new(); texts.len()];
+        let longest = wanted.iter().map(Vec::len).max().unwrap_or(0);
+        self.scan((1 + longest) as u64, |vaddr, block| {
+            for (finder, found) in finders.iter().zip(&mut found) {
+                for at in finder.find_iter(block).filter_map(|at| at.checked_sub(1)) {
+                    let name = vaddr + at as u64;
+                    if block[at] & !NAME_FLAGS == 0 && found.len() < MAX_NAMES && !found.contains(&name) {
+                        found.push(name);
+                    }
                 }
             }
         })?;
@@ -152,23 +170,34 @@ impl<'a> Types<'a> {
         }
     }
 
-    /// Addresses of structs that have one of these names.
-    fn structs(&self, names: &[u64]) -> Result<BTreeSet<u64>, RefuseReason> {
-        let is_base = |base: &u64, name: u64| *base != 0 && *base <= name && name - *base < MAX_TYPES;
-        let offsets: BTreeSet<u32> = names
-            .iter()
-            .flat_map(|name| self.words.iter().filter(|base| is_base(base, *name)).map(|base| *name - *base))
-            .filter_map(|offset| u32::try_from(offset).ok())
-            .collect();
-        let mut found = BTreeSet::new();
+    /// Addresses of structs, by which of these lists has their name.
+    fn structs(&self, names: &[Vec<u64>]) -> Result<Vec<BTreeSet<u64>>, RefuseReason> {
+        let mut lists: BTreeMap<u32, BTreeSet<usize>> = BTreeMap::new();
+        for (list, name) in
+            names.iter().enumerate().flat_map(|(list, all)| all.iter().map(move |it| (list, *it)))
+        {
+            let offsets = self.words.iter().filter_map(|base| offset_from(*base, name));
+            for offset in offsets {
+                lists.entry(offset).or_default().insert(list);
+            }
+        }
+        let mut found = vec![BTreeSet::new(); names.len()];
+        if lists.is_empty() {
+            return Ok(found);
+        }
         self.scan(go_type::LEN as u64, |vaddr, block| {
             let skew = (vaddr.next_multiple_of(8) - vaddr) as usize;
             for at in (skew..block.len().saturating_sub(go_type::LEN - 1)).step_by(8) {
                 let is_struct = block[at + KIND_AT] & KIND_MASK == KIND_STRUCT
                     && block[at + FLAGS_AT] & (EXTRA_STAR | NAMED) == EXTRA_STAR | NAMED;
-                let named = || u32_at(block, at + NAME_AT).is_some_and(|name| offsets.contains(&name));
-                if is_struct && named() && found.len() < MAX_TYPES_FOUND {
-                    found.insert(vaddr + at as u64);
+                if !is_struct {
+                    continue;
+                }
+                let lists = u32_at(block, at + NAME_AT).and_then(|name| lists.get(&name));
+                for &list in lists.into_iter().flatten() {
+                    if found[list].len() < MAX_TYPES_FOUND {
+                        found[list].insert(vaddr + at as u64);
+                    }
                 }
             }
         })?;
@@ -254,4 +283,10 @@ impl<'a> Types<'a> {
         let mut paths = paths.into_iter();
         Ok(paths.next().filter(|_| paths.next().is_none()))
     }
+}
+
+/// How far a name lies behind where names may be counted from.
+fn offset_from(base: u64, name: u64) -> Option<u32> {
+    let offset = name.checked_sub(base).filter(|offset| base != 0 && *offset < MAX_TYPES)?;
+    u32::try_from(offset).ok()
 }

@@ -43,8 +43,8 @@ impl Node {
         self.processes.iter().filter(move |process| process.role == role)
     }
 
-    /// The node's kubelet: the one given by the user, else one outside of containers, else the oldest; none that calls
-    /// another runtime than the one given by the user. One inside of a container is not the node's where the node has
+    /// The node's kubelet: the one given by the user, else one that says it calls the runtime given by the user, else one
+    /// outside of containers, else the oldest; none that calls another runtime than that. One inside of a container is not the node's where the node has
     /// one that does not run.
     #[must_use]
     pub fn kubelet(&self) -> Option<&Process> {
@@ -56,10 +56,13 @@ impl Node {
         kubelets.retain(|process| {
             let given = self.forced_kubelet == Some(process.pid);
             let possible = runtime.is_some() || !(installed && process.is_nested());
-            given || possible && agree(process.facts.calls.as_deref(), socket)
+            let by_docker =
+                || process.facts.docker.is_some() && runtime.is_some_and(|it| self.is_behind_docker(it));
+            given || possible && (may_call(process, socket) || by_docker())
         });
         kubelets.sort_by_key(|process| {
-            (self.forced_kubelet != Some(process.pid), process.is_nested(), process.started_ns)
+            let calls_it = socket.is_some() && process.facts.calls.as_deref() == socket;
+            (self.forced_kubelet != Some(process.pid), !calls_it, process.is_nested(), process.started_ns)
         });
         kubelets.first().copied()
     }
@@ -95,6 +98,13 @@ impl Node {
         if let Some(pid) = self.forced_runtime {
             let given = self.processes.iter().find(|process| process.pid == pid && process.role.is_runtime());
             return given.map_or(Choice::Nobody, Choice::One);
+        }
+        if let Some(socket) = self.dockershim_asks() {
+            let daemons: Vec<&Process> = self.runtimes().filter(|it| it.role == Role::Dockerd).collect();
+            let serving = |process: &&&Process| process.facts.serves.as_deref() == Some(socket);
+            let only = || daemons.first().filter(|_| daemons.len() == 1);
+            let chosen = daemons.iter().find(serving).or_else(only);
+            return chosen.map_or(Choice::Nobody, |process| Choice::One(process));
         }
         if let Some(endpoint) = self.endpoint() {
             let mut serving =
@@ -161,10 +171,56 @@ impl Node {
         given.or_else(|| self.kubelet().and_then(|kubelet| kubelet.facts.calls.as_deref()))
     }
 
-    /// Shims that belong to this runtime; those that do not say whose they are belong to all.
-    pub fn shims_of<'n>(&'n self, runtime: &'n Process) -> impl Iterator<Item = &'n Process> {
-        self.with_role(Role::Shim)
-            .filter(|shim| shim.facts.calls.is_none() || shim.facts.calls == runtime.facts.serves)
+    /// The Docker socket that the kubelet asks through its dockershim; `None` when it has another runtime.
+    fn dockershim_asks(&self) -> Option<&Path> {
+        let facts = &self.kubelet()?.facts;
+        // Up to 1.23 it is what a kubelet has that says nothing.
+        let unsaid =
+            || facts.calls.is_none() && self.listeners.as_ref().is_some_and(Listeners::have_dockershim);
+        facts.docker.as_deref().or_else(|| unsaid().then(|| Path::new(cmdline::DOCKER)))
+    }
+
+    /// The node's runtime, and the daemons behind it: dockerd behind cri-dockerd, and containerd behind dockerd.
+    #[must_use]
+    pub fn runtime_and_behind(&self) -> Vec<&Process> {
+        let mut all: Vec<&Process> = self.runtime().into_iter().collect();
+        while let Some(next) = all.last().and_then(|last| self.behind(last)) {
+            all.push(next);
+        }
+        all
+    }
+
+    fn behind(&self, runtime: &Process) -> Option<&Process> {
+        let mut daemons = self.with_role(match runtime.role {
+            Role::CriDockerd => Role::Dockerd,
+            Role::Dockerd => Role::Containerd,
+            _ => return None,
+        });
+        if runtime.role == Role::CriDockerd {
+            return daemons.next().filter(|_| daemons.next().is_none());
+        }
+        // Its own, or the one that it is told to use, or the system's.
+        let socket = runtime.facts.calls.as_deref().unwrap_or(Path::new(cmdline::CONTAINERD));
+        let daemons: Vec<&Process> = daemons.collect();
+        let own = daemons.iter().find(|process| process.parent == runtime.pid);
+        own.or_else(|| daemons.iter().find(|process| process.facts.serves.as_deref() == Some(socket)))
+            .copied()
+    }
+
+    fn is_behind_docker(&self, runtime: &Process) -> bool {
+        self.with_role(Role::Dockerd)
+            .any(|docker| self.behind(docker).is_some_and(|it| it.pid == runtime.pid))
+    }
+
+    /// Shims that belong to the node's runtime, or to what is behind it; those that do not say whose they are belong to all.
+    pub fn shims(&self) -> Vec<&Process> {
+        let runtimes = self.runtime_and_behind();
+        let of_ours = |shim: &&Process| {
+            runtimes
+                .iter()
+                .any(|runtime| shim.facts.calls.is_none() || shim.facts.calls == runtime.facts.serves)
+        };
+        self.with_role(Role::Shim).filter(of_ours).collect()
     }
 
     /// Is there neither a kubelet nor a runtime, and never was?
@@ -181,6 +237,19 @@ fn serves(endpoint: &str) -> Component {
         [("crio", Component::Crio), ("cri-dockerd", Component::CriDockerd), ("docker", Component::Dockerd)];
     let known = names.into_iter().find(|(name, _)| endpoint.contains(name));
     known.map_or(Component::Containerd, |(_, component)| component)
+}
+
+/// Is this the socket of the kubelet's runtime, as far as that is known? A kubelet that has Docker for a runtime calls no
+/// other one: its dockershim is inside of it, and asks dockerd.
+fn may_call(kubelet: &Process, socket: Option<&Path>) -> bool {
+    let Some(docker) = &kubelet.facts.docker else { return agree(kubelet.facts.calls.as_deref(), socket) };
+    let is_its = |socket: &Path| socket == docker || is_dockershim(socket);
+    socket.is_none_or(is_its)
+}
+
+/// Is it where a kubelet serves the CRI by its dockershim?
+fn is_dockershim(socket: &Path) -> bool {
+    socket.file_name().is_some_and(|name| name == "dockershim.sock")
 }
 
 /// Do both sockets name the same, as far as they are known?
@@ -200,6 +269,11 @@ impl Listeners {
         let sockets = unix_sockets(&String::from_utf8_lossy(&table));
         let paths = sockets.into_iter().filter(|socket| socket.listening).filter_map(|socket| socket.name);
         Some(Self(paths.filter_map(|path| cmdline::socket(&path)).collect()))
+    }
+
+    /// Does a kubelet listen where its dockershim serves the CRI?
+    fn have_dockershim(&self) -> bool {
+        self.0.iter().any(|path| is_dockershim(path))
     }
 
     /// Does anybody listen there? The kernel keeps the name that was bound, which a link may lead to.

@@ -87,7 +87,7 @@ pub struct KernelOffsets {
     /// Those of family `wire`, or the member that is missing.
     wire: Result<WireSettings, &'static str>,
     preemption: Option<[u32; 2]>,
-    socket_functions: Option<[u32; 2]>,
+    socket_functions: Option<[u32; 3]>,
 }
 
 impl KernelOffsets {
@@ -113,13 +113,17 @@ impl KernelOffsets {
             }
         }
         let [off, on] = ["bpf_preempt_disable", "bpf_preempt_enable"].map(|name| btf.function(name));
-        let [send, receive] = ["unix_stream_sendmsg", "unix_stream_recvmsg"].map(|name| btf.function(name));
+        let [send, receive, connect] = ["unix_stream_sendmsg", "unix_stream_recvmsg", "unix_stream_connect"]
+            .map(|name| btf.function(name));
         Self {
             missing,
             offsets,
             wire: wire_settings(btf),
             preemption: off.zip(on).map(|(off, on)| [off, on]),
-            socket_functions: send.zip(receive).map(|(send, receive)| [send, receive]),
+            socket_functions: send
+                .zip(receive)
+                .zip(connect)
+                .map(|((send, receive), connect)| [send, receive, connect]),
         }
     }
 
@@ -137,9 +141,9 @@ impl KernelOffsets {
         missing.map(|member| BtfError::Missing(member.path))
     }
 
-    /// Ids of the functions that move the bytes of AF_UNIX stream sockets.
+    /// Ids of the functions that send, receive and connect for AF_UNIX stream sockets.
     #[must_use]
-    pub fn socket_functions(&self) -> Option<[u32; 2]> {
+    pub fn socket_functions(&self) -> Option<[u32; 3]> {
         self.socket_functions
     }
 

@@ -173,6 +173,16 @@ impl Pclntab {
         (0..self.nfunc).filter_map(|index| self.function(index))
     }
 
+    /// Functions of this name, by address. Names are compared where they are: reading each one takes ten times as long.
+    pub(crate) fn named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = Function<'a>> {
+        let is_named = move |index: &usize| {
+            let at = self.name_offset(*index).and_then(|at| self.names.get(at..));
+            let behind = at.and_then(|text| text.strip_prefix(name.as_bytes()));
+            behind.is_some_and(|rest| rest.first() == Some(&0))
+        };
+        (0..self.nfunc).filter(is_named).filter_map(|index| self.function(index))
+    }
+
     /// The function that contains `pc`.
     pub(crate) fn function_at(&self, pc: u64) -> Option<Function<'_>> {
         self.function(self.index_at(pc)?)

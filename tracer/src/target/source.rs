@@ -27,8 +27,14 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    fn zeroed(len: usize) -> Self {
-        Self { words: vec![0; len.div_ceil(8)], len }
+    fn resize(&mut self, len: usize) {
+        let words = len.div_ceil(8);
+        if self.words.is_empty() {
+            // Zeroed by the kernel, which has not to be paid for where it is written to right after.
+            self.words = vec![0; words];
+        }
+        self.words.resize(words, 0);
+        self.len = len;
     }
 
     /// The bytes, writable (relocations are applied in place).
@@ -102,16 +108,27 @@ impl ByteSource {
 
     /// Exactly `len` bytes at `offset`; `what` names them in the error.
     pub(crate) fn read(&self, offset: u64, len: u64, what: &'static str) -> Result<Block, RefuseReason> {
+        let mut block = Block::default();
+        self.read_again(offset, len, what, &mut block)?;
+        Ok(block)
+    }
+
+    /// As [`read`](Self::read), into a block that was read before: who reads many pieces needs memory for one.
+    pub(crate) fn read_again(
+        &self,
+        offset: u64,
+        len: u64,
+        what: &'static str,
+        block: &mut Block,
+    ) -> Result<(), RefuseReason> {
         if len > MAX_READ {
             return Err(RefuseReason::TooLarge { what, size: len, limit: MAX_READ });
         }
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
             return Err(RefuseReason::Truncated(what));
         }
-        let len = usize::try_from(len).expect("MAX_READ fits in usize");
-        let mut block = Block::zeroed(len);
-        self.fill(offset, block.bytes_mut(), what)?;
-        Ok(block)
+        block.resize(usize::try_from(len).expect("MAX_READ fits in usize"));
+        self.fill(offset, block.bytes_mut(), what)
     }
 
     /// Up to `len` bytes at `offset`, fewer at the end of the file.

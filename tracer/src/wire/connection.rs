@@ -81,6 +81,15 @@ struct Said {
     method: Arc<str>,
 }
 
+/// What requests of an unknown method have called, all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Learnt {
+    /// The method as they had it.
+    pub unknown: Method,
+    /// `/package.Service/Method`.
+    pub path: Arc<str>,
+}
+
 /// A connection between a client and a runtime.
 #[derive(Debug)]
 pub struct Connection {
@@ -90,6 +99,8 @@ pub struct Connection {
     remembered: VecDeque<Remembered>,
     /// Oldest first.
     said: VecDeque<Said>,
+    /// Since the last time that somebody asked.
+    learnt: Vec<Learnt>,
     open: BTreeMap<u32, Request>,
     finished: VecDeque<Request>,
     last_stream: u32,
@@ -111,6 +122,7 @@ impl Connection {
             server: Direction::late(Side::Server),
             remembered: VecDeque::new(),
             said: VecDeque::new(),
+            learnt: Vec::new(),
             open: BTreeMap::new(),
             finished: VecDeque::new(),
             last_stream: 0,
@@ -156,6 +168,10 @@ impl Connection {
         };
         let Ok(certain) = certain else { return self.contradict() };
         certain.iter().for_each(|(entry, path)| self.client.decoder.learn(*entry, ":path", path));
+        let epoch = self.client.epoch();
+        let news = self.client.lessons.news(&certain);
+        let learnt = news.map(|(entry, path)| Learnt { unknown: Method::unknown(&[entry], epoch), path });
+        self.learnt.extend(learnt);
         self.name_all(&certain);
         Taught::Fits
     }
@@ -188,6 +204,12 @@ impl Connection {
         let lines = client.decode(block);
         self.client_sent(&client, at_ns, Frame::Block { stream, is_last: false, lines });
         self.client = client;
+    }
+
+    /// What was learnt since the last time: every block that refers to such an entry has that path, also of requests that have
+    /// ended.
+    pub fn take_learnt(&mut self) -> Vec<Learnt> {
+        std::mem::take(&mut self.learnt)
     }
 
     /// The request of a stream that has no end yet.
@@ -414,5 +436,5 @@ fn method_among(direction: &Direction, among: &[u64]) -> Method {
         return Method::of_path(path);
     }
     let left: Vec<u64> = among.iter().copied().filter(|entry| !direction.lessons.is_common(*entry)).collect();
-    Method::unknown(&left)
+    Method::unknown(&left, direction.epoch())
 }

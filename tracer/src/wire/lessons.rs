@@ -5,7 +5,7 @@
 //! the blocks of two methods is the path of neither. When one entry is left it is known for good; and a block that refers
 //! to all entries that are left is X whichever of them it is. Nothing else is concluded.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Most blocks that are remembered; the oldest go.
@@ -19,6 +19,8 @@ pub struct Lessons {
     /// The value in whose blocks an entry was seen; `None` for more than one.
     owners: BTreeMap<u64, Option<Arc<str>>>,
     taught: VecDeque<Taught>,
+    /// Entries that were certain before.
+    told: BTreeSet<u64>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -68,6 +70,15 @@ impl Lessons {
             }
         }
         Ok(certain.into_iter().collect())
+    }
+
+    /// Those of `certain` that were not before; at most as many as entries are remembered.
+    pub fn news(&mut self, certain: &[(u64, Arc<str>)]) -> impl Iterator<Item = (u64, Arc<str>)> {
+        let room = MAX_ENTRIES.saturating_sub(self.told.len());
+        let news: Vec<_> =
+            certain.iter().filter(|(entry, _)| !self.told.contains(entry)).take(room).cloned().collect();
+        self.told.extend(news.iter().map(|(entry, _)| *entry));
+        news.into_iter()
     }
 
     /// The value of a block with these entries, when it is certain.

@@ -38,6 +38,8 @@ pub struct Fragment<'b> {
 #[derive(Debug)]
 struct Named {
     joined_ns: u64,
+    /// The number of its header table: what is unknown in one is something else in another.
+    table: u32,
     connection: Connection,
     /// Every block was seen.
     is_whole: bool,
@@ -48,11 +50,22 @@ struct Named {
     used: u64,
 }
 
+/// A name that was unknown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Learnt {
+    /// As requests had it so far.
+    pub unknown: String,
+    /// `package.Service/Method`.
+    pub name: String,
+}
+
 /// Names of requests, by connection and stream.
 #[derive(Debug, Default)]
 pub struct Naming {
     connections: BTreeMap<u64, Named>,
     turn: u64,
+    tables: u32,
+    learnt: Vec<Learnt>,
     /// Header blocks that were not seen whole: their requests have no name, and later ones of their connections may have
     /// none.
     pub missed: u64,
@@ -104,19 +117,30 @@ impl Naming {
             return;
         }
         self.contradicted += u64::from(named.connection.witness(stream, path) == Taught::Contradicts);
+        let learnt = named.connection.take_learnt().into_iter();
+        self.learnt.extend(learnt.map(|learnt| Learnt {
+            unknown: text(&learnt.unknown, named.table),
+            name: learnt.path.trim_start_matches('/').to_owned(),
+        }));
+    }
+
+    /// Names that have become known since the last time, also of requests that have ended without one.
+    pub fn take_learnt(&mut self) -> Vec<Learnt> {
+        std::mem::take(&mut self.learnt)
     }
 
     /// What an open request calls; empty when that could not be read.
     #[must_use]
     pub fn name(&self, socket: u64, stream: u32) -> String {
-        let request = self.connections.get(&socket).and_then(|named| named.connection.request(stream));
-        request.map(|request| text(&request.method)).unwrap_or_default()
+        let Some(named) = self.connections.get(&socket) else { return String::new() };
+        named.connection.request(stream).map(|request| text(&request.method, named.table)).unwrap_or_default()
     }
 
     /// The same of one that has ended, which is forgotten.
     pub fn end(&mut self, socket: u64, stream: u32) -> String {
-        let ended = self.connections.get_mut(&socket).and_then(|named| named.connection.forget(stream));
-        ended.map(|request| text(&request.method)).unwrap_or_default()
+        let Some(named) = self.connections.get_mut(&socket) else { return String::new() };
+        let ended = named.connection.forget(stream);
+        ended.map(|request| text(&request.method, named.table)).unwrap_or_default()
     }
 
     /// Forgets the requests older than `before_ns` that are not open any more.
@@ -142,9 +166,11 @@ impl Naming {
         let begins = fragment.from_start && fragment.offset == 0;
         let connection = if begins { Connection::new() } else { Connection::late() };
         let (joined_ns, used) = (fragment.joined_ns, self.turn);
+        self.tables = self.tables.wrapping_add(1);
         // Of a table that began before us nothing is missing that was known.
         let offset = if begins { 0 } else { fragment.offset };
-        let named = Named { joined_ns, connection, is_whole: begins, offset, begun: None, used };
+        let table = self.tables;
+        let named = Named { joined_ns, table, connection, is_whole: begins, offset, begun: None, used };
         self.connections.insert(fragment.socket, named);
     }
 
@@ -157,11 +183,11 @@ impl Naming {
     }
 }
 
-/// `package.Service/Method`, `unknown#k`, or nothing.
-fn text(method: &Method) -> String {
+/// `package.Service/Method`, `unknown#k@table`, or nothing.
+fn text(method: &Method, table: u32) -> String {
     match method {
         Method::Known(path) => path.trim_start_matches('/').to_owned(),
-        Method::Unknown { .. } => method.to_string(),
+        Method::Unknown { .. } => format!("{method}@{table}"),
         Method::Unreadable => String::new(),
     }
 }
@@ -272,6 +298,8 @@ mod tests {
         naming.witness(7, 3, "/a.B/Version");
         assert_eq!(naming.name(7, 9), unknown);
         naming.witness(7, 5, "/a.B/Status");
+        let learnt = Learnt { unknown, name: "a.B/Status".to_owned() };
+        assert_eq!((naming.take_learnt(), naming.take_learnt()), (vec![learnt], vec![]), "once");
         let names = [1, 3, 5, 7, 9].map(|stream| naming.name(7, stream));
         assert_eq!([&names[0], &names[2], &names[4]], ["a.B/Status"; 3]);
         assert!(names[1].starts_with("unknown#") && names[1] == names[3], "{names:?}");

@@ -21,6 +21,8 @@ pub enum Method {
         /// How many insertions before we came the first such entry of the request was made; the same for all requests of
         /// one method, and as long as nothing was taught perhaps also for those of others. 0 when it has none.
         entry: u64,
+        /// Which table of the connection that is: bytes that were missed cost one.
+        epoch: u32,
     },
     /// Its path is none of gRPC, or its header block could not be read.
     Unreadable,
@@ -30,7 +32,8 @@ impl fmt::Display for Method {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Known(path) => f.write_str(path),
-            Self::Unknown { entry } => write!(f, "unknown#{entry}"),
+            Self::Unknown { entry, epoch: 0 } => write!(f, "unknown#{entry}"),
+            Self::Unknown { entry, epoch } => write!(f, "unknown#{entry}.{epoch}"),
             Self::Unreadable => f.write_str("unreadable"),
         }
     }
@@ -49,9 +52,10 @@ impl Method {
         if is_method && path.len() <= MAX_METHOD { Self::Known(Arc::clone(path)) } else { Self::Unreadable }
     }
 
-    pub(super) fn unknown(among: &[u64]) -> Self {
+    /// A request whose path is one of these entries.
+    pub(super) fn unknown(among: &[u64], epoch: u32) -> Self {
         let entry = among.first().map_or(0, |ordinal| JOIN.saturating_sub(*ordinal));
-        Self::Unknown { entry }
+        Self::Unknown { entry, epoch }
     }
 }
 

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     correlate::{Bus, BusPeer, BusWait, OpenBusCall},
     decode::{BusKind, BusNames},
-    input::{Component, OpenBusFact, SYSTEMD},
+    input::{Component, OpenBusFact, SYSTEMD, SystemdWork},
     stuck::{BusParty, BusStall},
 };
 
@@ -22,6 +22,7 @@ pub fn bus_method(names: &BusNames, kind: BusKind) -> String {
     let interface = names.interface.rsplit('.').next().unwrap_or_default();
     match (kind, interface, names.member.as_str()) {
         (BusKind::Connection, ..) => "connect (AUTH)".to_owned(),
+        (BusKind::Refused, ..) => "connect".to_owned(),
         (BusKind::Job, _, "") => "job".to_owned(),
         (BusKind::Job, _, member) => format!("job of {member}"),
         (_, _, "") => "name not read".to_owned(),
@@ -85,12 +86,14 @@ pub fn bus_stall(stall: &BusStall) -> String {
     let what = call(&stall.call);
     let name = match stall.party {
         BusParty::Daemon => process(stall.pid, stall.peer.as_ref(), "the bus daemon"),
+        BusParty::Systemd if stall.is_absent() => "systemd".to_owned(),
         BusParty::Systemd if stall.pid == 0 => format!("{SYSTEMD} (process not known)"),
         BusParty::Systemd => process(stall.pid, stall.peer.as_ref(), "systemd"),
         BusParty::Other => destination(&stall.call.fact),
     };
     let unread = stall.peer.as_ref().and_then(|peer| peer.fact.unread);
     let does_not = match (stall.call.waits_for(), stall.party, unread) {
+        _ if stall.is_absent() => format!("is not on the bus, and nobody has answered {what}"),
         (BusWait::Accept, ..) => "has not accepted a new connection".to_owned(),
         (BusWait::Room, ..) => format!("does not read: the socket is full, and {what} cannot be sent"),
         (BusWait::Bus(bytes), ..) => {
@@ -134,6 +137,19 @@ pub fn bus_peer(peer: &BusPeer) -> String {
     text
 }
 
+/// What gives systemd work: `at 31 of 84 looks the mount table had changed again, at 2 systemd (pid 1) was reading its units`.
+#[must_use]
+pub fn systemd_work(peer: &BusPeer) -> Option<String> {
+    let SystemdWork { looks, mounts_changed, units } = peer.work;
+    let [looks, mounts_changed, units] = [looks, mounts_changed, units].map(|number| count(number.into()));
+    let name = process(peer.fact.pid, Some(peer), "systemd");
+    (peer.work.looks > 0).then(|| {
+        format!(
+            "at {mounts_changed} of {looks} looks the mount table had changed again, at {units} {name} was reading its units"
+        )
+    })
+}
+
 /// Who does not do what, as far as the queues of the connection say.
 #[must_use]
 pub fn bus_waits_for(call: &OpenBusCall, bus: &Bus) -> String {
@@ -165,6 +181,9 @@ fn owner(fact: &OpenBusFact, bus: &Bus) -> String {
             }
             _ => format!("{name} has read it, and has not answered"),
         };
+    }
+    if fact.no_owner {
+        return format!("{}, which is not on the bus; the bus has read it", destination(fact));
     }
     let name = destination(fact);
     let late: Vec<String> = bus
@@ -207,8 +226,8 @@ mod tests {
     fn peer(state: char, wchan: &str, unread: Option<u32>) -> BusPeer {
         let (comm, wchan) = ("systemd".to_owned(), wchan.to_owned());
         let fact =
-            BusPeerFact { pid: 1, is_init: true, comm, state, wchan, unread, frozen: false, ran_ns: 0 };
-        BusPeer { fact, still_ns: 4_000_000_000, ran_ns: 0, over_ns: 4_000_000_000 }
+            BusPeerFact { pid: 1, is_init: true, comm, state, wchan, unread, ..BusPeerFact::default() };
+        BusPeer { fact, still_ns: 4_000_000_000, over_ns: 4_000_000_000, ..BusPeer::default() }
     }
 
     /// Who does not answer, what keeps it from that, and what it is doing.

@@ -27,10 +27,12 @@ pub fn runners(runners: &[RunnerFact]) -> String {
     all.join(", ")
 }
 
-/// `sh 4711`.
+/// `sh 4711`, or `sh 4711 and the programs that it starts`, when most of the time was theirs.
 #[must_use]
 pub fn runner_name(runner: &RunnerFact) -> String {
-    format!("{} {}", cut(&runner.comm, 16), runner.pid)
+    let starts = runner.started_ns > runner.ran_ns / 2;
+    let more = if starts { " and the programs that it starts" } else { "" };
+    format!("{} {}{more}", cut(&runner.comm, 16), runner.pid)
 }
 
 /// `1.5 % of one CPU`.

@@ -12,7 +12,7 @@ mod phase;
 mod request;
 mod stuck;
 
-pub use bus::{bus_caller, bus_method, bus_names, bus_peer, bus_stall, bus_waits_for};
+pub use bus::{bus_caller, bus_method, bus_names, bus_peer, bus_stall, bus_waits_for, systemd_work};
 pub use cpu::{cpu_share, quota, runner_name, runners, throttled};
 pub use owner::{command_words, container_line, of_pod, short_id};
 pub use park::{

@@ -61,6 +61,14 @@ pub fn what(stuck: &Stuck) -> String {
                 None => format!("a command in container {ended}, and runtime {runtime} still waits for it"),
             }
         }
+        StuckKind::Jammed { runtime, shim } => {
+            let of = of_pod(stuck.container.as_ref());
+            format!("neither containerd {runtime} nor shim {shim}{of} reads what the other has sent")
+        }
+        StuckKind::SilentShim { shim, method, .. } => {
+            let of = of_pod(stuck.container.as_ref());
+            format!("shim {shim}{of} runs no runc and does not answer {}", cut(method, 40))
+        }
         StuckKind::Bus(stall) => bus_stall(stall),
         StuckKind::Request(request) => format!("{}: {}", requests(request), waits_for(request)),
     }

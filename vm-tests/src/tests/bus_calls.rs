@@ -101,21 +101,21 @@ fn sum(counts: &Counts) -> u64 {
 }
 
 /// What the bus has seen.
-struct Heard {
-    counts: Counts,
+pub(super) struct Heard {
+    pub(super) counts: Counts,
     serials: Serials,
     /// The highest serial of systemd's answers.
     last: u64,
 }
 
 /// `busctl monitor`, writing to a file.
-struct Monitor {
+pub(super) struct Monitor {
     child: Child,
     file: &'static Path,
 }
 
 impl Monitor {
-    fn start() -> Result<Self> {
+    pub(super) fn start() -> Result<Self> {
         let file = Path::new("/var/tmp/busctl.json");
         let mut command = Command::new("busctl");
         command.args(["monitor", "--json=short"]).stdin(Stdio::null()).stdout(File::create(file)?);
@@ -142,7 +142,7 @@ impl Monitor {
     }
 
     /// The calls of those who started units named as our containers, and of those who wait for jobs.
-    fn finish(mut self) -> Result<Heard> {
+    pub(super) fn finish(mut self) -> Result<Heard> {
         self.heard("after")?;
         self.stop()?;
         let text = fs::read_to_string(self.file)?;

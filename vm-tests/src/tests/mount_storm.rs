@@ -1,9 +1,8 @@
 //! A systemd that only reads the mount table: a real runc waits for it, plegtrace says that it is busy, and everything goes on once the
 //! table is quiet.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use plegtrace::cli::Settings;
-use plegtrace::diagnose::{Verdict, diagnose};
 
 use crate::container::{Container, Rootfs};
 use crate::mount_storm::Storm;
@@ -33,13 +32,5 @@ pub fn run() -> Result<String> {
     drop(storm);
     waits.started()?;
     waits.remove()?;
-    let diagnosis = diagnose(&snapshot);
-    let named: Vec<_> = stall::named(&diagnosis).into_iter().map(|(rule, pid, _)| (rule, pid)).collect();
-    ensure!(
-        diagnosis.verdict == Verdict::Stall && named == [("D2", Some(1))],
-        "{:?}, named {named:?}: {:?}",
-        diagnosis.verdict,
-        snapshot.bus
-    );
-    Ok(diagnosis.findings[0].headline.clone())
+    stall::only(&snapshot, "D2", 1)
 }

@@ -111,6 +111,7 @@ impl Seen {
             Event::Park(park) => bail!("an unexpected park {park:?}"),
             Event::Message(message) => bail!("an unexpected message {message:?}"),
             Event::Request(request) => bail!("an unexpected request {request:?}"),
+            Event::Docker(request) => bail!("an unexpected request to Docker {request:?}"),
             Event::BusCall(call) => bail!("an unexpected call over D-Bus {call:?}"),
         }
         Ok(())

@@ -2,6 +2,10 @@
 //! is on the kernel's functions is inside of what is on its system calls.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::thread;
 
 use anyhow::{Context as _, Result, ensure};
@@ -58,10 +62,27 @@ pub fn run() -> Result<String> {
         functions.take()?;
     }
     ask(&client)?;
+    be_refused()?;
     functions.kernel.detach_wire();
     calls.kernel.detach_wire();
     let (calls, functions) = (calls.end()?, functions.end()?);
     compare(&calls, &functions)
+}
+
+/// Connects to a bus that is not there, and to one at which nobody listens any more.
+fn be_refused() -> Result<()> {
+    let folder = Path::new("/var/tmp/plegtrace-refused/dbus");
+    let socket = folder.join("system_bus_socket");
+    fs::create_dir_all(folder)?;
+    let absent = UnixStream::connect(&socket).err().map(|error| error.kind());
+    drop(UnixListener::bind(&socket)?);
+    let left = UnixStream::connect(&socket).err().map(|error| error.kind());
+    fs::remove_dir_all("/var/tmp/plegtrace-refused")?;
+    ensure!(
+        (absent, left) == (Some(ErrorKind::NotFound), Some(ErrorKind::ConnectionRefused)),
+        "{absent:?}, {left:?}"
+    );
+    Ok(())
 }
 
 /// What plegtrace uses on this kernel when it is free to choose.
@@ -111,11 +132,17 @@ fn compare(calls: &Seen, functions: &Seen) -> Result<String> {
         let around = calls.exchanges[exchange];
         // A write is seen later as it begins, a read earlier as it ends. A call over D-Bus ends when its answer has been read, which
         // is when a job begins, and the others when their answer begins to be written. Requests of clients that are not
-        // traced begin when they have been read.
-        let began_in_order =
-            if ["job", "other"].contains(&exchange.0) { *began <= around.0 } else { *began >= around.0 };
-        let ended_in_order =
-            if ["bus", "job"].contains(&exchange.0) { *ended <= around.1 } else { *ended >= around.1 };
+        // traced begin when they have been read. A connection is refused by the function first.
+        let began_in_order = if ["job", "other", "refused"].contains(&exchange.0) {
+            *began <= around.0
+        } else {
+            *began >= around.0
+        };
+        let ended_in_order = if ["bus", "job", "refused"].contains(&exchange.0) {
+            *ended <= around.1
+        } else {
+            *ended >= around.1
+        };
         ensure!(
             began_in_order && ended_in_order,
             "{exchange:?}: {began} to {ended}, system calls say {around:?}"
@@ -124,6 +151,7 @@ fn compare(calls: &Seen, functions: &Seen) -> Result<String> {
     let count = |kind| functions.exchanges.keys().filter(|key| key.0 == kind).count();
     let (requests, others) = (count("request"), count("other"));
     let (messages, bus, jobs) = (count("message"), count("bus"), count("job"));
+    ensure!(count("refused") == 2, "{} connections were refused", count("refused"));
     ensure!(requests == 2 * CLIENTS * REQUESTS && others > 0, "{requests} requests, {others} of ctr");
     ensure!(
         messages > 0 && bus > 0 && jobs > 0,
@@ -211,7 +239,11 @@ impl Side {
             Event::BusCall(it) => {
                 let what =
                     format!("{} {:?} {:?} {} {:?}", it.asker, it.kind, it.names, it.answer_serial, it.error);
-                let kind = if it.kind == BusKind::Job { "job" } else { "bus" };
+                let kind = match it.kind {
+                    BusKind::Job => "job",
+                    BusKind::Refused => "refused",
+                    BusKind::Connection | BusKind::Call => "bus",
+                };
                 ((kind, it.id.socket, it.id.serial, what), (it.id.start.0, it.end.0))
             }
             other => anyhow::bail!("an unexpected event {other:?}"),

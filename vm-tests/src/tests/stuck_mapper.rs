@@ -16,7 +16,7 @@ use plegtrace::kernel::{AttachMode, Kernel};
 use crate::frozen::{Scratch, Toucher};
 use crate::kernel::KernelVersion;
 use crate::machine::{self, Containerd};
-use crate::observation::{self, Observation};
+use crate::observation::{self, Observation, Seen};
 use crate::undo::Undo;
 use crate::wait::{self, BUDGET};
 
@@ -72,20 +72,23 @@ fn unguarded(containerd: Containerd, scratch: &Scratch) -> Result<bool> {
     Ok(hangs)
 }
 
-/// plegtrace starts while somebody is stuck; gives what it says.
+/// plegtrace starts while somebody is stuck; gives what it says. When that is over, it attaches.
 fn refuses_to_attach(containerd: Containerd, scratch: &Scratch) -> Result<String> {
     let stuck = Stuck::begin(scratch)?;
     let observation = Observation::begin_with(settings(containerd))?;
     no_fork_hangs()?;
-    let (_, seen) = observation.end()?;
+    let has_probes = |seen: &Seen| seen.armed.as_ref().is_some_and(|armed| armed.sites > 0);
+    let observation = observation.until("a refusal", |seen| !seen.refused.is_empty())?;
+    ensure!(!has_probes(observation.seen()), "attached all the same");
     no_fork_hangs()?;
     drop(stuck);
+    let (_, seen) = observation.until("the probes after it", has_probes)?.end()?;
+    no_fork_hangs()?;
     let why = seen.refused.iter().find(|why| why.contains("attaching would stop this node"));
     let why = why.with_context(|| format!("not refused, only: {:?}", seen.refused))?;
     for part in ["is stuck in a page fault", "--sources census"] {
         ensure!(why.contains(part), "no word of {part}: {why}");
     }
-    ensure!(seen.armed.is_some_and(|armed| armed.sites == 0), "attached all the same");
     Ok(why.clone())
 }
 

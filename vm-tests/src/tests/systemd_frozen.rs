@@ -1,5 +1,5 @@
-//! A systemd whose cgroup is frozen: a real runc waits for it, plegtrace says so and names process 1, and everything goes on
-//! once it is thawed.
+//! A systemd whose cgroup is frozen: a real runc waits for it, plegtrace says so and names process 1, whether it was there before or
+//! comes when that runc waits, and everything goes on once it is thawed.
 
 use std::fs;
 
@@ -28,11 +28,13 @@ pub fn run() -> Result<String> {
     let observation = Observation::begin_with(stall::settings())?;
     let frozen = freeze()?;
     let mut waits = Container::ask(&rootfs, "waits")?;
-    let snapshot = observation.ended()?;
+    let early = observation.ended()?;
+    let late = Observation::begin_with(stall::settings())?.ended()?;
     drop(frozen);
     waits.started()?;
     waits.remove()?;
-    stall::only(&snapshot, "D13", 1)
+    stall::only(&early, "D13", 1)?;
+    stall::only(&late, "D13", 1).map(|headline| format!("{headline}, also late"))
 }
 
 /// Has systemd not run until what is returned is dropped, or for some time.

@@ -28,11 +28,22 @@ const UNDISTURBED: [&str; 2] = ["-contained", "-recording"];
 /// Waits three minutes for a line of the kubelet's log.
 const WAITING: &str = "-prediction";
 
+/// What the nodes of other tests would disturb, or that would disturb those: those that take down what they find (`bus` has no runtime that tells its processes
+/// from others), that count every program and probe of the machine or look at the instructions of a traced process, or that measure
+/// what must not grow, or wait until a node is quiet.
+const ALONE: [&str; 6] = ["-bus", "-endurance", "-matrix_loud", "-parks", "-safety", "-watch"];
+
+/// Those that take longest, which begin first.
+const LONGEST: [&str; 8] =
+    ["-matrix", "-healthy", "-wire", "-docker", "-watch_soak", "-slow", "-targets", "-truth"];
+
 /// When a program of the lab runs, if all of them do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Nothing else needs the machine.
     Alone,
+    /// Two at a time: each is about its own node, and they wait most of their time.
+    Together,
     /// Beside the last ones: it mostly waits, and the nodes of other tests do not disturb it.
     Waiting,
     /// Beside the guests: it tests the lab itself, and does not mind what else happens on the machine; or it needs what was
@@ -72,8 +83,14 @@ impl Program {
                 Turn::Last
             }
             name if name.ends_with(WAITING) => Turn::Waiting,
-            _ => Turn::Alone,
+            name if ALONE.iter().any(|end| name.ends_with(end)) => Turn::Alone,
+            _ => Turn::Together,
         }
+    }
+
+    /// Its place among those that run together: the longest first.
+    pub(crate) fn place(&self) -> usize {
+        LONGEST.iter().position(|end| self.name.ends_with(end)).unwrap_or(LONGEST.len())
     }
 
     /// Can it run at the lowest priority, beside tests that mostly wait?
@@ -239,7 +256,12 @@ mod tests {
         assert_eq!(of(Layer::Lab, "plegtrace-tests-lab-contained").turn(), Turn::Last);
         assert_eq!(of(Layer::Lab, "plegtrace-tests-lab-recording").turn(), Turn::Last);
         assert_eq!(of(Layer::Lab, "plegtrace-tests-lab-prediction").turn(), Turn::Waiting);
-        assert_eq!(of(Layer::Lab, "plegtrace-tests-lab-matrix").turn(), Turn::Alone);
+        assert_eq!(of(Layer::Lab, "plegtrace-tests-lab-safety").turn(), Turn::Alone);
+        assert_eq!(of(Layer::Lab, "plegtrace-tests-lab-bus").turn(), Turn::Alone);
+        let (matrix, modes) =
+            (of(Layer::Lab, "plegtrace-tests-lab-matrix"), of(Layer::Lab, "plegtrace-tests-lab-modes"));
+        assert_eq!((matrix.turn(), modes.turn()), (Turn::Together, Turn::Together));
+        assert!(matrix.place() < modes.place());
         assert!(of(Layer::Integration, "plegtrace-tests-integration-target_builds").is_patient());
         assert!(!of(Layer::Integration, "plegtrace-tests-integration-target_goldens").is_patient());
     }

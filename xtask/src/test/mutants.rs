@@ -43,11 +43,11 @@ struct Test {
     name: String,
 }
 
-/// Makes each mutant whose name contains `filter`, and runs its tests.
+/// Makes each mutant whose name contains `filter`, and runs its tests; how many there were, of which none survived.
 ///
 /// # Errors
 /// When one survives, or cannot be made.
-pub(super) fn run(filter: &str) -> Result<()> {
+pub(super) fn run(filter: &str) -> Result<usize> {
     let mutants: Vec<Mutant> = all()?.into_iter().filter(|mutant| mutant.name.contains(filter)).collect();
     ensure!(!mutants.is_empty(), "there is no mutant of that name: see tests/mutants");
     let built = build::build(Profile::Release, Want::WithDebugLog)?;
@@ -73,11 +73,10 @@ pub(super) fn run(filter: &str) -> Result<()> {
             }
         }
     }
-    println!("{} mutants, {} survived", mutants.len(), survived.len());
     if !survived.is_empty() {
-        bail!("survived: {}", survived.join(", "));
+        bail!("of {} mutants survived: {}", mutants.len(), survived.join(", "));
     }
-    Ok(())
+    Ok(mutants.len())
 }
 
 /// Every mutant applies to this checkout: what `cargo xtask check` asks.

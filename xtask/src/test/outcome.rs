@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use super::command::Part;
 use super::expected;
 use crate::progress::step;
 use crate::vm::Counts;
@@ -14,7 +13,7 @@ use crate::vm::Counts;
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) counts: Counts,
-    /// How many tests there were; for guests, in the one that had fewest.
+    /// How many tests there were; for guests, how many different ones ran in some.
     pub(super) tests: usize,
     /// The tests that failed, a line for each.
     pub(super) failed: Vec<String>,
@@ -36,16 +35,24 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Says how a layer went that began at `begin`, and adds it.
-    pub(super) fn add(&mut self, part: Part, outcome: Result<Outcome>, begin: Instant) {
-        let mut outcome = outcome.unwrap_or_else(|error| {
-            step("test", &format!("{} FAILED: {error:#}", part.name()));
-            let failed = vec![format!("layer {}: {error:#}", part.name())];
-            Outcome { counts: Counts { failed: 1, ..Counts::default() }, tests: usize::MAX, failed }
+    /// The same as [`Self::add`] for a layer, which must not have lost tests.
+    pub(super) fn add_layer(&mut self, name: &str, outcome: Result<Outcome>, begin: Instant) {
+        let checked = outcome.map(|mut outcome| {
+            check_number(&self.minimums, name, &mut outcome);
+            outcome
         });
-        check_number(&self.minimums, part, &mut outcome);
+        self.add(name, checked, begin);
+    }
+
+    /// Says how a part went that began at `begin`, and adds it.
+    pub(super) fn add(&mut self, name: &str, outcome: Result<Outcome>, begin: Instant) {
+        let mut outcome = outcome.unwrap_or_else(|error| {
+            step("test", &format!("{name} FAILED: {error:#}"));
+            let failed = vec![format!("layer {name}: {error:#}")];
+            Outcome { counts: Counts { failed: 1, ..Counts::default() }, tests: 0, failed }
+        });
         let Counts { passed, failed, skipped } = outcome.counts;
-        let (name, seconds) = (part.name(), begin.elapsed().as_secs());
+        let seconds = begin.elapsed().as_secs();
         let words =
             format!("layer {name}: {passed} passed, {failed} failed, {skipped} skipped in {seconds} s");
         step("test", &words);
@@ -71,9 +78,9 @@ pub(super) fn both(one: Result<Outcome>, other: Result<Outcome>) -> Result<Outco
     Ok(one)
 }
 
-fn check_number(minimums: &BTreeMap<String, usize>, part: Part, outcome: &mut Outcome) {
-    if let Some(complaint) = expected::complaint(minimums, part.name(), outcome.tests) {
-        step("test", &format!("layer {} FAILED: {complaint}", part.name()));
+fn check_number(minimums: &BTreeMap<String, usize>, name: &str, outcome: &mut Outcome) {
+    if let Some(complaint) = expected::complaint(minimums, name, outcome.tests) {
+        step("test", &format!("layer {name} FAILED: {complaint}"));
         outcome.counts.failed += 1;
     }
 }

@@ -3,7 +3,8 @@
 use anyhow::{Result, bail};
 use clap::Args;
 
-use super::command::{lab_programs, prepared};
+use super::command::lab_programs;
+use super::runner::prepared;
 use crate::cmd;
 use crate::progress::step;
 

@@ -1,9 +1,9 @@
 //! The command: selection → images, payload, guests → table.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -11,13 +11,15 @@ use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 
 use super::accel::Accel;
+use super::daily;
 use super::guest;
 use super::image::{self, Found, Image};
 use super::payload::{self, Mode};
 use super::qemu::Machine;
 use super::suites::{self, Suite};
-use super::verdict::{self, Counts, Report};
+use super::verdict::{self, Counts, Report, Word};
 use crate::build::Statics;
+use crate::lanes::in_lanes;
 use crate::progress::step;
 use crate::{cmd, paths, setup};
 
@@ -37,15 +39,22 @@ pub(crate) struct Options {
     #[arg(long)]
     refresh: bool,
     /// Seconds after which a guest has failed
-    #[arg(long, default_value_t = 540, value_name = "SECONDS")]
+    #[arg(long, default_value_t = BUDGET.as_secs(), value_name = "SECONDS")]
     budget: u64,
 }
+
+/// What all tests may take in a guest, twice what they take when nothing else runs; and those of a day.
+const BUDGET: Duration = Duration::from_secs(1800);
+const DAILY: Duration = Duration::from_secs(900);
 
 /// What to run.
 #[derive(Debug, Clone)]
 pub(crate) struct Selection {
     suites: Vec<Suite>,
+    /// Only the tests whose name contains this.
     test: Option<String>,
+    /// Of each guest only what it is asked every day.
+    daily: bool,
     refresh: bool,
     budget: Duration,
 }
@@ -76,7 +85,7 @@ impl Selection {
             test.as_deref().is_none_or(|word| !word.is_empty() && word.chars().all(plain)),
             "a test's name has letters, digits and underscores only"
         );
-        Ok(Self { suites: suites::select(kernels)?, test, refresh, budget })
+        Ok(Self { suites: suites::select(kernels)?, test, daily: false, refresh, budget })
     }
 
     /// The guests.
@@ -84,9 +93,15 @@ impl Selection {
         &self.suites
     }
 
-    /// Everything on every guest.
-    pub(crate) fn all() -> Self {
-        Self { suites: suites::ALL.to_vec(), test: None, refresh: false, budget: Duration::from_secs(540) }
+    /// Everything on every guest; or only what each is asked every day.
+    pub(crate) fn all(daily: bool) -> Self {
+        let budget = if daily { DAILY } else { BUDGET };
+        Self { suites: suites::ALL.to_vec(), test: None, daily, refresh: false, budget }
+    }
+
+    /// Which tests run in a guest, by parts of their names; `None`: all.
+    fn tests_of(&self, suite: &Suite) -> Option<String> {
+        if self.daily { Some(daily::tests(suite).join(",")) } else { self.test.clone() }
     }
 }
 
@@ -112,8 +127,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Summary {
     pub(crate) counts: Counts,
-    /// The number of tests in the guest that reported fewest; 0 when no guest ran.
-    pub(crate) fewest: usize,
+    /// The number of different tests that ran in some guest, or would have in one that is declared to be missing.
+    pub(crate) different: usize,
 }
 
 /// Runs the guests, prints the table and returns the counts. A guest that cannot be made is a failure of that guest; the
@@ -127,9 +142,17 @@ pub(crate) fn run_all(selection: &Selection) -> Result<Summary> {
     ran.iter().for_each(|one| counts += one.report.counts());
     let reports: Vec<(String, Report)> = ran.into_iter().map(|one| (one.guest, one.report)).collect();
     print!("{}", verdict::table(&reports));
-    let ran = reports.iter().filter(|(_, report)| report.skipped.is_none());
-    let fewest = ran.map(|(_, report)| report.tests.len()).min().unwrap_or(0);
-    Ok(Summary { counts, fewest })
+    Ok(Summary { counts, different: different(&reports) })
+}
+
+fn different(reports: &[(String, Report)]) -> usize {
+    let ran = reports.iter().flat_map(|(_, report)| &report.tests).filter(|test| test.word != Word::Skip);
+    let ran = ran.map(|test| test.name.as_str());
+    let is_missing = |suite: &&Suite| {
+        reports.iter().any(|(guest, report)| guest.starts_with(suite.name) && report.skipped.is_some())
+    };
+    let missing: Vec<&str> = suites::ALL.iter().filter(is_missing).flat_map(daily::tests).collect();
+    ran.chain(missing).collect::<BTreeSet<&str>>().len()
 }
 
 /// The figures that guests print about programs (`VM-STAT`), by guest.
@@ -148,34 +171,19 @@ fn guests(selection: &Selection) -> Result<Vec<Ran>> {
     setup::vm_tools()?;
     let binary = Statics::build()?.vm_tests;
     fs::create_dir_all(logs()).with_context(|| format!("cannot create {}", logs().display()))?;
-    let disk = logs().join("payload.ext4");
-    payload::disk(&binary, &Mode::Tests(selection.test.clone()), &disk)?;
     Ok(in_lanes(&selection.suites, lanes(), |suite| {
-        one(*suite, image::get(*suite, selection.refresh), selection, &disk)
+        let disk = logs().join(format!("{}.payload.ext4", suite.name));
+        let mode = Mode::Tests(selection.tests_of(suite));
+        match payload::disk(&binary, &mode, &disk) {
+            Ok(()) => one(*suite, image::get(*suite, selection.refresh), selection, &disk),
+            Err(error) => one(*suite, Err(error), selection, &disk),
+        }
     }))
 }
 
 /// How many guests run at once: emulation keeps one processor busy for each most of the time.
 fn lanes() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
-}
-
-/// Does the work on all items, so many at once; results in the order of the items.
-fn in_lanes<T: Sync, R: Send>(items: &[T], lanes: usize, work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let lane = || {
-        let taken = std::iter::from_fn(|| {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            Some((index, items.get(index)?))
-        });
-        taken.map(|(index, item)| (index, work(item))).collect::<Vec<_>>()
-    };
-    let mut done: Vec<(usize, R)> = thread::scope(|scope| {
-        let lanes: Vec<_> = (0..lanes.clamp(1, items.len().max(1))).map(|_| scope.spawn(lane)).collect();
-        lanes.into_iter().flat_map(|lane| lane.join().expect("a guest's thread does not panic")).collect()
-    });
-    done.sort_by_key(|(index, _)| *index);
-    done.into_iter().map(|(_, result)| result).collect()
 }
 
 /// One guest; whatever goes wrong is its own failure, and the others still run.
@@ -228,20 +236,33 @@ fn logs() -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Barrier;
-
+    use super::super::verdict::TestResult;
     use super::*;
 
-    /// Two run at once, all are done, the order is kept.
+    /// Every day each guest is asked for its part, else for all.
     #[test]
-    fn lanes_keep_the_order() {
-        let both = Barrier::new(2);
-        let twice = |item: &u32| {
-            both.wait();
-            2 * item
+    fn guests_have_their_parts() {
+        let asked = |daily: bool| {
+            let selection = Selection::all(daily);
+            suites::ALL.map(|suite| selection.tests_of(&suite))
         };
-        assert_eq!(in_lanes(&[1, 2, 3, 4], 2, twice), [2, 4, 6, 8]);
-        assert_eq!(in_lanes(&[5], 9, |item| item + 1), [6]);
-        assert_eq!(in_lanes(&[] as &[u32], 3, |item| *item), [0; 0]);
+        assert_eq!(asked(false), [const { None }; 4]);
+        let parts = asked(true).map(Option::unwrap);
+        assert!(parts.iter().all(|part| part.starts_with("boots,")), "{parts:?}");
+        assert_eq!(parts.iter().filter(|part| part.contains("slow_unmount")).count(), 1);
+    }
+
+    /// What is skipped in every guest has run in none; what a missing guest would have run is not lost.
+    #[test]
+    fn different_tests_are_counted() {
+        let of = |name: &str, word| TestResult { word, name: name.to_owned(), text: String::new() };
+        let report = |tests| Report { tests, ..Report::default() };
+        let reports = [
+            ("bullseye 5.10".to_owned(), report(vec![of("boots", Word::Pass), of("multi", Word::Skip)])),
+            ("bookworm 6.1".to_owned(), report(vec![of("boots", Word::Fail), of("multi", Word::Skip)])),
+        ];
+        assert_eq!(different(&reports), 1);
+        let missing = [("sid 7".to_owned(), Report::skipped("no mirror".to_owned()))];
+        assert_eq!(different(&missing), daily::tests(&suites::ALL[3]).len());
     }
 }

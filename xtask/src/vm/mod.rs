@@ -13,6 +13,7 @@ mod accel;
 mod ahead;
 mod command;
 mod console;
+mod daily;
 mod guest;
 mod image;
 mod payload;

@@ -14,10 +14,13 @@ use crate::cmd;
 /// Size of the file system that a test may freeze.
 const SCRATCH_MEBIBYTES: u64 = 4;
 
+/// Room for the files beside the binary, and for what a test writes to the disk when it is there once more, as a slow one.
+const FREE_MEBIBYTES: u64 = 96;
+
 /// What the guest does with the payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Runs the tests whose name contains the word (all without one) and powers off.
+    /// Runs the tests whose name contains one of the words, which commas separate (all without one), and powers off.
     Tests(Option<String>),
     /// Opens a shell on the serial port and powers off when it ends.
     Shell,
@@ -38,7 +41,7 @@ pub(crate) fn disk(binary: &Path, mode: &Mode, disk: &Path) -> Result<()> {
     fs::write(&start, script(mode)).with_context(|| format!("cannot write {}", start.display()))?;
     fs::set_permissions(&start, fs::Permissions::from_mode(0o755))?;
     mke2fs(&tree.join("scratch.ext4"), SCRATCH_MEBIBYTES, &["-O", "^has_journal"])?;
-    let mebibytes = fs::metadata(binary)?.len() / (1 << 20) + 16;
+    let mebibytes = fs::metadata(binary)?.len() / (1 << 20) + FREE_MEBIBYTES;
     if disk.exists() {
         fs::remove_file(disk).with_context(|| format!("cannot remove {}", disk.display()))?;
     }
@@ -56,7 +59,7 @@ fn mke2fs(image: &Path, mebibytes: u64, options: &[impl AsRef<OsStr>]) -> Result
 fn script(mode: &Mode) -> String {
     let work = match mode {
         Mode::Tests(None) => "/run/payload/vm-tests".to_owned(),
-        // The word was checked to be a plain name: see `Selection::new`.
+        // Words were checked to be plain names, see `Selection::new`, or are our own.
         Mode::Tests(Some(word)) => format!("/run/payload/vm-tests --only {word}"),
         Mode::Shell => {
             "export TERM=dumb\necho 'tests: /run/payload/vm-tests; exit powers off'\nsetsid -c -w sh -i"

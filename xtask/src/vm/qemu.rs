@@ -16,6 +16,10 @@ const KERNEL_ARGUMENTS: &str = "root=/dev/vda rw console=ttyS0 panic=-1 no_timer
                                 sysctl.kernel.watchdog_thresh=60 systemd.show_status=0 systemd.mask=apt-daily.timer \
                                 systemd.mask=apt-daily-upgrade.timer systemd.mask=systemd-networkd-wait-online.service";
 
+/// The third disk is the payload once more, for a test that needs one which is busy for half a second with each write, be it large:
+/// newer kernels make writes of many mebibytes. QEMU does not hold reads and flushes back.
+const SLOW: &str = "snapshot=on,throttling.iops-write=2,throttling.bps-write=1048576";
+
 /// What a guest is made of.
 #[derive(Debug, Clone)]
 pub(crate) struct Machine {
@@ -45,6 +49,8 @@ impl Machine {
             .arg(drive(&self.image.root(), "snapshot=on"))
             .arg("-drive")
             .arg(drive(&self.payload, "readonly=on"))
+            .arg("-drive")
+            .arg(drive(&self.payload, SLOW))
             .args(["-device", "virtio-rng-pci", "-serial"])
             .arg(format!("file:{}", self.console.display()))
             .args(["-serial", "stdio"]);

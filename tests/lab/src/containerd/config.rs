@@ -23,6 +23,8 @@ pub(super) struct Settings<'a> {
     pub(super) snapshotter: &'a str,
     /// Specification that each container's is made from; `None` is the built-in one.
     pub(super) base_spec: Option<&'a Path>,
+    /// Bytes that a message may have; `None`: containerd's own limit.
+    pub(super) largest_message: Option<u32>,
 }
 
 /// The configuration file. Version 2 is read by all generations; 2.1 migrates it as it starts.
@@ -35,6 +37,9 @@ pub(super) fn toml(settings: &Settings<'_>) -> String {
     // 1.4 has no such option; its namespaces are found through the CNI results.
     let netns =
         if settings.generation == Generation::V1_4 { "" } else { "  netns_mounts_under_state_dir = true\n" };
+    let message = settings.largest_message.map_or(String::new(), |bytes| {
+        format!("  max_recv_message_size = {bytes}\n  max_send_message_size = {bytes}\n")
+    });
     let mut text = format!(
         r#"version = 2
 root = "{dir}/root"
@@ -42,7 +47,7 @@ state = "{dir}/state"
 oom_score = 0
 [grpc]
   address = "{dir}/containerd.sock"
-[ttrpc]
+{message}[ttrpc]
   address = "{dir}/containerd.sock.ttrpc"
 [debug]
   address = "{dir}/debug.sock"
@@ -114,6 +119,7 @@ mod tests {
             restrict_oom_score_adj: true,
             snapshotter: "overlayfs",
             base_spec: (generation == Generation::V1_7).then_some(Path::new("/tmp/lab/base.json")),
+            largest_message: None,
         })
     }
 

@@ -12,7 +12,7 @@ use super::config::{Settings, conflist, toml};
 use super::shims::{self, Shim};
 use crate::cri::{self, Api, Client, Pod, PodSpec};
 use crate::daemon::Daemon;
-use crate::knobs::{Knobs, Network};
+use crate::knobs::{Knobs, Network, ShimBuild};
 use crate::packages::{self, Tree};
 use crate::promtext::Page;
 use crate::scratch::Scratch;
@@ -91,6 +91,12 @@ impl Containerd {
         self.scratch.path().join("containerd.log")
     }
 
+    /// Its configuration.
+    #[must_use]
+    pub fn config_path(&self) -> PathBuf {
+        self.scratch.path().join("config.toml")
+    }
+
     /// The stacks of its goroutines, as it writes them into a file on SIGUSR1 (`dumpStacks` in cmd/containerd).
     ///
     /// # Errors
@@ -127,6 +133,24 @@ impl Containerd {
     #[must_use]
     pub fn runc_program(&self) -> &Path {
         &self.programs.runc
+    }
+
+    /// The `PATH` by which it finds shim and runc.
+    #[must_use]
+    pub(crate) fn search_path(&self) -> String {
+        self.programs.path()
+    }
+
+    /// The directory of the CNI plugins.
+    ///
+    /// # Errors
+    ///
+    /// As for [`packages::cni_plugins`].
+    pub fn cni_plugins(&self) -> Result<PathBuf> {
+        if self.knobs.gates {
+            return Ok(gate::directory(self.scratch.path()));
+        }
+        packages::cni_plugins()
     }
 
     /// The knobs it was started with.
@@ -170,6 +194,16 @@ impl Containerd {
     pub fn shim_of(&self, sandbox: &str) -> Result<u32> {
         let shim = self.shims().into_iter().find(|shim| shim.sandbox == sandbox);
         shim.map(|shim| shim.pid).with_context(|| format!("sandbox {sandbox} has no shim"))
+    }
+
+    /// The socket of the shim that was started for this container or sandbox.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub fn shim_socket(&self, id: &str) -> Result<PathBuf> {
+        let bundle = self.scratch.path().join("state/io.containerd.runtime.v2.task/k8s.io").join(id);
+        shims::socket(&bundle).with_context(|| format!("{id} has no shim"))
     }
 
     /// Its metrics page, within `deadline`.
@@ -272,6 +306,7 @@ fn configure(scratch: &Scratch, knobs: &Knobs, tree: &Tree, metrics: SocketAddr)
         restrict_oom_score_adj: !host::has_cap_sys_resource(),
         snapshotter: snapshotter(dir),
         base_spec: base_spec.as_deref(),
+        largest_message: knobs.large_messages.then_some(128 << 20),
     };
     fs::create_dir(dir.join("net.d")).context("cannot make the CNI directory")?;
     let network = conflist(dir, &scratch.network(), &scratch.bridge(), knobs.gates);
@@ -301,10 +336,11 @@ impl Programs {
             } else {
                 packaged("containerd")?
             },
-            shim: if knobs.lossy_shim {
-                rebuilt::lossy_shim::program()?
-            } else {
-                packaged("containerd-shim-runc-v2")?
+            shim: match knobs.shim {
+                ShimBuild::Packaged => packaged("containerd-shim-runc-v2")?,
+                ShimBuild::Lossy => rebuilt::lossy_shim::program()?,
+                ShimBuild::SelfLocking => rebuilt::self_locking_shim::program()?,
+                ShimBuild::Deadlocking => rebuilt::deadlocked_shim::program()?,
             },
             runc: if knobs.rc93 {
                 rc93::program()?
@@ -341,5 +377,15 @@ fn temporary(scratch: &Scratch) -> PathBuf {
 }
 
 pub(crate) fn log_tail(log: &Path) -> String {
-    host::tail(&fs::read_to_string(log).unwrap_or_default(), 15)
+    let text = fs::read_to_string(log).unwrap_or_default();
+    // After its last word a program in Go writes all its stacks.
+    let last_words: Vec<&str> = text.lines().filter(|line| is_fatal(line)).collect();
+    format!("{}\n{}", last_words.join("\n"), host::tail(&text, 15)).trim_start().to_owned()
+}
+
+/// Does a program end with this line? That of klog begins with `F` and the date.
+fn is_fatal(line: &str) -> bool {
+    let by_klog =
+        line.strip_prefix('F').is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()));
+    by_klog || line.starts_with("panic: ") || line.starts_with("fatal error: ")
 }

@@ -1,6 +1,7 @@
 //! Turns the machine's processes into the shims of one containerd.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use crate::process;
 
@@ -37,6 +38,14 @@ fn parse(arguments: &[String], socket: &Path) -> Option<String> {
     (!is_helper && Path::new(&option("-address")?) == socket).then(|| option("-id"))?
 }
 
+/// The socket that a bundle names: in `bootstrap.json`, or before containerd 1.7 in `address`.
+pub(super) fn socket(bundle: &Path) -> Option<PathBuf> {
+    let read = |file| fs::read_to_string(bundle.join(file)).ok();
+    let text = read("bootstrap.json").or_else(|| read("address"))?;
+    let (_, path) = text.split_once("unix://")?;
+    Some(PathBuf::from(path.split('"').next().unwrap_or(path).trim_end()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,5 +58,16 @@ mod tests {
         assert_eq!(parse(&words(line), Path::new("/tmp/b/c.sock")), None);
         assert_eq!(parse(&words(&format!("{line} start")), Path::new("/tmp/a/c.sock")), None);
         assert_eq!(parse(&words("shim -id"), Path::new("/tmp/a/c.sock")), None);
+    }
+
+    #[test]
+    fn a_bundle_names_its_socket() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(socket(dir.path()), None);
+        fs::write(dir.path().join("address"), "unix:///run/containerd/s/0a").unwrap();
+        assert_eq!(socket(dir.path()), Some(PathBuf::from("/run/containerd/s/0a")));
+        let params = r#"{"version":3,"address":"unix:///run/containerd/s/0b","protocol":"ttrpc"}"#;
+        fs::write(dir.path().join("bootstrap.json"), params).unwrap();
+        assert_eq!(socket(dir.path()), Some(PathBuf::from("/run/containerd/s/0b")));
     }
 }

@@ -81,6 +81,15 @@ impl Client {
         Ok(answer.status)
     }
 
+    /// `ContainerStats`; what it says is not looked at.
+    ///
+    /// # Errors
+    ///
+    /// As for every call: the deadline, or what the runtime said.
+    pub fn container_stats(&self, container: &str, deadline: Duration) -> Result<(), Error> {
+        self.runtime("ContainerStats", id(container), deadline).map(|m::Empty {}| ())
+    }
+
     /// `RunPodSandbox`; gives the sandbox's id.
     ///
     /// # Errors

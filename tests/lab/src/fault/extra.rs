@@ -4,16 +4,30 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use super::guard::CALL_LIMIT;
+use super::guard::{CALL_LIMIT, EFFECT_LIMIT, Facts, Fault};
 use crate::cri::{Client, Extra, Pod};
 use crate::image;
 use crate::knobs::CgroupDriver;
 use crate::node::Node;
+use crate::process;
 
 /// Makes the container `name`, which waits for ever once it is started; gives its id.
 pub(super) fn create(node: &Node, pod: &Pod, name: &str, seccomp: Option<PathBuf>) -> Result<String> {
     let extra = Extra { seccomp, ..of(node, name) };
     Ok(node.containerd().client().create_extra(&pod.sandbox, &extra, CALL_LIMIT)?)
+}
+
+/// Makes and starts it; gives its id, its first process, and what removes it.
+pub(super) fn started(node: &Node, pod: &Pod, name: &str) -> Result<(String, u32, Fault)> {
+    let client = node.containerd().client();
+    let container = create(node, pod, name, None)?;
+    let guard = Fault::new(Facts::default()).cleaned_by(removal(client, &container));
+    client.start_container(&container, CALL_LIMIT)?;
+    let init = process::wait_for("the container's process", EFFECT_LIMIT, || {
+        let mut inside = process::in_cgroup(&container).into_iter();
+        Ok(inside.find(|&pid| process::name(pid) == "pause"))
+    })?;
+    Ok((container, init, guard))
 }
 
 /// The same container with a path of the node, not made yet.

@@ -14,7 +14,7 @@ use crate::node::Node;
 use crate::process::{self, Process};
 
 /// Longer than any test or demo.
-const LONG: u32 = 100_000;
+pub(super) const LONG: u32 = 100_000;
 
 pub(super) fn gates(node: &Node) -> Result<&Path> {
     let containerd = node.containerd();
@@ -114,24 +114,39 @@ pub(super) fn sandbox(node: &Node, name: &str, order: &Order, syscall: i64) -> R
     let guard = guard.holding(call);
     let daemon = containerd.pid();
     let plugin = process::wait_for("a waiting CNI plugin", EFFECT_LIMIT, || {
-        let of_pod = |pid: &u32| {
-            let arguments = process::variable(*pid, "CNI_ARGS").unwrap_or_default();
-            let is_ours = arguments.split(';').any(|pair| pair.strip_prefix("K8S_POD_NAME=") == Some(name));
-            is_ours && process::parent(*pid) == Some(daemon)
-        };
-        Ok(waiting(dir, syscall).into_iter().find(of_pod).and_then(Process::running))
+        Ok(plugin_of(dir, name, syscall, daemon))
     })?;
     let facts = Facts { culprits: vec![plugin.pid()], pod: name.to_owned(), ..Facts::default() };
     Ok((guard.with(facts), plugin))
 }
 
-/// Removes the sandboxes of a pod, if there are any. A kubelet may be faster: it removes pods that it does not know.
-fn removal(client: &Client, name: &str) -> impl FnOnce() -> Result<()> + Send + 'static {
+/// The plugin that waits in `syscall` on its way to the pod `name`, as a child of `daemon`.
+pub(super) fn plugin_of(dir: &Path, name: &str, syscall: i64, daemon: u32) -> Option<Process> {
+    let of_pod = |pid: &u32| {
+        let arguments = process::variable(*pid, "CNI_ARGS").unwrap_or_default();
+        let is_ours = arguments.split(';').any(|pair| pair.strip_prefix("K8S_POD_NAME=") == Some(name));
+        is_ours && process::parent(*pid) == Some(daemon)
+    };
+    waiting(dir, syscall).into_iter().find(of_pod).and_then(Process::running)
+}
+
+/// Removes the sandboxes of a pod, if there are any. A kubelet may be faster: it removes pods that it does not know, and Docker refuses
+/// to remove at the same time what is being removed.
+pub(super) fn removal(client: &Client, name: &str) -> impl FnOnce() -> Result<()> + Send + 'static {
     let (client, name) = (client.clone(), name.to_owned());
     move || {
         for sandbox in client.list_pod_sandbox(CALL_LIMIT)?.iter().filter(|found| found.pod_name() == name) {
-            client.stop_pod_sandbox(&sandbox.id, CALL_LIMIT)?;
-            client.remove_pod_sandbox(&sandbox.id, CALL_LIMIT)?;
+            let stopped = client.stop_pod_sandbox(&sandbox.id, CALL_LIMIT);
+            let Err(error) = stopped.and_then(|()| client.remove_pod_sandbox(&sandbox.id, CALL_LIMIT)) else {
+                continue;
+            };
+            let gone = || {
+                let all = client.list_pod_sandbox(CALL_LIMIT)?;
+                Ok(all.iter().all(|other| other.id != sandbox.id).then_some(()))
+            };
+            let waited =
+                process::wait_for("the end of a sandbox that somebody else removes", EFFECT_LIMIT, gone);
+            waited.with_context(|| format!("it could not be removed here: {error}"))?;
         }
         Ok(())
     }

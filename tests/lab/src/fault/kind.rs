@@ -1,6 +1,6 @@
 //! All faults by name, for tables of tests and for the command line.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
 
 use super::changed_pods::PODS;
@@ -8,13 +8,16 @@ use super::frozen::Freezer;
 use super::guard::{Facts, Fault};
 use super::stopped::stopped_fault;
 use super::{
-    cni_deadlock, cni_flock, cni_reload, dead_fuse, dead_mount, dead_volume, exec_pipe_held, exec_storm,
-    freezing_init, frozen_container, frozen_shim, full_channel, hog, kill_containerd, kill_kubelet,
-    large_list, lock_hostage, lost_exit, many_changed_pods, orphaned_init, quota, rc93_hang, rc93_standalone,
-    restart_containerd, silent_agent, silent_cni_agent, sleeping_cni, sleeping_hook, sleeping_poststop,
-    slow_cni, status_hangs, stop_containerd, stop_kubelet, stop_shim, stopped_cni_agent, traced_exit,
+    cni_deadlock, cni_flock, cni_reload, dead_fuse, dead_mount, dead_volume, deadlocked_shim, exec_pipe_held,
+    exec_storm, fork_storm, freezing_init, frozen_container, frozen_shim, full_channel, hog, jammed_socket,
+    kill_containerd, kill_kubelet, large_list, late_runtime, lock_hostage, lost_exit, many_changed_pods,
+    old_shim, orphaned_init, quota, rc93_hang, rc93_standalone, restart_containerd, self_locked_shim,
+    silent_agent, silent_cni_agent, silent_old_shim, sleeping_cni, sleeping_hook, sleeping_poststop,
+    slow_cni, slow_unmount, status_hangs, stop_containerd, stop_kubelet, stop_shim, stopped_cni_agent,
+    traced_exit,
 };
-use crate::knobs::{Generation, Knobs};
+use crate::disk;
+use crate::knobs::{Generation, Knobs, ShimBuild};
 use crate::node::Node;
 
 /// What the slow network plugin takes.
@@ -73,6 +76,20 @@ pub enum Kind {
     CniDeadlock,
     /// containerd was killed and runs again.
     ContainerdRestarted,
+    /// containerd was down for long, and the kubelet waits before it connects to the new one.
+    LateRuntime,
+    /// containerd was killed, and its new start waits for a shim that is stopped: it serves nothing.
+    OldShim,
+    /// A shim waits for a lock of its own since the first process of a container died at once: StartContainer hangs.
+    SelfLockedShim,
+    /// The lock of a shim and its reaper wait for each other since commands ended while it started one: ExecSync hangs.
+    DeadlockedShim,
+    /// containerd was killed, and its new start waits for a shim that waits for itself: it serves nothing.
+    SilentOldShim,
+    /// containerd and a shim each wait for the other to read: every request to that shim hangs.
+    JammedSocket,
+    /// A container that has written much ends on a slow disk: StopContainer hangs behind its unmount.
+    SlowUmount,
     /// `Status` hangs behind a reload of the CNI configuration, lists are answered.
     StatusHangs,
     /// A hook opens a file, and the program that must permit it does not answer: StartContainer hangs in runc create.
@@ -89,6 +106,8 @@ pub enum Kind {
     Quota,
     /// Another thread has the only processor that containerd may use: every call is late.
     Hog,
+    /// A shell that starts many short programs has the only processor that containerd may use: every call is late.
+    ForkStorm,
     /// The relist of a kubelet of old waits for room in its event channel.
     FullChannel,
     /// The list of containers is larger than a message may be: every ListContainers is refused.
@@ -137,13 +156,19 @@ impl Kind {
             Kind::CniFlock => Some("N2"),
             Kind::CniReload => Some("R6"),
             Kind::CniDeadlock => Some("R5"),
+            Kind::LateRuntime => Some("K8"),
+            Kind::OldShim | Kind::SilentOldShim => Some("R9"),
+            Kind::SelfLockedShim => Some("S7"),
+            Kind::DeadlockedShim => Some("S1"),
+            Kind::JammedSocket => Some("S2"),
+            Kind::SlowUmount => Some("R3"),
             Kind::StatusHangs => Some("L2"),
             Kind::SilentAgent => Some("X11"),
             Kind::DeadMount => Some("R12"),
             Kind::DeadFuse => Some("X6"),
             Kind::DeadVolume => Some("K5"),
             Kind::ExecStorm => Some("O2"),
-            Kind::Quota | Kind::Hog => Some("O1"),
+            Kind::Quota | Kind::Hog | Kind::ForkStorm => Some("O1"),
             Kind::FullChannel => Some("K1"),
             Kind::LargeList => Some("K2"),
             Kind::ManyChangedPods => Some("K3"),
@@ -156,7 +181,14 @@ impl Kind {
     ///
     /// Why not.
     pub fn check(self) -> Result<()> {
-        if self == Kind::Freezing { Freezer::version_1().map(drop) } else { Ok(()) }
+        match self {
+            Kind::Freezing => Freezer::version_1().map(drop),
+            Kind::SlowUmount => {
+                ensure!(disk::can_be_throttled(), "blkio of cgroups version 1 is not there");
+                Ok(())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What the node needs for it.
@@ -175,18 +207,32 @@ impl Kind {
                 | Kind::CniDeadlock
                 | Kind::SilentAgent
                 | Kind::DeadFuse
+                | Kind::SelfLockedShim
+                | Kind::SilentOldShim
         );
         let blocking_pleg = self == Kind::FullChannel;
         let pods = if self == Kind::ManyChangedPods { PODS } else { 1 };
         // The lock is held for as long as a plugin runs since go-cni 1.1.12.
         let generation = match self {
             Kind::CniReload => Generation::V2_1,
-            Kind::LostExit | Kind::CniDeadlock => Generation::V1_7,
+            // Mended in ttrpc 1.1, which came with containerd 1.5.8.
+            Kind::JammedSocket => Generation::V1_4,
+            Kind::LostExit
+            | Kind::CniDeadlock
+            | Kind::SelfLockedShim
+            | Kind::DeadlockedShim
+            | Kind::SilentOldShim => Generation::V1_7,
             _ => Generation::default(),
         };
-        let (rc93, lossy_shim) = (self == Kind::Rc93, self == Kind::LostExit);
-        let deadlocking = self == Kind::CniDeadlock;
-        Knobs { generation, rc93, lossy_shim, deadlocking, blocking_pleg, gates, pods, ..Knobs::default() }
+        let shim = match self {
+            Kind::LostExit => ShimBuild::Lossy,
+            Kind::SelfLockedShim | Kind::SilentOldShim => ShimBuild::SelfLocking,
+            Kind::DeadlockedShim => ShimBuild::Deadlocking,
+            _ => ShimBuild::Packaged,
+        };
+        let rc93 = self == Kind::Rc93;
+        let (deadlocking, disk) = (self == Kind::CniDeadlock, self == Kind::SlowUmount);
+        Knobs { generation, rc93, shim, deadlocking, blocking_pleg, gates, pods, disk, ..Knobs::default() }
     }
 
     /// Injects it into a node of [`Kind::knobs`]; where a pod is needed, into the pod `pod`.
@@ -228,6 +274,13 @@ impl Kind {
             Kind::CniReload => cni_reload(node),
             Kind::CniDeadlock => cni_deadlock(node),
             Kind::ContainerdRestarted => restart_containerd(node),
+            Kind::LateRuntime => late_runtime(node),
+            Kind::OldShim => old_shim(node, &pod()?),
+            Kind::SelfLockedShim => self_locked_shim(node, &pod()?),
+            Kind::DeadlockedShim => deadlocked_shim(node, &pod()?),
+            Kind::SilentOldShim => silent_old_shim(node, &pod()?),
+            Kind::JammedSocket => jammed_socket(node, &pod()?),
+            Kind::SlowUmount => slow_unmount(node, &pod()?),
             Kind::StatusHangs => status_hangs(node),
             Kind::SilentAgent => silent_agent(node, &pod()?),
             Kind::DeadMount => dead_mount(node, &pod()?),
@@ -236,6 +289,7 @@ impl Kind {
             Kind::ExecStorm => exec_storm(node),
             Kind::Quota => quota(node),
             Kind::Hog => hog(node),
+            Kind::ForkStorm => fork_storm(node),
             Kind::FullChannel => full_channel(node, &pod()?),
             Kind::LargeList => large_list(node, &pod()?),
             Kind::ManyChangedPods => many_changed_pods(node),

@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use super::extra;
 use super::guard::{CALL_LIMIT, EFFECT_LIMIT, Facts, Fault, HANGING};
 use crate::cri::{Call, Pod};
+use crate::knobs::ShimBuild;
 use crate::node::Node;
 use crate::process::{self, Process};
 
@@ -17,7 +18,7 @@ use crate::process::{self, Process};
 /// When the node has other shims, or the end is reported.
 pub fn lost_exit(node: &Node, pod: &Pod) -> Result<Fault> {
     let containerd = node.containerd();
-    ensure!(containerd.knobs().lossy_shim, "the node's shims lose no exits: set Knobs::lossy_shim");
+    ensure!(containerd.knobs().shim == ShimBuild::Lossy, "the node's shims lose no exits: set Knobs::shim");
     let client = containerd.client();
     let container = extra::create(node, pod, "lost", None)?;
     let guard = Fault::new(Facts::default()).cleaned_by(extra::removal(client, &container));

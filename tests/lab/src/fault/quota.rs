@@ -49,20 +49,34 @@ fn confined(node: &Node, pid: u32, set_up: impl FnOnce(&Path) -> Result<()>) -> 
     }
     set_up(&group)?;
     let facts = Facts { culprits: vec![pid], path: Some(group.clone()), ..Facts::default() };
-    let (gone, identity) = (group.clone(), process::identity(pid));
+    let gone = group.clone();
     let fault = Fault::new(facts).healed_by(move || {
-        if process::identity(pid) == identity {
-            fs::write(home.join("cgroup.procs"), pid.to_string()).context("cannot move a process back")?;
-        }
-        process::wait_for("the end of the cgroup", EFFECT_LIMIT, || {
-            Ok((fs::remove_dir(&gone).is_ok() || !gone.exists()).then_some(()))
-        })?;
+        leave(&gone, &home)?;
         // Others may be below it.
         let _ = fs::remove_dir(&parent);
         Ok(())
     });
     fs::write(group.join("cgroup.procs"), pid.to_string()).context("cannot move a process")?;
     Ok(fault)
+}
+
+/// Moves all that are in `group` to `home`, the daemon and who was started by it (the shim of a pod), and removes it.
+fn leave(group: &Path, home: &Path) -> Result<()> {
+    let inside = || fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    let left = process::wait_for("the end of the cgroup", EFFECT_LIMIT, || {
+        for pid in inside().lines() {
+            // It may have ended; who stays, is told below.
+            let _ = fs::write(home.join("cgroup.procs"), pid);
+        }
+        Ok((fs::remove_dir(group).is_ok() || !group.exists()).then_some(()))
+    });
+    left.with_context(|| format!("in {} are still: {}", group.display(), named(&inside())))
+}
+
+/// These processes, each with its name.
+fn named(pids: &str) -> String {
+    let name = |pid: &str| format!("{pid} {}", pid.parse().map(process::name).unwrap_or_default());
+    pids.lines().map(name).collect::<Vec<_>>().join(", ")
 }
 
 /// Changes the share that a throttled daemon may use.
@@ -74,7 +88,7 @@ pub fn throttle(throttled: &Fault, share: f64) -> Result<()> {
     set_share(throttled.facts().path.as_deref().context("nothing is throttled")?, share)
 }
 
-fn set_share(group: &Path, share: f64) -> Result<()> {
+pub(super) fn set_share(group: &Path, share: f64) -> Result<()> {
     let quota = PERIOD.mul_f64(share);
     ensure!(
         quota >= LEAST,

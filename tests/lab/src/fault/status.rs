@@ -48,7 +48,8 @@ pub fn status_hangs(node: &Node) -> Result<Fault> {
     Ok(fault)
 }
 
-fn make_fifo(path: &Path) -> Result<()> {
+/// A FIFO that nobody has open.
+pub(super) fn make_fifo(path: &Path) -> Result<()> {
     let name = CString::new(path.as_os_str().as_bytes()).context("a path with a zero byte")?;
     // SAFETY: mkfifo reads a string that ends with a zero and lives until it returns.
     if unsafe { libc::mkfifo(name.as_ptr(), 0o600) } == 0 {

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context as _, Result};
 
 use super::extra;
-use super::guard::{CALL_LIMIT, EFFECT_LIMIT, Facts, Fault, HANGING};
+use super::guard::{EFFECT_LIMIT, Facts, Fault, HANGING};
 use crate::cri::{Call, Pod};
 use crate::node::Node;
 use crate::process::{self, Process};
@@ -21,13 +21,7 @@ use crate::process::{self, Process};
 /// When the container cannot be made or traced, or its process does not stay a zombie.
 pub fn traced_exit(node: &Node, pod: &Pod) -> Result<Fault> {
     let client = node.containerd().client();
-    let container = extra::create(node, pod, "traced", None)?;
-    let guard = Fault::new(Facts::default()).cleaned_by(extra::removal(client, &container));
-    client.start_container(&container, CALL_LIMIT)?;
-    let init = process::wait_for("the container's process", EFFECT_LIMIT, || {
-        let mut inside = process::in_cgroup(&container).into_iter();
-        Ok(inside.find(|&pid| process::name(pid) == "pause"))
-    })?;
+    let (container, init, guard) = extra::started(node, pod, "traced")?;
     let tracer = Tracer::of(node, init)?;
     let culprit = tracer.pid()?;
     let guard = guard.healed_by(move || tracer.end());

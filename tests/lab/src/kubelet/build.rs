@@ -15,7 +15,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::packages::{self, Suite};
-use crate::{cache, host};
+use crate::{cache, golang, host};
 
 /// Which compiler builds the kubelet: the sources are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -147,18 +147,12 @@ fn write(path: &Path, text: &str) -> Result<()> {
 
 fn go_build(goroot: &Path, work: &Path, program: &Path) -> Result<()> {
     let gopath = work.join("go");
-    let mut go = Command::new(goroot.join("bin/go"));
+    let mut go = golang::build(goroot, &gopath, work);
     // As the release scripts do (hack/lib/version.sh); without it `--version` tells nothing.
     let stamp =
         format!("-s -w -X k8s.io/kubernetes/vendor/k8s.io/component-base/version.gitVersion=v{VERSION}");
-    go.args(["build", "-ldflags", &stamp, "-o"]).arg(program);
+    go.args(["-ldflags", &stamp, "-o"]).arg(program);
     go.arg("k8s.io/kubernetes/cmd/kubelet").current_dir(gopath.join("src/k8s.io/kubernetes"));
-    go.env("GOROOT", goroot).env("GOPATH", &gopath).env("GOCACHE", work.join("cache"));
-    go.env("GOTMPDIR", work)
-        .env("GOENV", "off")
-        .env("GOFLAGS", "")
-        .env("GO111MODULE", "off")
-        .env("CGO_ENABLED", "0");
     host::run(&mut go).map(drop)
 }
 

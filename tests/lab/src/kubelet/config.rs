@@ -1,11 +1,12 @@
 //! Turns the knobs and the paths of a lab into the kubelet's configuration and command line.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::image;
 use crate::knobs::CgroupDriver;
 
 /// What the configuration depends on.
@@ -33,7 +34,7 @@ pub(super) struct Ports {
 }
 
 /// Directory of the static pods' manifests.
-pub(super) fn manifests(dir: &Path) -> std::path::PathBuf {
+pub(super) fn manifests(dir: &Path) -> PathBuf {
     dir.join("manifests")
 }
 
@@ -71,13 +72,37 @@ pub(super) fn file(settings: &Settings<'_>) -> Value {
     })
 }
 
+/// Whom the kubelet asks.
+pub(super) enum Runtime<'a> {
+    /// A runtime that serves the CRI at this socket.
+    Remote(&'a Path),
+    /// Docker, through the dockershim, which is part of the kubelet and serves the CRI itself.
+    Docker {
+        /// The socket of dockerd.
+        socket: &'a Path,
+        /// Where dockerd keeps its containers.
+        root: &'a Path,
+        /// The directory of the CNI plugins.
+        cni_plugins: &'a Path,
+    },
+}
+
+/// Where the CRI is served in the lab in `dir`: by the runtime, or by the dockershim.
+pub(super) fn cri_socket(runtime: &Runtime<'_>, dir: &Path) -> PathBuf {
+    match runtime {
+        Runtime::Remote(socket) => (*socket).to_owned(),
+        Runtime::Docker { .. } => dir.join("dockershim.sock"),
+    }
+}
+
 /// The command line: what the configuration file of 1.20 cannot say.
-pub(super) fn arguments(settings: &Settings<'_>, socket: &Path, node: &str) -> Vec<OsString> {
-    let endpoint = format!("unix://{}", socket.display());
+pub(super) fn arguments(settings: &Settings<'_>, runtime: &Runtime<'_>, node: &str) -> Vec<OsString> {
+    let endpoint = format!("unix://{}", cri_socket(runtime, settings.dir).display());
     let dir = settings.dir.display();
-    let arguments = [
+    let kind = if matches!(runtime, Runtime::Remote(_)) { "remote" } else { "docker" };
+    let mut arguments = vec![
         format!("--config={dir}/kubelet.json"),
-        "--container-runtime=remote".to_owned(),
+        format!("--container-runtime={kind}"),
         format!("--container-runtime-endpoint={endpoint}"),
         format!("--image-service-endpoint={endpoint}"),
         format!("--root-dir={dir}/kubelet"),
@@ -85,6 +110,21 @@ pub(super) fn arguments(settings: &Settings<'_>, socket: &Path, node: &str) -> V
         format!("--hostname-override={node}"),
         "--v=2".to_owned(),
     ];
+    if let Runtime::Docker { socket, root, cni_plugins } = runtime {
+        let docker = format!("unix://{}", socket.display());
+        arguments.extend([
+            format!("--docker-endpoint={docker}"),
+            // The same for cAdvisor.
+            format!("--docker={docker}"),
+            format!("--docker-root={}", root.display()),
+            format!("--experimental-dockershim-root-directory={dir}/dockershim"),
+            format!("--pod-infra-container-image={}", image::REFERENCE),
+            "--network-plugin=cni".to_owned(),
+            format!("--cni-bin-dir={}", cni_plugins.display()),
+            format!("--cni-conf-dir={dir}/net.d"),
+            format!("--cni-cache-dir={dir}/cni-cache"),
+        ]);
+    }
     arguments.into_iter().map(OsString::from).collect()
 }
 
@@ -116,8 +156,28 @@ mod tests {
 
     #[test]
     fn the_command_line_names_the_socket() {
-        let arguments = arguments(&settings(), Path::new("/tmp/lab/c.sock"), "n1");
+        let arguments = arguments(&settings(), &Runtime::Remote(Path::new("/tmp/lab/c.sock")), "n1");
         assert!(arguments.contains(&"--container-runtime-endpoint=unix:///tmp/lab/c.sock".into()));
         assert!(arguments.contains(&"--hostname-override=n1".into()));
+    }
+
+    #[test]
+    fn every_path_of_the_dockershim_is_below_the_lab() {
+        let [socket, root, cni_plugins] =
+            ["/tmp/lab/docker.sock", "/tmp/lab/docker", "/tmp/lab/cni-bin"].map(Path::new);
+        let runtime = Runtime::Docker { socket, root, cni_plugins };
+        let arguments = arguments(&settings(), &runtime, "n1");
+        let arguments: Vec<&str> = arguments.iter().filter_map(|word| word.to_str()).collect();
+        for expected in [
+            "--container-runtime=docker",
+            "--container-runtime-endpoint=unix:///tmp/lab/dockershim.sock",
+            "--docker-endpoint=unix:///tmp/lab/docker.sock",
+        ] {
+            assert!(arguments.contains(&expected), "{expected} is not in {arguments:?}");
+        }
+        for (_, value) in arguments.iter().filter_map(|word| word.split_once('=')) {
+            let path = value.trim_start_matches("unix://");
+            assert!(!path.starts_with('/') || path.starts_with("/tmp/lab/"), "{path}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Runs the kubelet against a containerd of ours and waits until its pods run.
+//! Runs the kubelet against a containerd or a Docker of ours and waits until its pods run.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use super::churn::Churn;
-use super::config::{Ports, Settings, arguments, file, manifests};
+use super::config::{Ports, Runtime, Settings, arguments, cri_socket, file, manifests};
 use super::{build, manifest, sysctls};
 use crate::containerd::{Containerd, log_tail};
-use crate::cri::{Client, ContainerState, Pod, PodSandbox};
+use crate::cri::{Api, Client, ContainerState, Pod, PodSandbox};
 use crate::daemon::Daemon;
+use crate::docker::Docker;
 use crate::knobs::Knobs;
 use crate::promtext::Page;
 use crate::{http, process};
@@ -21,6 +22,8 @@ use crate::{http, process};
 /// From start to all pods running, and for each container on top of it.
 const READY_LIMIT: Duration = Duration::from_secs(60);
 const READY_LIMIT_PER_CONTAINER: Duration = Duration::from_secs(3);
+/// So often one that ends at its start is started again.
+const RESTARTS: u32 = 2;
 /// For one CRI call on a healthy but busy machine.
 const CALL_LIMIT: Duration = Duration::from_secs(20);
 
@@ -42,6 +45,22 @@ impl Kubelet {
     ///
     /// When the kubelet cannot be built, ends, or its pods do not run in time; then with the end of its log.
     pub fn start(containerd: &Containerd, knobs: &Knobs) -> Result<Kubelet> {
+        Kubelet::launch(containerd, &Runtime::Remote(containerd.socket()), knobs)
+    }
+
+    /// The same with `docker`, which runs on `containerd`, for a runtime: the kubelet asks it through its dockershim.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Kubelet::start`].
+    pub fn start_on_docker(docker: &Docker, containerd: &Containerd, knobs: &Knobs) -> Result<Kubelet> {
+        let (root, cni_plugins) = (docker.root(), containerd.cni_plugins()?);
+        let runtime =
+            Runtime::Docker { socket: docker.api().socket(), root: &root, cni_plugins: &cni_plugins };
+        Kubelet::launch(containerd, &runtime, knobs)
+    }
+
+    fn launch(containerd: &Containerd, runtime: &Runtime<'_>, knobs: &Knobs) -> Result<Kubelet> {
         let by_v1 = !containerd.knobs().generation.serves_v1alpha2();
         ensure!(
             !(by_v1 && knobs.blocking_pleg),
@@ -71,11 +90,12 @@ impl Kubelet {
         }
         sysctls::save(&dir)?;
         let mut command = Command::new(&program);
-        command
-            .args(arguments(&settings, containerd.socket(), &containerd.scratch().network()))
-            .current_dir("/");
+        command.args(arguments(&settings, runtime, &containerd.scratch().network())).current_dir("/");
         let daemon = Daemon::start(containerd.scratch(), command, &dir.join("kubelet.log"))?;
-        let client = containerd.client().clone();
+        let client = match runtime {
+            Runtime::Remote(_) => containerd.client().clone(),
+            Runtime::Docker { .. } => Client::new(&cri_socket(runtime, &dir), Api::V1alpha2)?,
+        };
         let kubelet = Kubelet { daemon, program, dir, ports, knobs: knobs.clone(), client };
         let ready = kubelet.wait_until_pods_run();
         ready.with_context(|| {
@@ -100,6 +120,12 @@ impl Kubelet {
     #[must_use]
     pub fn program(&self) -> &Path {
         &self.program
+    }
+
+    /// A client of the CRI that it asks: the runtime's, or that of its own dockershim.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
     }
 
     /// Where it keeps what belongs to the pod with this UID.
@@ -209,13 +235,20 @@ impl Kubelet {
         Ok(self.client.list_containers(CALL_LIMIT)?.iter().filter(|found| found.state == running).count())
     }
 
+    /// A kubelet may end at its start, as 1.20 does when it asks for the root file system before its cAdvisor has looked at it ("failed to
+    /// get rootfs info", `pkg/kubelet/cm/container_manager_linux.go`). It is started again then, as its unit would
+    /// (`Restart=always`), and its last words are told.
     fn wait_until_pods_run(&self) -> Result<()> {
+        let mut restarts = 0;
         let wanted = self.knobs.pods * self.knobs.containers;
         let containers = u32::try_from(wanted).context("too many containers")?;
         let limit = READY_LIMIT + READY_LIMIT_PER_CONTAINER * containers;
         process::wait_for(&format!("the start of {wanted} containers"), limit, || {
             if let Some(status) = self.daemon.ended()? {
-                bail!("the kubelet ended at start ({status})");
+                ensure!(restarts < RESTARTS, "the kubelet ended at start ({status})");
+                eprintln!("the kubelet ended at start ({status}):\n{}", log_tail(&self.log_path()));
+                self.daemon.restart()?;
+                restarts += 1;
             }
             let is_healthy = self.healthz(Duration::from_secs(2)).is_ok();
             // A busy start may let a list time out; the limit decides.

@@ -8,4 +8,4 @@ mod tree;
 
 pub use apt::{Error, download_source};
 pub use suite::Suite;
-pub use tree::{Tree, busybox, cni_plugins, containerd, go, runc, unpack, unpack_as};
+pub use tree::{Tree, busybox, cni_plugins, containerd, docker, go, runc, unpack, unpack_as};

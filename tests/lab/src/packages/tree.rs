@@ -100,6 +100,15 @@ pub fn runc(suite: Suite) -> Result<Tree> {
     unpack(suite, &["runc"])
 }
 
+/// Docker of `suite`: dockerd in `usr/sbin`, its client in `usr/bin`. It has no containerd and no runc of its own.
+///
+/// # Errors
+///
+/// As for [`unpack`].
+pub fn docker(suite: Suite) -> Result<Tree> {
+    unpack(suite, &["docker.io"])
+}
+
 /// The statically linked busybox, the only program of the lab's image besides `/pause`.
 ///
 /// # Errors

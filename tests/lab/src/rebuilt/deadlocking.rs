@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 
-use super::{Program, build};
+use super::{LOSSY, Program, build};
 
 pub(super) const PROGRAM: Program = Program {
     name: "containerd",
     main: MAIN,
-    changed: ("github.com/containerd/go-cni/cni.go", with_second_lock),
+    changed: &[("github.com/containerd/go-cni/cni.go", with_second_lock)],
 };
 
 /// As short as this, and called as the package's is.
@@ -101,7 +101,7 @@ func main() {
 /// When the sources or the toolchain cannot be had ([`crate::packages::Error::Gone`] in the chain when they left the
 /// archive), or the build fails.
 pub fn program() -> Result<PathBuf> {
-    build(PROGRAM.name)
+    build(&LOSSY, &PROGRAM)
 }
 
 /// Where go-cni begins to work on a network, in all four of its functions that do.

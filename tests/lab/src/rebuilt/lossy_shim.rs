@@ -6,16 +6,20 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{Program, build};
+use super::{LOSSY, Program, build};
 
 pub(super) const PROGRAM: Program = Program {
     // What containerd looks for.
     name: "containerd-shim-runc-v2",
     main: MAIN,
-    changed: ("github.com/containerd/containerd/runtime/v2/runc/task/service.go", without_repair),
+    changed: &[(SERVICE, without_repair)],
 };
 
-const MAIN: &str = r#"package main
+/// What a shim does for a task.
+pub(super) const SERVICE: &str = "github.com/containerd/containerd/runtime/v2/runc/task/service.go";
+
+/// The shim as containerd has it.
+pub(super) const MAIN: &str = r#"package main
 
 import (
 	"context"
@@ -38,7 +42,7 @@ func main() {
 /// When the sources or the toolchain cannot be had ([`crate::packages::Error::Gone`] in the chain when they left the
 /// archive), or the build fails.
 pub fn program() -> Result<PathBuf> {
-    build(PROGRAM.name)
+    build(&LOSSY, &PROGRAM)
 }
 
 /// Takes the repair back: a command that could not be started counts as running for ever.

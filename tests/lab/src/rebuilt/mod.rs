@@ -1,18 +1,18 @@
 //! Turns Debian's source of containerd 1.7 into programs with a bug that other releases have, once, in the cache: the one
 //! change is made to the source, and what the packages lack, the program itself, is our own.
 
+pub mod deadlocked_shim;
 pub mod deadlocking;
 pub mod lossy_shim;
+pub mod self_locking_shim;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context as _, Result};
-use serde_json::{Map, json};
 
 use crate::packages::{self, Suite, Tree};
-use crate::{cache, host};
+use crate::{cache, golang, host};
 
 /// containerd's source and what it and its shim import: all of trixie.
 const SOURCES: [&str; 99] = [
@@ -120,10 +120,11 @@ const SOURCES: [&str; 99] = [
 /// containerd, as a Go package.
 const CONTAINERD: &str = "github.com/containerd/containerd";
 
-/// The last release that lost exits.
-const VERSION: &str = "1.7.21";
-/// Where both lie in the cache.
-const ENTRY: &str = "containerd-1.7-rebuilt";
+/// Where all lie in the cache.
+const ENTRY: &str = "containerd-1.7-rebuilt-3";
+
+/// Makes of the text of a file what the bug makes of it.
+type Change = fn(&str) -> Result<String>;
 
 /// One of them.
 struct Program {
@@ -131,51 +132,70 @@ struct Program {
     name: &'static str,
     /// Its `main.go`.
     main: &'static str,
-    /// The file of the source that is changed, below the GOPATH's `src`, and how.
-    changed: (&'static str, fn(&str) -> Result<String>),
+    /// The files of the source that are changed, below the GOPATH's `src`, and how.
+    changed: &'static [(&'static str, Change)],
 }
 
-/// All of them are built at once: they share most of what they import, and neither has what the other changes.
-const ALL: [Program; 2] = [lossy_shim::PROGRAM, deadlocking::PROGRAM];
+/// Programs that are built at once: they share most of what they import, and none has what another one changes.
+struct Batch {
+    /// Where they lie in the entry of the cache.
+    directory: &'static str,
+    /// The release that they say they are.
+    version: &'static str,
+    programs: &'static [Program],
+}
+
+/// The last release that lost exits.
+const LOSSY: Batch =
+    Batch { directory: "lossy", version: "1.7.21", programs: &[lossy_shim::PROGRAM, deadlocking::PROGRAM] };
+/// The last release whose shim locked itself out.
+const SELF_LOCKING: Batch =
+    Batch { directory: "self-locking", version: "1.7.7", programs: &[self_locking_shim::PROGRAM] };
+/// A release whose shim waited for itself when many commands ended while it started one.
+const DEADLOCKED: Batch =
+    Batch { directory: "deadlocked", version: "1.2.0", programs: &[deadlocked_shim::PROGRAM] };
 
 /// The path of a program, built when the cache does not have it yet (two minutes on two cores).
-fn build(name: &str) -> Result<PathBuf> {
+fn build(batch: &Batch, program: &Program) -> Result<PathBuf> {
     let dir = cache::entry(ENTRY, |dir| {
         let sources = packages::unpack_as("containerd-1.7-source", Suite::Trixie, &SOURCES)?;
         let goroot = packages::go(Suite::Trixie, "1.24")?;
         host::progress("building containerd 1.7 and its shim, each with a bug: two minutes, once");
-        compile(&sources, &goroot, dir)
+        // What they share is compiled once.
+        let work = tempfile::tempdir_in(dir).context("cannot make a build directory")?;
+        [&LOSSY, &SELF_LOCKING, &DEADLOCKED]
+            .iter()
+            .try_for_each(|batch| compile(batch, &sources, &goroot, work.path(), dir))
     })?;
-    Ok(dir.join(name))
+    Ok(dir.join(batch.directory).join(program.name))
 }
 
-fn compile(sources: &Tree, goroot: &Path, into: &Path) -> Result<()> {
-    let work = tempfile::tempdir_in(into).context("cannot make a build directory")?;
+fn compile(batch: &Batch, sources: &Tree, goroot: &Path, work: &Path, into: &Path) -> Result<()> {
+    let own = work.join(batch.directory);
+    let into = into.join(batch.directory);
+    for made in [&own, &into] {
+        fs::create_dir(made).with_context(|| format!("cannot make {}", made.display()))?;
+    }
     let gopath = sources.path("usr/share/gocode")?;
-    let overlay = overlay(&gopath.join("src"), work.path())?;
-    let version = format!("-s -w -X {CONTAINERD}/version.Version={VERSION}");
-    let mut go = Command::new(goroot.join("bin/go"));
-    go.arg("build").arg("-overlay").arg(overlay).args(["-ldflags", &version, "-o"]).arg(into);
-    go.args(ALL.map(|program| format!("{CONTAINERD}/cmd/{}", program.name))).current_dir(work.path());
-    go.env("GOROOT", goroot).env("GOPATH", gopath).env("GOCACHE", work.path().join("cache"));
-    go.env("GOTMPDIR", work.path()).env("GOENV", "off").env("GOFLAGS", "").env("GO111MODULE", "off");
-    host::run(go.env("CGO_ENABLED", "0")).map(drop)
+    let overlay = overlay(batch.programs, &gopath.join("src"), &own)?;
+    let version = format!("-s -w -X {CONTAINERD}/version.Version={}", batch.version);
+    let mut go = golang::build(goroot, &gopath, work);
+    go.arg("-overlay").arg(overlay).args(["-ldflags", &version, "-o"]).arg(into.join(""));
+    go.args(batch.programs.iter().map(|program| format!("{CONTAINERD}/cmd/{}", program.name)));
+    host::run(&mut go).map(drop)
 }
 
 /// The file that tells Go which files to take instead of those in the sources, which stay as they are.
-fn overlay(sources: &Path, work: &Path) -> Result<PathBuf> {
-    let mut replaced = Map::new();
-    for Program { name, main, changed: (file, change) } in ALL {
-        let file = sources.join(file);
-        let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        let main_file = sources.join(CONTAINERD).join("cmd").join(name).join("main.go");
-        for (place, text) in [(file, change(&text)?), (main_file, main.to_owned())] {
-            let own = work.join(format!("{}.go", replaced.len()));
-            fs::write(&own, text).with_context(|| format!("cannot write {}", own.display()))?;
-            replaced.insert(place.display().to_string(), json!(own));
+fn overlay(programs: &[Program], sources: &Path, work: &Path) -> Result<PathBuf> {
+    let mut texts = Vec::new();
+    for Program { name, main, changed } in programs {
+        texts.push((sources.join(CONTAINERD).join("cmd").join(name).join("main.go"), (*main).to_owned()));
+        for (file, change) in *changed {
+            let file = sources.join(file);
+            let text =
+                fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+            texts.push((file, change(&text)?));
         }
     }
-    let overlay = work.join("overlay.json");
-    fs::write(&overlay, json!({ "Replace": replaced }).to_string()).context("cannot write the overlay")?;
-    Ok(overlay)
+    golang::overlay(&texts, work)
 }

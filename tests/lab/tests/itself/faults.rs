@@ -326,6 +326,25 @@ fn a_node_full_of_faults_leaves_nothing() {
     assert!(pids.iter().all(|&pid| process::state(pid).is_none()), "and nobody is left to be asked");
 }
 
+/// Who was started while a daemon was confined stays in its cgroup, and must not keep it there: the shim of a pod is one.
+#[test]
+fn a_shim_that_a_throttled_runtime_started_does_not_keep_its_cgroup() {
+    let node = Node::start(&Knobs { pods: 2, ..Knobs::default() }).unwrap();
+    let fault = fault::throttled(&node, node.containerd().pid(), 0.9).unwrap();
+    let group = fault.facts().path.clone().unwrap();
+    node.kubelet().add_pod("later").unwrap();
+    let later = process::wait_for("a pod", CALL, || Ok(node.pod("later").ok())).unwrap();
+    let shim = node.containerd().shim_of(&later.sandbox).unwrap();
+    let inside = std::fs::read_to_string(group.join("cgroup.procs")).unwrap();
+    assert!(inside.lines().any(|line| line == shim.to_string()), "{shim} is not in {inside:?}");
+    fault.heal().unwrap();
+    assert!(!group.exists());
+    assert!(process::identity(shim).is_some(), "the shim lives on");
+    let place = Place::new(&node);
+    drop(node);
+    place.assert_nothing_left();
+}
+
 #[test]
 fn the_command_line_shows_a_fault_and_heals_it() {
     use std::io::{BufRead as _, BufReader};

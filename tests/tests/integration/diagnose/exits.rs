@@ -13,23 +13,23 @@ use plegtrace_tests::story::{CONTAINERD, MS, S, Story, at};
 use super::{RUNC, SHIM, culprit, ids, none, only, runc};
 
 /// The process that has ended.
-const INIT: u32 = 77;
+pub(super) const INIT: u32 = 77;
 /// The goroutine that serves a request about its container.
-const STOPPING: u64 = 76;
+pub(super) const STOPPING: u64 = 76;
 
 fn c1() -> ContainerFact {
     let (id, sandbox) = ("c1".to_owned(), Some("s1".to_owned()));
     ContainerFact { id, sandbox, pod: Some("p1".into()), ..ContainerFact::default() }
 }
 
-fn shim() -> ProcessFact {
+pub(super) fn shim() -> ProcessFact {
     let sandbox = ContainerFact { id: "s1".into(), sandbox: Some("s1".into()), ..ContainerFact::default() };
     ProcessFact { container: Some(sandbox), ..process(Component::Shim, SHIM, 1, 0) }
 }
 
 /// A container, or a command in it, that has ended.
 #[derive(Clone)]
-struct End {
+pub(super) struct End {
     exec: Option<&'static str>,
     zombie: bool,
     tracer: Option<&'static str>,
@@ -51,6 +51,12 @@ fn lost() -> End {
     }
 }
 
+/// The same with this shim, and these goroutines of containerd.
+pub(super) fn ended_with(shim: ProcessFact, waiting: Vec<GoroutineGroup>) -> End {
+    let processes = vec![shim, process(Component::Containerd, CONTAINERD, 1, 0)];
+    End { processes, waiting, ..lost() }
+}
+
 /// That of a command, for which an ExecSync waits.
 fn lost_command() -> End {
     let waiting = vec![serving("ExecSync", "execInContainer")];
@@ -70,31 +76,31 @@ fn serving(operation: &str, waits_in: &str) -> GoroutineGroup {
     about(group(&[STOPPING], "select", &frames), &format!(").{operation}"), "c1")
 }
 
-fn stop() -> GoroutineGroup {
+pub(super) fn stop() -> GoroutineGroup {
     serving("StopContainer", "waitContainerStop")
 }
 
 impl End {
     /// Two looks, far enough apart.
-    fn seen(&self) -> Snapshot {
+    pub(super) fn seen(&self) -> Snapshot {
         self.story().snapshot(12 * S)
     }
 
-    fn story(&self) -> Story {
+    pub(super) fn story(&self) -> Story {
         let mut story = self.ended();
         self.looks(&mut story, &[S, 12 * S]);
         story
     }
 
     /// Looks that find it at these times.
-    fn looks(&self, story: &mut Story, times: &[u64]) {
+    pub(super) fn looks(&self, story: &mut Story, times: &[u64]) {
         for ns in times {
             story.census(*ns, &self.processes, &self.waiting, &[]);
         }
     }
 
     /// It has ended, and nobody has looked yet.
-    fn ended(&self) -> Story {
+    pub(super) fn ended(&self) -> Story {
         let mut story = Story::node();
         let tracer = self.tracer.map(|comm| Holder { pid: 99, comm: comm.into(), fd: -1, orphan: false });
         let (id, exec) = ("c1".to_owned(), self.exec.map(str::to_owned));

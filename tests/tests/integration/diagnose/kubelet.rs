@@ -1,10 +1,12 @@
 //! Causes in the kubelet itself.
 
 use plegtrace::correlate::Snapshot;
-use plegtrace::diagnose::{Confidence, Severity};
+use plegtrace::diagnose::{Confidence, Severity, Verdict, diagnose};
 use plegtrace::input::{CallError, CensusFact, Component, Fact, Layer, OwnCall, Pressure, RuntimeSays};
 use plegtrace_common::rec::CALL_FAILED;
+use plegtrace_common::role::Role;
 use plegtrace_tests::found::{group, process, relist, stopped};
+use plegtrace_tests::life::Life as _;
 use plegtrace_tests::story::{CONTAINERD, KUBELET, MS, PLEG, S, Story, at};
 
 use super::{culprit, none, only, seen_twice};
@@ -145,4 +147,21 @@ fn k2_warns_before_the_limit() {
     assert!(finding.headline.ends_with("13 MiB of 16 MiB"), "{}", finding.headline);
     none(&listed(&[13 << 20, 11 << 20]));
     none(&listed(&[]));
+}
+
+/// A kubelet that was killed is down, until the census has found one that was started since: that is only not traced yet, and
+/// whether it lists is not known.
+#[test]
+fn k7_is_not_said_of_a_kubelet_that_has_a_successor() {
+    let found = |pid, started| {
+        let mut story = Story::node();
+        story.found(KUBELET, Role::Kubelet).relist(S, 0).exit(3 * S, KUBELET, 9);
+        story.census(8 * S, &[process(Component::Kubelet, pid, 1, started)], &[], &[]).read_open(9 * S);
+        diagnose(&story.snapshot(9 * S))
+    };
+    let back = found(KUBELET + 1, 3 * S - 10 * MS);
+    assert_eq!((back.verdict, back.findings.len()), (Verdict::CannotTell, 0), "{back:#?}");
+    let of_another_node = found(KUBELET + 1, 0);
+    assert_eq!(of_another_node.findings[0].rule.id, "K7");
+    assert_eq!(found(KUBELET, 3 * S).findings[0].rule.id, "K7", "the same that has ended");
 }

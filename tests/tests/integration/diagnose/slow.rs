@@ -156,12 +156,13 @@ fn o1_names_who_waits() {
 /// Says who had the processors meanwhile, unless the daemon itself ran most.
 #[test]
 fn o1_names_who_runs() {
-    let runs = |ran_ns| {
+    let runs = |ran_ns, started_ns| {
         let mut story = relists(&[410 * MS; 10]);
         held_off(&mut story, 10, 60, false);
         for second in 11..=12 {
-            let runner = RunnerFact { pid: 4711, comm: "make".into(), ran_ns };
-            let own = RunnerFact { pid: CONTAINERD, comm: "containerd".into(), ran_ns: 2 * ran_ns };
+            let runner = RunnerFact { pid: 4711, comm: "make".into(), ran_ns, started_ns };
+            let own =
+                RunnerFact { pid: CONTAINERD, comm: "containerd".into(), ran_ns: 2 * ran_ns, started_ns: 0 };
             let daemon = DaemonCpu {
                 pid: CONTAINERD,
                 ran_ns: second * 15 * MS,
@@ -176,14 +177,16 @@ fn o1_names_who_runs() {
         }
         told(&story, 12).findings.remove(0)
     };
-    let finding = runs(800 * MS);
+    let finding = runs(800 * MS, 0);
     assert!(
         finding.headline.ends_with("of the time: others run, most of all make 4711"),
         "{}",
         finding.headline
     );
     assert!(finding.evidence.iter().any(|it| it.text == "meanwhile make 4711 ran 1.6 s"), "{finding:?}");
-    assert!(runs(MS).headline.ends_with("others run"));
+    assert!(runs(MS, 0).headline.ends_with("others run"));
+    let storm = runs(800 * MS, 700 * MS).headline;
+    assert!(storm.ends_with("most of all make 4711 and the programs that it starts"), "{storm}");
 }
 
 /// What nobody suffers from is no finding, and what nobody is held off from has another cause.

@@ -2,7 +2,9 @@
 
 use plegtrace::correlate::RecentKind;
 use plegtrace::diagnose::{Confidence, Diagnosis, Severity, SlowKind, Verdict, diagnose};
-use plegtrace::input::{Command, CpuFact, DaemonCpu, DiskFact, Fact, Layer, MessagesFact, OpenMessageFact};
+use plegtrace::input::{
+    Command, CpuFact, DaemonCpu, DiskFact, Fact, Layer, MessagesFact, OpenMessageFact, WriteLimit,
+};
 use plegtrace::render::text;
 use plegtrace_common::rec::{CALL_OK, CALL_PARKS, PROCESS_EXECED};
 use plegtrace_common::role::Role;
@@ -281,6 +283,7 @@ fn r2_tells_a_slow_disk_from_one_that_is_held_back() {
         took_ms: 1000 + 2 * busy_ms * look,
         busy_ms: busy_ms * look,
         in_flight: 2,
+        ..DiskFact::default()
     };
     let named = |disk: &dyn Fn(u64) -> Option<DiskFact>| {
         let diagnosis = told(&writes_to(0, 3, 6, disk), 14);
@@ -296,6 +299,53 @@ fn r2_tells_a_slow_disk_from_one_that_is_held_back() {
     assert_eq!(named(&|look| (look == 0).then(|| disk("vdb", look, 1900))), (vec![], vec![], false));
     let other = |look| Some(disk(if look < 5 { "vda" } else { "vdb" }, look, 1900));
     assert_eq!(named(&other), (vec![], vec![], false));
+}
+
+/// An idle disk is not called slow: the cgroup that holds back what is written for it is named, if one is known.
+#[test]
+fn r2_names_the_limit_of_a_cgroup() {
+    let unit = "/sys/fs/cgroup/system.slice/containerd.service";
+    // Two writes and 64 KiB a second.
+    let limited = |busy_ms: u64, limit: Option<(&str, Option<u64>, Option<u64>)>| {
+        let limit = limit.map(|(path, writes, bytes)| WriteLimit { path: path.into(), writes, bytes });
+        let disk = |look: u64| DiskFact {
+            name: "vda".into(),
+            completed: 4 * look,
+            written: look << 17,
+            busy_ms: busy_ms * look,
+            limit: limit.clone(),
+            ..DiskFact::default()
+        };
+        let mut diagnosis = told(&writes_to(0, 3, 6, &|look| Some(disk(look))), 14);
+        assert_eq!(ids(&diagnosis), ["R2"]);
+        diagnosis.findings.remove(0)
+    };
+    let binding = Some((unit, Some(2), Some(1 << 20)));
+    let finding = limited(20, binding);
+    let headline = format!("cgroup {unit} holds back what containerd writes for pods, and the disk is idle");
+    assert_eq!((finding.headline, finding.also), (headline, vec![]));
+    let told = format!("cgroup {unit} lets no more than 2 writes and 1.0 MiB a second through to disk vda");
+    assert!(finding.evidence.iter().any(|seen| seen.text == told), "{:?}", finding.evidence);
+    assert!(
+        finding.next[0].contains("set-property containerd.service IOWriteIOPSMax="),
+        "{:?}",
+        finding.next
+    );
+    let finding = limited(20, Some(("/sys/fs/cgroup/blkio", None, Some(100_000))));
+    assert!(finding.next[0].ends_with("of /sys/fs/cgroup/blkio"), "{:?}", finding.next);
+    // One that lets far more through holds nothing back.
+    for limit in [None, Some((unit, Some(5), Some(1 << 20)))] {
+        let finding = limited(20, limit);
+        assert!(finding.headline.ends_with("does not come to its disk, which is idle"), "{finding:?}");
+        assert!(finding.next[0].starts_with("the disk itself is idle"), "{:?}", finding.next);
+    }
+    // With so many writes that it has its share of them, a disk may be too slow for them all the same.
+    let finding = limited(1900, binding);
+    assert_eq!(
+        (finding.headline.starts_with("the disk of containerd is slow"), finding.also),
+        (true, vec!["X2"])
+    );
+    assert!(finding.evidence.iter().any(|seen| seen.text == told), "{:?}", finding.evidence);
 }
 
 /// One look is chance, a lock is not a disk, and a disk that nobody waits for is none of our business.

@@ -7,7 +7,7 @@ use plegtrace::stuck::{Stuck, StuckKind, find};
 use plegtrace_tests::found::{about, pipe_of, process};
 use plegtrace_tests::story::{CONTAINERD, S, Story};
 
-use super::{RUNC, SHIM, exec, only, stalled};
+use super::{RUNC, SHIM, exec, only, runc, stalled};
 
 /// A child that ended long ago and was never asked for is told, but holds nobody up.
 #[test]
@@ -18,6 +18,23 @@ fn an_exit_nobody_asked_for() {
     let snapshot = story.snapshot(20 * S);
     assert!(matches!(only(&snapshot).what, StuckKind::Unreaped { pid: 7, parent: SHIM, .. }));
     assert!(!stalled(&snapshot));
+}
+
+/// A late runc whose end was seen is over, also before the next look; one with the same number that a later look found is another.
+#[test]
+fn what_has_ended_is_not_stuck() {
+    let late = |started| runc("update", RUNC, SHIM, started);
+    let mut story = Story::node();
+    story.census(20 * S, &[late(0)], &[], &[]);
+    assert_eq!(only(&story.snapshot(22 * S)).what.pid(), RUNC);
+    story.exit(21 * S, RUNC, 0);
+    assert!(find(&story.snapshot(22 * S)).is_empty());
+    story.census(40 * S, &[late(22 * S)], &[], &[]);
+    assert_eq!(only(&story.snapshot(41 * S)).what.pid(), RUNC);
+    // A look is told when it is over, and an end meanwhile at once.
+    let mut story = Story::node();
+    story.exit(21 * S, RUNC, 0).census(20 * S, &[late(0)], &[], &[]);
+    assert!(find(&story.snapshot(22 * S)).is_empty());
 }
 
 fn c1() -> ContainerFact {

@@ -133,7 +133,7 @@ fn missed_bytes() {
     let open: Vec<(u32, String, bool)> =
         connection.open().map(|one| (one.stream, one.method.to_string(), one.doubtful)).collect();
     let name = "/a.B/C".to_owned();
-    assert_eq!(open, [(1, name.clone(), true), (3, name, true), (9, "unknown#1".to_owned(), false)]);
+    assert_eq!(open, [(1, name.clone(), true), (3, name, true), (9, "unknown#1.2".to_owned(), false)]);
     assert_eq!(connection.counts().losses, 1);
 }
 
@@ -162,7 +162,7 @@ fn a_teacher_who_errs() {
     assert_eq!(names(&connection), ["/a.B/C", "/a.B/C"]);
     assert_eq!(connection.teach(13, "/a.B/D"), plegtrace::wire::Taught::Contradicts);
     connection.push(Side::Client, 1, &ask(15));
-    assert_eq!(names(&connection)[2], "unknown#1");
+    assert_eq!(names(&connection)[2], "unknown#1.2");
     assert_eq!(connection.counts().contradictions, 1);
 }
 

@@ -3,24 +3,34 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::os::unix::net::UnixStream;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use plegtrace_lab::{Containerd, packages, process};
+use plegtrace_lab::{Containerd, host, packages, process};
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde_json::json;
 use zbus::blocking::{Connection, connection};
-use zbus::message::Message;
+use zbus::message::{Flags, Message};
 use zbus::object_server::SignalEmitter;
 use zbus::zvariant::{OwnedObjectPath, OwnedValue};
 
+use super::numbers::Numbers;
+
 /// Connections that root may have to such a bus.
 pub(super) const MOST_CONNECTIONS: usize = 16;
+/// Bytes that a narrow bus keeps for a client that does not read, and calls of that length that fill it and the socket, too.
+const KEPT: usize = 50_000;
+const CALLS: usize = 40;
 /// So long the bus tries to start somebody for a name that nobody has.
 const START_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) const LIMIT: Duration = Duration::from_secs(30);
@@ -36,15 +46,24 @@ pub(super) struct Bus {
 
 impl Bus {
     pub(super) fn start(containerd: &Containerd, name: &str) -> Result<Bus> {
+        Self::start_with(containerd, name, "")
+    }
+
+    /// One that keeps little for a client that does not read.
+    pub(super) fn start_narrow(containerd: &Containerd, name: &str) -> Result<Bus> {
+        Self::start_with(containerd, name, &format!("<limit name=\"max_outgoing_bytes\">{KEPT}</limit>"))
+    }
+
+    fn start_with(containerd: &Containerd, name: &str, limits: &str) -> Result<Bus> {
         let dir = containerd.scratch().path().join(name);
-        let mut command = Self::prepare(&dir)?;
+        let mut command = Self::prepare(&dir, limits)?;
         let daemon = containerd.scratch().spawn(&mut command, &dir.join("log"))?;
         Self::started(dir, daemon)
     }
 
     /// The same, as a child of this process and with nobody to clean up after it.
     pub(super) fn start_here(dir: &Path) -> Result<Bus> {
-        let daemon = Self::prepare(dir)?.spawn()?;
+        let daemon = Self::prepare(dir, "")?.spawn()?;
         Self::started(dir.to_owned(), daemon)
     }
 
@@ -54,7 +73,37 @@ impl Bus {
         Ok(Bus { dir, daemon })
     }
 
-    fn prepare(dir: &Path) -> Result<Command> {
+    /// A dbus-broker, as a child of this process, which has a mount namespace of its own. Its launcher holds the socket at which the
+    /// broker listens, too.
+    pub(super) fn start_broker_here(dir: &Path) -> Result<Bus> {
+        let config = Self::configure(dir, "")?;
+        let listener = UnixListener::bind(dir.join("dbus/system_bus_socket"))?;
+        keep_a_journal()?;
+        // As systemd hands over a socket (sd_listen_fds(3)).
+        let script =
+            "export LISTEN_PID=$$ LISTEN_FDS=1; exec dbus-broker-launch --scope system --config-file \"$0\"";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).arg(config).env("DBUS_SYSTEM_BUS_ADDRESS", address(dir));
+        let socket = listener.as_raw_fd();
+        // SAFETY: between fork and exec only dup2 or fcntl are called, which need no lock; the socket is open until then.
+        unsafe {
+            command.pre_exec(move || {
+                let done = if socket == 3 { libc::fcntl(3, libc::F_SETFD, 0) } else { libc::dup2(socket, 3) };
+                if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+            });
+        }
+        Self::started(dir.to_owned(), command.spawn()?)
+    }
+
+    fn prepare(dir: &Path, limits: &str) -> Result<Command> {
+        let config = Self::configure(dir, limits)?;
+        let mut command = Command::new("dbus-daemon");
+        command.arg("--nofork").arg(format!("--config-file={}", config.display()));
+        Ok(command)
+    }
+
+    /// The configuration file, which both understand.
+    fn configure(dir: &Path, limits: &str) -> Result<PathBuf> {
         for part in ["dbus", "services"] {
             fs::create_dir_all(dir.join(part))?;
         }
@@ -63,15 +112,14 @@ impl Bus {
             "<busconfig><type>system</type><listen>unix:path={}</listen><auth>EXTERNAL</auth><policy context=\"default\">\
              <allow send_destination=\"*\" eavesdrop=\"true\"/><allow eavesdrop=\"true\"/><allow own=\"*\"/>\
              <allow user=\"*\"/></policy><servicedir>{}</servicedir><limit name=\"service_start_timeout\">{}</limit>\
-             <limit name=\"max_connections_per_user\">{MOST_CONNECTIONS}</limit></busconfig>",
+             <limit name=\"max_connections_per_user\">{MOST_CONNECTIONS}</limit>{limits}</busconfig>",
             socket.display(),
             dir.join("services").display(),
             START_TIMEOUT.as_millis()
         );
-        fs::write(dir.join("bus.conf"), config)?;
-        let mut command = Command::new("dbus-daemon");
-        command.arg("--nofork").arg(format!("--config-file={}", dir.join("bus.conf").display()));
-        Ok(command)
+        let path = dir.join("bus.conf");
+        fs::write(&path, config)?;
+        Ok(path)
     }
 
     pub(super) fn address(&self) -> String {
@@ -83,10 +131,37 @@ impl Bus {
         Ok(connection::Builder::address(self.address().as_str())?.build()?)
     }
 
+    /// Sends systemd more than the bus keeps for it, and waits for no answer.
+    pub(super) fn fill_queue_of_systemd(&self) -> Result<()> {
+        let (ours, text) = (self.connect()?, "x".repeat(KEPT));
+        for _ in 0..CALLS {
+            let call = Message::method_call(MANAGER, "Fill")?.destination(SYSTEMD)?;
+            ours.send(&call.with_flags(Flags::NoReplyExpected)?.build(&(&text,))?)?;
+        }
+        // What was sent before has been passed on, or refused.
+        let bus = "org.freedesktop.DBus";
+        ours.call_method(Some(bus), "/org/freedesktop/DBus", Some(bus), "GetId", &())?;
+        Ok(())
+    }
+
+    /// Connections that the bus does not accept, as many as wait for that at most: it has to be stopped.
+    pub(super) fn fill_backlog(&self) -> Result<Vec<OwnedFd>> {
+        let path = SocketAddrUnix::new(self.dir.join("dbus/system_bus_socket"))?;
+        let mut waiting = Vec::new();
+        loop {
+            let socket =
+                net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::NONBLOCK, None)?;
+            match net::connect(&socket, &path) {
+                Ok(()) => waiting.push(socket),
+                Err(Errno::AGAIN) => return Ok(waiting),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
     /// From now on the bus starts a program for the name of systemd that never takes it.
     pub(super) fn starts_nobody(&self) -> Result<()> {
-        let service = format!("[D-BUS Service]\nName={SYSTEMD}\nExec=/bin/sleep 600\nUser=root\n");
-        fs::write(self.dir.join(format!("services/{SYSTEMD}.service")), service)?;
+        start_nobody(&self.dir)?;
         let ours = self.connect()?;
         let bus = "org.freedesktop.DBus";
         ours.call_method(Some(bus), "/org/freedesktop/DBus", Some(bus), "ReloadConfig", &())?;
@@ -94,9 +169,30 @@ impl Bus {
     }
 }
 
+/// The launcher writes its log to the journal, and does not start without one: in this mount namespace there is one that nobody reads.
+fn keep_a_journal() -> Result<()> {
+    host::run(Command::new("mount").args(["-t", "tmpfs", "none", "/run/systemd"]))?;
+    fs::create_dir("/run/systemd/journal")?;
+    let journal = UnixDatagram::bind("/run/systemd/journal/socket")?;
+    thread::spawn(move || while journal.recv(&mut [0; 4096]).is_ok() {});
+    Ok(())
+}
+
+/// Has a bus in this directory start a program for the name of systemd that never takes it; a dbus-broker asks systemd to do so.
+pub(super) fn start_nobody(dir: &Path) -> Result<()> {
+    fs::create_dir_all(dir.join("services"))?;
+    let service = format!("[D-BUS Service]\nName={SYSTEMD}\nExec=/bin/sleep 600\nUser=root\n");
+    Ok(fs::write(dir.join(format!("services/{SYSTEMD}.service")), service)?)
+}
+
 /// The file that keeps the systemd of a bus in this directory from setting properties of units.
 pub(super) fn mute(dir: &Path) -> PathBuf {
     dir.join("mute")
+}
+
+/// The file that is there once the systemd of a bus in this directory was asked for a job.
+pub(super) fn asked(dir: &Path) -> PathBuf {
+    dir.join("asked")
 }
 
 /// The address of the bus in a directory.
@@ -110,6 +206,8 @@ pub(super) fn address(dir: &Path) -> String {
 struct Manager {
     /// While there is such a file, properties of units are not set.
     mute: PathBuf,
+    /// Made when it is asked for a job.
+    asked: PathBuf,
     jobs: AtomicU32,
     silent: Arc<AtomicBool>,
     endless: Arc<AtomicBool>,
@@ -124,6 +222,7 @@ impl Manager {
         };
         // Everybody hears of the jobs of others too.
         let done = if self.endless.load(Ordering::Relaxed) { id + 1000 } else { id };
+        fs::write(&self.asked, "").map_err(|e| zbus::fdo::Error::IOError(e.to_string()))?;
         Self::job_removed(emitter, done, path(done)?, unit, "done").await?;
         path(id)
     }
@@ -189,16 +288,28 @@ pub(super) struct Systemd {
 
 impl Systemd {
     pub(super) fn start(bus: &Bus) -> Result<Systemd> {
+        Self::start_with(bus, None)
+    }
+
+    /// One whose serial numbers run out once `numbers` says so.
+    pub(super) fn start_numbered(bus: &Bus, numbers: &Numbers) -> Result<Systemd> {
+        Self::start_with(bus, Some(numbers))
+    }
+
+    fn start_with(bus: &Bus, numbered: Option<&Numbers>) -> Result<Systemd> {
         let silent = Arc::new(AtomicBool::new(false));
         let endless = Arc::new(AtomicBool::new(false));
         let mute = mute(&bus.dir);
         let manager = Manager {
             mute,
+            asked: asked(&bus.dir),
             jobs: AtomicU32::new(1),
             silent: Arc::clone(&silent),
             endless: Arc::clone(&endless),
         };
-        let builder = connection::Builder::address(bus.address().as_str())?;
+        let socket = bus.dir.join("dbus/system_bus_socket");
+        let address = numbered.map_or_else(|| Ok(bus.address()), |numbers| numbers.listen(&socket))?;
+        let builder = connection::Builder::address(address.as_str())?;
         let connection = builder.name(SYSTEMD)?.serve_at(MANAGER, manager)?.build()?;
         Ok(Systemd { connection, silent, endless })
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use plegtrace::diagnose::rules;
-use plegtrace_lab::fault::{Facts, Kind};
+use plegtrace_lab::fault::{FORK_STORM, Facts, Kind};
 use plegtrace_tests::matrix;
 use plegtrace_tests::program::Ended;
 use serde_json::Value;
@@ -76,6 +76,38 @@ pub(super) struct Named {
     pub(super) since_start: Duration,
 }
 
+/// On a busy machine the kubelet, too, waits for the processor that the hog has, a thread of this process, or the storm: that is true.
+fn is_hogged_too(kind: Kind, finding: &Value) -> bool {
+    let headline = finding["headline"].as_str().unwrap();
+    let who_has_it = match kind {
+        Kind::Hog => headline.ends_with(&std::process::id().to_string()),
+        Kind::ForkStorm => headline.contains(FORK_STORM),
+        _ => false,
+    };
+    who_has_it && finding["id"] == "O1" && headline.starts_with("kubelet waits for a CPU")
+}
+
+/// How bad it is. What makes every relist slow holds one up when that is open for five seconds at the moment of the report.
+fn severity(kind: Kind, report: &Value) -> &'static str {
+    let held_up =
+        report["diagnosis"]["reasons"].as_array().unwrap().iter().any(|it| it["kind"] == "relist_open");
+    if held_up && said::severity(kind) == "slow" { "stall" } else { said::severity(kind) }
+}
+
+/// When a fault is there, and as old as it has to be, at the latest.
+fn old_enough_ns(kind: Kind, injected: &Injected) -> u64 {
+    let rule = rules::by_id(kind.root_cause().expect("a fault has a cause")).unwrap();
+    // An unmount begins when all is made that it has to write.
+    let began = if kind == Kind::SlowUmount { injected.to_ns } else { injected.from_ns };
+    injected.to_ns.max(began + rule.min_age_ns)
+}
+
+/// From when on the observer of this report, written as JSON, could name it.
+pub(super) fn possible_ns(kind: Kind, json: &Ended, injected: &Injected) -> u64 {
+    let report: Value = serde_json::from_str(&json.stdout).unwrap();
+    old_enough_ns(kind, injected).max(moments(&report).1)
+}
+
 /// The report of one observer: the cause first, with its culprit, severity and exit code, in time.
 pub(super) fn check(
     kind: Kind,
@@ -96,16 +128,16 @@ pub(super) fn check(
     assert_eq!(first["id"], id, "{kind:?} {observer:?}\n{text}\n{stuck}");
     let (taken, armed) = moments(&report);
     check_culprit(kind, first, facts, taken < injected.to_ns);
-    let others: Vec<&Value> = findings[1..].iter().map(|other| &other["headline"]).collect();
+    let others = findings[1..].iter().filter(|other| !is_hogged_too(kind, other));
+    let others: Vec<&Value> = others.map(|other| &other["headline"]).collect();
     assert!(others.is_empty(), "{kind:?} {observer:?} also blames {others:#?}");
     said::check_stuck(kind, &report, facts);
-    assert_eq!(first["severity"], said::severity(kind), "{kind:?} {observer:?}: {text}");
-    let code = i32::from(said::severity(kind) != "notice");
+    let severity = severity(kind, &report);
+    assert_eq!(first["severity"], severity, "{kind:?} {observer:?}: {text}");
+    let code = i32::from(severity != "notice");
     assert_eq!(ended.status.code(), Some(code), "{kind:?} {observer:?}: {text}");
 
-    // When it was there, and as old as it has to be, at the latest.
-    let rule = rules::by_id(id).unwrap();
-    let possible = injected.to_ns.max(injected.from_ns + rule.min_age_ns);
+    let possible = old_enough_ns(kind, injected);
     let since = |moment: u64| Duration::from_nanos(taken.saturating_sub(moment));
     let after = since(possible.max(armed));
     let since_start = since(possible.max(injected.late_ns));

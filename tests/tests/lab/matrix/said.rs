@@ -1,6 +1,6 @@
 //! What a report has to say of a fault, beside its cause: what is stuck, who waits for it, and how bad it is.
 
-use plegtrace_lab::fault::{Facts, Kind};
+use plegtrace_lab::fault::{FORK_STORM, Facts, Kind};
 use serde_json::Value;
 
 /// What must be found in the list of what is stuck.
@@ -23,6 +23,7 @@ fn said(kind: Kind) -> Option<Said> {
             &["UpdateContainerResources", "ListContainers", "relist"],
             &["container_status_lock"],
         ),
+        Kind::OldShim => of("stopped", &["startup"], &["\"component\":\"shim\"", "\"sockets\":[{"]),
         Kind::ContainerdStopped => of("stopped", &[], &["\"component\":\"containerd\"", "\"sockets\":[{"]),
         Kind::KubeletStopped => of("stopped", &[], &["\"component\":\"kubelet\""]),
         // The genuine one: it writes into a pipe whose other end is its own.
@@ -44,6 +45,10 @@ fn said(kind: Kind) -> Option<Said> {
             &["process", "RunPodSandbox"],
             &["agent.sock", "\"pending\":true", "\"peer_state\":\"T\""],
         ),
+        Kind::SelfLockedShim => of("silent_shim", &["StartContainer"], &["handleProcessExit", "Mutex"]),
+        Kind::DeadlockedShim => of("silent_shim", &["ExecSync", "ExecSync"], &["reaper.Reap", "chansend"]),
+        Kind::SilentOldShim => of("silent_shim", &["startup"], &["handleProcessExit"]),
+        Kind::JammedSocket => of("jammed", &["ContainerStats"], &["poll.(*FD).Write"]),
         // Which of the two is stuck depends on the moment: the one that holds the lock is so first.
         Kind::CniFlock => of("process", &["process", "RunPodSandbox"], &[]),
         Kind::SilentAgent => of("process", &["process", "process"], &["\"openat\"", "fanotify"]),
@@ -57,10 +62,13 @@ fn said(kind: Kind) -> Option<Said> {
         | Kind::CniDeadlock
         | Kind::DeadVolume
         | Kind::ContainerdRestarted
+        | Kind::LateRuntime
+        | Kind::SlowUmount
         | Kind::StatusHangs
         | Kind::ExecStorm
         | Kind::Quota
         | Kind::Hog
+        | Kind::ForkStorm
         | Kind::FullChannel
         | Kind::LargeList
         | Kind::ManyChangedPods => None,
@@ -71,7 +79,7 @@ fn said(kind: Kind) -> Option<Said> {
 pub(crate) fn severity(kind: Kind) -> &'static str {
     match kind {
         Kind::ExecStorm | Kind::ManyChangedPods | Kind::ContainerdRestarted => "notice",
-        Kind::Quota | Kind::Hog => "slow",
+        Kind::Quota | Kind::Hog | Kind::ForkStorm => "slow",
         _ => "stall",
     }
 }
@@ -122,6 +130,12 @@ pub(crate) fn check_text(kind: Kind, text: &str, facts: &Facts) {
     if kind == Kind::Hog {
         let ourselves = format!(" {} ran ", std::process::id());
         assert!(text.contains("others run, most of all ") && text.contains(&ourselves), "{text}");
+    }
+    if kind == Kind::ForkStorm {
+        let others = format!("others run, most of all {FORK_STORM} ");
+        // Lines are wrapped.
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(&others) && words.contains(" and the programs that it starts"), "{text}");
     }
     let id = kind.root_cause().expect("a fault has a cause");
     let verdict = match severity(kind) {

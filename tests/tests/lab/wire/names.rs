@@ -85,6 +85,15 @@ fn names_of_an_old_connection_are_learnt() {
     let named = asked.iter().filter(|request| is_named(request)).count();
     let nameless: Vec<_> = asked.iter().filter(|request| !is_named(request)).collect();
     assert!(named * 100 >= asked.len() * 99, "{named} of {} have names: {nameless:#?}", asked.len());
+    // In the report also those have their name that had none when they ended.
+    let learnt: BTreeSet<&str> = seen.learnt.iter().map(|name| name.unknown.as_str()).collect();
+    let nameless = seen.requests.iter().filter(|request| !is_named(request));
+    let (late, never): (Vec<&Request>, Vec<&Request>) =
+        nameless.partition(|request| learnt.contains(request.message.method.as_str()));
+    let unknown = snapshot.grpc.rows.iter().filter(|row| row.method.starts_with("unknown#"));
+    let unknown: u64 = unknown.map(|row| row.latency.count() + row.unanswered).sum();
+    assert!(!late.is_empty(), "none of {} got its name later: {learnt:?}", never.len());
+    assert_eq!(unknown, never.len() as u64, "{:#?}", snapshot.grpc.rows);
     // The last ones may have handlers that had not returned when the probes came off.
     let all: Vec<&Request> = seen.requests.iter().filter(|request| is_named(request)).collect();
     let wrong = without_a_handler(&seen, &all);

@@ -1,12 +1,13 @@
 //! Rough clients at the socket of a real containerd: many streams, many connections, streams that are reset at once, one byte a
-//! write, and bytes that make no sense. Requests stay exact, and nonsense changes no count of theirs.
+//! write, an answer of more than 64 MiB, and bytes that make no sense. Requests stay exact, and nonsense changes no count of theirs.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::thread;
 
-use plegtrace_lab::cri::{Call, Client};
-use plegtrace_lab::{Containerd, Generation};
+use plegtrace::decode::Request;
+use plegtrace_lab::cri::{Call, Client, Extra};
+use plegtrace_lab::{Containerd, Generation, Knobs, host, image};
 use plegtrace_tests::draw::Draw;
 
 use super::requests::{ask, handled, since, start, watch};
@@ -23,9 +24,18 @@ const NONSENSE: usize = 200;
 /// What a client of HTTP/2 says first (RFC 9113, 3.4), and an empty SETTINGS frame.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 /// Frames (RFC 9113, 6).
+const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
+const WINDOW_UPDATE: u8 = 8;
+/// SETTINGS_INITIAL_WINDOW_SIZE, and the largest there is: nothing has to be confirmed.
+const WINDOW: [u8; 6] = [0, 4, 0x7f, 0xff, 0xff, 0xff];
+/// What the window of the connection is to grow by: from 65,535 bytes to nearly the largest.
+const WIDER: [u8; 4] = [0x7f, 0xff, 0, 0];
+/// Bytes of the annotation of each container, and how many of these make a list of more than 64 MiB.
+const BALLAST: usize = 13 << 20;
+const HEAVY: usize = 5;
 
 /// What was counted of each method, by plegtrace and by containerd.
 fn counts(snapshot: &Snapshot) -> BTreeMap<String, u64> {
@@ -41,11 +51,19 @@ fn version(client: &Client, times: u64) {
 
 /// Observes while `work` goes on: what plegtrace saw, and what containerd handled meanwhile.
 fn observed(work: impl FnOnce(&Containerd, &Watching)) -> (Snapshot, BTreeMap<String, u64>) {
-    let containerd = start(Generation::default());
-    let watching = watch(&containerd);
-    let before = handled(&containerd);
-    work(&containerd, &watching);
-    let counted = since(&before, handled(&containerd));
+    let (snapshot, counted, _) = observed_on(&start(Generation::default()), work);
+    (snapshot, counted)
+}
+
+/// The same of this one, with each request.
+fn observed_on(
+    containerd: &Containerd,
+    work: impl FnOnce(&Containerd, &Watching),
+) -> (Snapshot, BTreeMap<String, u64>, Vec<Request>) {
+    let watching = watch(containerd);
+    let before = handled(containerd);
+    work(containerd, &watching);
+    let counted = since(&before, handled(containerd));
     let all: u64 = counted.values().sum();
     let ended = plegtrace::clock::monotonic_ns();
     process::wait_for("the end of all requests", LIMIT, || {
@@ -57,7 +75,7 @@ fn observed(work: impl FnOnce(&Containerd, &Watching)) -> (Snapshot, BTreeMap<St
     .unwrap();
     let (snapshot, seen) = watching.interrupt().unwrap();
     assert_eq!(seen.undecoded, 0);
-    (snapshot, counted)
+    (snapshot, counted, seen.requests)
 }
 
 /// Ten thousand streams on one connection, eight at a time, and two hundred connections.
@@ -109,7 +127,7 @@ fn streams_that_are_reset_end_once() {
 }
 
 /// A client that says itself what it writes at once.
-struct Rough {
+pub(super) struct Rough {
     connection: UnixStream,
     /// Most bytes of one write.
     piece: usize,
@@ -117,7 +135,7 @@ struct Rough {
 
 impl Rough {
     /// Connects, and writes so many bytes at a time from the first on.
-    fn connect(containerd: &Containerd, piece: usize) -> Self {
+    pub(super) fn connect(containerd: &Containerd, piece: usize) -> Self {
         let connection = UnixStream::connect(containerd.socket()).unwrap();
         connection.set_read_timeout(Some(LIMIT)).unwrap();
         let mut client = Self { connection, piece };
@@ -125,10 +143,15 @@ impl Rough {
         client
     }
 
-    fn write(&mut self, bytes: &[u8]) {
+    pub(super) fn write(&mut self, bytes: &[u8]) {
         for piece in bytes.chunks(self.piece) {
             self.connection.write_all(piece).unwrap();
         }
+    }
+
+    /// Bytes that came and were not read.
+    pub(super) fn unread(&self) -> u64 {
+        rustix::io::ioctl_fionread(&self.connection).unwrap()
     }
 
     /// Type, flags, stream and payload of the next frame.
@@ -141,26 +164,34 @@ impl Rough {
         (head[3], head[4], u32::from_be_bytes([head[5], head[6], head[7], head[8]]), payload)
     }
 
-    /// Reads up to the trailers of so many answers, and answers what has to be.
-    fn read_answers(&mut self, mut left: u32) {
+    /// Reads up to the trailers of so many answers, and answers what has to be; how many bytes of messages came.
+    fn read_answers(&mut self, mut left: u32) -> u64 {
+        let mut bytes = 0;
         while left > 0 {
             match self.read() {
                 (SETTINGS, 0, ..) => self.write(&frame(SETTINGS, 1, 0, &[])),
                 (PING, 0, _, payload) => self.write(&frame(PING, 1, 0, &payload)),
                 (HEADERS, flags, ..) if flags & 1 != 0 => left -= 1,
+                (DATA, _, _, payload) => bytes += payload.len() as u64,
                 _ => {}
             }
         }
+        bytes
     }
 }
 
 /// A call of `Version`: two frames.
 fn version_request(stream: u32, package: &str) -> Vec<u8> {
-    let path = format!("/{package}.RuntimeService/Version");
+    request(stream, package, "Version")
+}
+
+/// A call with an empty message: two frames.
+pub(super) fn request(stream: u32, package: &str, method: &str) -> Vec<u8> {
+    let path = format!("/{package}.RuntimeService/{method}");
     let mut block = vec![0x83, 0x86, 0x04, u8::try_from(path.len()).unwrap()];
     block.extend(path.as_bytes());
     block.extend(b"\x01\x09localhost\x0f\x10\x10application/grpc\0\x02te\x08trailers");
-    [frame(HEADERS, 4, stream, &block), frame(0, 1, stream, &[0; 5])].concat()
+    [frame(HEADERS, 4, stream, &block), frame(DATA, 1, stream, &[0; 5])].concat()
 }
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -196,6 +227,41 @@ fn requests_of_one_write_are_exact() {
     });
     assert_nothing_is_lost(&snapshot);
     assert_eq!((counts(&snapshot), counted.get("Version")), (counted.clone(), Some(&u64::from(AT_A_TIME))));
+}
+
+/// A list of more than 64 MiB, in thousands of frames and of writes, twice: exact to the byte, and nothing is lost.
+#[test]
+fn an_answer_of_64_mib_is_exact() {
+    host::require_root().unwrap();
+    let knobs = Knobs { pods: 0, large_messages: true, ..Knobs::default() };
+    let containerd = Containerd::start(&knobs).unwrap();
+    let pod = containerd.run_pod("p1").unwrap();
+    for number in 0..HEAVY {
+        let extra = Extra {
+            name: format!("heavy{number}"),
+            image: image::REFERENCE.to_owned(),
+            command: vec!["/pause".to_owned()],
+            ballast: BALLAST,
+            log_directory: containerd.scratch().path().to_owned(),
+            ..Extra::default()
+        };
+        containerd.client().create_extra(&pod.sandbox, &extra, LIMIT).unwrap();
+    }
+    let mut read = 0;
+    let (snapshot, counted, requests) = observed_on(&containerd, |containerd, _| {
+        let mut client = Rough::connect(containerd, usize::MAX);
+        client.write(&[frame(SETTINGS, 0, 0, &WINDOW), frame(WINDOW_UPDATE, 0, 0, &WIDER)].concat());
+        let package = format!("runtime.{}", containerd.client().api());
+        for stream in [1, 3] {
+            client.write(&request(stream, &package, "ListContainers"));
+            read = client.read_answers(1);
+        }
+    });
+    assert_nothing_is_lost(&snapshot);
+    assert_eq!((counts(&snapshot), counted.get("ListContainers")), (counted.clone(), Some(&2)));
+    assert!(read > 64 << 20, "{read} bytes");
+    let lists = requests.iter().filter(|request| request.message.method == "ListContainers");
+    assert_eq!(lists.map(|list| (list.bytes, list.answer_bytes)).collect::<Vec<_>>(), [(5, read); 2]);
 }
 
 /// Bytes of a connection that make less and less sense.

@@ -9,7 +9,11 @@ use aya_ebpf::{
 };
 use plegtrace_common::reason::Reason;
 
-use super::{Found, NUMBER, Way, try_enter, try_exit};
+use super::{
+    Found, NUMBER, Way,
+    connects::{CONNECT, connected},
+    try_enter, try_exit,
+};
 use crate::{count, task};
 
 /// hook: include/trace/events/syscalls.h: sys_enter(struct pt_regs *regs, long id)
@@ -80,8 +84,10 @@ fn arg(ctx: &RawTracePointContext, n: usize) -> u64 {
 /// A system call with these registers returns this.
 #[inline(always)]
 fn exits(regs: u64, result: i64) -> Result<(), Reason> {
-    match Way::of(task::kernel(regs, NUMBER)?) {
+    let number = task::kernel(regs, NUMBER)?;
+    match Way::of(number) {
         Some(way) => try_exit(regs, way, result, Found::ByDescriptor),
+        None if number == CONNECT => connected(regs, result),
         None => Ok(()),
     }
 }

@@ -11,7 +11,11 @@ use aya_ebpf::{
 };
 use plegtrace_common::reason::Reason;
 
-use super::{Found, NUMBER, Way, try_enter, try_exit};
+use super::{
+    Found, NUMBER, Way,
+    connects::{CONNECT, connected},
+    try_enter, try_exit,
+};
 use crate::{count, task};
 
 /// hook: net/unix/af_unix.c: unix_stream_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
@@ -36,6 +40,21 @@ pub(crate) fn wire_sent(ctx: FExitContext) -> i32 {
 #[fexit]
 pub(crate) fn wire_received(ctx: FExitContext) -> i32 {
     ends(word(&ctx, 0), true, word(&ctx, 4))
+}
+
+/// hook: net/unix/af_unix.c: unix_stream_connect(struct socket *sock, struct sockaddr *uaddr, int addr_len, int flags), its return
+#[fexit]
+pub(crate) fn wire_connected(ctx: FExitContext) -> i32 {
+    let regs = task::registers();
+    let ended = match task::kernel::<u64>(regs, NUMBER) {
+        Ok(CONNECT) => connected(regs, i64::from(word(&ctx, 4) as i32)),
+        Ok(_) => Ok(()),
+        Err(reason) => Err(reason),
+    };
+    if let Err(reason) = ended {
+        count::reason(reason);
+    }
+    0
 }
 
 #[inline(always)]

@@ -1,11 +1,14 @@
-//! Families `wire`, `request` and `bus`: requests on the sockets between kubelet, runtime and shims, and calls to systemd.
+//! Families `wire`, `request`, `docker` and `bus`: requests on the sockets between kubelet, runtime, Docker and shims, and calls to
+//! systemd.
 //!
 //! The programs are on all system calls of the node ([`calls`]) or, where the kernel lets them, on its functions that move the
 //! bytes of AF_UNIX sockets ([`functions`]), which nobody else passes. Both tell the same: what is moved is read from the arguments
 //! of the system call. Whose it is, is asked first. Between kubelet, runtime and shims bytes are read on the side that
-//! writes; reads only teach who holds an end. Of a bus only the client is followed: what it writes and what it reads.
+//! writes; reads only teach who holds an end. Of a bus only the client is followed: what it writes and what it reads, and the
+//! connections that it is refused.
 
 mod calls;
+mod connects;
 mod functions;
 
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns};
@@ -13,6 +16,7 @@ use plegtrace_common::{reason::Reason, wire::state::Ends};
 
 use crate::{
     bus,
+    docker::{self, DockerSide},
     messages::{self, Writer},
     requests,
     socket::{self, TtrpcSide},
@@ -98,7 +102,8 @@ fn try_enter(regs: u64, way: Way, found: Found) -> Result<(), Reason> {
     };
     let asks = writes.is_some() && bus::asks(watched.role);
     let of_runtime = requests::CriSide::of(watched.role);
-    if side.is_none() && !asks && of_runtime.is_none() {
+    let of_docker = DockerSide::of(&watched);
+    if side.is_none() && !asks && of_runtime.is_none() && of_docker.is_none() {
         return Ok(());
     }
     let writer = Writer { tgid, tid: pid_tgid as u32, is_shim: side == Some(TtrpcSide::Shim) };
@@ -112,12 +117,16 @@ fn try_enter(regs: u64, way: Way, found: Found) -> Result<(), Reason> {
         Some(of_runtime) if !is_ttrpc => of_runtime.runtime_of(&ends)?,
         _ => 0,
     };
-    let is_followed = is_ttrpc || runtime != 0 || asks && socket::is_bus(&ends)?;
+    let is_docker = match of_docker {
+        Some(of_docker) if !is_ttrpc && runtime == 0 => of_docker.has(&ends)?,
+        _ => false,
+    };
+    let is_followed = is_ttrpc || runtime != 0 || is_docker || asks && socket::is_bus(&ends)?;
     if !is_followed {
         return Ok(());
     }
     ends.peer_socket = socket::number(ends.peer)?;
-    if is_ttrpc || runtime != 0 {
+    if is_ttrpc || runtime != 0 || is_docker {
         messages::learn(&ends, writer.tgid);
     }
     let Some(place) = writes else { return Ok(()) };
@@ -140,6 +149,11 @@ fn try_enter(regs: u64, way: Way, found: Found) -> Result<(), Reason> {
         && runtime != 0
     {
         requests::begin(&mut scratch.sending, writer, of_runtime, runtime);
+        Ok(())
+    } else if let Some(of_docker) = of_docker
+        && is_docker
+    {
+        docker::begin(&mut scratch.sending, writer, of_docker);
         Ok(())
     } else {
         bus::begin(&mut scratch.sending, writer)

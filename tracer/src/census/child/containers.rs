@@ -1,5 +1,5 @@
 //! Which container and pod an id means: read from the OCI bundles on disk, of which only the annotations that CRI
-//! runtimes set are looked at.
+//! runtimes set are looked at, and what leads to the labels of Docker, which sets none.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -9,7 +9,7 @@ use std::{
 
 use serde::Deserialize;
 
-use super::{read, tell::Tell};
+use super::{docker, read, tell::Tell};
 use crate::input::{ContainerFact, EndedInit, Holder};
 
 /// Longest configuration that is read; real ones have 10 to 60 KB.
@@ -36,6 +36,8 @@ pub(super) struct Containers {
 struct Config {
     #[serde(default)]
     annotations: Option<Annotations>,
+    #[serde(default)]
+    mounts: Option<Vec<docker::Mount>>,
 }
 
 /// Set by containerd (internal/cri/annotations) and by CRI-O (pkg/annotations).
@@ -185,7 +187,12 @@ fn tracer(tell: &Tell, pid: u32) -> Option<Holder> {
 fn read_config(root: &Path, bundle: &Path, id: &str) -> Option<ContainerFact> {
     let bytes = read::file(root, &bundle.join("config.json"), MAX_CONFIG).ok()?;
     let config: Config = serde_json::from_slice(&bytes).ok()?;
-    Some(fact(id, config.annotations.unwrap_or_default()))
+    let annotated = fact(id, config.annotations.unwrap_or_default());
+    if annotated.pod.is_some() || annotated.sandbox.is_some() {
+        return Some(annotated);
+    }
+    let labelled = config.mounts.and_then(|mounts| docker::fact(root, &mounts, id));
+    Some(labelled.map_or(annotated, within_bounds))
 }
 
 fn fact(id: &str, found: Annotations) -> ContainerFact {
@@ -200,6 +207,11 @@ fn fact(id: &str, found: Annotations) -> ContainerFact {
         namespace: found.namespace.or(found.crio_namespace).or(from_log),
         source: BUNDLE.to_owned(),
     };
+    within_bounds(fact)
+}
+
+/// Without the names that are too long to be any.
+fn within_bounds(fact: ContainerFact) -> ContainerFact {
     let short = |text: Option<String>| text.filter(|text| text.len() <= 512);
     ContainerFact {
         sandbox: short(fact.sandbox),

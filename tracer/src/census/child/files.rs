@@ -23,6 +23,9 @@ const MAX_ALL: usize = 262_144;
 /// Holders of one thing that are told.
 const MAX_HOLDERS: usize = 16;
 
+/// The link of a descriptor of inotify (fs/notify/inotify/inotify_user.c).
+pub(super) const INOTIFY: &str = "anon_inode:inotify";
+
 /// One descriptor.
 #[derive(Clone, Debug)]
 pub(super) struct Open {
@@ -55,6 +58,8 @@ pub(super) struct Holders {
     sockets: HashMap<u64, Vec<(u32, usize)>>,
     /// Who else holds sockets, of those who were asked for nothing else.
     others: HashMap<u64, Vec<Holder>>,
+    /// Descriptors of inotify, of those of whom all descriptors were looked at.
+    inotify: HashMap<u32, Vec<i32>>,
     count: usize,
     incomplete: bool,
 }
@@ -130,9 +135,16 @@ impl Holders {
         };
         self.incomplete |= numbers.len() == MAX_PER_PROCESS || self.count >= MAX_ALL;
         let left = MAX_ALL.saturating_sub(self.count);
+        let is_whole = numbers.len() < MAX_PER_PROCESS.min(left);
         let kept = |open: &Open| told || matches!(open.what, Opened::Pipe { .. } | Opened::Socket(_));
         let numbers = numbers.into_iter().take(left);
-        let open: Vec<Open> = numbers.filter_map(|fd| look(&dir, fd, may_follow)).filter(kept).collect();
+        let mut open: Vec<Open> = numbers.filter_map(|fd| look(&dir, fd, may_follow)).collect();
+        if is_whole {
+            let inotify =
+                open.iter().filter(|one| matches!(&one.what, Opened::Other(link) if link == INOTIFY));
+            self.inotify.insert(pid, inotify.map(|one| one.fd).collect());
+        }
+        open.retain(kept);
         self.count += open.len();
         for (place, one) in open.iter().enumerate() {
             match one.what {
@@ -152,6 +164,11 @@ impl Holders {
     /// One descriptor of a process.
     pub(super) fn fd(&self, pid: u32, fd: i32) -> Option<&Open> {
         self.by_process.get(&pid)?.iter().find(|open| open.fd == fd)
+    }
+
+    /// Its descriptors of inotify; `None` when it was not looked at to the end.
+    pub(super) fn inotify_of(&self, pid: u32) -> Option<&[i32]> {
+        self.inotify.get(&pid).map(Vec::as_slice)
     }
 
     /// Inodes of its sockets, each once.

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{read, task_limit, tell::Tell};
+use super::{io_limit::IoGroup, read, task_limit, tell::Tell};
 use crate::{
     census::text::{Membership, mounts},
     input::{Freezer, TaskLimit},
@@ -24,6 +24,8 @@ pub(super) struct Hierarchies {
     cpu: Option<Place>,
     /// The controller of the number of tasks, of version 1.
     pids: Option<Place>,
+    /// The controller of block devices, of version 1.
+    blkio: Option<Place>,
 }
 
 #[derive(Clone, Debug)]
@@ -50,6 +52,9 @@ impl Hierarchies {
             }
             if mount.kind == "cgroup" && has("pids") && found.pids.is_none() {
                 found.pids = place();
+            }
+            if mount.kind == "cgroup" && has("blkio") && found.blkio.is_none() {
+                found.blkio = place();
             }
             match mount.kind.as_str() {
                 "cgroup2" if found.v2.is_none() => found.v2 = place(),
@@ -82,6 +87,12 @@ impl Hierarchies {
     pub(super) fn full(&self, memberships: &[Membership<'_>]) -> Option<TaskLimit> {
         let (place, group) = self.group("pids", self.pids.as_ref(), memberships)?;
         task_limit::full(&group, &place.point)
+    }
+
+    /// The cgroup of a process with these memberships that may be limited in what it writes.
+    pub(super) fn io(&self, memberships: &[Membership<'_>]) -> Option<IoGroup> {
+        let (place, dir) = self.group("blkio", self.blkio.as_ref(), memberships)?;
+        Some(IoGroup { dir, top: place.point.clone() })
     }
 
     /// The cgroup in the hierarchy that has this controller, version 1 if that has it, and where that is mounted.
@@ -162,7 +173,8 @@ mod tests {
             fs::write(path, text).unwrap();
         }
         let place = |dir: &str| Some(Place { point: root.path().join(dir), root: "/".into() });
-        let hierarchies = Hierarchies { v1: place("v1"), v2: place("v2"), cpu: place("cpu"), pids: None };
+        let hierarchies =
+            Hierarchies { v1: place("v1"), v2: place("v2"), cpu: place("cpu"), pids: None, blkio: None };
         (root, hierarchies)
     }
 

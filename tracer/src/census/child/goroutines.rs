@@ -6,7 +6,7 @@ use crate::{
     census::{
         child::{kept::Kept, tell::Tell},
         clock,
-        goroutines::Limits,
+        goroutines::{GoroutineError, Limits},
         protocol::{Answer, Step},
     },
     input::{Component, GoroutinesFact},
@@ -25,15 +25,21 @@ pub(super) fn all(tell: &mut Tell, wanted: &[(u32, Component)], kept: &mut Kept)
         }
         match ask_goroutines(*pid, *component, kept) {
             Ok(fact) => tell.say(&Answer::Goroutines(fact))?,
-            Err(why) => tell.cut(*pid, &comm, Step::Goroutines.words(), why)?,
+            // A runc ends all the time; a daemon that does is news.
+            Err(why) if *component == Component::Runc && has_ended(&why) => {}
+            Err(why) => tell.cut(*pid, &comm, Step::Goroutines.words(), why.to_string())?,
         }
     }
     Ok(())
 }
 
 /// Goroutines of a process, without a signal and without stopping it.
-fn ask_goroutines(pid: u32, component: Component, kept: &mut Kept) -> Result<GoroutinesFact, String> {
-    let reader = kept.reader(pid, component).map_err(|why| why.to_string())?;
+fn ask_goroutines(pid: u32, component: Component, kept: &mut Kept) -> Result<GoroutinesFact, GoroutineError> {
+    let reader = kept.reader(pid, component)?;
     let until = clock::now_ns().saturating_add(READ_NS);
-    reader.read(&Limits::until(until), &clock::now_ns).map_err(|why| why.to_string())
+    reader.read(&Limits::until(until), &clock::now_ns)
+}
+
+fn has_ended(why: &GoroutineError) -> bool {
+    matches!(why, GoroutineError::Gone(_) | GoroutineError::NoSuchProcess(_) | GoroutineError::NoProgram(_))
 }

@@ -1,7 +1,11 @@
 //! [`Kept`]: what the child keeps from one order to the next, because reading it again would cost more: programs whose
 //! function tables were read, and a socket that it could not open any more.
 
-use std::io;
+use std::{
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::unix_diag::Link;
 use crate::{
@@ -14,8 +18,9 @@ use crate::{
 
 /// A reader that was not used for so many orders about goroutines is dropped, and with it the open file.
 const UNUSED: u32 = 3;
-/// Readers that are kept: a kubelet and a runtime, and those before an upgrade.
-const MAX_READERS: usize = 4;
+/// Readers that are kept: a kubelet, a runtime, two shims and eight runc, and those before an upgrade. All processes that run the same
+/// file share what was read of it.
+const MAX_READERS: usize = 16;
 /// A child with more resident memory than this ends after its order, bytes.
 const MAX_RESIDENT: u64 = 56 << 20;
 
@@ -24,9 +29,21 @@ const MAX_RESIDENT: u64 = 56 << 20;
 pub(super) struct Kept {
     readers: Vec<(Reader, u32)>,
     link: Option<Link>,
+    /// When there was enough of everything that the node can run out of.
+    plenty: Option<Instant>,
 }
 
 impl Kept {
+    /// Was there enough of everything, so lately?
+    pub(super) fn has_plenty(&self, lately: Duration) -> bool {
+        self.plenty.is_some_and(|at| at.elapsed() < lately)
+    }
+
+    /// A look at what the node can run out of is over.
+    pub(super) fn looked_for_plenty(&mut self, is_plenty: bool) {
+        self.plenty = is_plenty.then(Instant::now);
+    }
+
     /// The socket by which the kernel is asked for sockets. To be opened before [`super::sandbox::confine`].
     ///
     /// # Errors
@@ -55,7 +72,11 @@ impl Kept {
         let place = match self.readers.iter().position(known) {
             Some(place) => place,
             None => {
-                let reader = Reader::open(pid, component)?;
+                let mut programs = self.readers.iter().map(|(reader, _)| reader.program());
+                let reader = match programs.find(|program| program.is_run_by(pid)) {
+                    Some(program) => Reader::with_program(pid, component, Arc::clone(program))?,
+                    None => Reader::open(pid, component)?,
+                };
                 if self.readers.len() == MAX_READERS {
                     self.readers.remove(0);
                 }

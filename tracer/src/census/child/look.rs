@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     census::protocol::{Answer, Step},
-    input::{Command, Component, ContainerFact},
+    input::{Command, Component, ContainerFact, ParkedThreads},
 };
 
 /// Functions of user space that are named in one round: each can mean another program to parse.
@@ -67,14 +67,12 @@ impl Looker {
         if !is_same(tell, interest) {
             return tell.say(&Answer::Gone { pid: interest.pid });
         }
-        let Groups { freezer, container: by_cgroup, cpu, full } = by_cgroup.unwrap_or_default();
+        let Groups { freezer, container: by_cgroup, cpu, full, io } = by_cgroup.unwrap_or_default();
         if let Some(dir) = cpu.filter(|_| is_daemon(interest)) {
             tell.say(&Answer::CpuGroup { pid: interest.pid, dir })?;
         }
-        let parks = threads.parks.iter().map(|seen| &seen.park);
-        if interest.component.role().is_runtime()
-            && let Some(disk) = disk::waited_for(tell, interest.pid, parks)
-        {
+        let parks: Vec<&ParkedThreads> = threads.parks.iter().map(|seen| &seen.park).collect();
+        if let Some(disk) = disk::of(tell, interest, &parks, io.as_ref()) {
             tell.say(&Answer::Disk { pid: interest.pid, disk })?;
         }
         if let Some(limit) = full {

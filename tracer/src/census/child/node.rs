@@ -14,9 +14,10 @@ use super::{
     containers::Containers,
     files::Holders,
     freezer::Hierarchies,
+    io_limit::IoGroup,
     kept::Kept,
     look::Looker,
-    read, scan,
+    read, scan, scarce,
     sockets::Sockets,
     tell::Tell,
 };
@@ -24,7 +25,7 @@ use crate::{
     census::{
         clock,
         protocol::{Answer, Step},
-        text::{container_id, memberships, pressure},
+        text::{container_id, memberships, pressure, unwritten},
     },
     input::{Component, ContainerFact, Freezer, Pressure, ProcessFact, SocketFact, TaskLimit},
 };
@@ -82,8 +83,12 @@ pub(super) fn processes(tell: &mut Tell, kept: &mut Kept) -> io::Result<()> {
     if let Some(pressure) = pressures(&tell.path("/proc/pressure")) {
         tell.say(&Answer::Pressure(pressure))?;
     }
+    if let Some(unwritten) = read::text(&tell.path("/proc/meminfo")).ok().and_then(|text| unwritten(&text)) {
+        tell.say(&Answer::Unwritten(unwritten))?;
+    }
     let (containers, ended) = (node.containers.all(), node.containers.ended());
-    tell.say(&Answer::Containers { containers, ended })
+    tell.say(&Answer::Containers { containers, ended })?;
+    scarce::tell(tell, &interests, &node, kept)
 }
 
 fn first_look(
@@ -216,6 +221,8 @@ pub(super) struct Groups {
     pub(super) cpu: Option<String>,
     /// One that has as many tasks as it may have.
     pub(super) full: Option<TaskLimit>,
+    /// Where limits of what it writes would be.
+    pub(super) io: Option<IoGroup>,
 }
 
 /// The cgroups of a process; `None` when it could not be asked.
@@ -234,6 +241,7 @@ pub(super) fn cgroup(tell: &mut Tell, interest: &Interest, node: &Node) -> io::R
         container,
         cpu: node.hierarchies.cpu(&lines),
         full: node.hierarchies.full(&lines),
+        io: node.hierarchies.io(&lines),
     }))
 }
 

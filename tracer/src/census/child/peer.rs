@@ -2,11 +2,12 @@
 //! cgroup is frozen. The kernel answers them without a
 //! lock of that process (fs/proc/array.c, `get_wchan`), so nothing here waits for it.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use procfs::{process::Process, ticks_per_second};
 
-use crate::input::BusPeerFact;
+use super::systemd_work;
+use crate::input::{BusPeerFact, SystemdWork};
 
 /// Ancestors that are looked at.
 const MAX_ANCESTORS: usize = 64;
@@ -28,6 +29,11 @@ pub(super) fn look(pid: u32) -> Option<BusPeerFact> {
         ran_ns: u64::try_from(ran_ns).unwrap_or(u64::MAX),
         ..BusPeerFact::default()
     })
+}
+
+/// What gives it work, if it is systemd.
+pub(super) fn work(pid: u32) -> SystemdWork {
+    systemd_work::look(&Path::new("/proc").join(pid.to_string()))
 }
 
 /// Is a cgroup frozen in which the process is? Where control groups are mounted elsewhere than systemd does, it is not known.

@@ -90,6 +90,9 @@ const READING: &[libc::c_long] = &[
     libc::SYS_gettimeofday,
 ];
 
+/// What `kcmp(2)` compares: open files.
+pub(super) const KCMP_FILE: i32 = 0;
+
 /// Gives up what is not needed; says what could not be given up.
 pub(super) fn confine() -> Vec<String> {
     let mut kept = Vec::new();
@@ -135,6 +138,8 @@ fn program() -> Result<BpfProgram, seccompiler::BackendError> {
     let code = u64::from(libc::PROT_EXEC.cast_unsigned());
     only(libc::SYS_mmap, &[(2, Op::MaskedEq(code), 0)])?;
     only(libc::SYS_mprotect, &[(2, Op::MaskedEq(code), 0)])?;
+    // Which of two descriptors is first, or whether they are one open file: nothing else of two processes.
+    only(libc::SYS_kcmp, &[(2, Op::Eq, KCMP_FILE)])?;
     for command in [libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_DUPFD_CLOEXEC] {
         only(libc::SYS_fcntl, &[(1, Op::Eq, command)])?;
     }
@@ -211,6 +216,7 @@ mod tests {
                     "a unix socket",
                     call(libc::SYS_socket, [number(libc::AF_UNIX), number(libc::SOCK_STREAM), 0, 0]),
                 ),
+                ("kcmp of memory", call(libc::SYS_kcmp, [own, own, 1, 0])),
                 ("bpf", call(libc::SYS_bpf, [0; 4])),
                 ("mount", call(libc::SYS_mount, [0; 4])),
                 ("setns", call(libc::SYS_setns, [0; 4])),

@@ -10,6 +10,9 @@
 //! address of the semaphore until it has it. The semaphore is part of a `sync.RWMutex`, which containerd's `statusStorage`
 //! begins with, and behind which it has the directory of the container.
 //!
+//! A containerd that starts asks the shims of an earlier one; the function that does so has the bundle, which begins with
+//! the id.
+//!
 //! A slot of a frame that is not in use keeps what was there before: goroutines take over the stacks of earlier ones. So
 //! where the function's code shows that it keeps its argument in the word that is meant for it, only this word counts.
 //! From other frames, what is found *contains* the right id; whoever uses it has to refuse what is ambiguous.
@@ -44,6 +47,11 @@ const MAX_SEARCHED: u32 = 2048;
 /// The request among the arguments of a function that serves it: receiver, context (two words), request.
 const REQUEST: usize = 3;
 
+/// Functions of containerd's task manager that have the bundle of a shim, and which argument it is: those for one, which had no
+/// receiver before containerd 2, and those for all (`runtime/v2`).
+const LOADS: [(&str, Option<usize>); 4] =
+    [(").loadShim", Some(3)), (".loadShim", Some(2)), (").loadShims", None), (").loadTasks", None)];
+
 /// What a function means for the search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Means {
@@ -53,6 +61,8 @@ enum Means {
     Status,
     /// It waits for a semaphore.
     Semaphore,
+    /// It asks the shim of a bundle, as containerd starts; which of its arguments the bundle is, if it is one.
+    Load(Option<usize>),
     /// Nothing.
     Nothing,
 }
@@ -115,9 +125,9 @@ impl About {
     fn spots(&mut self, code: &dyn Code, frames: &[u32], ends: &[u64]) -> Vec<Spot> {
         let handler = frames.iter().rev().find_map(|function| match self.means_of(code, *function) {
             Means::Handler(method) => Some(format!(").{method}")),
-            Means::Status | Means::Semaphore | Means::Nothing => None,
+            Means::Status | Means::Semaphore | Means::Load(_) | Means::Nothing => None,
         });
-        let Some(method) = handler else { return Vec::new() };
+        let Some(method) = handler else { return self.load(code, frames, ends).into_iter().collect() };
         // A list is about no container; what lies in its frames was the last one it looked at.
         let list = method.starts_with(").List") || method.starts_with(").Stream");
         let serves = |name: &str| !list && name.ends_with(&method);
@@ -147,6 +157,23 @@ impl About {
         spots
     }
 
+    /// The innermost frame that has the bundle of a shim, with its arguments.
+    fn load(&mut self, code: &dyn Code, frames: &[u32], ends: &[u64]) -> Option<Spot> {
+        let argument = |means: &Means| if let Means::Load(argument) = means { Some(*argument) } else { None };
+        let mut loads = frames.iter().enumerate();
+        let (index, function, bundle) = loads.find_map(|(index, function)| {
+            Some((index, *function, argument(self.means_of(code, *function))?))
+        })?;
+        let (from, end) = (*ends.get(index.checked_sub(1)?)?, *ends.get(index)?);
+        let to = end.saturating_add(8 * (REQUEST as u64 + 1)).min(from.saturating_add(MAX_FRAME));
+        let kept = bundle.filter(|n| code.keeps_argument(function, *n));
+        let sought = match kept {
+            Some(n) => Sought::Request { at: end.saturating_add(8 * n as u64) },
+            None => Sought::Ids,
+        };
+        Some(Spot { frame: u32::try_from(index).ok()?, from, to, sought })
+    }
+
     fn keeps(&mut self, code: &dyn Code, function: u32) -> bool {
         *self.keeps.entry(function).or_insert_with(|| code.keeps_argument(function, REQUEST))
     }
@@ -162,6 +189,9 @@ fn means(name: &str) -> Means {
     }
     if name == "runtime.semacquire1" {
         return Means::Semaphore;
+    }
+    if let Some((_, bundle)) = LOADS.iter().find(|(load, _)| name.ends_with(load)) {
+        return Means::Load(*bundle);
     }
     let method = name.split_once("._RuntimeService_").and_then(|(_, rest)| rest.split_once("_Handler"));
     method.map_or(Means::Nothing, |(method, _)| Means::Handler(method.to_owned()))

@@ -25,7 +25,7 @@ impl Code for Named {
     }
 }
 
-const FUNCTIONS: [&str; 9] = [
+const FUNCTIONS: [&str; 12] = [
     "runtime.gopark",
     "github.com/containerd/ttrpc.(*Client).dispatch",
     "x/store/container.(*statusStorage).UpdateSync",
@@ -35,6 +35,9 @@ const FUNCTIONS: [&str; 9] = [
     "k8s.io/cri-api/v1._RuntimeService_ListContainers_Handler",
     "runtime.semacquire1",
     "keeps/server.(*criService).UpdateContainerResources",
+    "x/runtime/v2.loadShim",
+    "x/runtime/v2.(*ShimManager).loadShims",
+    "keeps/core/runtime/v2.(*ShimManager).loadShim",
 ];
 
 fn me() -> ProcessMemory {
@@ -111,6 +114,36 @@ fn which_frames() {
     assert_eq!(told(&[0, 1, 2, 3, 4], &ends), [], "no handler, no request");
     // The walk broke off: frames without an end are not searched.
     assert_eq!(told(&update, &ends[..4]).len(), 1);
+}
+
+/// As containerd starts, the innermost function that has the bundle of a shim, with its arguments.
+#[test]
+fn the_frame_of_a_load() {
+    let id = "a".repeat(ID);
+    let bundle = [at(&id)[0], at(&id)[1], 0, 0, 0, 0, 0, 0];
+    let code = Named(FUNCTIONS.to_vec());
+    // A frame, its return address, context, bundle, what to do when the connection closes.
+    let words = [0, 0, 0, 0, 1, 2, bundle.as_ptr() as u64, 3, 0, 0];
+    let from = words.as_ptr() as u64;
+    let ends = [from, from, from + 8 * 4, from + 8 * 6];
+    let mut about = About::default();
+    let mut told = |frames: &[u32]| about.ids(&me(), &code, frames, &ends, 0).unwrap();
+    assert_eq!(told(&[0, 1, 9, 10]), [IdOnStack { frame: 2, id: id.clone() }]);
+    assert_eq!(
+        told(&[0, 1, 10, 4]),
+        [IdOnStack { frame: 2, id: id.clone() }],
+        "it asks to delete: there is no load of one"
+    );
+    assert_eq!(told(&[9, 0, 1, 4]), [], "the end of the innermost frame is not known");
+    // What an earlier bundle left in the frame is not looked at where the argument is kept.
+    let stale = "b".repeat(ID);
+    let words = [at(&stale)[0], at(&stale)[1], 0, 0, 9, 1, 2, bundle.as_ptr() as u64];
+    let from = words.as_ptr() as u64;
+    let ends = [from, from, from + 8 * 4, from + 8 * 8];
+    let kept = about.ids(&me(), &code, &[0, 1, 11, 10], &ends, 0).unwrap();
+    assert_eq!(kept, [IdOnStack { frame: 2, id: id.clone() }]);
+    let all = about.ids(&me(), &code, &[0, 1, 9, 10], &ends, 0).unwrap();
+    assert_eq!(all.len(), 2, "it may keep it anywhere");
 }
 
 /// A function that keeps its request where its caller has room for it: what earlier requests left is not looked at.

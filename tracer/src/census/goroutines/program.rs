@@ -106,7 +106,8 @@ impl Program {
     }
 
     /// Is it what a process runs, and unchanged? By number and times of the file behind its link.
-    pub(super) fn is_run_by(&self, pid: u32) -> bool {
+    #[must_use]
+    pub fn is_run_by(&self, pid: u32) -> bool {
         let id = self.id();
         let metadata = std::fs::metadata(exe_link(pid));
         let same = metadata.is_ok_and(|found| (found.dev(), found.ino()) == (id.dev, id.ino));
@@ -121,14 +122,13 @@ impl Program {
 
 /// Where these functions begin.
 fn entries(binary: &GoBinary, names: &[&str]) -> Vec<u64> {
-    let all = binary.functions().filter(|function| names.contains(&function.name));
-    all.map(|function| function.entry).collect()
+    names.iter().flat_map(|name| binary.functions_named(name)).map(|function| function.entry).collect()
 }
 
 /// Where the ends of collections are: the one place from which all that the writer refers to is where it should be.
 fn gc(binary: &GoBinary) -> Option<(u64, GcOffsets)> {
     let gc = binary.abi().gc?;
-    let coroutines = binary.functions().any(|function| function.name == COROUTINES);
+    let coroutines = binary.functions_named(COROUTINES).next().is_some();
     let found: HashSet<u64> = binary.data_references(GC_WRITER).into_iter().collect();
     let behind = |at: u64, offset: u32| at.checked_add(offset.into()).is_some_and(|at| found.contains(&at));
     let is_whole = |at: &u64| {

@@ -9,7 +9,7 @@ use crate::{
     census::protocol::{Answer, Asked, Job},
     input::{
         Answerers, CensusFact, ContainerFact, EndedInit, Fact, GoroutinesFact, Liveness, Pressure,
-        ProcessFact, RuntimeSays, Unanswered, VersionFact,
+        ProcessFact, RuntimeSays, Scarce, SeccompFact, Unanswered, Unwritten, VersionFact,
     },
     target::CommandLines,
 };
@@ -31,10 +31,13 @@ pub(super) struct Merged {
     goroutines: BTreeMap<u32, GoroutinesFact>,
     containers: Vec<ContainerFact>,
     pressure: Option<Pressure>,
+    unwritten: Option<Unwritten>,
     versions: BTreeMap<u32, Option<VersionFact>>,
     says: Option<RuntimeSays>,
     ended: Vec<EndedInit>,
     answerers: Option<Answerers>,
+    pub(super) scarce: Option<Scarce>,
+    pub(super) seccomp: Option<SeccompFact>,
     pub(super) unanswered: Vec<Unanswered>,
     unanswered_more: usize,
     left_out: u32,
@@ -91,10 +94,12 @@ impl Merged {
                 self.versions.insert(pid, fact);
             }
             Answer::Pressure(pressure) => self.pressure = Some(pressure),
+            Answer::Unwritten(unwritten) => self.unwritten = Some(unwritten),
             Answer::Containers { containers, ended } => {
                 (self.containers, self.ended) = (containers, ended);
             }
             Answer::Answerers(found) => self.answerers = Some(found),
+            Answer::Scarce(found) => self.scarce = Some(found),
             Answer::Goroutines(fact) => {
                 self.goroutines.insert(fact.pid, fact);
             }
@@ -193,10 +198,13 @@ impl Merged {
             left_out: u32::try_from(unfinished).unwrap_or(u32::MAX).saturating_add(self.left_out),
             containers: self.containers,
             pressure: self.pressure,
+            unwritten: self.unwritten,
             versions: self.versions.into_values().flatten().collect(),
             says: self.says,
             ended: self.ended,
             answerers: self.answerers,
+            scarce: self.scarce,
+            seccomp: self.seccomp,
         };
         let processes = self.processes.into_values().map(Fact::Process);
         let goroutines = self.goroutines.into_values().map(Fact::Goroutines);

@@ -31,6 +31,8 @@ pub struct Request {
     pub versions: bool,
     /// The runtime that is asked for names and states, if it does not look as if it could not answer.
     pub ask: Option<Runtime>,
+    /// Whether the kernel still takes a seccomp filter is tried too.
+    pub tries_seccomp: bool,
     /// How long it may take.
     pub limits: Limits,
 }
@@ -51,6 +53,7 @@ impl Request {
             goroutines: Vec::new(),
             versions: false,
             ask: None,
+            tries_seccomp: false,
             limits: Limits::default(),
         }
     }

@@ -13,13 +13,18 @@ use super::{
 };
 use crate::{
     census::{
-        clock,
+        clock, instance,
         protocol::{Job, RUNTIME, Runtime},
+        seccomp,
     },
-    input::{Component, Fact, GoroutineGroup, GoroutinesFact, ProcessFact, SocketFact, Unanswered},
+    input::{Command, Component, Fact, GoroutineGroup, GoroutinesFact, ProcessFact, SocketFact, Unanswered},
     target::CommandLines,
 };
 
+/// A runc does its work in less.
+const OLD_RUNC_NS: u64 = 1_000_000_000;
+/// Processes of runc whose goroutines are read in one round.
+const MAX_RUNCS: usize = 8;
 /// The handlers of what the runtime is asked.
 const LISTS: [&str; 2] =
     ["._RuntimeService_ListPodSandbox_Handler", "._RuntimeService_ListContainers_Handler"];
@@ -54,6 +59,26 @@ impl Census {
     }
 }
 
+/// The oldest processes of runc: what they wait for, unless it is a system call, only their goroutines tell. crun has none.
+fn old_runcs<'a>(
+    processes: impl Iterator<Item = &'a ProcessFact>,
+    now_ns: u64,
+) -> impl Iterator<Item = (u32, Component)> {
+    let is_runc = |fact: &&ProcessFact| match &fact.command {
+        Some(Command::Runc { sub, .. }) => {
+            fact.component == Component::Runc && fact.comm == "runc" && sub != "init"
+        }
+        _ => false,
+    };
+    let old = |fact: &ProcessFact| {
+        let started = fact.started_ns.filter(|start| now_ns.saturating_sub(*start) >= OLD_RUNC_NS)?;
+        Some((started, fact.pid))
+    };
+    let mut found: Vec<(u64, u32)> = processes.filter(is_runc).filter_map(old).collect();
+    found.sort_unstable();
+    found.into_iter().take(MAX_RUNCS).map(|(_, pid)| (pid, Component::Runc))
+}
+
 /// One round: facts of processes, of goroutines, and of the round itself. Blocks for as long as the limits say.
 #[must_use]
 pub fn round(request: &Request) -> Vec<Fact> {
@@ -65,7 +90,10 @@ pub fn round(request: &Request) -> Vec<Fact> {
         let fact = merged.processes.get(pid)?;
         Some((*pid, fact.component))
     });
-    let wanted: Vec<(u32, Component)> = wanted.collect();
+    let mut wanted: Vec<(u32, Component)> = wanted.collect();
+    if !wanted.is_empty() {
+        wanted.extend(old_runcs(merged.processes.values(), began_ns));
+    }
     if !wanted.is_empty() {
         let until = Instant::now() + request.limits.all_goroutines;
         converse(request, &Job::Goroutines(wanted), request.limits.goroutines, until, &mut merged);
@@ -77,6 +105,12 @@ pub fn round(request: &Request) -> Vec<Fact> {
     }
     if let Some(runtime) = &request.ask {
         ask(request, runtime, &mut merged);
+    }
+    if let Some(inotify) = merged.scarce.as_mut().and_then(|scarce| scarce.inotify.as_mut()) {
+        inotify.refused = instance::is_refused();
+    }
+    if request.tries_seccomp {
+        merged.seccomp = seccomp::refused();
     }
     merged.facts(began_ns, clock::now_ns())
 }
@@ -190,6 +224,30 @@ mod tests {
     }
 
     const ASK_7: &str = r#"echo '{"Asking":{"pid":7,"comm":"runc","step":"Arguments"}}'"#;
+
+    fn containerd() -> ProcessFact {
+        ProcessFact {
+            at_ns: 1,
+            pid: 7,
+            parent: 1,
+            started_ns: None,
+            component: Component::Containerd,
+            comm: "containerd".into(),
+            command: None,
+            state: 'S',
+            threads: 3,
+            stopped: 1,
+            freezer: None,
+            parked: Vec::new(),
+            sockets: Vec::new(),
+            pipes: Vec::new(),
+            container: None,
+            by_hand: None,
+            cpu_group: None,
+            task_limit: None,
+            disk: None,
+        }
+    }
 
     /// Whoever does not answer is named; the next child knows whom not to ask, and what is told already.
     #[test]
@@ -305,27 +363,7 @@ mod tests {
     #[test]
     fn who_is_not_asked() {
         let runtime = Runtime { pid: 7, socket: PathBuf::from("/run/c.sock") };
-        let fine = ProcessFact {
-            at_ns: 1,
-            pid: 7,
-            parent: 1,
-            started_ns: None,
-            component: Component::Containerd,
-            comm: "containerd".into(),
-            command: None,
-            state: 'S',
-            threads: 3,
-            stopped: 1,
-            freezer: None,
-            parked: Vec::new(),
-            sockets: Vec::new(),
-            pipes: Vec::new(),
-            container: None,
-            by_hand: None,
-            cpu_group: None,
-            task_limit: None,
-            disk: None,
-        };
+        let fine = containerd();
         let group = |frames: &[&str]| GoroutineGroup {
             count: 1,
             goids: vec![1],
@@ -370,6 +408,33 @@ mod tests {
         };
         assert_eq!(silent(&queue("/run/c.sock"), None, &runtime), Some("connections wait on its socket"));
         assert_eq!(silent(&queue("/run/debug.sock"), None, &runtime), None);
+    }
+
+    /// Processes of runc that are old, the oldest first; no `runc init`, no young one, and no more than that.
+    #[test]
+    fn runcs_that_wait() {
+        let fact = |pid: u32, sub: &str, started_s: u64| {
+            let command = Command::Runc { sub: sub.to_owned(), container: None, bundle: None };
+            let started_ns = Some(started_s * 1_000_000_000);
+            ProcessFact {
+                pid,
+                component: Component::Runc,
+                comm: "runc".to_owned(),
+                command: Some(command),
+                started_ns,
+                ..containerd()
+            }
+        };
+        let now_ns = 100_000_000_000;
+        let seen = |facts: &[ProcessFact]| -> Vec<u32> {
+            old_runcs(facts.iter(), now_ns).map(|(pid, _)| pid).collect()
+        };
+        let all = [fact(1, "create", 99), fact(2, "update", 50), fact(3, "init", 50), fact(4, "create", 100)];
+        assert_eq!(seen(&all), [2, 1]);
+        let crun = ProcessFact { comm: "crun".to_owned(), ..fact(5, "create", 10) };
+        assert_eq!(seen(&[crun]), [0; 0]);
+        let many: Vec<ProcessFact> = (0..20).map(|pid| fact(pid, "create", 90 - u64::from(pid))).collect();
+        assert_eq!(seen(&many), (12..20).rev().collect::<Vec<_>>());
     }
 
     /// What makes no sense ends the conversation, and so does silence.

@@ -1,6 +1,7 @@
 //! One child process of the census, seen from its parent: started, given orders, listened to.
 
 use std::{
+    fs,
     io::{self, Read as _, Write as _},
     os::{fd::AsRawFd as _, unix::process::CommandExt as _, unix::process::ExitStatusExt as _},
     path::{Path, PathBuf},
@@ -154,10 +155,9 @@ impl Worker {
         }
     }
 
-    /// Does it want to run, and only gets no processor?
+    /// Does it want to run, or a program that it waits for, and only gets no processor?
     pub(super) fn wants_to_run(&self) -> bool {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()));
-        stat.ok().and_then(|text| parse_stat(&text)).is_some_and(|stat| stat.state == 'R')
+        wants_to_run(self.pid())
     }
 
     fn how_it_ended(&mut self) -> String {
@@ -174,5 +174,57 @@ impl Worker {
                 _ => return "the reader went silent".to_owned(),
             }
         }
+    }
+}
+
+/// A program that was asked for its version is a child of the reader. Without CONFIG_PROC_CHILDREN it is not found, and not waited for.
+fn wants_to_run(pid: u32) -> bool {
+    let main = format!("/proc/{pid}/task/{pid}");
+    let children = fs::read_to_string(format!("{main}/children")).unwrap_or_default();
+    let threads =
+        children.split_whitespace().filter_map(|child| fs::read_dir(format!("/proc/{child}/task")).ok());
+    let of_children = threads.flatten().flatten().map(|thread| thread.path());
+    std::iter::once(PathBuf::from(main)).chain(of_children).any(|thread| runs(&thread))
+}
+
+/// Does this thread run, or wait for a processor?
+fn runs(thread: &Path) -> bool {
+    let stat = fs::read_to_string(thread.join("stat"));
+    stat.ok().and_then(|text| parse_stat(&text)).is_some_and(|stat| stat.state == 'R')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who waits for a child that runs is given more time, and not who waits for one that sleeps.
+    #[test]
+    fn whose_child_runs_wants_to_run() {
+        let asked = |script: &str, is_there: &dyn Fn(u32) -> bool| {
+            let mut shell = Command::new("sh").args(["-c", script]).spawn().unwrap();
+            let until = Instant::now() + Duration::from_secs(30);
+            let mut seen = false;
+            while !seen && Instant::now() < until {
+                seen = is_there(shell.id());
+                thread::yield_now();
+            }
+            shell.kill().unwrap();
+            shell.wait().unwrap();
+            seen
+        };
+        // The shell waits, and is not seen in between while it runs itself; its child runs until its parent has ended.
+        let waits = |pid| !runs(Path::new(&format!("/proc/{pid}")));
+        let runs_below = |pid| (0..20).all(|_| waits(pid) && wants_to_run(pid));
+        let script = "p=$$; (while kill -0 $p 2>/dev/null; do :; done) & wait";
+        assert!(asked(script, &runs_below), "the child runs");
+        let sleeps_below = |pid| {
+            let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+            let is_asleep = |child: &str| {
+                let name = fs::read_to_string(format!("/proc/{child}/comm")).unwrap_or_default();
+                name == "sleep\n" && !runs(Path::new(&format!("/proc/{child}")))
+            };
+            children.is_ok_and(|all| all.split_whitespace().any(is_asleep)) && !wants_to_run(pid)
+        };
+        assert!(asked("sleep 5 & wait", &sleeps_below), "nobody runs");
     }
 }

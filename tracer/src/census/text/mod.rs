@@ -7,7 +7,9 @@ mod cgroup;
 mod epoll;
 mod fanotify;
 mod fd;
+mod limits;
 mod locks;
+mod meminfo;
 mod mountinfo;
 mod pressure;
 mod sched;
@@ -19,10 +21,12 @@ pub use cgroup::{Membership, container_id, memberships};
 pub(in crate::census) use epoll::watched_by_epoll;
 pub(in crate::census) use fanotify::decides_accesses;
 pub use fd::{Access, Link, link};
+pub(in crate::census) use limits::{effective_user, open_files};
 pub(in crate::census) use locks::{has_lock, holder_of_lock};
+pub(in crate::census) use meminfo::unwritten;
 pub use mountinfo::{Mount, mounts};
 pub(in crate::census) use pressure::pressure;
-pub use sched::{ran_ticks, schedstat, throttling, total_pressure_ns};
+pub use sched::{Ran, ran_ticks, schedstat, throttling, total_pressure_ns};
 pub use stack::{function, functions};
 pub use syscall::{Position, position};
 pub(in crate::census) use version::version;
@@ -34,8 +38,10 @@ pub fn all(text: &str) {
         let _ = container_id(path);
     }
     let _ = (holder_of_lock(text, 1), has_lock(text, "00:1a:1"), pressure(text, "some"), version(text));
+    let _ = unwritten(text);
     let _ = (link(text), mounts(text), functions(text), position(text));
     let _ = (crate::target::unix_sockets(text), watched_by_epoll(text));
+    let _ = (open_files(text), effective_user(text));
 }
 
 #[cfg(test)]

@@ -9,13 +9,30 @@ pub fn schedstat(text: &str) -> Option<(u64, u64)> {
     Some((numbers.next()??, numbers.next()??))
 }
 
-/// Name and clock ticks of a process, in user space and in the kernel together (`/proc/PID/stat`, fields 2, 14 and 15).
+/// Who has run, and for how long, in clock ticks of user space and kernel together (`/proc/PID/stat`, proc(5)).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// The kernel's name of it. Hostile text.
+    pub comm: String,
+    /// Its parent.
+    pub parent: u32,
+    /// Its own.
+    pub own: u64,
+    /// Those of its children that have ended and been waited for, and of theirs.
+    pub ended: u64,
+}
+
+/// Fields 2, 4 and 14 to 17 of a stat line.
 #[must_use]
-pub fn ran_ticks(text: &str) -> Option<(String, u64)> {
+pub fn ran_ticks(text: &str) -> Option<Ran> {
     let (front, back) = text.rsplit_once(')')?;
-    let mut ticks = back.split_ascii_whitespace().skip(11).map(|word| word.parse::<u64>().ok());
-    let ran = ticks.next()??.saturating_add(ticks.next()??);
-    Some((front.split_once('(')?.1.to_owned(), ran))
+    let fields: Vec<&str> = back.split_ascii_whitespace().take(15).collect();
+    let ticks = |first: usize| {
+        let [user, kernel] = [first, first + 1].map(|at| fields.get(at)?.parse::<u64>().ok());
+        Some(user?.saturating_add(kernel?))
+    };
+    let comm = front.split_once('(')?.1.to_owned();
+    Some(Ran { comm, parent: fields.get(1)?.parse().ok()?, own: ticks(11)?, ended: ticks(13)? })
 }
 
 /// Throttling of a cgroup, version 1 and 2; what is not there is 0.

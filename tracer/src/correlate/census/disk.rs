@@ -1,12 +1,13 @@
-//! [`DiskWaits`]: how often the looks of the last minute found a thread of a runtime waiting for its disk. A single look is
-//! chance: any commit waits for a moment.
+//! [`DiskWaits`]: how often the looks of the last minute found a thread of a runtime waiting for its disk, and what the disk did.
+//! A single look is chance: any commit waits for a moment. An unmount that writes back what containers have written is not a write
+//! of the runtime.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::{
     correlate::thresholds::RECENT_NS,
     decode::MonoNs,
-    input::{DiskFact, ParkedThreads, ProcessFact},
+    input::{DiskFact, ParkedThreads, ProcessFact, WriteLimit},
 };
 
 /// Looks that are kept: more than there are in a minute.
@@ -34,7 +35,8 @@ pub struct DiskWaits {
     pub waiting: u64,
     /// The call of the last of those threads.
     pub call: Option<String>,
-    /// What the device that they waited for did between the first and the last of those looks, if that was seen twice.
+    /// What the device that they waited for, or that an unmount of an overlay waits for, did between the first and the last of
+    /// those looks, if that was seen twice.
     pub device: Option<DeviceUse>,
 }
 
@@ -53,6 +55,10 @@ pub struct DeviceUse {
     pub took_ns: u64,
     /// Requests that it had not completed at the end.
     pub in_flight: u64,
+    /// Bytes that were written.
+    pub written: u64,
+    /// What the process may write to it, if that is limited.
+    pub limit: Option<WriteLimit>,
 }
 
 impl DeviceUse {
@@ -67,6 +73,8 @@ impl DeviceUse {
             completed: after.completed.saturating_sub(before.completed),
             took_ns: ns(after.took_ms, before.took_ms),
             in_flight: after.in_flight,
+            written: after.written.saturating_sub(before.written),
+            limit: after.limit.clone(),
         })
     }
 }
@@ -85,9 +93,10 @@ struct Look {
 pub(super) struct Looks(VecDeque<Look>);
 
 impl Looks {
-    /// Takes a look; one that could not read the threads tells nothing.
+    /// Takes a look; one that could not read the threads tells nothing, and one at others than runtimes only what a disk does.
     pub(super) fn look(&mut self, fact: &ProcessFact) {
-        if !fact.component.role().is_runtime() || fact.parked.is_empty() {
+        let is_meant = fact.component.role().is_runtime() || fact.disk.is_some();
+        if !is_meant || fact.parked.is_empty() {
             return;
         }
         if self.0.len() >= LOOKS {
@@ -125,5 +134,5 @@ fn call(park: &ParkedThreads) -> Option<String> {
 fn waits(park: &ParkedThreads) -> bool {
     let in_call = call(park).is_some_and(|name| CALLS.contains(&name.as_str()));
     let in_kernel = || park.kernel_stack.iter().any(|name| KERNEL.contains(&name.as_str()));
-    in_call || park.state == 'D' && in_kernel()
+    in_call || park.state == 'D' && in_kernel() && !park.flushes_overlay()
 }

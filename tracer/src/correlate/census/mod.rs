@@ -3,7 +3,9 @@
 
 mod blocked;
 mod disk;
+mod jams;
 mod requests;
+mod startup;
 mod subject;
 mod unreported;
 mod untraced;
@@ -16,6 +18,7 @@ use crate::{
     input::{CensusFact, Component, Fact, GoroutinesFact, ParkedThreads, ProcessFact, VersionFact},
 };
 pub use disk::{DeviceUse, DiskWaits};
+pub use jams::Jam;
 pub use requests::{Held, Request, WaitsFor};
 pub use subject::Known;
 pub use unreported::Unreported;
@@ -31,16 +34,26 @@ pub struct ProcessSeen {
     pub fact: ProcessFact,
     /// Since when every look found it standing still: all threads stopped, its cgroup frozen, or dead and not reaped.
     pub still_since: Option<MonoNs>,
-    /// Its threads that wait in the kernel for a server or for the kernel itself.
+    /// Of a shim: since when every look found it running, and no runc below it.
+    pub idle_since: Option<MonoNs>,
+    /// Its threads that wait in the kernel for a server, for the disk under an overlay, or for the kernel itself.
     pub blocked: Vec<BlockedThread>,
 }
 
 impl ProcessSeen {
     /// Its threads that wait for a file system which another program or machine serves.
     pub fn waits_for_server(&self) -> impl Iterator<Item = (BlockedThread, &ParkedThreads)> {
+        self.waits().filter(|(_, park)| park.waits_for_server().is_some())
+    }
+
+    /// Its threads that unmount an overlay, which writes a whole file system to the disk first.
+    pub fn flushes_overlays(&self) -> impl Iterator<Item = (BlockedThread, &ParkedThreads)> {
+        self.waits().filter(|(_, park)| park.flushes_overlay())
+    }
+
+    fn waits(&self) -> impl Iterator<Item = (BlockedThread, &ParkedThreads)> {
         let park = |tid| self.fact.parked.iter().find(|park| park.tid == tid);
-        let all = self.blocked.iter().filter_map(move |thread| Some((*thread, park(thread.tid)?)));
-        all.filter(|(_, park)| park.waits_for_server().is_some())
+        self.blocked.iter().filter_map(move |thread| Some((*thread, park(thread.tid)?)))
     }
 }
 
@@ -96,7 +109,9 @@ pub struct Census {
     /// Containers that have ended and run nevertheless, if one asks the runtime, and commands that have ended and are not
     /// deleted, by id.
     pub unreported: Vec<Unreported>,
-    /// How often the threads of a runtime were found waiting for the disk lately, by process.
+    /// Connections between a runtime and a shim that neither reads.
+    pub jams: Vec<Jam>,
+    /// How often the threads of a runtime were found waiting for the disk lately, and what the disk did for whom; by process.
     pub disk: BTreeMap<u32, DiskWaits>,
 }
 
@@ -133,6 +148,7 @@ pub(super) struct CensusState {
     file_calls: BTreeMap<u32, Vec<FileCall>>,
     /// By container and command.
     unreported: BTreeMap<(String, Option<String>), Unreported>,
+    jams: Vec<Jam>,
     disk: disk::Looks,
     pub(super) dropped: u64,
 }
@@ -147,7 +163,8 @@ impl CensusState {
         let before = self.processes.get(&fact.pid).filter(|seen| seen.fact.is_same_process(&fact));
         let still_since = stands_still(&fact)
             .then(|| before.and_then(|seen| seen.still_since).unwrap_or(MonoNs(fact.at_ns)));
-        self.coming.insert(fact.pid, ProcessSeen { fact, still_since, blocked: Vec::new() });
+        self.coming
+            .insert(fact.pid, ProcessSeen { fact, still_since, idle_since: None, blocked: Vec::new() });
     }
 
     pub(super) fn goroutines(&mut self, fact: GoroutinesFact, limits: &Limits) {
@@ -184,10 +201,22 @@ impl CensusState {
         self.goroutines.insert(fact.pid, fact);
     }
 
+    /// A process ended: what a look before that found of it is over. What is not reaped, the next look finds.
+    pub(super) fn ended(&mut self, pid: u32, at: MonoNs) {
+        if self.processes.get(&pid).is_some_and(|seen| seen.fact.at_ns <= at.0) {
+            self.processes.remove(&pid);
+        }
+    }
+
     /// A round is over: what it did not tell is no longer there, unless it was cut. Then it stands as it was found
     /// before, with the time of that look. `ended` tells when a process ended, if its exit was seen.
     pub(super) fn round(&mut self, round: CensusFact, ended: &dyn Fn(u32) -> Option<MonoNs>) {
-        let before = std::mem::replace(&mut self.processes, std::mem::take(&mut self.coming));
+        let mut coming = std::mem::take(&mut self.coming);
+        // An end may be told before the look that it followed.
+        coming.retain(|pid, seen| ended(*pid).is_none_or(|end| end.0 < seen.fact.at_ns));
+        let before = std::mem::replace(&mut self.processes, coming);
+        self.idle(&before, &round);
+        self.jams = jams::find(&self.processes, std::mem::take(&mut self.jams), &round);
         for seen in self.processes.values_mut() {
             let before = before.get(&seen.fact.pid);
             seen.blocked = blocked::threads(&seen.fact, before, MonoNs(round.ended_ns));
@@ -207,6 +236,20 @@ impl CensusState {
         self.rounds += 1;
         self.versions.extend(round.versions.iter().map(|fact| (fact.program.clone(), fact.clone())));
         self.round = Some(round);
+    }
+
+    /// Which shims have nothing to do. A round that was cut may have missed what they run.
+    fn idle(&mut self, before: &BTreeMap<u32, ProcessSeen>, round: &CensusFact) {
+        // One that has ended works no more, also when the shim does not notice.
+        let works = |seen: &&ProcessSeen| seen.fact.component == Component::Runc && seen.fact.state != 'Z';
+        let runc = self.processes.values().filter(works);
+        let busy: BTreeSet<u32> = runc.map(|seen| seen.fact.parent).collect();
+        for (pid, seen) in &mut self.processes {
+            let rests = seen.still_since.is_none() && !busy.contains(pid) && !round.cut;
+            let before = before.get(pid).filter(|before| before.fact.is_same_process(&seen.fact));
+            let since = before.and_then(|before| before.idle_since).unwrap_or(MonoNs(round.ended_ns));
+            seen.idle_since = (rests && seen.fact.component == Component::Shim).then_some(since);
+        }
     }
 
     /// Keeps what an earlier round told to the end and this one did not; but of who had ended no age can grow unseen,
@@ -291,6 +334,7 @@ impl CensusState {
             requests,
             file_calls: self.file_calls.values().flatten().cloned().collect(),
             unreported: self.unreported.values().cloned().collect(),
+            jams: self.jams.clone(),
             disk: self.disk.waits(now),
         }
     }

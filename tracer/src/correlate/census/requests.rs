@@ -1,7 +1,10 @@
 //! Goroutine stacks → [`Request`]s: a goroutine whose stack contains the handler of a CRI method *is* an open call, and
 //! the functions further in say what it waits for and what it holds meanwhile.
 
-use super::subject::{Known, Part, parts};
+use super::{
+    startup,
+    subject::{Known, Part, parts},
+};
 use crate::{
     correlate::age::Age,
     cri::Method,
@@ -19,7 +22,7 @@ pub struct Request {
     pub pid: u32,
     /// What it is to the node.
     pub component: Component,
-    /// CRI method of a handler; "relist" for the kubelet's.
+    /// CRI method of a handler; "relist" for the kubelet's; "startup" of a containerd that loads the shims of an earlier one.
     pub operation: String,
     /// How many.
     pub count: u32,
@@ -57,6 +60,12 @@ impl Request {
     #[must_use]
     pub fn is_relist(&self) -> bool {
         self.component == Component::Kubelet && self.operation == RELIST
+    }
+
+    /// Is it a containerd that loads the shims of an earlier one?
+    #[must_use]
+    pub fn is_startup(&self) -> bool {
+        self.operation == startup::STARTUP
     }
 
     /// Is it the same request, as seen at the same moment?
@@ -121,7 +130,7 @@ pub(super) struct Inside {
 /// Goroutines inside a request.
 pub(super) fn goroutines(fact: &GoroutinesFact) -> Vec<Inside> {
     let of_group = |group: &GoroutineGroup| {
-        let operation = operation(fact.component, &group.frames)?;
+        let operation = operation(fact.component, group)?;
         // Handlers have a goroutine of their own, unless the server was told to keep workers (`NumStreamWorkers`); the
         // relists of a kubelet are all on one.
         let worker = |frame: &String| frame.ends_with("grpc.(*Server).serverWorker");
@@ -191,7 +200,7 @@ pub(super) fn requests_in(fact: &GoroutinesFact, begins: &Begins<'_>, known: &Kn
         }
     };
     let of_group = |group: &GoroutineGroup| {
-        let operation = operation(fact.component, &group.frames)?;
+        let operation = operation(fact.component, group)?;
         let parts = parts(group, &operation, known).into_iter();
         Some(parts.map(|part| request(group, &operation, part)).collect::<Vec<_>>())
     };
@@ -199,7 +208,11 @@ pub(super) fn requests_in(fact: &GoroutinesFact, begins: &Begins<'_>, known: &Kn
 }
 
 /// `…/v1._RuntimeService_ListContainers_Handler` → ListContainers; the kubelet's relist by its own name.
-fn operation(component: Component, frames: &[String]) -> Option<String> {
+fn operation(component: Component, group: &GoroutineGroup) -> Option<String> {
+    let frames = &group.frames;
+    if startup::loads(component, group) {
+        return Some(startup::STARTUP.to_owned());
+    }
     if component == Component::Kubelet {
         let relist = |frame: &String| {
             frame.ends_with("pleg.(*GenericPLEG).relist") || frame.ends_with("pleg.(*GenericPLEG).Relist")
@@ -253,12 +266,13 @@ fn waited_in(frame: &str, frames: &[String], at_lock: bool) -> Option<WaitsFor> 
     frame.starts_with("os/exec.(*Cmd).").then_some(WaitsFor::Child)
 }
 
-/// `task.(*taskClient).Update`, `task.(*ttrpctaskClient).Update`, `…(*tTRPCTaskClient).Update` → Update.
+/// `task.(*taskClient).Update`, `task.(*ttrpctaskClient).Update`, `…(*tTRPCTaskClient).Update` → Update; so does that of the
+/// shims of version 1, `shim/v1.(*shimClient).Update`.
 fn task_method(frame: &str) -> Option<String> {
     let (receiver, method) = frame.rsplit_once(").")?;
     let client = receiver.rsplit_once("(*")?.1.to_ascii_lowercase();
-    (client.ends_with("taskclient") && method.bytes().all(|b| b.is_ascii_alphanumeric()))
-        .then(|| method.to_owned())
+    let asks = client.ends_with("taskclient") || client == "shimclient";
+    (asks && method.bytes().all(|b| b.is_ascii_alphanumeric())).then(|| method.to_owned())
 }
 
 /// `…runtimeServiceClient).ListContainers` → ListContainers.
@@ -354,6 +368,16 @@ mod tests {
         requests_in(fact, &begins, &Known::default())
     }
 
+    /// The shims of version 1 are asked by a client of their own.
+    #[test]
+    fn what_a_shim_is_asked() {
+        let asked = |frame| task_method(&format!("github.com/containerd/containerd/{frame}"));
+        for client in ["runtime/v1/shim/v1.(*shimClient)", "api/runtime/task/v2.(*taskClient)"] {
+            assert_eq!(asked(format!("{client}.State")).as_deref(), Some("State"), "{client}");
+        }
+        assert_eq!(asked("runtime/v1/linux.(*Task).State".to_owned()), None);
+    }
+
     /// The two halves of a lock hostage: one waits for the shim and holds the status, the others wait for the status.
     #[test]
     fn holder_and_waiter() {
@@ -402,6 +426,26 @@ mod tests {
         let found = told(&fact, None, None);
         assert_eq!(found[0].operation, "relist");
         assert_eq!(found[0].waits_for, WaitsFor::Runtime { operation: Some("ListContainers".into()) });
+    }
+
+    /// A containerd that starts waits for a shim; what reads the log of one does not.
+    #[test]
+    fn starts() {
+        let start = |load: &str| {
+            let client =
+                ["github.com/containerd/ttrpc.(*Client).Call", "api/task/v3.(*ttrpctaskClient).Connect"];
+            group("select", &[client[0].into(), client[1].into(), load.into()])
+        };
+        for load in ["runtime/v2.(*TaskManager).loadTasks", "v2/core/runtime/v2.(*ShimManager).loadShims"] {
+            let found = requests(vec![start(load)]);
+            assert!(found[0].is_startup() && found[0].method().is_none(), "{load}");
+            assert_eq!(found[0].waits_for, WaitsFor::Shim { method: Some("Connect".into()) });
+        }
+        assert_eq!(requests(vec![start("runtime/v2.loadShim.func4")]), []);
+        assert_eq!(
+            told(&fact(Component::Dockerd, vec![start("runtime/v2.(*ShimManager).loadShims")]), None, None),
+            []
+        );
     }
 
     /// Other goroutines are no requests, and names that only look like handlers are none.

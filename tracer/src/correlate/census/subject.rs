@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::ProcessSeen;
+use super::{ProcessSeen, startup};
 use crate::input::{CensusFact, Command, ContainerFact, GoroutineGroup, IdOnStack};
 
 /// Goroutines that are named of one request.
@@ -101,7 +101,8 @@ impl Known {
     fn target(&self, operation: &str, frames: &[String], ids: &[IdOnStack]) -> RequestTarget {
         let method = format!(").{operation}");
         let name = |id: &&IdOnStack| frames.get(id.frame as usize).map_or("", String::as_str);
-        let serving = |id: &&IdOnStack| name(id).ends_with(&method);
+        let asks = startup::asks_about(frames).filter(|_| operation == startup::STARTUP);
+        let serving = |id: &&IdOnStack| Some(id.frame) == asks || name(id).ends_with(&method);
         // The outermost function has the request and nothing else. That for a new sandbox has no id: what lies there is of an
         // earlier one, and only the function that makes the sandbox has the right one.
         let maker = || frames.iter().position(|frame| frame.ends_with(&method));
@@ -188,6 +189,22 @@ mod tests {
         let on_stack = |(frame, id): &(u32, &str)| IdOnStack { frame: *frame, id: (*id).to_owned() };
         let ids: Vec<IdOnStack> = ids.iter().map(on_stack).collect();
         known.target(operation, &frames, &ids)
+    }
+
+    /// Of a start only the frame with the bundle counts, the innermost.
+    #[test]
+    fn a_start_is_about_the_bundle_that_it_asks_about() {
+        let frames = ["ttrpc.(*Client).Call", "runtime/v2.loadShim", "runtime/v2.(*ShimManager).loadShims"];
+        let frames = frames.map(str::to_owned);
+        let id = |frame, id: &str| IdOnStack { frame, id: id.to_owned() };
+        let known = known(&["now", "before"]);
+        let of = |ids: &[IdOnStack]| {
+            let target = known.target(startup::STARTUP, &frames, ids);
+            (target.ids, target.certain)
+        };
+        assert_eq!(of(&[id(2, "before"), id(1, "now")]), (vec!["now".to_owned()], true));
+        assert_eq!(of(&[id(2, "before")]), (vec![], false));
+        assert!(!of(&[id(1, "now"), id(1, "before")]).1, "a slot that is not in use any more");
     }
 
     /// The outermost function of most requests says what they are about; of one for a new sandbox it has an id of an earlier

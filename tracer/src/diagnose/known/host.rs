@@ -1,7 +1,7 @@
-//! Causes in the kernel, in storage, and in a node that has too much to do.
+//! Causes in the kernel and in storage.
 
 use super::Known;
-use crate::diagnose::Area::{Kernel, Overload};
+use crate::diagnose::Area::Kernel;
 
 pub(super) const KNOWN: &[Known] = &[
     Known {
@@ -53,15 +53,5 @@ pub(super) const KNOWN: &[Known] = &[
         look: "the second number of /proc/cgroups for memory is far above the number of directories",
         next: "echo 2 > /proc/sys/vm/drop_caches helps for a while; install a newer kernel",
         sources: &["k8s#64137", "moby#29638"],
-    },
-    Known {
-        id: "O5",
-        title: "the node has no inotify instances or open files left",
-        area: Overload,
-        versions: "a leak of shims was fixed in containerd 1.6.0",
-        symptoms: &["failed to create fsnotify watcher: too many open files"],
-        look: "find /proc/*/fd -lname anon_inode:inotify counts as many as fs.inotify.max_user_instances",
-        next: "raise fs.inotify.max_user_instances, and find who takes them",
-        sources: &["containerd#10468", "k8s#58081"],
     },
 ];

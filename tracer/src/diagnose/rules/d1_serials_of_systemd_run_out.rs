@@ -22,7 +22,7 @@ pub(super) static RULE: Rule = Rule {
     title: "systemd (PID 1) has used up its serial numbers: it reads calls, and its own library refuses every answer",
     area: Area::Bus,
     min_age_ns: BUS_NS,
-    proof: Proof::Story,
+    proof: Proof::Scripted,
     page: Page {
         mechanism: "systemd numbers every message that it sends. Before version 242 the number may grow beyond the 32 \
             bits that D-Bus has for it; from then on its own library refuses to send anything on that connection. It \
@@ -36,12 +36,12 @@ pub(super) static RULE: Rule = Rule {
         evidence: &[
             "a call to systemd over D-Bus without an answer for 5 s, and no other call answered since it began",
             "systemd has read everything from the bus, and is idle",
-            "systemd is older than 242",
+            "systemd is older than 242, or its version is not known and the last number that it was seen to send is one of the very last",
             "the serial numbers of its answers, when it has answered while plegtrace observed: they are near 4,294,967,295; that they \
              will be within 30 days is a notice",
         ],
         excluded_by: &[
-            "systemd is 242 or newer, or its version is not known (D3)",
+            "systemd is 242 or newer (D3)",
             "the last serial number that it was seen to send is far from the end",
             "it has answered another call since, or has not read what it was sent",
         ],
@@ -64,8 +64,14 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
         }
         let headline = format!("{}; {} for it", words::what(stuck), bus::wait(stuck, stall));
         let finding = bus::finding(&RULE, headline, stuck, stall, scene);
-        let old = format!("systemd {version}: before 242 its serial numbers run out");
-        let finding = finding.seen(Evidence::new(Source::Census, old));
+        let finding = match version {
+            Some(version) => finding.seen(Evidence::new(
+                Source::Census,
+                format!("systemd {version}: before 242 its serial numbers run out"),
+            )),
+            None => finding
+                .doubted("the version of systemd is unknown: since 242 its serial numbers wrap without harm"),
+        };
         let finding = match &scene.snapshot.bus.systemd_serials {
             Some(seen) => finding.seen(Evidence::new(Source::Wire, last(seen))),
             None => finding.doubted(
@@ -83,7 +89,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
 
 /// They have not run out, and will.
 fn soon(scene: &Scene<'_>) -> Option<Finding> {
-    let (Serials::Finite(version) | Serials::Left(version, _)) = bus::serials_of_node(scene) else {
+    let (Serials::Finite(Some(version)) | Serials::Left(version, _)) = bus::serials_of_node(scene) else {
         return None;
     };
     let seen = scene.snapshot.bus.systemd_serials.as_ref()?;

@@ -1,10 +1,10 @@
 //! D2: systemd is busy, as a rule with the mount table.
 
+use std::iter;
+
 use crate::{
-    correlate::thresholds::BUS_NS,
+    correlate::{BusyWith, thresholds::BUS_NS},
     diagnose::{Area, Finding, Page, Proof, Rule, Scene, bus},
-    stuck::BusParty,
-    words,
 };
 
 pub(super) static RULE: Rule = Rule {
@@ -16,8 +16,7 @@ pub(super) static RULE: Rule = Rule {
     page: Page {
         mechanism: "systemd reads the whole mount table after every change of it. Each runc of the affected versions \
             mounts and unmounts its own program in the host's namespace, so a node with many pods and exec probes keeps \
-            systemd busy with that, and runc waits for its answers without a deadline. Too many units, or a daemon-reload \
-            in a loop (D10), look the same from outside.",
+            systemd busy with that, and runc waits for its answers without a deadline.",
         versions: "runc 1.0.0-rc7 to 1.1.14; fixed in 1.1.15 and 1.2.0; systemd reads less often from 248 on",
         symptoms: &[
             "systemd at 50 to 100 % of a CPU",
@@ -26,13 +25,16 @@ pub(super) static RULE: Rule = Rule {
         evidence: &[
             "a call to systemd over D-Bus without an answer for 5 s",
             "systemd was on a CPU for half of the time or more since",
+            "the mount table, looked at 40 times in 60 ms of each second: at half of these readings or more it had changed meanwhile; else what \
+             systemd does is a doubt",
         ],
-        excluded_by: &["systemd is idle (D3), frozen (D13), or in state D (D12)"],
+        excluded_by: &[
+            "systemd reads its units (D10)",
+            "systemd is idle (D3), frozen (D13), or in state D (D12)",
+        ],
         next: &[
-            "see what it is busy with: timeout 5 strace -cp 1, or perf top -p 1",
-            "if it reads /proc/self/mountinfo again and again: upgrade runc, use fewer exec probes, find leaked mounts (wc -l \
-             /proc/1/mountinfo)",
-            "if it reads unit files: systemctl list-units --all | wc -l, and the journal for reload after reload (D10)",
+            "upgrade runc to 1.1.15 or 1.2, and use fewer exec probes",
+            "find leaked mounts: wc -l /proc/1/mountinfo; a node with 100 pods has some hundred",
         ],
         trap: "Restarting the kubelet adds to the load: it starts every probe again.",
         sources: &["runc#2532", "runc#3925", "systemd#8703", "kubernetes#120103"],
@@ -40,17 +42,21 @@ pub(super) static RULE: Rule = Rule {
     examine,
 };
 
+/// What to do where that was not seen.
+const SEE: &str = "see what it is busy with: timeout 5 strace -cp 1, or perf top -p 1";
+
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
-    let stalls = bus::stalls(scene, BusParty::Systemd);
-    stalls
-        .filter(|(_, stall)| stall.busy().is_some() && !stall.is_halted() && !stall.hangs_in_kernel())
-        .map(|(stuck, stall)| {
-            let headline = format!("{}; {} for it", words::what(stuck), bus::wait(stuck, stall));
-            let finding = bus::finding(&RULE, headline, stuck, stall, scene);
-            let finding = finding.doubted(
-                "with what it is busy is not seen: the mount table (D2), or units and reloads (D10), look the same",
-            );
-            finding.advise(RULE.page.next.iter().copied())
+    let others = bus::busy_systemd(scene).filter(|(.., with)| *with != Some(BusyWith::Units));
+    others
+        .map(|(stuck, stall, with)| {
+            let next = RULE.page.next.iter().copied();
+            if with == Some(BusyWith::MountTable) {
+                let with = "; the mount table changes all the time";
+                return bus::busy_finding(&RULE, with, stuck, stall, scene).advise(next);
+            }
+            let finding = bus::busy_finding(&RULE, "", stuck, stall, scene);
+            let finding = finding.doubted("with what it is busy was not seen");
+            finding.advise(iter::once(SEE).chain(next))
         })
         .collect()
 }

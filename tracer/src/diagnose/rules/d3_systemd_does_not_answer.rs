@@ -56,7 +56,8 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     let of = |(stuck, stall): (&Stuck, &BusStall)| {
         let silent = bus::is_silent(stall, scene);
         let serials = bus::serials(stall, scene);
-        let is_other = stall.busy().is_some() || stall.is_halted() || stall.hangs_in_kernel();
+        let is_other =
+            stall.busy().is_some() || stall.is_halted() || stall.hangs_in_kernel() || stall.is_absent();
         if is_other || stall.call.fact.job || silent && matches!(serials, Serials::Finite(_)) {
             return None;
         }

@@ -19,7 +19,7 @@ pub(super) static RULE: Rule = Rule {
         mechanism: "dbus-daemon allows 256 connections per user, and each runc with the systemd cgroup driver takes two. \
             Some 128 runc that hang, or a program that leaks connections, use them up; then the bus answers Hello with \
             an error. runc falls back to the private socket of systemd, other programs fail.",
-        versions: "all; a leak in runc was fixed in 1.0.0-rc94",
+        versions: "dbus-daemon (dbus-broker has no such limit); a leak in runc was fixed in 1.0.0-rc94",
         symptoms: &[
             "The maximum number of active connections for UID 0 has been reached (max_connections_per_user=256)",
         ],

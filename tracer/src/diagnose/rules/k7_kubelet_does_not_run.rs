@@ -86,6 +86,7 @@ fn is_down(left: &str, scene: &Scene<'_>) -> Finding {
         Some(evidence) => finding.seen(evidence),
         None => finding,
     };
+    let finding = super::o5_no_more_files::with_what_keeps_down(finding, scene);
     Finding {
         since,
         culprit: Some(Culprit {

@@ -31,7 +31,10 @@ pub(super) static RULE: Rule = Rule {
             "no runtime process, although its unit is enabled or its socket exists",
             "or: its exit was seen",
         ],
-        excluded_by: &["another runtime runs and serves the kubelet"],
+        excluded_by: &[
+            "another runtime runs and serves the kubelet",
+            "it runs, and does not finish its start (R9)",
+        ],
         next: &[
             "journalctl -u containerd (or crio, docker): why it exited; dmesg: OOM kills",
             "start it",
@@ -50,12 +53,15 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     });
     match down {
         Some((component, evidence)) => vec![is_down(component, evidence, scene)],
+        // It is not back as long as it does not serve, or the kubelet has not noticed.
+        None if super::r9_start_waits_for_a_shim::explains(scene) => Vec::new(),
+        None if super::k8_kubelet_waits_to_reconnect::explains(scene) => Vec::new(),
         None => came_back(scene).into_iter().collect(),
     }
 }
 
 /// The youngest end of a runtime that was watched.
-fn gone<'a>(scene: &Scene<'a>) -> Option<(&'a TracedProcess, Age, &'a str)> {
+pub(super) fn gone<'a>(scene: &Scene<'a>) -> Option<(&'a TracedProcess, Age, &'a str)> {
     let now = scene.snapshot.now;
     let gone = scene.snapshot.targets.iter().filter_map(|target| match &target.state {
         TracedState::Gone { at, how } if target.fact.component.role().is_runtime() => {
@@ -78,6 +84,7 @@ fn is_down(component: Component, left: &str, scene: &Scene<'_>) -> Finding {
         Some(relist) => finding.seen(relist),
         None => finding,
     };
+    let finding = super::o5_no_more_files::with_what_keeps_down(finding, scene);
     Finding {
         since: gone(scene).map(|(_, age, _)| age),
         culprit: Some(culprit(component, format!("{name}: {left}"))),

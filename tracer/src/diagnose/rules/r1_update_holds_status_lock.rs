@@ -65,6 +65,8 @@ fn behind_a_process(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let component = match &stuck.what {
         StuckKind::Stopped { component, .. } | StuckKind::Frozen { component, .. } => *component,
         StuckKind::Bus(stall) => stall.component(),
+        StuckKind::Jammed { .. } => holder.component,
+        StuckKind::SilentShim { .. } => Component::Shim,
         _ => Component::Runc,
     };
     let mut headline =
@@ -73,6 +75,9 @@ fn behind_a_process(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
         let runc =
             bus::caller(stuck, Some("update")).map_or("its runc update".to_owned(), |(words, _)| words);
         headline.push_str(&format!(": {runc} waits for D-Bus, where {}", words::what(stuck)));
+    }
+    if let StuckKind::Jammed { shim, .. } = stuck.what {
+        headline.push_str(&format!(": it and shim {shim} each wait for the other to read"));
     }
     let mut finding = Finding::of_stuck(&RULE, headline, component, stuck, scene);
     // That a process is stopped is first seen when we look; how long the update waits, its goroutine knows.
@@ -106,6 +111,10 @@ fn behind_a_process(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
             },
             format!("then see to {}: the next runc waits for it as well", bus::name(stall)),
         ]),
+        StuckKind::Jammed { .. } => finding.advise(super::s2_ttrpc_jam::advice(component, scene)),
+        StuckKind::SilentShim { .. } => finding.advise([format!(
+            "kill -9 {pid} (the shim): the lists answer, and the containers of its pod are restarted"
+        )]),
         _ => finding.advise([
             format!("kill -9 {pid}: the update fails, and the lists answer"),
             "then check what it waited for".to_owned(),

@@ -7,7 +7,7 @@ use crate::{
         Area, Culprit, Evidence, Finding, Page, Proof, Reason, Rule, Scene, Severity, Slow, SlowKind, Source,
         excluded::percent,
     },
-    input::Component,
+    input::{Component, WriteLimit},
     span::GoroutinePark,
     words::{self, human},
 };
@@ -40,7 +40,8 @@ pub(super) static RULE: Rule = Rule {
             "calls that write are slow or do not end",
             "threads of the runtime were found in fsync or fdatasync, or waiting for the journal, again and again",
             "requests wait for the write lock of the database",
-            "what the device did meanwhile: busy is a slow disk (X2), idle is a limit of a cgroup, or the file system",
+            "what the device did meanwhile: busy is a slow disk (X2), idle is a limit of a cgroup (io.max, blkio.throttle.*), which \
+             is told as well, or the file system",
         ],
         excluded_by: &["relists are slow as well: lists need no disk (O1)"],
         next: &[
@@ -72,16 +73,16 @@ fn writes(method: Method) -> bool {
 
 /// A device that has something to do for so much of the time, in percent, is slow, or has too much to do.
 const BUSY: u64 = 50;
-/// What to look at when it does not.
-const HELD_BACK: &str = "the disk itself is idle: see who holds writes back, a limit of a cgroup (io.max, blkio.throttle.*) or a \
-    file system (X4)";
+/// What to look at when it does not, and no limit was found.
+pub(super) const HELD_BACK: &str = "the disk itself is idle: see who holds writes back, a limit for a disk below it (io.max), io.latency or \
+    io.cost.qos of its cgroup, or a file system (X4)";
 
-fn is_busy(device: &DeviceUse) -> bool {
+pub(super) fn is_busy(device: &DeviceUse) -> bool {
     device.busy_ns.saturating_mul(100) >= device.over_ns.saturating_mul(BUSY)
 }
 
 /// `disk vdb was busy for 97 % of 12.0 s: 48 requests, 240 ms each; 3 are under way`.
-fn evidence(device: &DeviceUse) -> String {
+pub(super) fn evidence(device: &DeviceUse) -> String {
     let share = human::percent(device.busy_ns.min(device.over_ns), device.over_ns);
     let requests = human::plural(device.completed, "request");
     let each = device.took_ns.checked_div(device.completed);
@@ -92,6 +93,54 @@ fn evidence(device: &DeviceUse) -> String {
     };
     let (name, over) = (words::cut(&device.name, 20), human::duration(device.over_ns));
     format!("disk {name} was busy for {share} of {over}: {requests}{each}{left}")
+}
+
+/// `cgroup /sys/fs/cgroup/system.slice/containerd.service lets no more than 2 writes and 1.0 MiB a second through to disk vda`.
+fn limited(limit: &WriteLimit, disk: &str) -> String {
+    let writes = limit.writes.map(|writes| human::plural(writes, "write"));
+    let figures =
+        [writes, limit.bytes.map(human::size)].into_iter().flatten().collect::<Vec<_>>().join(" and ");
+    format!(
+        "cgroup {} lets no more than {figures} a second through to disk {}",
+        limit.path,
+        words::cut(disk, 20)
+    )
+}
+
+/// Does this limit hold anything back? Then the device has got about as much as it lets through, from whomever.
+fn binds(limit: &WriteLimit, device: &DeviceUse) -> bool {
+    let is_used = |got: u64, allowed: Option<u64>| {
+        let in_all = |allowed: u64| u128::from(allowed) * u128::from(device.over_ns);
+        allowed.is_some_and(|allowed| u128::from(got) * 2_000_000_000 >= in_all(allowed))
+    };
+    is_used(device.completed, limit.writes) || is_used(device.written, limit.bytes)
+}
+
+/// How to lift it.
+fn raise(limit: &WriteLimit) -> String {
+    let path = &limit.path;
+    let unit = path.rsplit('/').next().filter(|name| name.ends_with(".service") || name.ends_with(".slice"));
+    match unit {
+        Some(unit) => {
+            format!(
+                "raise or remove the limit: systemctl set-property {unit} IOWriteIOPSMax= IOWriteBandwidthMax="
+            )
+        }
+        None => format!("raise or remove the limit, in io.max or blkio.throttle.write_* of {path}"),
+    }
+}
+
+/// What makes it wait, as far as the device tells.
+fn headline(name: &str, device: Option<&DeviceUse>) -> String {
+    match device {
+        None => format!("the disk of {name} is slow: what it writes for pods waits for it"),
+        Some(device) => match device.limit.as_ref().filter(|limit| binds(limit, device)) {
+            Some(WriteLimit { path, .. }) => {
+                format!("cgroup {path} holds back what {name} writes for pods, and the disk is idle")
+            }
+            None => format!("what {name} writes for pods does not come to its disk, which is idle"),
+        },
+    }
 }
 
 /// A call that writes takes too long, and most of that in the runtime itself.
@@ -139,8 +188,9 @@ fn finding(pid: u32, waits: &DiskWaits, queue: u64, stalls: bool, scene: &Scene<
         human::count(waits.waiting),
         human::count(waits.looks)
     );
-    let headline = format!("the disk of {name} is slow: what it writes for pods waits for it");
-    let mut finding = Finding::new(&RULE, headline).seen(Evidence::new(Source::Census, culprit.clone()));
+    let idle = waits.device.as_ref().filter(|device| !is_busy(device));
+    let mut finding =
+        Finding::new(&RULE, headline(name, idle)).seen(Evidence::new(Source::Census, culprit.clone()));
     if queue > 0 {
         let text = format!("calls that write spend {queue} % of their time queueing for its database");
         finding = finding.seen(Evidence::new(Source::Goroutines, text));
@@ -150,20 +200,35 @@ fn finding(pid: u32, waits: &DiskWaits, queue: u64, stalls: bool, scene: &Scene<
         let text = format!("some task of the node waited for a disk {some} % of the last 10 s");
         finding = finding.seen(Evidence::new(Source::Census, text));
     }
-    let use_of = waits.device.as_ref().map(|device| (device, evidence(device)));
-    if let Some((device, text)) = &use_of {
-        finding = finding.seen(Evidence::new(Source::Census, text.clone()));
-        if is_busy(device) {
-            finding.also.push("X2");
-        } else {
-            finding = finding.advise([HELD_BACK.to_owned()]);
-        }
+    if let Some(device) = &waits.device {
+        finding = by_device(finding, device);
     }
     if waits.waiting < LOOKS {
         finding = finding.doubted("only one look found a thread that waits for the disk");
+    }
+    if scene.snapshot.census.processes.iter().any(super::r3_unmount_writes_back::holds_up) {
+        finding = finding
+            .doubted("an unmount that writes a whole file system back (R3) may be what keeps the disk busy");
     }
     finding.culprit = Some(Culprit { component, pid: Some(pid), container: None, words: culprit });
     finding.severity = if stalls { Severity::Stall } else { Severity::Slow };
     finding.reach = 2;
     finding.advise(RULE.page.next.iter().copied())
+}
+
+/// What the device did, and what a cgroup lets through to it.
+fn by_device(finding: Finding, device: &DeviceUse) -> Finding {
+    let mut finding = finding.seen(Evidence::new(Source::Census, evidence(device)));
+    if let Some(limit) = &device.limit {
+        finding = finding.seen(Evidence::new(Source::Census, limited(limit, &device.name)));
+    }
+    if is_busy(device) {
+        finding.also.push("X2");
+        return finding;
+    }
+    let held_back = match device.limit.as_ref().filter(|limit| binds(limit, device)) {
+        Some(limit) => raise(limit),
+        None => HELD_BACK.to_owned(),
+    };
+    finding.advise([held_back])
 }

@@ -8,14 +8,18 @@ mod descriptor;
 mod goroutines;
 mod process;
 mod runtime;
+mod scarce;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::{
     descriptor::{FdFact, FdTarget, Holder, PipeFact, SocketFact},
     goroutines::{GoroutineGroup, GoroutinesFact, IdOnStack, Subject},
-    process::{Command, DiskFact, Freezer, ParkedThreads, ProcessFact, SyscallFact, TaskLimit, served_by},
+    process::{
+        Command, DiskFact, Freezer, ParkedThreads, ProcessFact, SyscallFact, TaskLimit, WriteLimit, served_by,
+    },
     runtime::{CallError, ContainerFact, EndedInit, OwnCall, RuntimeSays, RuntimeState},
+    scarce::{DescriptorsFact, InotifyFact, InotifyUser, Scarce, SeccompFact, is_scarce},
 };
 
 /// One round of the census is complete.
@@ -41,6 +45,9 @@ pub struct CensusFact {
     /// How much is waited for processors and disks; `None` where the kernel does not count it (before Linux 4.20).
     #[serde(default)]
     pub pressure: Option<Pressure>,
+    /// What the disks do not have yet.
+    #[serde(default)]
+    pub unwritten: Option<Unwritten>,
     /// Versions of the node's programs; only in the round in which they were asked.
     #[serde(default)]
     pub versions: Vec<VersionFact>,
@@ -53,6 +60,12 @@ pub struct CensusFact {
     /// Programs that answer for the kernel; `None` when nothing waits for one.
     #[serde(default)]
     pub answerers: Option<Answerers>,
+    /// What the node has little or nothing left of; `None` when there is enough of all, and in rounds that did not look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scarce: Option<Scarce>,
+    /// A seccomp filter was tried and refused; `None` when it was taken, and in rounds that did not try.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seccomp: Option<SeccompFact>,
 }
 
 /// Programs that answer for the kernel. At most 16 of each kind.
@@ -86,6 +99,15 @@ pub struct Pressure {
     pub io_full_avg10: u32,
     /// All threads that wanted to run waited for memory.
     pub memory_full_avg10: u32,
+}
+
+/// What programs have written and the disks of the node do not have yet, bytes (`/proc/meminfo`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unwritten {
+    /// Nobody writes it to a disk yet.
+    pub dirty: u64,
+    /// It is on its way.
+    pub writeback: u64,
 }
 
 /// A question that got no answer.

@@ -50,7 +50,8 @@ pub struct ProcessFact {
     /// The cgroup over it that has as many tasks as it may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_limit: Option<TaskLimit>,
-    /// The block device with the file that one of its threads waits to have written; of runtimes alone.
+    /// The block device with the file that one of its threads waits to have written, of runtimes alone; or of whoever unmounts an
+    /// overlay, the one with the upper directories of the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<DiskFact>,
 }
@@ -120,6 +121,22 @@ pub struct DiskFact {
     pub busy_ms: u64,
     /// What it is doing now.
     pub in_flight: u64,
+    /// Bytes that were written.
+    #[serde(default)]
+    pub written: u64,
+    /// What the process may write to it, if that is limited.
+    pub limit: Option<WriteLimit>,
+}
+
+/// What a cgroup lets through to a block device in a second, at least one of the two.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriteLimit {
+    /// Its directory. Hostile text.
+    pub path: String,
+    /// Writes.
+    pub writes: Option<u64>,
+    /// Bytes written.
+    pub bytes: Option<u64>,
 }
 
 /// A cgroup that has as many tasks (processes and threads) as it may have: whatever in it wants to start another gets EAGAIN.
@@ -240,7 +257,18 @@ impl ParkedThreads {
         self.is_in("__sb_start_write") || reads && self.kernel_stack.iter().any(is_write)
     }
 
-    /// They wait inside the kernel for what neither they nor their program can hasten: a server, or the kernel itself.
+    /// They unmount an overlay, and wait until the whole file system with its upper directory is on the disk (fs/overlayfs/super.c,
+    /// `ovl_sync_fs`).
+    #[must_use]
+    pub fn flushes_overlay(&self) -> bool {
+        let call = self.syscall.as_ref().and_then(|call| call.name.as_deref());
+        let place = |function: &str| self.kernel_stack.iter().position(|name| name == function);
+        // Further out it is the overlay that is synced, further in what lies below it.
+        let is_below = place("sync_filesystem").zip(place("ovl_sync_fs")).is_some_and(|(sync, of)| sync < of);
+        call == Some("umount2") && is_below && self.waits_for_server().is_none() && !self.waits_for_thaw()
+    }
+
+    /// They wait inside the kernel for what neither they nor their program can hasten: a server, the disk, or the kernel itself.
     #[must_use]
     pub fn waits_in_kernel(&self) -> bool {
         self.waits_for_server().is_some()
@@ -248,6 +276,7 @@ impl ParkedThreads {
             || self.waits_for_rcu()
             || self.waits_for_audit()
             || self.waits_for_thaw()
+            || self.flushes_overlay()
     }
 
     /// They wait inside the kernel for a program that answers for it: neither they nor a signal can end that.

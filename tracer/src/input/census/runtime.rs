@@ -86,6 +86,6 @@ pub struct ContainerFact {
     pub pod: Option<String>,
     /// Namespace of the pod.
     pub namespace: Option<String>,
-    /// Where this was read: "cri", "bundle", "cgroup", "command line".
+    /// Where this was read: "cri", "bundle", "docker labels", "cgroup", "command line".
     pub source: String,
 }

@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 /// The name under which process 1 of a node is on the system bus.
 pub const SYSTEMD: &str = "org.freedesktop.systemd1";
+/// The name of the bus daemon itself.
+pub const THE_BUS: &str = "org.freedesktop.DBus";
 
 /// The calls without an answer at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,7 +19,7 @@ pub struct BusFact {
     /// Processes that old calls wait for: bus daemons, and systemd.
     #[serde(default)]
     pub peers: Vec<BusPeerFact>,
-    /// The map could be read to its end.
+    /// The map could be read to its end. Without one, only what goroutines wait for is known.
     pub complete: bool,
 }
 
@@ -26,8 +28,12 @@ pub struct BusFact {
 pub struct OpenBusFact {
     /// Inode number of the socket of who calls.
     pub socket: u64,
-    /// Serial of the call; 0: the connection itself, of which the bus has not said a word. Of a job its number.
+    /// Serial of the call; 0: the connection itself, of which the bus has not said a word. Of a job its number. Of a call that no
+    /// probe has seen begin, only that it is not 0.
     pub serial: u32,
+    /// No probe has seen it begin: a goroutine was found to wait for it, first at `start_ns`.
+    #[serde(default)]
+    pub before: bool,
     /// It is a job that is not done.
     #[serde(default)]
     pub job: bool,
@@ -54,6 +60,9 @@ pub struct OpenBusFact {
     /// Process that is to answer it, when it is one for systemd; 0 when not known.
     #[serde(default)]
     pub owner: u32,
+    /// It is one for systemd, and the first process of the bus's PID namespace is no client of the bus: nobody is there to answer it.
+    #[serde(default)]
+    pub no_owner: bool,
     /// The kernel's name of the process that calls; empty for young calls. Hostile text.
     #[serde(default)]
     pub comm: String,
@@ -92,4 +101,37 @@ pub struct BusPeerFact {
     pub ran_ns: u64,
     /// Bytes that it has not read from the bus; `None`: not known, or it is the bus.
     pub unread: Option<u32>,
+    /// Of systemd, what gives it work, at this reading.
+    #[serde(default)]
+    pub work: SystemdWork,
+}
+
+/// What gave systemd work, by looks at its descriptors and at its mount table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SystemdWork {
+    /// So many looks; 0: it could not be looked at.
+    pub looks: u32,
+    /// At so many of them the mount table had changed since the one before.
+    pub mounts_changed: u32,
+    /// At so many of them it had a unit file open, or the state that it keeps during a reload.
+    pub units: u32,
+}
+
+impl SystemdWork {
+    /// This reading as one: was each seen at all?
+    #[must_use]
+    pub fn once(self) -> Self {
+        let seen = |looks: u32| u32::from(looks > 0);
+        Self { looks: seen(self.looks), mounts_changed: seen(self.mounts_changed), units: seen(self.units) }
+    }
+
+    /// Those of both together.
+    #[must_use]
+    pub fn and(self, more: Self) -> Self {
+        Self {
+            looks: self.looks.saturating_add(more.looks),
+            mounts_changed: self.mounts_changed.saturating_add(more.mounts_changed),
+            units: self.units.saturating_add(more.units),
+        }
+    }
 }

@@ -24,8 +24,12 @@ pub struct RunnerFact {
     pub pid: u32,
     /// The kernel's name of it. Hostile text.
     pub comm: String,
-    /// So long it ran since the reading before, in user space and in the kernel, to a clock tick.
+    /// So long it ran since the reading before, in user space and in the kernel, to a clock tick; with what it started and what has
+    /// ended since.
     pub ran_ns: u64,
+    /// Of that, what ran in processes that were there at neither reading.
+    #[serde(default)]
+    pub started_ns: u64,
 }
 
 /// What one process got.

@@ -1,4 +1,4 @@
-//! Facts of requests between runtime and shims, read from the kernel's map.
+//! Facts of requests on sockets, read from the kernel's maps.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +11,24 @@ pub struct MessagesFact {
     pub open: Vec<OpenMessageFact>,
     /// The map could be read to its end.
     pub complete: bool,
+}
+
+/// Names of methods that have become known, also for requests that have ended without one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamesFact {
+    /// The names.
+    pub names: Vec<LearntFact>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LearntFact {
+    /// What requests of this method had for a name (`unknown#k@table`).
+    pub unknown: String,
+    /// Service.
+    pub service: String,
+    /// Method.
+    pub method: String,
 }
 
 /// What clients of the runtime that are not traced do, at one moment.
@@ -48,8 +66,17 @@ pub struct OpenMessageFact {
     pub service: String,
     /// Method; empty when it could not be read.
     pub method: String,
+    /// The container it is about, of requests to Docker; empty when it is about none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub container: String,
     /// The socket has not taken it yet: its buffer is full.
     pub unsent: bool,
     /// One of both processes is gone: nobody answers any more.
     pub over: bool,
+    /// Bytes that came on the connection and that who asks has not read; `None`: not asked, or not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unread: Option<u32>,
+    /// Bytes of the connection that who is to answer has not read; `None`: not asked, or not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unread_by_answerer: Option<u32>,
 }

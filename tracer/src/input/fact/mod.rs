@@ -14,11 +14,11 @@ mod target;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    bus::{BusFact, BusPeerFact, BusReaderFact, OpenBusFact, SYSTEMD},
+    bus::{BusFact, BusPeerFact, BusReaderFact, OpenBusFact, SYSTEMD, SystemdWork, THE_BUS},
     cpu::{CpuFact, DaemonCpu, QuotaFact, RunnerFact},
     hook::{Armed, HookCounters, HookFact, Layer},
     in_flight::{InFlight, Liveness, OpenCallFact, ParkerFact, SymbolFact, SymbolsFact},
-    messages::{ClientFact, MessagesFact, OpenMessageFact, OtherClientsFact},
+    messages::{ClientFact, LearntFact, MessagesFact, NamesFact, OpenMessageFact, OtherClientsFact},
     process::{CommandFact, KnownFact, ProcessesFact, WatchedFact},
     target::{Component, Presence, RefusedFact, TargetFact, TargetGone},
 };
@@ -39,6 +39,8 @@ pub enum Fact {
     Hook(HookFact),
     /// Something that is not seen, and why.
     Refused(RefusedFact),
+    /// What was refused for now is seen: this refusal holds no longer.
+    Admitted(RefusedFact),
     /// All probes that could be attached are.
     Armed(Armed),
     /// The calls open at one moment.
@@ -47,8 +49,12 @@ pub enum Fact {
     Messages(MessagesFact),
     /// The gRPC requests of the kubelet that have not ended at one moment.
     Requests(MessagesFact),
+    /// What gRPC requests of the kubelet have called whose names were not known so far.
+    Names(NamesFact),
     /// Clients of the runtime that are not traced, and their gRPC requests that have not ended at one moment.
     OtherClients(OtherClientsFact),
+    /// The requests to Docker's API without an answer at one moment; not on nodes without Docker.
+    DockerRequests(MessagesFact),
     /// The calls over D-Bus without an answer at one moment.
     BusCalls(BusFact),
     /// Names for addresses in stacks of parks; each address is told once.

@@ -26,6 +26,8 @@ use crate::{
 
 /// Most sites in one executable: every probed page of its text is copied once per process.
 const MAX_SITES_PER_BINARY: usize = 400;
+/// Executables that are remembered as refused for now; the refusal of any more stays.
+const MAX_PUT_OFF: usize = 256;
 
 /// Fewest hooks that the kernel side has room for: those of a kubelet and a runtime that start later, with what a kubelet
 /// of another version may have besides.
@@ -51,6 +53,10 @@ pub struct Planner {
     hooks: Slots,
     /// Hooks that nobody has been told of yet.
     fresh_hooks: Vec<u32>,
+    /// Refused for now, oldest first.
+    put_off: Vec<RefusedFact>,
+    /// Of these, what is probed and was not handed out yet.
+    admitted: Vec<RefusedFact>,
     budget: Budget,
     without: Vec<Layer>,
     follow_parks: bool,
@@ -71,6 +77,8 @@ impl Planner {
             sites: Slots::new(MAX_SITES),
             hooks: Slots::new(MAX_HOOKS),
             fresh_hooks: Vec::new(),
+            put_off: Vec::new(),
+            admitted: Vec::new(),
             budget,
             without: Vec::new(),
             follow_parks: false,
@@ -141,6 +149,11 @@ impl Planner {
         std::mem::take(&mut self.plan.refused)
     }
 
+    /// The refusals that hold no longer, since the last time. To be handed out before the new ones, which may be the same.
+    pub fn take_admitted(&mut self) -> Vec<RefusedFact> {
+        std::mem::take(&mut self.admitted)
+    }
+
     /// Takes an executable out of the plan whose probes are off: its sites and hooks can stand for others now. Gives what
     /// they stood for. No place is used again.
     pub fn release(&mut self, place: usize) -> Option<PlannedBinary> {
@@ -163,6 +176,26 @@ impl Planner {
     /// Notes something that is not seen.
     pub fn refuse(&mut self, component: Component, what: &str, why: &str, matters: bool) {
         self.refuse_source("uprobes", component, what, why, matters);
+    }
+
+    /// Notes an executable that is not seen for now.
+    pub fn put_off(&mut self, component: Component, exe: &str, why: &str) {
+        self.refuse(component, exe, why, true);
+        if let Some(refused) = self.plan.refused.last()
+            && self.put_off.len() < MAX_PUT_OFF
+            && !self.put_off.contains(refused)
+        {
+            self.put_off.push(refused.clone());
+        }
+    }
+
+    /// An executable is seen that was not for now, if it was one of those.
+    pub fn admit(&mut self, component: Component, exe: &str) {
+        let is_it = |refused: &mut RefusedFact| refused.component == Some(component) && refused.what == exe;
+        let admitted: Vec<RefusedFact> = self.put_off.extract_if(.., is_it).collect();
+        // A refusal that was not handed out yet never is.
+        self.plan.refused.retain(|refused| !admitted.contains(refused));
+        self.admitted.extend(admitted);
     }
 
     /// Notes something that another source does not see.

@@ -6,6 +6,7 @@ use super::{calls::trimmed, doc::At, facts::component};
 use crate::{
     correlate::{BusPeer, BusRow, BusWait, OpenBusCall, Snapshot},
     decode::{BusKind, MonoNs},
+    input::SystemdWork,
     stuck::{BusParty, BusStall},
 };
 
@@ -33,6 +34,7 @@ struct MethodDoc<'a> {
     member: &'a str,
     destination: &'a str,
     connection: bool,
+    refused: bool,
     job: bool,
     count: u64,
     errors: u64,
@@ -53,10 +55,12 @@ struct OpenDoc<'a> {
     destination: &'a str,
     start_at: At,
     age_ns: u64,
+    at_least: bool,
     pid: u32,
     comm: &'a str,
     bus_pid: Option<u32>,
     owner_pid: Option<u32>,
+    no_owner: bool,
     socket: u64,
     serial: u32,
     job: bool,
@@ -76,6 +80,14 @@ struct PeerDoc<'a> {
     ran_ns: u64,
     over_ns: u64,
     unread: Option<u32>,
+    work: Option<WorkDoc>,
+}
+
+#[derive(Debug, Serialize)]
+struct WorkDoc {
+    looks: u32,
+    mounts_changed: u32,
+    units: u32,
 }
 
 #[derive(Debug, Serialize)]
@@ -123,7 +135,15 @@ impl<'a> PeerDoc<'a> {
             ran_ns: peer.ran_ns,
             over_ns: peer.over_ns,
             unread: fact.unread,
+            work: WorkDoc::new(peer.work),
         }
+    }
+}
+
+impl WorkDoc {
+    fn new(work: SystemdWork) -> Option<Self> {
+        let SystemdWork { looks, mounts_changed, units } = work;
+        (looks > 0).then_some(Self { looks, mounts_changed, units })
     }
 }
 
@@ -135,6 +155,7 @@ impl<'a> MethodDoc<'a> {
             member: &row.names.member,
             destination: &row.names.destination,
             connection: row.kind == BusKind::Connection,
+            refused: row.kind == BusKind::Refused,
             job: row.kind == BusKind::Job,
             count: latency.count(),
             errors: row.errors,
@@ -159,9 +180,11 @@ impl<'a> OpenDoc<'a> {
             destination: &fact.destination,
             start_at: At::new(snapshot, MonoNs(fact.start_ns)),
             age_ns: open.age_ns,
+            at_least: fact.before,
             pid: fact.asker,
             comm: &fact.comm,
             owner_pid: (fact.owner != 0).then_some(fact.owner),
+            no_owner: fact.no_owner,
             bus_pid: (fact.bus != 0).then_some(fact.bus),
             socket: fact.socket,
             serial: fact.serial,

@@ -21,6 +21,7 @@ struct RunnerDoc<'a> {
     pid: u32,
     comm: &'a str,
     ran_ns: u64,
+    started_ns: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -55,7 +56,7 @@ impl<'a> CpuDoc<'a> {
 }
 
 fn runner(fact: &RunnerFact) -> RunnerDoc<'_> {
-    RunnerDoc { pid: fact.pid, comm: &fact.comm, ran_ns: fact.ran_ns }
+    RunnerDoc { pid: fact.pid, comm: &fact.comm, ran_ns: fact.ran_ns, started_ns: fact.started_ns }
 }
 
 fn daemon(share: &CpuShare) -> DaemonDoc<'_> {

@@ -64,6 +64,8 @@ pub(super) struct Document<'a> {
     messages: Option<MessagesDoc<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     grpc: Option<MessagesDoc<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    docker: Option<MessagesDoc<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     other_clients: Vec<OtherClientDoc<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,6 +106,7 @@ impl<'a> Document<'a> {
             processes: ProcessesDoc::new(snapshot),
             messages: MessagesDoc::new(snapshot, &snapshot.messages),
             grpc: MessagesDoc::new(snapshot, &snapshot.grpc),
+            docker: MessagesDoc::new(snapshot, &snapshot.docker),
             other_clients: OtherClientDoc::list(snapshot),
             bus: BusDoc::new(snapshot),
             joins: JoinsDoc::new(snapshot.joins),

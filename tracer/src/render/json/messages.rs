@@ -1,4 +1,4 @@
-//! Requests between runtime and shims, and between kubelet and runtime.
+//! Requests between runtime and shims, between kubelet and runtime, and to Docker.
 
 use std::collections::BTreeSet;
 
@@ -37,6 +37,8 @@ struct MethodDoc<'a> {
 struct OpenDoc<'a> {
     service: &'a str,
     method: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    container: &'a str,
     start_at: At,
     age_ns: u64,
     pid: u32,
@@ -44,6 +46,8 @@ struct OpenDoc<'a> {
     socket: u64,
     stream: u32,
     unsent: bool,
+    unread: Option<u32>,
+    unread_by_answerer: Option<u32>,
     long_lived: bool,
 }
 
@@ -103,6 +107,7 @@ impl<'a> OpenDoc<'a> {
         Self {
             service: &fact.service,
             method: &fact.method,
+            container: &fact.container,
             start_at: At::new(snapshot, MonoNs(fact.start_ns)),
             age_ns: open.age_ns,
             pid: fact.asker,
@@ -110,6 +115,8 @@ impl<'a> OpenDoc<'a> {
             socket: fact.socket,
             stream: fact.stream,
             unsent: fact.unsent,
+            unread: fact.unread,
+            unread_by_answerer: fact.unread_by_answerer,
             long_lived: open.is_long_lived,
         }
     }

@@ -128,7 +128,7 @@ impl<'a> StuckDoc<'a> {
                 Self { component: Some(name(*component)), freezer: Some(freezer.into()), ..blank }
             }
             StuckKind::Process { command, .. } => Self { command: Some(command.into()), ..blank },
-            StuckKind::Unreaped { .. } => blank,
+            StuckKind::Unreaped { .. } | StuckKind::Jammed { .. } | StuckKind::SilentShim { .. } => blank,
             StuckKind::Unreported { state, runtime, zombie, exec, tracer, .. } => {
                 let (state, exec, tracer) =
                     (state.as_deref(), exec.as_deref(), tracer.as_ref().map(HolderDoc::from));

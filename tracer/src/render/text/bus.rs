@@ -65,6 +65,12 @@ fn cells(row: &BusRow) -> Vec<Cell> {
     ]
 }
 
+/// `≥ 5.0 s` of one that was there before.
+fn age(call: &OpenBusCall) -> String {
+    let sign = if call.fact.before { "≥ " } else { "" };
+    format!("{sign}{}", human::duration(call.age_ns))
+}
+
 /// Those that should have been answered, oldest first; all of them when verbose.
 fn open(page: &mut Page<'_>) -> io::Result<()> {
     let (verbose, bus) = (page.verbose, &page.snapshot.bus);
@@ -85,7 +91,7 @@ fn open(page: &mut Page<'_>) -> io::Result<()> {
     let shown = page.rows(open.len());
     for call in &open[..shown] {
         table.row(vec![
-            Cell::bad_if(human::duration(call.age_ns), call.age_ns >= WORTH_SHOWING_NS),
+            Cell::bad_if(age(call), call.age_ns >= WORTH_SHOWING_NS),
             escape::text_to(&words::bus_method(&words::bus_names(&call.fact), call.kind()), NAME).into(),
             escape::text(&words::bus_caller(&call.fact)).into(),
             escape::text(&words::bus_waits_for(call, bus)).into(),

@@ -59,10 +59,8 @@ fn components(page: &Page<'_>) -> Vec<String> {
             let built = target.fact.go_version.as_ref().map(|go| format!("built with {go}"));
             let read = page.snapshot.census.goroutines.iter().find(|fact| fact.pid == target.fact.pid);
             let read = read.map(|fact| format!("built with {}", fact.go_version));
-            let told = page.snapshot.census.versions.iter().find(|fact| fact.program == component.name());
-            let told = told.map(|fact| fact.version.clone());
-            let version =
-                told.or(target.fact.version.clone()).or(built).or(read).unwrap_or_else(|| "?".to_owned());
+            let told = page.snapshot.version_of(target).map(str::to_owned);
+            let version = told.or(built).or(read).unwrap_or_else(|| "?".to_owned());
             let list = versions.entry(component).or_default();
             let version = escape::text_to(&version, 24);
             if !list.contains(&version) {

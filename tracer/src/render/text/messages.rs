@@ -1,5 +1,5 @@
-//! Requests between runtime and shims, and between kubelet and runtime: one row per method, and those that have no answer
-//! for long.
+//! Requests between runtime and shims, between kubelet and runtime, and to Docker: one row per method, and those that have no
+//! answer for long.
 
 use std::{cmp::Reverse, io};
 
@@ -12,13 +12,19 @@ use crate::{
     },
 };
 
+/// As much of an id as `docker ps` shows.
+const SHORT_ID: usize = 12;
 /// Younger ones are daily work.
 const WORTH_SHOWING_NS: u64 = SECOND_NS;
 
 /// Writes the sections when these requests are followed.
 pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
     let snapshot = page.snapshot;
-    write_one(page, &snapshot.grpc, "CRI calls on the wire (gRPC)", "CRI calls without an answer")?;
+    // Below a dockershim nobody asks so.
+    if !snapshot.grpc.rows.is_empty() || snapshot.docker.rows.is_empty() {
+        write_one(page, &snapshot.grpc, "CRI calls on the wire (gRPC)", "CRI calls without an answer")?;
+    }
+    write_one(page, &snapshot.docker, "Docker API calls (HTTP)", "Docker API calls without an answer")?;
     other_clients::write(page)?;
     write_one(page, &snapshot.messages, "Shim calls (ttrpc)", "Shim calls without an answer")
 }
@@ -31,6 +37,9 @@ fn write_one(page: &mut Page<'_>, messages: &Messages, title: &str, title_of_ope
     rows.sort_by_key(|row| (Reverse(row.latency.sum_ns()), &row.service, &row.method));
     let answered: u64 = rows.iter().map(|row| row.latency.count()).sum();
     page.section(title, &format!("{} answered", human::count(answered)))?;
+    if rows.is_empty() {
+        return Ok(());
+    }
     let right = Align::Right;
     let mut table = Table::new(&[
         ("method", Align::Left),
@@ -75,7 +84,7 @@ pub(super) fn name(service: &str, method: &str) -> String {
     }
     if let Some(number) = method.strip_prefix("unknown#") {
         // The connection is older than plegtrace.
-        return format!("name not known (#{number})");
+        return format!("name not known (#{})", number.split(['.', '@']).next().unwrap_or_default());
     }
     if service.is_empty() {
         return method.to_owned();
@@ -125,12 +134,18 @@ fn process(snapshot: &Snapshot, pid: u32) -> String {
     }
 }
 
-fn note(message: &OpenMessage) -> &'static str {
-    if message.fact.unsent {
-        "not sent: the buffer of the socket is full"
-    } else if message.is_long_lived {
-        "lasts by design"
-    } else {
-        ""
-    }
+fn note(message: &OpenMessage) -> String {
+    let (fact, container) = (&message.fact, &message.fact.container);
+    let of_container =
+        (!container.is_empty()).then(|| format!("container {}", escape::text_to(container, SHORT_ID)));
+    let unsent = fact.unsent.then(|| "not sent: the buffer of the socket is full".to_owned());
+    let lasts = message.is_long_lived.then(|| "lasts by design".to_owned());
+    let unread = |bytes: Option<u32>, who: &str| {
+        bytes
+            .filter(|bytes| *bytes > 0)
+            .map(|bytes| format!("{who}: {} B unread", human::count(bytes.into())))
+    };
+    let ends = [unread(fact.unread, "asker"), unread(fact.unread_by_answerer, "answerer")];
+    let notes = of_container.into_iter().chain(unsent.or(lasts)).chain(ends.into_iter().flatten());
+    notes.collect::<Vec<_>>().join(", ")
 }

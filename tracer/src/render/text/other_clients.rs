@@ -44,7 +44,19 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
         table.row(cells);
     }
     table.write(page.out, page.paint, page.width)?;
-    page.more(rows.len() - shown)
+    page.more(rows.len() - shown)?;
+    let deaf: Vec<String> = page.snapshot.other_clients.iter().filter_map(does_not_read).collect();
+    deaf[..page.rows(deaf.len())].iter().try_for_each(|text| page.indented("", text))
+}
+
+/// `crictl 4711 has left 65,562 bytes unread: its open requests wait for the client itself, not for the runtime`.
+fn does_not_read(client: &OtherClient) -> Option<String> {
+    let late = client.requests.open.iter().filter(|open| open.should_end());
+    let unread = late.filter_map(|open| open.fact.unread).max().filter(|unread| *unread > 0)?;
+    let (name, unread) = (name(client), human::count(unread.into()));
+    Some(format!(
+        "{name} has left {unread} bytes unread: its open requests wait for the client itself, not for the runtime"
+    ))
 }
 
 fn answered(client: &OtherClient) -> u64 {

@@ -181,6 +181,11 @@ impl GoBinary {
         self.table.functions()
     }
 
+    /// Functions with this full name: without symbols a wrapper has the name of what it wraps.
+    pub fn functions_named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = Function<'a>> {
+        self.table.named(name)
+    }
+
     /// The function that contains this address of the file.
     #[must_use]
     pub fn function_at(&self, vaddr: u64) -> Option<Function<'_>> {
@@ -216,12 +221,13 @@ impl GoBinary {
         self.find_exact(name).and_then(|function| self.with_code(function, references)).unwrap_or_default()
     }
 
-    /// The way to the `uint32` field of this name in the struct `package.name`, or in what it embeds; `None` when the program
-    /// does not describe the type.
+    /// The ways to the `uint32` field of this name in each of the structs of a package, or in what they embed; `None` when
+    /// the program does not describe the type.
     #[must_use]
-    pub fn uint32_field(&self, (package, name): (&str, &str), field: &str) -> Option<FieldPath> {
-        let types = Types::new(&self.elf, &self.module, self.version).ok()?;
-        types.uint32((package, name), field).ok().flatten()
+    pub fn uint32_fields(&self, package: &str, structs: &[&str], field: &str) -> Vec<Option<FieldPath>> {
+        let types = Types::new(&self.elf, &self.module, self.version);
+        let found = types.and_then(|types| types.uint32(package, structs, field));
+        found.unwrap_or_else(|_| vec![None; structs.len()])
     }
 
     /// Is integer argument `n` of a function in the word above its return address that its caller has for it, at
@@ -238,7 +244,7 @@ impl GoBinary {
         Some(look(Code { entry: function.entry, bytes: &body, convention: self.abi.convention }))
     }
 
-    fn find_exact(&self, name: &str) -> Option<Function<'_>> {
-        self.table.functions().filter(|function| function.name == name).max_by_key(|function| function.size)
+    fn find_exact<'a>(&'a self, name: &'a str) -> Option<Function<'a>> {
+        self.table.named(name).max_by_key(|function| function.size)
     }
 }

@@ -37,7 +37,7 @@ fn call(member: &str) -> OpenBusFact {
 fn peer(pid: u32, state: char, wchan: &str, percent: u64, unread: Option<u32>) -> (BusPeerFact, u64) {
     let (is_init, comm) = (pid == 1, if pid == 1 { "systemd" } else { "dbus-daemon" }.into());
     (
-        BusPeerFact { pid, is_init, comm, state, wchan: wchan.into(), frozen: false, ran_ns: 0, unread },
+        BusPeerFact { pid, is_init, comm, state, wchan: wchan.into(), unread, ..BusPeerFact::default() },
         percent,
     )
 }

@@ -36,6 +36,24 @@ fn a_late_call_is_a_stall() {
     assert!(matches!(&diagnosis.stuck[0].what, StuckKind::Bus(stall) if stall.call.fact.asker == RUNC));
 }
 
+/// What was there before is as old as it was seen to be, at least, and who waits is told by its goroutine.
+#[test]
+fn a_call_that_was_there_before_is_older() {
+    let before = OpenBusFact { before: true, serial: u32::MAX, ..call("SetUnitProperties") };
+    let snapshot = late(before, &[idle_bus(), idle_systemd()]);
+    let finding = only(&snapshot, "D3");
+    let since = finding.since.unwrap();
+    assert_eq!((since.ns, since.at_least), (10 * S, true));
+    let told = format!(
+        "runc {RUNC} has a goroutine that has waited for Manager/SetUnitProperties for 10.0 s at least"
+    );
+    assert!(finding.evidence.iter().any(|it| it.text == told), "{:?}", finding.evidence);
+    let mut page = Vec::new();
+    text::report(&snapshot, &diagnose(&snapshot), &text::TextOptions::default(), &mut page).unwrap();
+    let page = String::from_utf8(page).unwrap();
+    assert!(page.contains("10.0 s ago or before"), "{page}");
+}
+
 /// The census knows the runc: with its init and its shim it waits, and none of them is stuck by itself; container and pod
 /// are those that runc works for.
 #[test]
@@ -179,10 +197,9 @@ fn an_unknown_cause_behind_the_bus_is_said_to_be_there() {
         story.enter(RUNC, phase, 500, 2 * S).read_processes(20 * S).read_open(20 * S);
         let shim = process(Component::Shim, SHIM, 1, 0);
         story.census(20 * S, &[runc("create", RUNC, SHIM), shim], &[], &[]);
-        if followed {
-            let reading = BusFact { at_ns: at(20 * S).0, complete: true, ..BusFact::default() };
-            story.fact(20 * S, &Fact::BusCalls(reading));
-        }
+        // Also without the wire, what goroutines wait for is read.
+        let reading = BusFact { at_ns: at(20 * S).0, complete: followed, ..BusFact::default() };
+        story.fact(20 * S, &Fact::BusCalls(reading));
         let diagnosis = diagnose(&story.snapshot(20 * S));
         assert_eq!(diagnosis.verdict, Verdict::Stall);
         diagnosis.unknown_cause.map(UnknownCause::name)

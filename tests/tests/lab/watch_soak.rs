@@ -4,10 +4,10 @@
 use std::{fs, time::Duration};
 
 use plegtrace_lab::host;
-use plegtrace_tests::endurance::{WatchCourse, Watched};
+use plegtrace_tests::endurance::{Gauge, WatchCourse, Watched};
 use plegtrace_tests::program::target_dir;
 
-use super::evidence_of;
+use super::watch::evidence_of;
 
 /// Every day: a stall of each kind, and both daemons replaced.
 const SHORT: WatchCourse =
@@ -35,7 +35,7 @@ fn stalls_and_upgrades() {
 #[ignore = "takes half an hour: cargo xtask soak watch"]
 fn half_an_hour() {
     let Watched { curve, .. } = endures(&LONG);
-    let growing = curve.growing(SETTLED);
+    let growing = curve.growing(&Gauge::ALL, SETTLED);
     assert!(growing.is_empty(), "{growing:#?}");
     let (first, last) = (&curve.samples[0], curve.samples.last().unwrap());
     let share = (last.cpu - first.cpu).as_secs_f64() / (last.at - first.at).as_secs_f64();
@@ -61,7 +61,7 @@ fn endures(course: &WatchCourse) -> Watched {
         evidence_of(watched.dir.path(), id);
     }
     assert!(watched.disk <= DISK, "{} MiB", watched.disk >> 20);
-    let most = watched.curve.samples.iter().map(|sample| sample.rss).max().unwrap();
+    let most = watched.curve.most_rss();
     assert!(most <= RSS, "{} MiB", most >> 20);
     watched
 }

@@ -1,0 +1,66 @@
+//! What only `cargo xtask test --all` runs: the tests of the lab that take minutes, all mutants, and the demo.
+
+use std::env;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::layers::{PRIVILEGED, Program};
+use super::mutants;
+use super::outcome::{Outcome, Tally};
+use super::runner::Runner;
+use crate::progress::step;
+use crate::vm::Counts;
+use crate::{cmd, paths};
+
+/// Tests marked `#[ignore]` that take at most twenty minutes; what takes longer is for `cargo xtask soak`.
+const PATIENT: [&str; 8] = [
+    "exec::a_thousand_perf_events_stay_on_the_program_that_was_verified",
+    "hostage::a_lock_hostage_outlasts_the_deadline_of_two_minutes",
+    "matrix::every_fault_is_named_on_each_generation",
+    "operator::nobody_is_accused_in_ten_minutes_of_work",
+    "prediction::five_stalls_end_as_predicted",
+    "processes::no_runc_of_ten_busy_minutes_is_missed",
+    "slow_disk::nothing_is_lost_by_perf_events",
+    "slow_disk::nothing_is_lost_by_uprobe_multi",
+];
+
+impl Runner<'_> {
+    /// All of it, one after the other.
+    pub(super) fn rest(&self, programs: &[Program], total: &mut Tally) {
+        for test in PATIENT {
+            total.add(test, self.patient(test, programs), Instant::now());
+        }
+        total.add("mutants", self.unless_passed("mutants", mutants), Instant::now());
+        total.add("demo", self.unless_passed("demo", demo), Instant::now());
+    }
+
+    fn patient(&self, test: &str, programs: &[Program]) -> Result<Outcome> {
+        let of_lab =
+            |program: &&Program| program.file.file_name().is_some_and(|name| is_lab(&name.to_string_lossy()));
+        let program = programs.iter().find(of_lab).context("the lab has no tests")?;
+        let program = Program { tests: vec![test.to_owned()], ..program.clone() };
+        let outcome = self.program(&program, test, &["--ignored"])?;
+        ensure!(outcome.tests > 0, "the lab has no test of that name");
+        Ok(outcome)
+    }
+}
+
+/// `lab-0123456789abcdef`, as cargo names it.
+fn is_lab(file: &str) -> bool {
+    file.rsplit_once('-').is_some_and(|(name, _)| name == PRIVILEGED)
+}
+
+fn mutants() -> Result<Outcome> {
+    let passed = mutants::run("")?;
+    Ok(Outcome { counts: Counts { passed, ..Counts::default() }, tests: passed, failed: Vec::new() })
+}
+
+/// The README's first command, as it stands there.
+fn demo() -> Result<Outcome> {
+    step("test", "demo");
+    let mut demo = Command::new(env::current_exe().context("this program has no path")?);
+    cmd::run_logged(demo.arg("demo"), &paths::target().join("test-logs/demo.log"))?;
+    Ok(Outcome { counts: Counts { passed: 1, ..Counts::default() }, tests: 1, failed: Vec::new() })
+}
