@@ -7,11 +7,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::{Args, Parser, Subcommand};
 use plegtrace_lab::fault::{Facts, Kind};
-use plegtrace_lab::kubelet::{self, KubeletBuild};
-use plegtrace_lab::{
-    Containerd, Generation, Knobs, Network, Node, go_client, host, image, packages, process, rc93, rebuilt,
-    scratch,
-};
+use plegtrace_lab::kubelet::KubeletBuild;
+use plegtrace_lab::{Containerd, Generation, Knobs, Network, Node, fetch, host, process, scratch};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// A real node on one machine: containerd, kubelet and pods from Debian packages.
@@ -31,9 +28,9 @@ enum Command {
     /// Remove what killed labs left on this machine.
     #[command(alias = "down")]
     Sweep,
-    /// Download and build everything into the cache.
+    /// Download and build what `cargo xtask test` needs into the cache.
     Fetch {
-        /// Also the kubelet of Go 1.15, what is rebuilt with a bug, and the client with Kubernetes' own library.
+        /// What any test needs: every kubelet, Docker, all toolchains, what is rebuilt with a bug, a client in Go.
         #[arg(long)]
         all: bool,
     },
@@ -88,7 +85,7 @@ fn main() -> Result<()> {
             host::progress(&format!("{swept} labs removed"));
             Ok(())
         }
-        Command::Fetch { all } => fetch(all),
+        Command::Fetch { all } => fetch::run(all),
     }
 }
 
@@ -194,46 +191,4 @@ fn wait_for_the_end() -> Result<()> {
             _ = terminate.recv() => anyhow::Ok(()),
         }
     })
-}
-
-/// A generation that left the archive is reported and does not stop the others.
-fn fetch(all: bool) -> Result<()> {
-    for generation in Generation::ALL {
-        match packages::containerd(generation.suite()) {
-            Ok(tree) => host::progress(&format!("containerd {generation}: {}", tree.versions()?.join(" "))),
-            Err(error) if packages::Error::is_gone(&error) => host::progress(&format!("skipped: {error:#}")),
-            Err(error) => return Err(error),
-        }
-    }
-    for generation in Generation::ALL.into_iter().filter(|generation| generation.has_docker()) {
-        match packages::docker(generation.suite()) {
-            Ok(tree) => host::progress(&format!("Docker: {}", tree.versions()?.join(" "))),
-            Err(error) if packages::Error::is_gone(&error) => host::progress(&format!("skipped: {error:#}")),
-            Err(error) => return Err(error),
-        }
-    }
-    packages::runc(packages::Suite::Bookworm)?;
-    packages::cni_plugins()?;
-    image::archive()?;
-    let mut builds = vec![KubeletBuild::Go119];
-    builds.extend(all.then_some(KubeletBuild::Go115));
-    for build in builds {
-        host::progress(&format!("kubelet: {}", kubelet::program(build)?.display()));
-    }
-    if all {
-        host::progress(&format!("rc93: {}", rc93::program()?.display()));
-        host::progress(&format!("shim that loses exits: {}", rebuilt::lossy_shim::program()?.display()));
-        let self_locking = rebuilt::self_locking_shim::program()?;
-        host::progress(&format!("shim that locks itself out: {}", self_locking.display()));
-        let deadlocked = rebuilt::deadlocked_shim::program()?;
-        host::progress(&format!("shim that deadlocks: {}", deadlocked.display()));
-        let deadlocking = rebuilt::deadlocking::program()?;
-        host::progress(&format!("containerd that locks itself out: {}", deadlocking.display()));
-        match go_client::program() {
-            Ok(client) => host::progress(&format!("client in Go: {}", client.display())),
-            Err(error) if packages::Error::is_gone(&error) => host::progress(&format!("skipped: {error:#}")),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }

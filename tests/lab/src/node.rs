@@ -1,5 +1,6 @@
 //! A whole node: containerd, Docker if it is asked for, kubelet and pods that run. Everything is torn down in drop, also when a test panics.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -58,6 +59,12 @@ impl Node {
     #[must_use]
     pub fn containerd(&self) -> &Containerd {
         &self.containerd
+    }
+
+    /// Keeps its logs, see [`Scratch::keep_logs`](crate::scratch::Scratch::keep_logs).
+    #[must_use]
+    pub fn keep_logs(&self, name: &str) -> Option<PathBuf> {
+        self.containerd.scratch().keep_logs(name)
     }
 
     /// The running pod `name` (`p1`, `p2` …).

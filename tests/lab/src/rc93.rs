@@ -60,12 +60,21 @@ const RULES: u32 = 8300;
 /// archive), or the build fails.
 pub fn program() -> Result<PathBuf> {
     let dir = cache::entry("runc-1.0.0-rc93-genuine", |dir| {
-        let sources = packages::unpack_as("runc-source", Suite::Bullseye, &SOURCES)?;
+        let sources = fetch()?;
         let goroot = packages::go(Suite::Bullseye, "1.15")?;
         host::progress("building the genuine runc 1.0.0-rc93: half a minute, once");
         compile(&sources, &goroot, dir)
     })?;
     Ok(dir.join("runc"))
+}
+
+/// Its sources, downloaded when the cache does not have them yet.
+///
+/// # Errors
+///
+/// As for [`program`], but for the build.
+pub fn fetch() -> Result<Tree> {
+    packages::unpack_as("runc-source", Suite::Bullseye, &SOURCES)
 }
 
 /// A seccomp profile of the runtime specification that makes its `runc init` hang, in some seconds of computing.
@@ -90,7 +99,7 @@ fn compile(sources: &Tree, goroot: &Path, into: &Path) -> Result<()> {
     let file = gopath.join("src").join(FIXED);
     let text = fs::read_to_string(&file).context("cannot read the fixed source")?;
     fs::write(&file, without_fix(&text)?).context("cannot write the source without the fix")?;
-    let mut go = golang::build(goroot, &gopath, work.path());
+    let mut go = golang::build(goroot, &gopath, work.path())?;
     go.args(["-tags", "seccomp apparmor", "-ldflags", "-s -w -X main.version=1.0.0-rc93", "-o"]);
     go.arg(into.join("runc")).arg("github.com/opencontainers/runc");
     go.env("CGO_ENABLED", "1").env("PKG_CONFIG", pkg_config(sources, work.path())?);

@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 
 use crate::knobs::CgroupDriver;
-use crate::{host, process};
+use crate::{host, logs, process};
 
 /// Prefix of the directories, and of the cgroups and networks named after them.
 const PREFIX: &str = "plegtrace-lab-";
@@ -66,6 +66,13 @@ impl Scratch {
         &self.id
     }
 
+    /// Copies the ends of the lab's logs into `$PLEGTRACE_TEST_LOGS/NAME-ID`, as is done by itself when a test panics while it
+    /// owns its lab. Gives that directory; none when the variable is not set, or there is no log.
+    #[must_use]
+    pub fn keep_logs(&self, name: &str) -> Option<PathBuf> {
+        logs::keep(&self.dir, &self.id, name)
+    }
+
     /// Parent of the cgroups of all pods. The systemd driver needs a slice.
     #[must_use]
     pub fn cgroup(&self, driver: CgroupDriver) -> String {
@@ -104,6 +111,9 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _said = self.keep_logs(&logs::test_name());
+        }
         drop(self.janitor.stdin.take());
         match process::wait(&mut self.janitor, TEARDOWN_LIMIT) {
             Ok(status) if status.success() => {}

@@ -16,7 +16,7 @@ use crate::knobs::{Knobs, Network, ShimBuild};
 use crate::packages::{self, Tree};
 use crate::promtext::Page;
 use crate::scratch::Scratch;
-use crate::{disk, gate, host, http, image, process, rc93, rebuilt};
+use crate::{disk, gate, host, http, image, logs, process, rc93, rebuilt};
 
 /// From start to an answer of the CRI; 13 ms on an idle machine.
 const READY_LIMIT: Duration = Duration::from_secs(30);
@@ -246,6 +246,10 @@ impl Containerd {
             // Errors are the state before readiness: no socket yet, or the CRI plugin is still starting.
             Ok(self.client.version(Duration::from_secs(2)).ok())
         });
+        if asked.is_err() {
+            // The lab goes with the error, before anything panics.
+            let _said = self.scratch.keep_logs(&logs::test_name());
+        }
         asked
             .map(drop)
             .with_context(|| format!("containerd is not ready; end of its log:\n{}", log_tail(&log)))

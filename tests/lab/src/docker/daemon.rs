@@ -21,7 +21,7 @@ const READY_LIMIT: Duration = Duration::from_secs(60);
 /// For one request on a healthy but busy machine.
 const CALL_LIMIT: Duration = Duration::from_secs(30);
 /// Its libraries that a machine need not have.
-const LIBRARIES: [&str; 2] = ["libdevmapper1.02.1", "libsystemd0"];
+pub(crate) const LIBRARIES: [&str; 2] = ["libdevmapper1.02.1", "libsystemd0"];
 
 /// A running dockerd with the lab's image. Drop kills it; what it has made is removed with its containerd.
 #[derive(Debug)]

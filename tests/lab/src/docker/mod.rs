@@ -8,3 +8,4 @@ mod wrapper;
 
 pub use api::{Api, Request};
 pub use daemon::Docker;
+pub(crate) use daemon::LIBRARIES;

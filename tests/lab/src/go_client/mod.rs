@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::packages::{self, Suite};
+use crate::packages::{self, Suite, Tree};
 use crate::{cache, golang, host};
 
 /// The library and what it imports: all of sid. It asks by v1 of the CRI, which containerd 1.4 does not speak.
@@ -47,19 +47,27 @@ const DONE: &str = "done";
 /// build fails.
 pub fn program() -> Result<PathBuf> {
     let dir = cache::entry(ENTRY, |dir| {
-        let gopath =
-            packages::unpack_as("go-client-source", Suite::Sid, &SOURCES)?.path("usr/share/gocode")?;
+        let gopath = fetch()?.path("usr/share/gocode")?;
         let goroot = packages::go(Suite::Sid, GO)?;
         host::progress("building a client with Kubernetes' own library: a minute, once");
         let work = tempfile::tempdir_in(dir).context("cannot make a build directory")?;
         let file =
             |(name, text): (&str, &str)| (gopath.join("src").join(PACKAGE).join(name), text.to_owned());
         let overlay = golang::overlay(&FILES.map(file), work.path())?;
-        let mut go = golang::build(&goroot, &gopath, work.path());
+        let mut go = golang::build(&goroot, &gopath, work.path())?;
         go.arg("-overlay").arg(overlay).args(["-ldflags", "-s -w", "-o"]).arg(dir.join("go-client"));
         host::run(go.arg(PACKAGE)).map(drop)
     })?;
     Ok(dir.join("go-client"))
+}
+
+/// Its sources, downloaded when the cache does not have them yet.
+///
+/// # Errors
+///
+/// As for [`program`], but for the build.
+pub fn fetch() -> Result<Tree> {
+    packages::unpack_as("go-client-source", Suite::Sid, &SOURCES)
 }
 
 /// How often a method (`/runtime.v1.RuntimeService/Version`) ended with a code of gRPC.

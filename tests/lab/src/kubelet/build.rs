@@ -8,7 +8,6 @@
 //! `select` that drops it. So that few events fill the channel, it has room for [`CHANNEL`] instead of 1000.
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -31,16 +30,14 @@ pub enum KubeletBuild {
 const VERSION: &str = "1.20.2";
 /// Room in the event channel of the kubelet whose relist waits: below what a pod that comes and goes makes.
 const CHANNEL: u32 = 4;
-/// Where its program lies below that of the other; the process must have the same name.
-const BLOCKING: &str = "blocking";
-const V1: &str = "v1";
+/// The sources below a GOPATH.
+const KUBERNETES: &str = "src/k8s.io/kubernetes";
 
-/// A file of the sources, and what becomes of its text.
+/// A file of the sources, by the path on which Go comes to it, and what becomes of its text.
 type Change = (&'static str, fn(&str) -> Result<String>);
 const BLOCKS: &[Change] =
     &[("pkg/kubelet/pleg/generic.go", without_fix), ("pkg/kubelet/kubelet.go", with_small_channel)];
-const ASKS_BY_V1: &[Change] =
-    &[("staging/src/k8s.io/cri-api/pkg/apis/runtime/v1alpha2/api.pb.go", asking_by_v1)];
+const ASKS_BY_V1: &[Change] = &[("vendor/k8s.io/cri-api/pkg/apis/runtime/v1alpha2/api.pb.go", asking_by_v1)];
 
 impl KubeletBuild {
     fn toolchain(self) -> Result<PathBuf> {
@@ -58,6 +55,16 @@ impl KubeletBuild {
     }
 }
 
+/// What is changed in the sources, and the name under which the program lies in the cache.
+struct Variant {
+    name: &'static str,
+    changes: &'static [Change],
+}
+
+const BLOCKING: Variant = Variant { name: "-blocking", changes: BLOCKS };
+const V1: Variant = Variant { name: "-v1", changes: ASKS_BY_V1 };
+const PLAIN: Variant = Variant { name: "", changes: &[] };
+
 /// The path of the kubelet, built when the cache does not have it yet (some minutes on two cores).
 ///
 /// # Errors
@@ -65,7 +72,7 @@ impl KubeletBuild {
 /// When the sources or the toolchain cannot be had ([`packages::Error::Gone`] in the chain when they left the
 /// archive), or the build fails.
 pub fn program(build: KubeletBuild) -> Result<PathBuf> {
-    Ok(programs(build)?.join("kubelet"))
+    made(build, &PLAIN)
 }
 
 /// The path of the kubelet whose relist waits for room in its event channel; built by bookworm's Go.
@@ -74,7 +81,7 @@ pub fn program(build: KubeletBuild) -> Result<PathBuf> {
 ///
 /// As for [`program`].
 pub fn program_with_blocking_pleg() -> Result<PathBuf> {
-    Ok(programs(KubeletBuild::Go119)?.join(BLOCKING).join("kubelet"))
+    made(KubeletBuild::Go119, &BLOCKING)
 }
 
 /// The path of the kubelet that speaks version v1 of the CRI; built by bookworm's Go.
@@ -83,18 +90,30 @@ pub fn program_with_blocking_pleg() -> Result<PathBuf> {
 ///
 /// As for [`program`].
 pub fn program_of_v1() -> Result<PathBuf> {
-    Ok(programs(KubeletBuild::Go119)?.join(V1).join("kubelet"))
+    made(KubeletBuild::Go119, &V1)
 }
 
-/// The directory of all that a compiler has built.
-fn programs(build: KubeletBuild) -> Result<PathBuf> {
+/// Downloads what a build needs, and builds nothing.
+///
+/// # Errors
+///
+/// As for [`program`], but for the build.
+pub fn fetch(build: KubeletBuild) -> Result<()> {
+    build.toolchain()?;
+    tree().map(drop)
+}
+
+/// Each program has an entry of its own, because few need more than one. Its name is `kubelet`, as the process must be
+/// called. Those of one compiler share what it has compiled, so a variant takes a minute after the plain one.
+fn made(build: KubeletBuild, variant: &Variant) -> Result<PathBuf> {
     let label = build.label();
-    cache::entry(&format!("kubelets-{VERSION}-variants-{label}"), |dir| {
-        let source = source()?;
+    let dir = cache::entry(&format!("kubelet-{VERSION}{}-{label}", variant.name), |dir| {
+        let tree = tree()?;
         let goroot = build.toolchain()?;
-        host::progress(&format!("building kubelet {VERSION} with {label}: some minutes, once"));
-        compile(&source, &goroot, dir, build == KubeletBuild::Go119)
-    })
+        host::progress(&format!("building kubelet {VERSION}{} with {label}: minutes, once", variant.name));
+        compile(&tree, &goroot, variant, dir)
+    })?;
+    Ok(dir.join("kubelet"))
 }
 
 /// The downloaded files of the source package.
@@ -105,55 +124,47 @@ fn source() -> Result<PathBuf> {
     })
 }
 
-/// Compiles in a directory next to `into` and leaves there only the programs: the sources and Go's cache are ten times
-/// their size.
-fn compile(source: &Path, goroot: &Path, into: &Path, variants: bool) -> Result<()> {
-    host::ensure(&["dpkg-dev", "xz-utils"])?;
+/// The unpacked sources as a GOPATH. It stays where it is: the name of its directory is part of what Go looks up in what
+/// it has compiled before.
+fn tree() -> Result<PathBuf> {
+    let dir = cache::entry("source/kubernetes-gopath", |dir| {
+        let source = source()?;
+        host::ensure(&["dpkg-dev", "xz-utils"])?;
+        host::progress("unpacking the sources of kubernetes");
+        let place = dir.join("src/k8s.io");
+        fs::create_dir_all(&place).context("cannot make a GOPATH")?;
+        let mut unpack = Command::new("dpkg-source");
+        unpack.args(["--no-check", "-q", "-x"]).arg(description(&source)?);
+        host::run(unpack.arg(place.join("kubernetes"))).map(drop)
+    })?;
+    Ok(dir)
+}
+
+/// GOPATH mode: go.mod of 1.20 is older than what Go 1.19 accepts, and the vendored tree is complete.
+fn compile(gopath: &Path, goroot: &Path, variant: &Variant, into: &Path) -> Result<()> {
     let work = tempfile::tempdir_in(into).context("cannot make a build directory")?;
-    let tree = work.path().join("kubernetes");
-    host::run(
-        Command::new("dpkg-source").args(["--no-check", "-q", "-x"]).arg(description(source)?).arg(&tree),
-    )?;
-    // GOPATH mode: go.mod of 1.20 is older than what Go 1.19 accepts, and the vendored tree is complete.
-    fs::create_dir_all(work.path().join("go/src/k8s.io")).context("cannot make a GOPATH")?;
-    symlink(&tree, work.path().join("go/src/k8s.io/kubernetes")).context("cannot link the sources")?;
-    go_build(goroot, work.path(), &into.join("kubelet"))?;
-    if !variants {
-        return Ok(());
+    let sources = gopath.join(KUBERNETES);
+    let mut go = golang::build(goroot, gopath, work.path())?;
+    if !variant.changes.is_empty() {
+        go.arg("-overlay").arg(golang::overlay(&changed(&sources, variant.changes)?, work.path())?);
     }
-    variant(goroot, work.path(), &into.join(BLOCKING), BLOCKS)?;
-    variant(goroot, work.path(), &into.join(V1), ASKS_BY_V1)
-}
-
-/// Builds a kubelet from changed sources, and changes them back: with Go's cache of the first only what depends on these
-/// files is compiled again.
-fn variant(goroot: &Path, work: &Path, into: &Path, changes: &[Change]) -> Result<()> {
-    let mut before = Vec::new();
-    for (file, change) in changes {
-        let path = work.join("kubernetes").join(file);
-        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let changed = change(&text).with_context(|| format!("cannot change {}", path.display()))?;
-        write(&path, &changed)?;
-        before.push((path, text));
-    }
-    fs::create_dir(into).context("cannot make a directory")?;
-    go_build(goroot, work, &into.join("kubelet"))?;
-    before.iter().try_for_each(|(path, text)| write(path, text))
-}
-
-fn write(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-}
-
-fn go_build(goroot: &Path, work: &Path, program: &Path) -> Result<()> {
-    let gopath = work.join("go");
-    let mut go = golang::build(goroot, &gopath, work);
     // As the release scripts do (hack/lib/version.sh); without it `--version` tells nothing.
     let stamp =
         format!("-s -w -X k8s.io/kubernetes/vendor/k8s.io/component-base/version.gitVersion=v{VERSION}");
-    go.args(["-ldflags", &stamp, "-o"]).arg(program);
-    go.arg("k8s.io/kubernetes/cmd/kubelet").current_dir(gopath.join("src/k8s.io/kubernetes"));
-    host::run(&mut go).map(drop)
+    go.args(["-ldflags", &stamp, "-o"]).arg(into.join("kubelet"));
+    host::run(go.arg("k8s.io/kubernetes/cmd/kubelet").current_dir(sources)).map(drop)
+}
+
+/// The files that a variant takes instead of those of the sources, which stay as they are.
+fn changed(sources: &Path, changes: &[Change]) -> Result<Vec<(PathBuf, String)>> {
+    let mut texts = Vec::new();
+    for (file, change) in changes {
+        let path = sources.join(file);
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text = change(&text).with_context(|| format!("cannot change {}", path.display()))?;
+        texts.push((path, text));
+    }
+    Ok(texts)
 }
 
 /// generic.go as before pull request 72709: the send is in no `select`.

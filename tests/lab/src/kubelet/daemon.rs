@@ -17,7 +17,7 @@ use crate::daemon::Daemon;
 use crate::docker::Docker;
 use crate::knobs::Knobs;
 use crate::promtext::Page;
-use crate::{http, process};
+use crate::{http, logs, process};
 
 /// From start to all pods running, and for each container on top of it.
 const READY_LIMIT: Duration = Duration::from_secs(60);
@@ -98,6 +98,10 @@ impl Kubelet {
         };
         let kubelet = Kubelet { daemon, program, dir, ports, knobs: knobs.clone(), client };
         let ready = kubelet.wait_until_pods_run();
+        if ready.is_err() {
+            // Its lab goes with the error, before anything panics.
+            let _said = containerd.scratch().keep_logs(&logs::test_name());
+        }
         ready.with_context(|| {
             format!("the kubelet is not ready; end of its log:\n{}", log_tail(&kubelet.log_path()))
         })?;

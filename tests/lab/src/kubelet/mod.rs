@@ -8,7 +8,7 @@ mod daemon;
 mod manifest;
 mod sysctls;
 
-pub use build::{KubeletBuild, program, program_of_v1, program_with_blocking_pleg};
+pub use build::{KubeletBuild, fetch, program, program_of_v1, program_with_blocking_pleg};
 pub use churn::Churn;
 pub use daemon::Kubelet;
 pub use manifest::{SECRETS, TOOLS};

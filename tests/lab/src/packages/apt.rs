@@ -15,6 +15,8 @@ use crate::host;
 
 /// Lists younger than this are used as they are.
 const LISTS_FRESH: Duration = Duration::from_secs(12 * 3600);
+/// Lists younger than this are not read again when a download fails: the fault lies elsewhere.
+const LISTS_NEW: Duration = Duration::from_secs(15 * 60);
 
 /// What a caller may want to tell apart from a broken network or machine.
 #[derive(Debug, thiserror::Error)]
@@ -57,11 +59,11 @@ pub fn download_source(suite: Suite, name: &str, into: &Path) -> Result<()> {
 
 fn fetch(suite: Suite, args: &[&str], into: &Path) -> Result<()> {
     let apt = PrivateApt::open(suite)?;
-    let was_fresh = apt.update(false)?;
+    apt.update(LISTS_FRESH)?;
     match apt.run(args, into) {
-        // The lists were not read just now, and the archive may have moved on.
-        Err(_) if was_fresh => {
-            apt.update(true)?;
+        // The archive may have moved on since the lists were read.
+        Err(_) if apt.age_of_lists().is_none_or(|age| age >= LISTS_NEW) => {
+            apt.update(LISTS_NEW)?;
             apt.run(args, into)
         }
         result => result,
@@ -95,18 +97,19 @@ impl PrivateApt {
         Ok(PrivateApt { suite, dir, _lock: lock })
     }
 
-    /// Reads the package lists unless they are fresh; true when they were.
-    fn update(&self, always: bool) -> Result<bool> {
-        let stamp = self.dir.join("updated");
-        let age =
-            fs::metadata(&stamp).and_then(|meta| meta.modified()).ok().and_then(|time| time.elapsed().ok());
-        if !always && age.is_some_and(|age| age < LISTS_FRESH) {
-            return Ok(true);
+    fn age_of_lists(&self) -> Option<Duration> {
+        let read = fs::metadata(self.dir.join("updated")).and_then(|meta| meta.modified());
+        read.ok()?.elapsed().ok()
+    }
+
+    /// Reads the package lists unless they are younger than `limit`.
+    fn update(&self, limit: Duration) -> Result<()> {
+        if self.age_of_lists().is_some_and(|age| age < limit) {
+            return Ok(());
         }
         host::progress(&format!("reading the package lists of {}", self.suite));
         self.run(&["update", "-o", "APT::Update::Error-Mode=any"], &self.dir)?;
-        fs::write(&stamp, "").context("cannot write the private apt state")?;
-        Ok(false)
+        fs::write(self.dir.join("updated"), "").context("cannot write the private apt state")
     }
 
     fn run(&self, args: &[&str], cwd: &Path) -> Result<()> {

@@ -155,10 +155,19 @@ const SELF_LOCKING: Batch =
 const DEADLOCKED: Batch =
     Batch { directory: "deadlocked", version: "1.2.0", programs: &[deadlocked_shim::PROGRAM] };
 
+/// The sources of all, downloaded when the cache does not have them yet.
+///
+/// # Errors
+///
+/// When they cannot be had ([`packages::Error::Gone`] in the chain when they left the archive).
+pub fn fetch() -> Result<Tree> {
+    packages::unpack_as("containerd-1.7-source", Suite::Trixie, &SOURCES)
+}
+
 /// The path of a program, built when the cache does not have it yet (two minutes on two cores).
 fn build(batch: &Batch, program: &Program) -> Result<PathBuf> {
     let dir = cache::entry(ENTRY, |dir| {
-        let sources = packages::unpack_as("containerd-1.7-source", Suite::Trixie, &SOURCES)?;
+        let sources = fetch()?;
         let goroot = packages::go(Suite::Trixie, "1.24")?;
         host::progress("building containerd 1.7 and its shim, each with a bug: two minutes, once");
         // What they share is compiled once.
@@ -179,7 +188,7 @@ fn compile(batch: &Batch, sources: &Tree, goroot: &Path, work: &Path, into: &Pat
     let gopath = sources.path("usr/share/gocode")?;
     let overlay = overlay(batch.programs, &gopath.join("src"), &own)?;
     let version = format!("-s -w -X {CONTAINERD}/version.Version={}", batch.version);
-    let mut go = golang::build(goroot, &gopath, work);
+    let mut go = golang::build(goroot, &gopath, work)?;
     go.arg("-overlay").arg(overlay).args(["-ldflags", &version, "-o"]).arg(into.join(""));
     go.args(batch.programs.iter().map(|program| format!("{CONTAINERD}/cmd/{}", program.name)));
     host::run(&mut go).map(drop)
