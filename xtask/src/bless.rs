@@ -79,8 +79,8 @@ fn record(program: &str, names: &[OsString]) -> Result<()> {
     let built = build(Profile::Release, Want::Shipped)?;
     step("bless", "building the lab");
     let mut cargo = host_cargo();
-    cargo.args(["build", "--release", "-p", "plegtrace-tests", "--bin", program]);
+    cargo.args(["build", "-p", "plegtrace-tests", "--bin", program]);
     cmd::run(cargo.envs(built.object.envs()))?;
-    let mut command = demo::lab_command(&paths::target().join("release").join(program), &built.binary)?;
+    let mut command = demo::lab_command(&paths::target().join("debug").join(program), &built.binary)?;
     cmd::run(command.args(names))
 }

@@ -13,21 +13,20 @@ use crate::{cmd, paths};
 /// Options of `cargo xtask build`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Optimise the binary (the eBPF object always is)
-    #[arg(long)]
+    /// Optimise the binary and link everything in: it runs in any container and on any distribution of this architecture
+    /// (the eBPF object always is optimised)
+    #[arg(long, alias = "static")]
     release: bool,
     /// Also embed the programs that log what they do (for developers)
     #[arg(long)]
     debug_log: bool,
-    /// Link everything in, optimised: runs in any container and on any distribution of this architecture
-    #[arg(long = "static", conflicts_with = "debug_log")]
-    fixed: bool,
 }
 
 /// How the binary is compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Profile {
     Dev,
+    /// Optimised and static. There is no other release build: what is shipped is what is tested.
     Release,
 }
 
@@ -45,8 +44,7 @@ pub(crate) struct Built {
 pub(crate) fn run(options: &Options) -> Result<()> {
     let profile = if options.release { Profile::Release } else { Profile::Dev };
     let want = if options.debug_log { Want::WithDebugLog } else { Want::Shipped };
-    let binary = if options.fixed { Statics::build()?.plegtrace } else { build(profile, want)?.binary };
-    step("build", &format!("done: {}", binary.display()));
+    step("build", &format!("done: {}", build(profile, want)?.binary.display()));
     Ok(())
 }
 
@@ -55,59 +53,39 @@ const STATIC: &str = "static";
 /// For whom they are made; the guests are of this architecture, too.
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 
-/// Programs that need no library of the system they run on.
-#[derive(Debug)]
-pub(crate) struct Statics {
-    /// The product.
-    pub(crate) plegtrace: PathBuf,
-    /// The tests that run in guests: the C library of the oldest one is older than ours.
-    pub(crate) vm_tests: PathBuf,
+/// The tests that run in guests: static, because the C library of the oldest one is older than ours.
+pub(crate) fn vm_tests() -> PathBuf {
+    static_program("vm-tests")
 }
 
-impl Statics {
-    /// Where they are once they are built.
-    pub(crate) fn places() -> Self {
-        let of = |name| paths::target().join(STATIC).join(TRIPLE).join("release").join(name);
-        Self { plegtrace: of("plegtrace"), vm_tests: of("vm-tests") }
-    }
-
-    /// Builds them together, because they have everything but their last step in common.
-    ///
-    /// # Errors
-    /// As [`run`].
-    pub(crate) fn build() -> Result<Self> {
-        let object = Object::build(Want::Shipped)?;
-        step("build", "static programs");
-        let mut command = host_cargo();
-        command
-            .args(["build", "--release", "--target", TRIPLE])
-            .args(["-p", "plegtrace", "--bin", "plegtrace", "-p", "plegtrace-vm-tests", "--bin", "vm-tests"])
-            .env("CARGO_TARGET_DIR", paths::target().join(STATIC))
-            .env("RUSTFLAGS", "-C target-feature=+crt-static")
-            .envs(object.envs());
-        cmd::run(&mut command)?;
-        Ok(Self::places())
-    }
+fn static_program(name: &str) -> PathBuf {
+    paths::target().join(STATIC).join(TRIPLE).join("release").join(name)
 }
 
-/// Builds the object and the binary.
+/// Builds the object and the binary; with [`Profile::Release`] also the tests of the guests, which have everything but their last step
+/// in common with it.
 ///
 /// # Errors
 /// As [`run`].
 pub(crate) fn build(profile: Profile, want: Want) -> Result<Built> {
     let object = Object::build(want)?;
-    step("build", "plegtrace");
     let mut command = host_cargo();
-    command.args(["build", "-p", "plegtrace", "--bin", "plegtrace"]).envs(object.envs());
-    let dir = match profile {
-        Profile::Dev => "debug",
+    command.args(["build", "-p", "plegtrace", "--bin", "plegtrace"]);
+    let binary = match profile {
+        Profile::Dev => {
+            step("build", "plegtrace");
+            paths::target().join("debug").join("plegtrace")
+        }
         Profile::Release => {
-            command.arg("--release");
-            "release"
+            step("build", "plegtrace and the tests of the guests, static");
+            command.args(["-p", "plegtrace-vm-tests", "--bin", "vm-tests", "--release", "--target", TRIPLE]);
+            command.env("CARGO_TARGET_DIR", paths::target().join(STATIC));
+            command.env("RUSTFLAGS", "-C target-feature=+crt-static");
+            static_program("plegtrace")
         }
     };
-    cmd::run(&mut command)?;
-    Ok(Built { binary: paths::target().join(dir).join("plegtrace"), object })
+    cmd::run(command.envs(object.envs()))?;
+    Ok(Built { binary, object })
 }
 
 /// Cargo for the host, in the workspace, without what an outer `cargo run` leaves in the environment.

@@ -37,9 +37,9 @@ pub(crate) fn become_program(name: &str, arguments: &[OsString]) -> Result<()> {
     let built = build(Profile::Release, Want::Shipped)?;
     step(name, "building the lab");
     let mut cargo = host_cargo();
-    cargo.args(["build", "--release", "-p", "plegtrace-tests", "--bin", name]);
+    cargo.args(["build", "-p", "plegtrace-tests", "--bin", name]);
     cmd::run(cargo.envs(built.object.envs()))?;
-    let mut command = lab_command(&paths::target().join("release").join(name), &built.binary)?;
+    let mut command = lab_command(&paths::target().join("debug").join(name), &built.binary)?;
     command.args(arguments);
     let error = command.exec();
     Err(error).with_context(|| format!("cannot start `{}`", cmd::shown(&command)))

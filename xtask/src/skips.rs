@@ -41,7 +41,7 @@ mod tests {
     #[test]
     fn the_file_is_read() {
         assert!(
-            may("bullseye 5.10: attach_fires_multi") && !may("bullseye 5.10: boots") && !may("bullseye 5.10")
+            may("bullseye 5.10: attach_fires_multi") && !may("bullseye 5.10: boots") && !may("bookworm 6.1")
         );
     }
 }

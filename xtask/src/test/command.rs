@@ -1,21 +1,22 @@
-//! The command: layers one after the other.
+//! The command: builds, fetches what the tests need, and goes through the layers one after the other.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use clap::{Args, ValueEnum};
 
-use super::expected;
 use super::layers::{self, Layer, Program};
-use super::ledger::Ledger;
-use super::mutants;
-use super::outcome::Tally;
+use super::outcome::tally;
+use super::proved::{self, Proved};
 use super::runner::Runner;
-use crate::build::{self, Built, Profile, Statics};
-use crate::cmd::Exit;
-use crate::ebpf::Want;
+use super::tier::Tier;
+use super::{again, deadline, expected, mutants};
+use crate::build::{self, Built, Profile, host_cargo};
+use crate::cmd::{self, Exit};
+use crate::ebpf::{Object, Want};
 use crate::progress::step;
-use crate::vm::{self, Counts};
+use crate::{demo, paths, vm};
 
 /// Options of `cargo xtask test`.
 #[derive(Debug, Args)]
@@ -23,13 +24,16 @@ pub(crate) struct Options {
     /// Leave out what needs root or a VM
     #[arg(long)]
     fast: bool,
-    /// Also what the usual run leaves out: every test on every kernel, what takes minutes, all mutants, and the demo. What has passed
-    /// on this very checkout is not run again; the table is in tests/all.md
+    /// Everything there is, for an hour and more: all tests of the lab, all guests, what takes minutes, all mutants, the demo. What has
+    /// passed on this very checkout is not run again; tests/PROVED.md says how each part went
     #[arg(long, conflicts_with = "fast")]
     all: bool,
     /// Run only this layer; repeatable
     #[arg(long, value_name = "LAYER")]
     only: Vec<Part>,
+    /// Only tests whose name contains one of these
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
     /// Make the product wrong in each way of tests/mutants, or in those whose name contains NAME: do the tests see it?
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "", conflicts_with_all = ["fast", "all", "only"])]
     mutants: Option<String>,
@@ -52,10 +56,7 @@ pub(crate) enum Part {
 
 const PARTS: [Part; 5] = [Part::Unit, Part::Docs, Part::Integration, Part::Lab, Part::Vm];
 
-/// The last ones, of which parts run at the same time when all are asked for.
-const BESIDE: [Part; 3] = [Part::Integration, Part::Lab, Part::Vm];
-
-/// Runs the layers and prints the summary as the last line of standard output.
+/// Runs the layers and prints the summary, whose last line counts the tests; or names those that failed.
 ///
 /// # Errors
 /// When the programs cannot be built; failing tests are an exit code of 1 after the summary.
@@ -65,48 +66,74 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         println!("{caught} mutants, none survived");
         return Ok(());
     }
-    let minimums = expected::minimums()?;
-    let ledger = options.all.then(Ledger::open).transpose()?;
-    let built = build::build(Profile::Release, Want::WithDebugLog)?;
-    step("test", "compiling the test programs");
-    let programs = layers::by_module(layers::compile(&built.object, &[])?)?;
-    let runner = Runner { built: &built, ledger: ledger.as_ref(), guests: vm::Selection::all(!options.all) };
-    let mut total = Tally { minimums, total: Counts::default(), failed: Vec::new() };
-    let asked = PARTS.into_iter().filter(|part| options.wants(*part));
-    let beside = BESIDE.into_iter().all(|part| options.wants(part));
-    for part in asked.filter(|part| !(beside && BESIDE.contains(part))) {
-        let begin = Instant::now();
-        step("test", &format!("layer {}", part.name()));
-        total.add_layer(part.name(), runner.layer(part, &programs), begin);
+    deadline::watch()?;
+    deadline::now("building");
+    let tier = if options.all { Tier::All } else { Tier::Gate };
+    let minimums = if options.names.is_empty() { expected::minimums(tier)? } else { BTreeMap::new() };
+    let (built, object) = build()?;
+    let programs = named(layers::by_module(layers::compile(&object, &[])?, tier)?, &options.names);
+    let proved = if options.all && options.names.is_empty() { Some(Proved::open()?) } else { None };
+    let guests = vm::Selection::of_tier(options.all, &options.names);
+    if options.wants(Part::Lab) || options.wants(Part::Integration) {
+        deadline::now("fetching");
+        fetch(&object, options.all)?;
     }
-    if beside {
-        let begin = Instant::now();
-        let outcomes = runner.beside_each_other(&programs);
-        BESIDE
-            .into_iter()
-            .zip(outcomes)
-            .for_each(|(part, outcome)| total.add_layer(part.name(), outcome, begin));
+    let runner = Runner { built: &built, object: &object, proved: proved.as_ref(), guests };
+    if options.wants(Part::Vm) {
+        deadline::now("making the guests");
+        vm::ahead(&runner.guests)?;
     }
-    for part in PARTS.into_iter().filter(|part| !options.wants(*part)) {
-        step("test", &format!("layer {} was not asked for", part.name()));
-    }
-    if let Some(ledger) = ledger.as_ref().filter(|_| options.only.is_empty()) {
-        runner.rest(&programs, &mut total);
-        if total.total.failed == 0 {
-            ledger.publish()?;
+    for part in PARTS {
+        if options.wants(part) {
+            let begin = Instant::now();
+            step("test", &format!("layer {}", part.name()));
+            let outcome = runner.layer(part, &programs);
+            tally().add_layer(part.name(), &minimums, outcome, begin);
+        } else {
+            step("test", &format!("layer {} was not asked for", part.name()));
         }
     }
-    total.sum_up();
-    if total.total.failed > 0 || total.total.passed == 0 {
-        return Err(Exit(1).into());
+    if options.is_whole()
+        && let Some(proved) = &proved
+    {
+        runner.rest(&programs);
+        proved.keep_only(&runner.parts(&programs))?;
     }
-    Ok(())
+    again::ask_again(&runner, &programs);
+    finish()
+}
+
+/// Sums up.
+fn finish() -> Result<()> {
+    let mut tally = tally();
+    tally.judge_flaky();
+    tally.notes.push(proved::sentence());
+    print!("{}", tally.summary());
+    if tally.is_good() { Ok(()) } else { Err(Exit(1).into()) }
+}
+
+/// Only the tests whose names contain one of the words, which may also be that of their program.
+fn named(programs: Vec<Program>, words: &[String]) -> Vec<Program> {
+    let is_wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
+    let wanted = |mut program: Program| {
+        if is_wanted(&program.name) {
+            return Some(program);
+        }
+        program.tests.retain(|test| is_wanted(test));
+        (!program.tests.is_empty()).then_some(program)
+    };
+    programs.into_iter().filter_map(wanted).collect()
 }
 
 impl Options {
     fn wants(&self, part: Part) -> bool {
         let fast = !self.fast || !matches!(part, Part::Lab | Part::Vm);
         fast && (self.only.is_empty() || self.only.contains(&part))
+    }
+
+    /// Is nothing left out?
+    fn is_whole(&self) -> bool {
+        !self.fast && self.only.is_empty() && self.names.is_empty()
     }
 }
 
@@ -122,31 +149,85 @@ impl Part {
     }
 }
 
+/// The product as it is shipped, and the programs that tests load into the kernel.
+pub(super) fn build() -> Result<(Built, Object)> {
+    let built = build::build(Profile::Release, Want::Shipped)?;
+    let object = Object::build(Want::WithDebugLog)?;
+    step("test", "compiling the test programs");
+    Ok((built, object))
+}
+
+/// Has the lab download and build whatever its tests need, before any of them runs.
+fn fetch(object: &Object, all: bool) -> Result<()> {
+    let mut cargo = host_cargo();
+    cmd::run(cargo.args(["build", "-p", "plegtrace-lab", "--bin", "plegtrace-lab"]).envs(object.envs()))?;
+    let mut command = demo::lab_command(&paths::target().join("debug/plegtrace-lab"), &paths::target())?;
+    command.arg("fetch");
+    if all {
+        command.arg("--all");
+    }
+    cmd::run(&mut command).context("the lab cannot get what its tests need")
+}
+
 /// Builds what test programs need and lists those of the lab; for the other commands that run some of them.
 ///
 /// # Errors
 /// When something does not compile.
-pub(super) fn lab_programs() -> Result<(Built, Vec<Program>)> {
-    let built = build::build(Profile::Release, Want::WithDebugLog)?;
-    Statics::build()?;
-    let programs = layers::compile(&built.object, &[]).context("the test programs do not compile")?;
-    Ok((built, programs.into_iter().filter(|program| program.layer == Layer::Lab).collect()))
+pub(super) fn lab_programs() -> Result<(Built, Object, Vec<Program>)> {
+    let (built, object) = build()?;
+    let programs = layers::compile(&object, &[]).context("the test programs do not compile")?;
+    ensure!(!programs.is_empty(), "there are no test programs");
+    Ok((built, object, programs.into_iter().filter(|program| program.layer == Layer::Lab).collect()))
+}
+
+impl Runner<'_> {
+    /// Every part that has a row of its own.
+    fn parts(&self, programs: &[Program]) -> BTreeSet<String> {
+        let fixed = ["docs", "guests", "mutants", "demo"].into_iter().chain(super::everything::PATIENT);
+        programs.iter().map(|program| program.name.clone()).chain(fixed.map(str::to_owned)).collect()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn options(fast: bool, only: &[Part], names: &[&str]) -> Options {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        Options { fast, all: false, only: only.to_vec(), names, mutants: None }
+    }
+
     /// `--fast` leaves out what needs root or a VM, `--only` narrows further.
     #[test]
     fn layers_are_chosen() {
         let chosen = |fast, only: &[Part]| -> Vec<&str> {
-            let options = Options { fast, all: false, only: only.to_vec(), mutants: None };
+            let options = options(fast, only, &[]);
             PARTS.into_iter().filter(|part| options.wants(*part)).map(Part::name).collect()
         };
         assert_eq!(chosen(false, &[]), ["unit", "docs", "integration", "lab", "vm"]);
         assert_eq!(chosen(true, &[]), ["unit", "docs", "integration"]);
         assert_eq!(chosen(false, &[Part::Lab]), ["lab"]);
         assert_eq!(chosen(true, &[Part::Lab]), [""; 0]);
+        assert!(options(false, &[], &[]).is_whole() && !options(false, &[], &["a"]).is_whole());
+    }
+
+    /// A name may be that of a test or of a program.
+    #[test]
+    fn tests_are_chosen_by_name() {
+        let program = |name: &str, tests: &[&str]| Program {
+            layer: Layer::Lab,
+            name: name.into(),
+            file: "f".into(),
+            directory: "d".into(),
+            tests: tests.iter().map(|test| (*test).to_owned()).collect(),
+        };
+        let all = vec![program("lab-bus", &["bus::a", "bus::b"]), program("lab-slow", &["slow::a"])];
+        let chosen = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            named(all.clone(), &words).into_iter().flat_map(|program| program.tests).collect::<Vec<_>>()
+        };
+        assert_eq!(chosen(&[]), ["bus::a", "bus::b", "slow::a"]);
+        assert_eq!(chosen(&["bus::b", "lab-slow"]), ["bus::b", "slow::a"]);
+        assert_eq!(chosen(&["x"]), [""; 0]);
     }
 }

@@ -6,16 +6,17 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 
+use super::deadline;
 use super::layers::{PRIVILEGED, Program};
 use super::mutants;
-use super::outcome::{Outcome, Tally};
+use super::outcome::{Outcome, tally};
 use super::runner::Runner;
 use crate::progress::step;
 use crate::vm::Counts;
 use crate::{cmd, paths};
 
 /// Tests marked `#[ignore]` that take at most twenty minutes; what takes longer is for `cargo xtask soak`.
-const PATIENT: [&str; 8] = [
+pub(super) const PATIENT: [&str; 8] = [
     "exec::a_thousand_perf_events_stay_on_the_program_that_was_verified",
     "hostage::a_lock_hostage_outlasts_the_deadline_of_two_minutes",
     "matrix::every_fault_is_named_on_each_generation",
@@ -28,20 +29,25 @@ const PATIENT: [&str; 8] = [
 
 impl Runner<'_> {
     /// All of it, one after the other.
-    pub(super) fn rest(&self, programs: &[Program], total: &mut Tally) {
+    pub(super) fn rest(&self, programs: &[Program]) {
         for test in PATIENT {
-            total.add(test, self.patient(test, programs), Instant::now());
+            let begin = Instant::now();
+            let outcome = self.patient(test, programs);
+            tally().add(test, outcome, begin);
         }
-        total.add("mutants", self.unless_passed("mutants", mutants), Instant::now());
-        total.add("demo", self.unless_passed("demo", demo), Instant::now());
+        for (name, run) in [("mutants", mutants as fn() -> Result<Outcome>), ("demo", demo)] {
+            let begin = Instant::now();
+            deadline::now(name);
+            let outcome = self.unless_passed(name, run);
+            tally().add(name, outcome, begin);
+        }
     }
 
     fn patient(&self, test: &str, programs: &[Program]) -> Result<Outcome> {
         let of_lab =
             |program: &&Program| program.file.file_name().is_some_and(|name| is_lab(&name.to_string_lossy()));
         let program = programs.iter().find(of_lab).context("the lab has no tests")?;
-        let program = Program { tests: vec![test.to_owned()], ..program.clone() };
-        let outcome = self.program(&program, test, &["--ignored"])?;
+        let outcome = self.program(&program.only(test), test, &["--ignored"])?;
         ensure!(outcome.tests > 0, "the lab has no test of that name");
         Ok(outcome)
     }
@@ -52,9 +58,12 @@ fn is_lab(file: &str) -> bool {
     file.rsplit_once('-').is_some_and(|(name, _)| name == PRIVILEGED)
 }
 
+fn passed(tests: usize) -> Outcome {
+    Outcome { counts: Counts { passed: tests, ..Counts::default() }, tests, ..Outcome::default() }
+}
+
 fn mutants() -> Result<Outcome> {
-    let passed = mutants::run("")?;
-    Ok(Outcome { counts: Counts { passed, ..Counts::default() }, tests: passed, failed: Vec::new() })
+    mutants::run("").map(passed)
 }
 
 /// The README's first command, as it stands there.
@@ -62,5 +71,5 @@ fn demo() -> Result<Outcome> {
     step("test", "demo");
     let mut demo = Command::new(env::current_exe().context("this program has no path")?);
     cmd::run_logged(demo.arg("demo"), &paths::target().join("test-logs/demo.log"))?;
-    Ok(Outcome { counts: Counts { passed: 1, ..Counts::default() }, tests: 1, failed: Vec::new() })
+    Ok(passed(1))
 }

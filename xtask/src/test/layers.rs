@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
+use super::tier::Tier;
 use crate::build::host_cargo;
 use crate::cmd;
 use crate::ebpf::Object;
@@ -16,40 +17,6 @@ pub(crate) const PRIVILEGED: &str = "lab";
 
 /// All tests of this package outside its library need root.
 const LAB_PACKAGE: &str = "plegtrace-lab";
-
-/// Compiles Go programs with every toolchain that there is: minutes of both processors when nothing is cached, and no
-/// clock in its tests.
-const PATIENT: &str = "-target_builds";
-
-/// Needs the static binary, which is built while the rest of the lab runs; and compares reports with each other that come from one
-/// observation.
-const UNDISTURBED: [&str; 2] = ["-contained", "-recording"];
-
-/// Waits three minutes for a line of the kubelet's log.
-const WAITING: &str = "-prediction";
-
-/// What the nodes of other tests would disturb, or that would disturb those: those that take down what they find (`bus` has no runtime that tells its processes
-/// from others), that count every program and probe of the machine or look at the instructions of a traced process, or that measure
-/// what must not grow, or wait until a node is quiet.
-const ALONE: [&str; 6] = ["-bus", "-endurance", "-matrix_loud", "-parks", "-safety", "-watch"];
-
-/// Those that take longest, which begin first.
-const LONGEST: [&str; 8] =
-    ["-matrix", "-healthy", "-wire", "-docker", "-watch_soak", "-slow", "-targets", "-truth"];
-
-/// When a program of the lab runs, if all of them do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// Nothing else needs the machine.
-    Alone,
-    /// Two at a time: each is about its own node, and they wait most of their time.
-    Together,
-    /// Beside the last ones: it mostly waits, and the nodes of other tests do not disturb it.
-    Waiting,
-    /// Beside the guests: it tests the lab itself, and does not mind what else happens on the machine; or it needs what was
-    /// built meanwhile, or compares what one observation says with itself.
-    Last,
-}
 
 /// Which part of the tests a program belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,46 +43,34 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// When a program of the lab runs.
-    pub(crate) fn turn(&self) -> Turn {
-        match &self.name {
-            name if name.starts_with(LAB_PACKAGE) || UNDISTURBED.iter().any(|end| name.ends_with(end)) => {
-                Turn::Last
-            }
-            name if name.ends_with(WAITING) => Turn::Waiting,
-            name if ALONE.iter().any(|end| name.ends_with(end)) => Turn::Alone,
-            _ => Turn::Together,
-        }
+    /// Does it prove the lab, and not the product?
+    pub(crate) fn is_of_lab_package(&self) -> bool {
+        self.name.starts_with(LAB_PACKAGE)
     }
 
-    /// Its place among those that run together: the longest first.
-    pub(crate) fn place(&self) -> usize {
-        LONGEST.iter().position(|end| self.name.ends_with(end)).unwrap_or(LONGEST.len())
-    }
-
-    /// Can it run at the lowest priority, beside tests that mostly wait?
-    pub(crate) fn is_patient(&self) -> bool {
-        self.layer == Layer::Integration && self.name.ends_with(PATIENT)
+    /// The same program, asked for one test only.
+    pub(crate) fn only(&self, test: &str) -> Self {
+        Self { tests: vec![test.to_owned()], ..self.clone() }
     }
 }
 
-/// Programs that hold a whole layer, once for each of their modules: so each has a log, a time and a budget of its own, and
-/// what one module does to its process cannot disturb the next.
+/// What `tier` has of these programs. Those that hold a whole layer come once for each of their modules: so each has a log, a time and a
+/// budget of its own, and what one module does to its process cannot disturb the next.
 ///
 /// # Errors
 /// When a program does not list its tests.
-pub(crate) fn by_module(programs: Vec<Program>) -> Result<Vec<Program>> {
+pub(crate) fn by_module(programs: Vec<Program>, tier: Tier) -> Result<Vec<Program>> {
     let mut split = Vec::new();
     for program in programs {
         if program.layer == Layer::Unit {
-            split.push(program);
+            split.extend(tier.of(program, ""));
             continue;
         }
         let list = cmd::output(Command::new(&program.file).args(["--list", "--format", "terse"]))?;
         for (module, tests) in modules(&list) {
             let name =
                 if module.is_empty() { program.name.clone() } else { format!("{}-{module}", program.name) };
-            split.push(Program { name, tests, ..program.clone() });
+            split.extend(tier.of(Program { name, tests, ..program.clone() }, &module));
         }
     }
     Ok(split)
@@ -243,27 +198,6 @@ mod tests {
         let expected =
             [(Layer::Unit, "xtask-xtask-bin"), (Layer::Integration, "xtask-cli"), (Layer::Lab, "xtask-lab")];
         assert_eq!(seen, expected);
-    }
-
-    /// Tests of the lab are told from those that use it, and the patient ones from the others.
-    #[test]
-    fn programs_that_run_beside_others() {
-        let of = |layer, name: &str| {
-            let (file, directory) = (PathBuf::new(), PathBuf::new());
-            Program { layer, name: name.to_owned(), file, directory, tests: Vec::new() }
-        };
-        assert_eq!(of(Layer::Lab, "plegtrace-lab-itself-faults").turn(), Turn::Last);
-        assert_eq!(of(Layer::Lab, "plegtrace-tests-lab-contained").turn(), Turn::Last);
-        assert_eq!(of(Layer::Lab, "plegtrace-tests-lab-recording").turn(), Turn::Last);
-        assert_eq!(of(Layer::Lab, "plegtrace-tests-lab-prediction").turn(), Turn::Waiting);
-        assert_eq!(of(Layer::Lab, "plegtrace-tests-lab-safety").turn(), Turn::Alone);
-        assert_eq!(of(Layer::Lab, "plegtrace-tests-lab-bus").turn(), Turn::Alone);
-        let (matrix, modes) =
-            (of(Layer::Lab, "plegtrace-tests-lab-matrix"), of(Layer::Lab, "plegtrace-tests-lab-modes"));
-        assert_eq!((matrix.turn(), modes.turn()), (Turn::Together, Turn::Together));
-        assert!(matrix.place() < modes.place());
-        assert!(of(Layer::Integration, "plegtrace-tests-integration-target_builds").is_patient());
-        assert!(!of(Layer::Integration, "plegtrace-tests-integration-target_goldens").is_patient());
     }
 
     /// Each test is in exactly one module, with all that are below it; benchmarks are no tests.

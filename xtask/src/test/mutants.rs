@@ -19,9 +19,9 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::build::{self, Built, Profile, host_cargo};
+use crate::build::host_cargo;
 use crate::cmd;
-use crate::ebpf::Want;
+use crate::ebpf::{Object, Want};
 use crate::paths;
 use crate::progress::step;
 
@@ -50,17 +50,17 @@ struct Test {
 pub(super) fn run(filter: &str) -> Result<usize> {
     let mutants: Vec<Mutant> = all()?.into_iter().filter(|mutant| mutant.name.contains(filter)).collect();
     ensure!(!mutants.is_empty(), "there is no mutant of that name: see tests/mutants");
-    let built = build::build(Profile::Release, Want::WithDebugLog)?;
+    let object = Object::build(Want::WithDebugLog)?;
     let tree = paths::target().join("mutants/tree");
     copy(&tree)?;
     step("mutants", "the tests without a mutant");
     for test in mutants.iter().flat_map(|mutant| &mutant.tests).collect::<BTreeSet<_>>() {
-        ensure!(passes(&tree, test, &built)?, "{} {} fails without a mutant", test.program, test.name);
+        ensure!(passes(&tree, test, &object)?, "{} {} fails without a mutant", test.program, test.name);
     }
     let mut survived = Vec::new();
     for mutant in &mutants {
         apply(&tree, &mutant.file, &[])?;
-        let missed = missed(&tree, mutant, &built);
+        let missed = missed(&tree, mutant, &object);
         apply(&tree, &mutant.file, &["--reverse"])?;
         match missed.with_context(|| mutant.name.clone())? {
             missed if missed.is_empty() => {
@@ -163,10 +163,10 @@ fn apply(tree: &Path, patch: &Path, options: &[&str]) -> Result<()> {
 }
 
 /// The tests of a mutant that pass all the same.
-fn missed(tree: &Path, mutant: &Mutant, built: &Built) -> Result<Vec<String>> {
+fn missed(tree: &Path, mutant: &Mutant, object: &Object) -> Result<Vec<String>> {
     let mut missed = Vec::new();
     for test in &mutant.tests {
-        if passes(tree, test, built)? {
+        if passes(tree, test, object)? {
             missed.push(test.name.clone());
         }
     }
@@ -174,10 +174,10 @@ fn missed(tree: &Path, mutant: &Mutant, built: &Built) -> Result<Vec<String>> {
 }
 
 /// Does this test pass? That it does not compile, or is not there, is an error and no answer.
-fn passes(tree: &Path, test: &Test, built: &Built) -> Result<bool> {
+fn passes(tree: &Path, test: &Test, object: &Object) -> Result<bool> {
     let cargo = || {
         let mut command = host_cargo();
-        command.current_dir(tree).envs(built.object.envs()).args(["test", "--quiet"]);
+        command.current_dir(tree).envs(object.envs()).args(["test", "--quiet"]);
         // Of what is not debugged no information is written: it would be most of the work.
         command.env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_TARGET_DIR", tree.with_file_name("build"));
         match test.program.as_str() {

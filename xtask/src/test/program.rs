@@ -1,4 +1,4 @@
-//! Runs one test program with its output in a log, with a budget.
+//! Runs one test program with its output in a log, with a budget. A test that fails is named on standard output when it does.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-use super::counts;
+use super::counts::{self, FailedTest};
+use super::margins::Margin;
+use super::tail::Tail;
 use crate::cmd;
 use crate::skips::{self, complaint};
 use crate::vm::Counts;
@@ -17,22 +19,28 @@ use crate::vm::Counts;
 /// Between being asked to end and being made to: daemons of the lab are torn down in this time.
 const GRACE: Duration = Duration::from_secs(30);
 
+/// How often the log is looked at.
+const TICK: Duration = Duration::from_millis(100);
+
 /// What came of a program.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) counts: Counts,
     pub(crate) skips: Vec<String>,
-    /// Why it is a failure, with the part of the log that explains it.
+    pub(crate) margins: Vec<Margin>,
+    /// Why it is a failure as a whole.
     pub(crate) failure: Option<String>,
-    /// The tests that failed, a line for each.
-    pub(crate) failed: Vec<String>,
+    /// The tests that failed, each with load and pressure when it did.
+    pub(crate) failed: Vec<(FailedTest, String)>,
+    /// Where daemons' logs were kept.
+    pub(crate) kept: Vec<String>,
 }
 
-/// Runs `command` with both streams in `log`.
+/// Runs `command`, called `name`, with both streams in `log`.
 ///
 /// # Errors
 /// When it cannot be started or its log cannot be written.
-pub(crate) fn run(command: &mut Command, log: &Path, budget: Duration) -> Result<Ran> {
+pub(crate) fn run(command: &mut Command, name: &str, log: &Path, budget: Duration) -> Result<Ran> {
     if let Some(dir) = log.parent() {
         fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     }
@@ -48,12 +56,18 @@ pub(crate) fn run(command: &mut Command, log: &Path, budget: Duration) -> Result
         });
     }
     let mut child = command.spawn().with_context(|| format!("cannot start `{}`", cmd::shown(command)))?;
-    let ended = wait(&mut child, budget)?;
+    let mut tail = Tail::new(name, log);
+    let ended = wait(&mut child, budget, &mut tail)?;
+    tail.look();
     let bytes = fs::read(log).with_context(|| format!("cannot read {}", log.display()))?;
-    Ok(judge(&String::from_utf8_lossy(&bytes), ended, budget, log))
+    let mut ran = judge(&String::from_utf8_lossy(&bytes), ended, budget);
+    for (test, moment) in &mut ran.failed {
+        *moment = tail.moment(&test.name);
+    }
+    Ok(ran)
 }
 
-fn judge(text: &str, ended: Option<ExitStatus>, budget: Duration, log: &Path) -> Ran {
+fn judge(text: &str, ended: Option<ExitStatus>, budget: Duration) -> Ran {
     let mut counts = counts::read(text);
     let skips = counts::skips(text);
     let refused: Vec<String> = skips.iter().filter(|skip| !is_allowed(skip)).cloned().collect();
@@ -69,10 +83,9 @@ fn judge(text: &str, ended: Option<ExitStatus>, budget: Duration, log: &Path) ->
     if reason.is_some() && counts.failed == 0 {
         counts.failed = 1;
     }
-    let failure =
-        reason.map(|why| format!("{why}\n{}\n(whole output: {})", counts::failure(text, 60), log.display()));
-    let failed = counts::failed_tests(text);
-    Ran { counts, skips, failure, failed }
+    let failed = counts::failed_tests(text).into_iter().map(|test| (test, String::new())).collect();
+    let failure = reason.map(|why| format!("{why}\n{}", counts::failure(text, 12)));
+    Ran { counts, skips, margins: counts::margins(text), failure, failed, kept: counts::kept_logs(text) }
 }
 
 /// A skip is declared as `name: reason`.
@@ -81,22 +94,22 @@ fn is_allowed(skip: &str) -> bool {
 }
 
 /// Waits for the end; after the budget the program's process group is asked, then made to end.
-fn wait(child: &mut Child, budget: Duration) -> Result<Option<ExitStatus>> {
-    if let Some(status) = until(child, budget)? {
+fn wait(child: &mut Child, budget: Duration, tail: &mut Tail) -> Result<Option<ExitStatus>> {
+    if let Some(status) = until(child, budget, tail)? {
         return Ok(Some(status));
     }
     let group = i32::try_from(child.id()).context("a process id fits")?;
     for signal in [libc::SIGTERM, libc::SIGKILL] {
         // SAFETY: kill takes numbers only; the group is the child's own, which is not reaped yet.
         unsafe { libc::kill(-group, signal) };
-        if until(child, GRACE)?.is_some() {
+        if until(child, GRACE, tail)?.is_some() {
             break;
         }
     }
     Ok(None)
 }
 
-fn until(child: &mut Child, budget: Duration) -> Result<Option<ExitStatus>> {
+fn until(child: &mut Child, budget: Duration, tail: &mut Tail) -> Result<Option<ExitStatus>> {
     let begin = Instant::now();
     loop {
         if let Some(status) = child.try_wait().context("cannot wait for a test program")? {
@@ -105,7 +118,8 @@ fn until(child: &mut Child, budget: Duration) -> Result<Option<ExitStatus>> {
         if begin.elapsed() >= budget {
             return Ok(None);
         }
-        thread::sleep(Duration::from_millis(20));
+        tail.look();
+        thread::sleep(TICK.min(budget));
     }
 }
 
@@ -116,7 +130,7 @@ mod tests {
     fn shell(script: &str, budget: Duration) -> Ran {
         let log =
             std::env::temp_dir().join(format!("plegtrace-program-{}-{}", std::process::id(), script.len()));
-        let ran = run(Command::new("sh").args(["-c", script]), &log, budget).unwrap();
+        let ran = run(Command::new("sh").args(["-c", script]), "a shell", &log, budget).unwrap();
         fs::remove_file(log).unwrap();
         ran
     }
@@ -137,9 +151,9 @@ mod tests {
         let ran =
             |name| shell(&format!("echo 'SKIP {name}: gone'; echo '{result}'"), Duration::from_secs(60));
         assert_eq!(ran("golden sid").counts, Counts { passed: 1, failed: 0, skipped: 1 });
-        let refused = ran("containerd 1.4");
+        let refused = ran("containerd 1.6");
         assert_eq!(refused.counts, Counts { passed: 1, failed: 1, skipped: 0 });
-        assert!(refused.failure.unwrap().contains("does not allow: containerd 1.4: gone"));
+        assert!(refused.failure.unwrap().contains("does not allow: containerd 1.6: gone"));
     }
 
     /// A program that does not end is ended, with what it started.

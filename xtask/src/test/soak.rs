@@ -4,9 +4,9 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use super::command::lab_programs;
-use super::runner::prepared;
-use crate::cmd;
+use super::runner::{Runner, prepared};
 use crate::progress::step;
+use crate::{cmd, vm};
 
 /// Options of `cargo xtask soak`.
 #[derive(Debug, Args)]
@@ -21,18 +21,20 @@ pub(crate) struct Options {
 /// # Errors
 /// When one fails.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let (built, programs) = lab_programs()?;
+    let (built, object, programs) = lab_programs()?;
+    let guests = vm::Selection::of_tier(true, &[]);
+    let runner = Runner { built: &built, object: &object, proved: None, guests };
     let (mut failed, mut found) = (Vec::new(), 0);
     for program in programs {
         let listed =
-            prepared(&program, &built)?.args(["--ignored", "--list"]).args(&options.filter).output()?;
+            prepared(&program, &runner)?.args(["--ignored", "--list"]).args(&options.filter).output()?;
         let tests = String::from_utf8_lossy(&listed.stdout).lines().filter(|l| l.ends_with(": test")).count();
         if tests == 0 {
             continue;
         }
         found += tests;
         step("soak", &program.name);
-        let mut command = prepared(&program, &built)?;
+        let mut command = prepared(&program, &runner)?;
         command.args(["--ignored", "--nocapture"]).args(&options.filter);
         if let Err(error) = cmd::run(&mut command) {
             step("soak", &format!("{} FAILED: {error:#}", program.name));

@@ -11,16 +11,18 @@ use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 
 use super::accel::Accel;
-use super::daily;
+use super::gate;
 use super::guest;
 use super::image::{self, Found, Image};
 use super::payload::{self, Mode};
 use super::qemu::Machine;
 use super::suites::{self, Suite};
 use super::verdict::{self, Counts, Report, Word};
-use crate::build::Statics;
+use crate::build::{self, Profile};
+use crate::ebpf::Want;
 use crate::lanes::in_lanes;
 use crate::progress::step;
+use crate::test::{FailedTest, Failure, Outcome, moment};
 use crate::{cmd, paths, setup};
 
 /// Options of `cargo xtask vm`.
@@ -43,18 +45,19 @@ pub(crate) struct Options {
     budget: u64,
 }
 
-/// What all tests may take in a guest, twice what they take when nothing else runs; and those of a day.
+/// What all tests may take in a guest, twice what they take when nothing else runs; and those that a change has to pass.
 const BUDGET: Duration = Duration::from_secs(1800);
-const DAILY: Duration = Duration::from_secs(900);
+const SOON: Duration = Duration::from_secs(600);
+
+/// How the part of a failure begins that happened in a guest; its name follows.
+pub(crate) const PART: &str = "guest ";
 
 /// What to run.
 #[derive(Debug, Clone)]
 pub(crate) struct Selection {
     suites: Vec<Suite>,
-    /// Only the tests whose name contains this.
+    /// Only the tests whose name contains this, or one of these, which commas separate.
     test: Option<String>,
-    /// Of each guest only what it is asked every day.
-    daily: bool,
     refresh: bool,
     budget: Duration,
 }
@@ -85,7 +88,7 @@ impl Selection {
             test.as_deref().is_none_or(|word| !word.is_empty() && word.chars().all(plain)),
             "a test's name has letters, digits and underscores only"
         );
-        Ok(Self { suites: suites::select(kernels)?, test, daily: false, refresh, budget })
+        Ok(Self { suites: suites::select(kernels)?, test, refresh, budget })
     }
 
     /// The guests.
@@ -93,15 +96,16 @@ impl Selection {
         &self.suites
     }
 
-    /// Everything on every guest; or only what each is asked every day.
-    pub(crate) fn all(daily: bool) -> Self {
-        let budget = if daily { DAILY } else { BUDGET };
-        Self { suites: suites::ALL.to_vec(), test: None, daily, refresh: false, budget }
-    }
-
-    /// Which tests run in a guest, by parts of their names; `None`: all.
-    fn tests_of(&self, suite: &Suite) -> Option<String> {
-        if self.daily { Some(daily::tests(suite).join(",")) } else { self.test.clone() }
+    /// Everything on every guest, or what a change has to pass; of either only the tests whose name contains one of the words.
+    pub(crate) fn of_tier(everything: bool, words: &[String]) -> Self {
+        let plain = |word: &&String| word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let words: Vec<&str> = words.iter().filter(plain).map(String::as_str).collect();
+        let named = (!words.is_empty()).then(|| words.join(","));
+        let (suites, test, budget) = match everything {
+            true => (suites::ALL.to_vec(), named, BUDGET),
+            false => (gate::suites(), Some(named.unwrap_or_else(|| gate::TESTS.join(","))), SOON),
+        };
+        Self { suites, test, refresh: false, budget }
     }
 }
 
@@ -123,35 +127,51 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What the table says as a whole.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Summary {
-    pub(crate) counts: Counts,
-    /// The number of different tests that ran in some guest, or would have in one that is declared to be missing.
-    pub(crate) different: usize,
-}
-
-/// Runs the guests, prints the table and returns the counts. A guest that cannot be made is a failure of that guest; the
-/// others still run.
+/// Runs the guests, prints the table and returns what came of it. A guest that cannot be made is a failure of that guest; the
+/// others still run. Tests are counted once, however many guests ran them.
 ///
 /// # Errors
 /// When the tools or the payload are missing.
-pub(crate) fn run_all(selection: &Selection) -> Result<Summary> {
+pub(crate) fn run_all(selection: &Selection) -> Result<Outcome> {
     let ran = guests(selection)?;
-    let mut counts = Counts::default();
-    ran.iter().for_each(|one| counts += one.report.counts());
     let reports: Vec<(String, Report)> = ran.into_iter().map(|one| (one.guest, one.report)).collect();
-    print!("{}", verdict::table(&reports));
-    Ok(Summary { counts, different: different(&reports) })
+    eprint!("{}", verdict::table(&reports));
+    Ok(outcome(&reports))
 }
 
+fn outcome(reports: &[(String, Report)]) -> Outcome {
+    let mut outcome = Outcome { tests: different(reports), ..Outcome::default() };
+    for (guest, report) in reports {
+        outcome.counts += report.counts();
+        let word = guest.split(' ').next().unwrap_or_default();
+        let failed = report.tests.iter().filter(|test| test.word == Word::Fail);
+        let failed = failed.map(|test| FailedTest { name: test.name.clone(), said: test.text.clone() });
+        let broken =
+            report.broken.iter().map(|said| FailedTest { name: "boots".to_owned(), said: said.clone() });
+        let logs =
+            ["output", "console"].map(|kind| logs().join(format!("{word}.{kind}.log")).display().to_string());
+        outcome.failed.extend(failed.chain(broken).map(|test| {
+            println!("FAILED {PART}{word} {}: {}", test.name, test.said);
+            Failure { part: format!("{PART}{word}"), test, moment: moment(), logs: logs.to_vec() }
+        }));
+        outcome.skips.extend(report.skipped.iter().map(|reason| format!("{guest}: {reason}")));
+    }
+    outcome
+}
+
+/// One test in one guest once more.
+///
+/// # Errors
+/// When there is no such guest, or it cannot be made.
+pub(crate) fn again(guest: &str, test: &str) -> Result<Outcome> {
+    run_all(&Selection::new(&[guest.to_owned()], Some(test.to_owned()), false, SOON)?)
+}
+
+/// The number of different tests that ran in some guest; of a guest that is declared to be missing, those of the gate count.
 fn different(reports: &[(String, Report)]) -> usize {
     let ran = reports.iter().flat_map(|(_, report)| &report.tests).filter(|test| test.word != Word::Skip);
     let ran = ran.map(|test| test.name.as_str());
-    let is_missing = |suite: &&Suite| {
-        reports.iter().any(|(guest, report)| guest.starts_with(suite.name) && report.skipped.is_some())
-    };
-    let missing: Vec<&str> = suites::ALL.iter().filter(is_missing).flat_map(daily::tests).collect();
+    let missing = reports.iter().filter(|(_, report)| report.skipped.is_some()).flat_map(|_| gate::TESTS);
     ran.chain(missing).collect::<BTreeSet<&str>>().len()
 }
 
@@ -169,16 +189,22 @@ pub(crate) fn stats(selection: &Selection) -> Result<Vec<(String, Figures)>> {
 
 fn guests(selection: &Selection) -> Result<Vec<Ran>> {
     setup::vm_tools()?;
-    let binary = Statics::build()?.vm_tests;
+    let binary = vm_tests()?;
     fs::create_dir_all(logs()).with_context(|| format!("cannot create {}", logs().display()))?;
     Ok(in_lanes(&selection.suites, lanes(), |suite| {
         let disk = logs().join(format!("{}.payload.ext4", suite.name));
-        let mode = Mode::Tests(selection.tests_of(suite));
+        let mode = Mode::Tests(selection.test.clone());
         match payload::disk(&binary, &mode, &disk) {
             Ok(()) => one(*suite, image::get(*suite, selection.refresh), selection, &disk),
             Err(error) => one(*suite, Err(error), selection, &disk),
         }
     }))
+}
+
+/// Builds the tests of the guests, with the product.
+fn vm_tests() -> Result<PathBuf> {
+    build::build(Profile::Release, Want::Shipped)?;
+    Ok(build::vm_tests())
 }
 
 /// How many guests run at once: emulation keeps one processor busy for each most of the time.
@@ -215,7 +241,7 @@ fn boot(suite: Suite, image: Image, selection: &Selection, disk: &Path) -> Resul
 fn shell(selection: &Selection) -> Result<()> {
     let [suite] = selection.suites[..] else { bail!("a shell needs one guest: add --kernel NAME") };
     setup::vm_tools()?;
-    let binary = Statics::build()?.vm_tests;
+    let binary = vm_tests()?;
     let disk = logs().join("payload-shell.ext4");
     fs::create_dir_all(logs()).with_context(|| format!("cannot create {}", logs().display()))?;
     payload::disk(&binary, &Mode::Shell, &disk)?;
@@ -239,17 +265,38 @@ mod tests {
     use super::super::verdict::TestResult;
     use super::*;
 
-    /// Every day each guest is asked for its part, else for all.
+    /// A change is asked little, in three guests; by name one may ask for anything.
     #[test]
-    fn guests_have_their_parts() {
-        let asked = |daily: bool| {
-            let selection = Selection::all(daily);
-            suites::ALL.map(|suite| selection.tests_of(&suite))
+    fn what_guests_are_asked() {
+        let of = |everything, words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            let selection = Selection::of_tier(everything, &words);
+            (selection.suites.len(), selection.test)
         };
-        assert_eq!(asked(false), [const { None }; 4]);
-        let parts = asked(true).map(Option::unwrap);
-        assert!(parts.iter().all(|part| part.starts_with("boots,")), "{parts:?}");
-        assert_eq!(parts.iter().filter(|part| part.contains("slow_unmount")).count(), 1);
+        assert_eq!(of(true, &[]), (4, None));
+        assert_eq!(of(false, &[]), (3, Some(gate::TESTS.join(","))));
+        assert_eq!(of(true, &["boots", "a::b", "bus"]), (4, Some("boots,bus".to_owned())));
+    }
+
+    /// A failure names its guest, so that it can be asked again there; a guest that broke has not booted.
+    #[test]
+    fn failures_name_their_guest() {
+        let of = |word, name: &str, text: &str| TestResult { word, name: name.into(), text: text.into() };
+        let reports = [
+            (
+                "bullseye 5.10".to_owned(),
+                Report { tests: vec![of(Word::Fail, "bus", "no")], ..Report::default() },
+            ),
+            ("sid 7".to_owned(), Report::broken("no verdict".into())),
+        ];
+        let outcome = outcome(&reports);
+        assert_eq!(outcome.counts, Counts { passed: 0, failed: 2, skipped: 0 });
+        let failed: Vec<(&str, &str, &str)> = outcome
+            .failed
+            .iter()
+            .map(|it| (it.part.as_str(), it.test.name.as_str(), it.test.said.as_str()))
+            .collect();
+        assert_eq!(failed, [("guest bullseye", "bus", "no"), ("guest sid", "boots", "no verdict")]);
     }
 
     /// What is skipped in every guest has run in none; what a missing guest would have run is not lost.
@@ -263,6 +310,6 @@ mod tests {
         ];
         assert_eq!(different(&reports), 1);
         let missing = [("sid 7".to_owned(), Report::skipped("no mirror".to_owned()))];
-        assert_eq!(different(&missing), daily::tests(&suites::ALL[3]).len());
+        assert_eq!(different(&missing), gate::TESTS.len());
     }
 }

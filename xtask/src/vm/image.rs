@@ -6,13 +6,17 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::suites::Suite;
+use super::suites::{self, Suite};
 use crate::progress::step;
 use crate::{apt, cmd, paths};
+
+/// Between one try and the next.
+const PAUSES: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(40)];
 
 const PACKAGES: &str =
     "systemd,systemd-sysv,dbus,udev,containerd,runc,ca-certificates,initramfs-tools,linux-image-cloud-amd64";
@@ -105,7 +109,34 @@ fn newest(images: &Path, prefix: &str) -> Option<(u64, PathBuf)> {
         .max()
 }
 
+/// Makes the image, again when the archive did not play along.
 fn make(suite: Suite, dir: &Path) -> Result<Found> {
+    let mut made = try_to_make(suite, dir);
+    for pause in PAUSES {
+        if !made.as_ref().is_err_and(|error| is_mood(&format!("{error:#}"))) {
+            return made;
+        }
+        step(
+            "vm",
+            &format!(
+                "{}: the archive does not answer as it should; once more in {} s",
+                suite.name,
+                pause.as_secs()
+            ),
+        );
+        thread::sleep(pause);
+        made = try_to_make(suite, dir);
+    }
+    match made {
+        // What a mirror is up to must fail nobody; the suite that everything rests on has to be there.
+        Err(error) if is_mood(&format!("{error:#}")) && suite.name != suites::BASE => Ok(Found::Gone(
+            format!("cannot be had: {}", error.root_cause().to_string().lines().next().unwrap_or_default()),
+        )),
+        made => made,
+    }
+}
+
+fn try_to_make(suite: Suite, dir: &Path) -> Result<Found> {
     let half = dir.with_extension("half");
     if half.exists() {
         cmd::run(cmd::as_root("rm")?.arg("-rf").arg(&half))?;
@@ -184,6 +215,20 @@ fn gone(log: &str) -> Option<String> {
     log.lines().find(says).map(|line| format!("left the archive: {}", line.trim_start_matches("E: ")))
 }
 
+/// Whether the words of a failure are those of an archive, and not of our recipe.
+fn is_mood(said: &str) -> bool {
+    const WORDS: [&str; 7] = [
+        "Failed to fetch",
+        "Could not connect",
+        "Could not resolve",
+        "Connection failed",
+        "Connection timed out",
+        "Hash Sum mismatch",
+        "File has unexpected size",
+    ];
+    WORDS.iter().any(|words| said.contains(words))
+}
+
 /// FNV-1a over everything that decides what is in an image.
 fn recipe_hash() -> u32 {
     let recipe = [PACKAGES, UNIT, DISK_SIZE].concat();
@@ -200,6 +245,13 @@ mod tests {
         let left = "E: The repository 'http://mirror/debian potato Release' does not have a Release file.";
         assert!(gone(left).is_some_and(|reason| reason.contains("potato")));
         assert_eq!(gone("E: Failed to fetch http://mirror/debian  Could not connect to mirror:80"), None);
+    }
+
+    /// A mirror that hiccups is asked again; a package that no suite has is our mistake.
+    #[test]
+    fn an_archive_has_moods() {
+        assert!(is_mood("E: Failed to fetch http://mirror/x.deb  503  Service Unavailable"));
+        assert!(!is_mood("E: Unable to locate package containrd") && !is_mood("mke2fs: no space"));
     }
 
     /// The newest image of the right recipe is taken; half-made ones and other recipes are not seen.

@@ -13,7 +13,7 @@ mod accel;
 mod ahead;
 mod command;
 mod console;
-mod daily;
+mod gate;
 mod guest;
 mod image;
 mod payload;
@@ -21,6 +21,6 @@ mod qemu;
 mod suites;
 mod verdict;
 
-pub(crate) use ahead::{ahead, lower};
-pub(crate) use command::{Figures, Options, Selection, run, run_all, stats};
+pub(crate) use ahead::ahead;
+pub(crate) use command::{Figures, Options, PART, Selection, again, run, run_all, stats};
 pub(crate) use verdict::Counts;

@@ -12,6 +12,9 @@ pub(crate) struct Suite {
     pub(crate) fresh_days: u64,
 }
 
+/// The release that everything else rests on: its archive has to be there.
+pub(crate) const BASE: &str = "bookworm";
+
 /// Oldest kernel first.
 pub(crate) const ALL: [Suite; 4] = [
     Suite { name: "bullseye", kernel: "5.10", fresh_days: 90 },
