@@ -4,6 +4,7 @@ pub mod bench;
 pub mod breakpoints;
 pub mod browser;
 pub mod churn;
+pub mod claim;
 pub mod connector;
 pub mod draw;
 pub mod endurance;
