@@ -3,4 +3,5 @@
 
 mod docker;
 mod faults;
+mod logs;
 mod node;
