@@ -38,19 +38,18 @@ fn said(kind: Kind) -> Option<Said> {
         Kind::Freezing => of("process", &[], &["\"sub\":\"init\"", "\"execve\"", "begin_new_exec"]),
         Kind::TracedExit => of("unreported", &["StopContainer"], &["\"zombie\":true", "\"comm\":\"sleep\""]),
         Kind::LostExit => of("unreported", &["StopContainer"], &["\"zombie\":false", "\"tracer\":null"]),
-        Kind::Cni | Kind::CniReload => of("process", &["process", "RunPodSandbox"], &["\"action\":\"ADD\""]),
-        Kind::CniAgent => of("process", &["process", "RunPodSandbox"], &["agent.sock", "\"pending\":false"]),
-        Kind::CniAgentStopped => of(
-            "process",
-            &["process", "RunPodSandbox"],
-            &["agent.sock", "\"pending\":true", "\"peer_state\":\"T\""],
-        ),
+        // Which request a plugin belongs to is not always seen. Who waits for it has nothing to do with what is wrong.
+        Kind::Cni | Kind::CniReload => of("process", &["process"], &["\"action\":\"ADD\""]),
+        Kind::CniAgent => of("process", &["process"], &["agent.sock", "\"pending\":false"]),
+        Kind::CniAgentStopped => {
+            of("process", &["process"], &["agent.sock", "\"pending\":true", "\"peer_state\":\"T\""])
+        }
         Kind::SelfLockedShim => of("silent_shim", &["StartContainer"], &["handleProcessExit", "Mutex"]),
         Kind::DeadlockedShim => of("silent_shim", &["ExecSync", "ExecSync"], &["reaper.Reap", "chansend"]),
         Kind::SilentOldShim => of("silent_shim", &["startup"], &["handleProcessExit"]),
         Kind::JammedSocket => of("jammed", &["ContainerStats"], &["poll.(*FD).Write"]),
         // Which of the two is stuck depends on the moment: the one that holds the lock is so first.
-        Kind::CniFlock => of("process", &["process", "RunPodSandbox"], &[]),
+        Kind::CniFlock => of("process", &["process"], &[]),
         Kind::SilentAgent => of("process", &["process", "process"], &["\"openat\"", "fanotify"]),
         Kind::DeadFuse => of("process", &["process", "process"], &["\"openat\"", "request_wait_answer"]),
         Kind::DeadMount => of("request", &[], &["CreateContainer", "os.Stat"]),
