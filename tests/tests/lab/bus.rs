@@ -21,14 +21,17 @@ use plegtrace::render::text::{self, TextOptions};
 use plegtrace_lab::{Containerd, Knobs, fault, host, process};
 use plegtrace_tests::watching::Watching;
 
-fn start() -> (Containerd, Watching) {
+fn start() -> Containerd {
     host::require_root().unwrap();
+    Containerd::start(&Knobs { pods: 0, ..Knobs::default() }).unwrap()
+}
+
+fn watch() -> Watching {
     host::ensure(&["dbus"]).unwrap();
-    let containerd = Containerd::start(&Knobs { pods: 0, ..Knobs::default() }).unwrap();
     // No process is named, so every runc of the node is followed, also those that we start ourselves.
     let watching = Watching::start(&["-d", "600", "--sources", "wire"]).unwrap();
     watching.wait_until_armed().unwrap();
-    (containerd, watching)
+    watching
 }
 
 fn assert_nothing_is_lost(snapshot: &Snapshot) {
@@ -37,19 +40,23 @@ fn assert_nothing_is_lost(snapshot: &Snapshot) {
     assert!(snapshot.refused.iter().all(|refused| refused.source != "wire"), "{:?}", snapshot.refused);
 }
 
-/// Every call of runc is counted once, by the name that it has.
 #[test]
 fn calls_of_runc_are_exact() {
+    calls_are_exact(&start());
+}
+
+/// Every call of runc is counted once, by the name that it has.
+pub(super) fn calls_are_exact(containerd: &Containerd) {
     const RUNS: u64 = 3;
-    let (containerd, watching) = start();
-    let bus = Bus::start(&containerd, "bus").unwrap();
+    let watching = watch();
+    let bus = Bus::start(containerd, "exact").unwrap();
     let systemd = Systemd::start(&bus).unwrap();
-    let monitor = Monitor::start(&containerd, &bus).unwrap();
+    let monitor = Monitor::start(containerd, &bus).unwrap();
     for n in 0..RUNS {
         let name = format!("r{n}");
-        let mut child = runc(&containerd, &bus.address(), &name).unwrap();
+        let mut child = runc(containerd, &bus.address(), &name).unwrap();
         let status = process::wait(&mut child, LIMIT).unwrap();
-        assert!(status.success(), "{status}: {}", said(&containerd, &name));
+        assert!(status.success(), "{status}: {}", said(containerd, &name));
     }
     let count = |calls: &BTreeMap<(String, String), u64>, name: &str| {
         calls.iter().filter(|((_, member), _)| member == name).map(|(_, count)| count).sum::<u64>()
@@ -101,15 +108,19 @@ fn stuck(watching: &Watching, asker: u32, serial: impl Fn(u32) -> bool) -> OpenB
     .unwrap()
 }
 
-/// Who does not answer is named: systemd that reads and says nothing, systemd that does not read, and a bus that is
-/// stopped.
 #[test]
 fn who_does_not_answer_is_named() {
-    let (containerd, watching) = start();
-    let bus = Bus::start(&containerd, "bus").unwrap();
+    the_silent_are_named(&start());
+}
+
+/// Who does not answer is named: systemd that reads and says nothing, systemd that does not read, and a bus that is
+/// stopped.
+pub(super) fn the_silent_are_named(containerd: &Containerd) {
+    let watching = watch();
+    let bus = Bus::start(containerd, "bus").unwrap();
     let systemd = Systemd::start(&bus).unwrap();
     systemd.silent.store(true, Ordering::Relaxed);
-    let mut child = runc(&containerd, &bus.address(), "silent").unwrap();
+    let mut child = runc(containerd, &bus.address(), "silent").unwrap();
     let call = stuck(&watching, child.id(), |serial| serial != 0);
     assert_eq!((call.fact.member.as_str(), call.waits_for()), ("StartTransientUnit", BusWait::Answer));
     assert_eq!(call.fact.destination, "org.freedesktop.systemd1");
@@ -118,9 +129,9 @@ fn who_does_not_answer_is_named() {
     child.wait().unwrap();
     drop(systemd);
 
-    let deaf = Bus::start(&containerd, "deaf").unwrap();
+    let deaf = Bus::start(containerd, "deaf").unwrap();
     let stream = deaf_systemd(&deaf).unwrap();
-    let mut child = runc(&containerd, &deaf.address(), "deaf").unwrap();
+    let mut child = runc(containerd, &deaf.address(), "deaf").unwrap();
     let call = stuck(&watching, child.id(), |serial| serial != 0);
     assert_eq!(call.waits_for(), BusWait::Answer, "{call:?}");
     let link = std::fs::read_link(format!("/proc/self/fd/{}", stream.as_raw_fd())).unwrap();
@@ -136,7 +147,7 @@ fn who_does_not_answer_is_named() {
     child.wait().unwrap();
 
     let stopped = fault::stop_process(bus.daemon.id()).unwrap();
-    let mut child = runc(&containerd, &bus.address(), "stopped").unwrap();
+    let mut child = runc(containerd, &bus.address(), "stopped").unwrap();
     let call = stuck(&watching, child.id(), |serial| serial == 0);
     assert!(matches!(call.waits_for(), BusWait::Accept | BusWait::Bus(_)), "{call:?}");
     assert_eq!(call.fact.bus, bus.daemon.id(), "{call:?}");

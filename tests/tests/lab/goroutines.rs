@@ -9,6 +9,7 @@ use plegtrace::clock::monotonic_ns;
 use plegtrace::input::{Component, GoroutinesFact};
 use plegtrace_lab::packages;
 use plegtrace_lab::{Containerd, Generation, Knobs, Node, fault, host, process};
+use plegtrace_tests::claim;
 use plegtrace_tests::goroutines::compare;
 use plegtrace_tests::program::Running;
 
@@ -38,7 +39,13 @@ fn check(pid: u32, component: Component, at_least: usize, dump: impl Fn() -> Str
         Duration::from_nanos(before.took_ns)
     );
     comparison.assert_equal(at_least);
-    assert!(before.unread + after.unread <= before.total / 100 + 1, "{} unread", before.unread);
+    let unread = f64::from(before.unread + after.unread);
+    claim::soon(
+        &format!("{}_goroutines_unread", component.name()),
+        unread,
+        f64::from(before.total / 100 + 1),
+        "goroutines",
+    );
 }
 
 /// containerd of one generation and the shim of a pod.
@@ -51,14 +58,24 @@ fn check_generation(generation: Generation) {
         }
         Err(error) => panic!("{error:#}"),
     };
-    let pod = containerd.run_pod("p1").unwrap();
+    containerd_and_shim_are_read(&containerd);
+}
+
+/// A containerd against its own dump, and the shim of a pod.
+pub(super) fn containerd_and_shim_are_read(containerd: &Containerd) {
+    let pod = containerd.run_pod("read").unwrap();
     check(containerd.pid(), Component::Containerd, 20, || containerd.dump_goroutines().unwrap());
     let shim = containerd.shim_of(&pod.sandbox).unwrap();
-    let fact = read(&Reader::open(shim, Component::Shim).unwrap());
-    assert_eq!(fact.unread, 0);
+    let reader = Reader::open(shim, Component::Shim).unwrap();
+    // A goroutine that moves while it is read is left out and counted: this reading has all.
+    let fact = claim::works("a reading of the whole shim", || {
+        let fact = read(&reader);
+        Ok((fact.unread == 0).then_some(fact))
+    });
     let serves = |frame: &String| frame.contains("ttrpc.(*Server).Serve");
     assert!(fact.groups.iter().any(|group| group.frames.iter().any(serves)), "{fact:#?}");
     assert!(fact.groups.iter().all(|group| group.broken.is_none() || group.state == "running"), "{fact:#?}");
+    containerd.client().remove_pod(&pod, LIMIT).unwrap();
 }
 
 /// Go 1.15.
@@ -84,16 +101,9 @@ fn containerd_2_1() {
 #[test]
 fn a_node_before_and_in_a_stall() {
     host::require_root().unwrap();
-    host::ensure(&["curl"]).unwrap();
     let node = Node::start(&Knobs { pods: 2, ..Knobs::default() }).unwrap();
-    node.wait_for_relists(2, LIMIT).unwrap();
-    let (containerd, kubelet) = (node.containerd(), node.kubelet());
-    check(containerd.pid(), Component::Containerd, 20, || containerd.dump_goroutines().unwrap());
-    check(kubelet.pid(), Component::Kubelet, 60, || {
-        let page = format!("https://{}{PAGE}", kubelet.api_address());
-        host::run(Command::new("curl").args(["-sSfk", "--max-time", "60", &page])).unwrap()
-    });
-
+    daemons_are_read(&node);
+    let containerd = node.containerd();
     let hostage = fault::lock_hostage(containerd, &node.pod("p1").unwrap()).unwrap();
     let reader = Reader::open(containerd.pid(), Component::Containerd).unwrap();
     let has = |fact: &GoroutinesFact, words: &str, names: [&str; 2]| {
@@ -116,4 +126,16 @@ fn a_node_before_and_in_a_stall() {
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     assert!(ended.stdout.contains("(*criService).ListContainers"), "{}", ended.stdout);
     hostage.release().unwrap();
+}
+
+/// Both daemons of a node against their own dumps.
+pub(super) fn daemons_are_read(node: &Node) {
+    host::ensure(&["curl"]).unwrap();
+    node.wait_for_relists(2, LIMIT).unwrap();
+    let (containerd, kubelet) = (node.containerd(), node.kubelet());
+    check(containerd.pid(), Component::Containerd, 20, || containerd.dump_goroutines().unwrap());
+    check(kubelet.pid(), Component::Kubelet, 60, || {
+        let page = format!("https://{}{PAGE}", kubelet.api_address());
+        host::run(Command::new("curl").args(["-sSfk", "--max-time", "60", &page])).unwrap()
+    });
 }

@@ -44,7 +44,7 @@ fn report(node: &Node, code: i32) -> Value {
 }
 
 /// One run as on a node without a doubt; gives its findings.
-fn findings(node: &Node) -> Vec<Value> {
+pub(super) fn findings(node: &Node) -> Vec<Value> {
     let report = report(node, 0);
     let findings = report["diagnosis"]["findings"].as_array().unwrap().clone();
     let stalls = findings.iter().filter(|finding| finding["severity"] == "stall").count();

@@ -1,5 +1,7 @@
 //! What proves plegtrace on real nodes of the lab, as root, one test at a time.
 //!
+//! The modules `gate_*` are what every change has to pass; the others are for `--all`.
+//!
 //! One program, so that it is linked once; `cargo xtask test` runs it module by module. Modules of a few seconds have
 //! neighbours of minutes: run one alone with `cargo test -p plegtrace-tests --test lab MODULE:: -- --test-threads=1`.
 
@@ -14,6 +16,10 @@ mod docker;
 mod doubt;
 mod endurance;
 mod exec;
+mod gate_bus;
+mod gate_node;
+mod gate_restarts;
+mod gate_runtimes;
 mod goroutines;
 mod healthy;
 mod hostage;
@@ -30,6 +36,7 @@ mod recording;
 mod request_trees;
 mod requests;
 mod safety;
+mod shared;
 mod slow;
 mod slow_disk;
 mod slow_downs;

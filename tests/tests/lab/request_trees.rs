@@ -10,8 +10,8 @@ use plegtrace::render::text::{self, TextOptions};
 use plegtrace::span::{Account, Span, account, critical_path, violation};
 use plegtrace_lab::fault::Kind;
 use plegtrace_lab::{Knobs, Node, fault, host, process};
-use plegtrace_tests::program;
 use plegtrace_tests::watching::Watching;
+use plegtrace_tests::{claim, program};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const S: u64 = 1_000_000_000;
@@ -43,14 +43,19 @@ fn longest<'a>(snapshot: &'a Snapshot, layer: Layer, operation: &str) -> &'a Req
     found.unwrap_or_else(|| panic!("no {operation}: {:#?}", snapshot.requests))
 }
 
-/// Leaves add up to the request, and nearly all of them were measured.
+/// Leaves add up to the request; how much of it was measured is told.
 fn explained(request: &RequestTree, snapshot: &Snapshot) -> Account {
     assert_eq!(violation(request.root()), None);
     let time = account(request.root(), snapshot.now);
     let share = time.explained_ns() as f64 / time.total_ns() as f64;
     eprintln!("{}: measured {share:.4}, {time:?}", request.root().operation());
     assert_eq!(time.total_ns(), request.root().duration_ns(snapshot.now));
-    assert!(share >= EXPLAINED, "{request:#?}");
+    claim::soon(
+        &format!("unmeasured_of_{}", request.root().operation()),
+        1.0 - share,
+        1.0 - EXPLAINED,
+        "of_1",
+    );
     time
 }
 
@@ -59,24 +64,29 @@ fn programs(request: &RequestTree) -> Vec<(&str, &Span)> {
     programs.map(|span| (span.operation(), span)).collect()
 }
 
-/// A CNI plugin that sleeps three seconds is the leaf that its RunPodSandbox spent its time in; a command that sleeps for
-/// one is a park of its ExecSync, beside its `runc exec`; and a pod of the kubelet has everything from the kubelet's call
-/// down to the `runc start` of its sandbox.
 #[test]
 fn slow_requests_of_a_real_node() {
     host::require_root().unwrap();
     let node = Node::start(&Knobs { pods: 1, ..Kind::CniSlow.knobs() }).unwrap();
+    slow_requests_are_whole(&node);
+}
+
+/// A CNI plugin that sleeps three seconds is the leaf that its RunPodSandbox spent its time in; a command that sleeps for
+/// one is a park of its ExecSync, beside its `runc exec`; and a pod of the kubelet has everything from the kubelet's call
+/// down to the `runc start` of its sandbox.
+pub(super) fn slow_requests_are_whole(node: &Node) {
     let pod = node.pod("p1").unwrap();
     node.wait_for_relists(2, LIMIT).unwrap();
-    let watching = watch(&node, "600");
+    let before = node.kubelet().running_pods().unwrap().len();
+    let watching = watch(node, "600");
     let client = node.containerd().client();
     client.exec_sync(&pod.container, &["sleep", "1"], LIMIT).unwrap();
     node.kubelet().add_pod("x1").unwrap();
     process::wait_for("a pod of the kubelet", LIMIT, || {
-        Ok((node.kubelet().running_pods().is_ok_and(|pods| pods.len() == 2)).then_some(()))
+        Ok((node.kubelet().running_pods().is_ok_and(|pods| pods.len() == before + 1)).then_some(()))
     })
     .unwrap();
-    let mut slow = fault::slow_cni(&node, 3).unwrap();
+    let mut slow = fault::slow_cni(node, 3).unwrap();
     process::wait_for("the end of the slow plugin", LIMIT, || Ok(slow.hanging().is_empty().then_some(())))
         .unwrap();
     process::wait_for("the end of its sandbox", LIMIT, || {
@@ -88,6 +98,11 @@ fn slow_requests_of_a_real_node() {
     .unwrap();
     let (snapshot, _) = watching.interrupt().unwrap();
     slow.heal().unwrap();
+    node.kubelet().remove_pod("x1").unwrap();
+    process::wait_for("the end of that pod", LIMIT, || {
+        Ok((node.kubelet().running_pods().is_ok_and(|pods| pods.len() == before)).then_some(()))
+    })
+    .unwrap();
     let page = page(&snapshot, "lab-request-trees.txt");
     let losses: Vec<_> = snapshot.real_losses().collect();
     assert!(losses.is_empty(), "{losses:?}");
@@ -98,7 +113,8 @@ fn slow_requests_of_a_real_node() {
     let plugin = critical_path(sandbox.root(), snapshot.now).last().copied().unwrap();
     assert_eq!((plugin.layer(), plugin.operation()), (Layer::Process, "CNI lab-gate ADD"), "{page}");
     let slept = plugin.duration_ns(snapshot.now);
-    assert!((3 * S..4 * S).contains(&slept) && time.process_ns >= slept, "{slept}");
+    assert!(slept >= 3 * S && time.process_ns >= slept, "{slept}");
+    claim::soon_within("plugin_that_sleeps_3_s", Duration::from_nanos(slept), Duration::from_secs(4));
     assert!(page.contains(&format!("CNI lab-gate ADD, pid {}", plugin.id.tgid)), "{page}");
     assert_eq!(sandbox.container.as_ref().map(String::len), Some(64), "the id of the sandbox");
 

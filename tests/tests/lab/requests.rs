@@ -62,17 +62,22 @@ fn check_generation(generation: Generation) {
         }
         Err(error) => panic!("{error:#}"),
     };
+    containers_are_read(&containerd);
+}
+
+/// Which container each request is about, of those that a stopped shim holds up and those that it does not.
+pub(super) fn containers_are_read(containerd: &Containerd) {
     let pods = ["p1", "p2"].map(|name| containerd.run_pod(name).unwrap());
     // Stacks are used again: what earlier requests left on them must not be believed.
     for pod in pods.iter().cycle().take(20) {
         containerd.client().exec_sync(&pod.container, &["true"], LIMIT).unwrap();
     }
     let reader = Reader::open(containerd.pid(), Component::Containerd).unwrap();
-    let hostage = fault::lock_hostage(&containerd, &pods[0]).unwrap();
+    let hostage = fault::lock_hostage(containerd, &pods[0]).unwrap();
     let calls = [
-        exec(&containerd, &pods[0], "600"),
-        exec(&containerd, &pods[1], "601"),
-        exec(&containerd, &pods[1], "602"),
+        exec(containerd, &pods[0], "600"),
+        exec(containerd, &pods[1], "601"),
+        exec(containerd, &pods[1], "602"),
     ];
     // A goroutine that moves while it is read is left out and counted: this reading has all.
     let fact = process::wait_for("three commands and a list", LIMIT, || {

@@ -21,12 +21,14 @@ use plegtrace_tests::churn;
 use plegtrace_tests::strace::Strace;
 use plegtrace_tests::watching::Watching;
 
+pub(super) use self::requests::requests_are_exact;
+
 const CHURN: Duration = Duration::from_secs(3);
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(60);
 /// Nothing is asked any more when nothing was for so long: containerd asks on its own only about what has just ended.
 const QUIET: Duration = Duration::from_secs(2);
 /// What a command in a stopped shim's pod may take to be asked for.
-const HANGS: Duration = Duration::from_secs(20);
+const HANGS: Duration = Duration::from_secs(120);
 /// Clients that let commands run at the same time.
 const WRITERS: usize = 6;
 
@@ -105,12 +107,16 @@ fn requests_to_shims_are_exact() {
     assert!(snapshot.messages.rows.iter().any(|row| row.method == "Forward"), "events come back");
 }
 
-/// A shim that does not run is named by the request that it does not answer, until it does.
 #[test]
 fn a_stopped_shim_is_named() {
     let (containerd, pods) = start(2);
-    let watching = watch(&containerd);
-    churn::run(&containerd, &pods, Duration::from_secs(1)).unwrap();
+    stopped_shim_is_named(&containerd, &pods);
+}
+
+/// A shim that does not run is named by the request that it does not answer, until it does.
+pub(super) fn stopped_shim_is_named(containerd: &Containerd, pods: &[Pod]) {
+    let watching = watch(containerd);
+    churn::run(containerd, pods, Duration::from_secs(1)).unwrap();
     // The shims of the churn's own pods take a while to end, and do not answer Shutdown before they do.
     wait_until_quiet(&watching);
     let shim = containerd.shim_of(&pods[0].sandbox).unwrap();
@@ -183,8 +189,9 @@ fn too_many_system_calls_end_it() {
     assert!(execs.stop().unwrap() > 0);
     call.wait(LIMIT).unwrap().unwrap();
     containerd.client().list_containers(LIMIT).unwrap();
-    other.interrupt().unwrap();
+    // The signal is for the whole process, so it ends both.
     let (snapshot, seen) = watching.interrupt().unwrap();
+    other.finish().unwrap();
     assert!(snapshot.messages.open.is_empty(), "{:?}", snapshot.messages.open);
     let lost: Vec<_> = snapshot.real_losses().collect();
     assert!(lost.is_empty(), "{lost:?}");

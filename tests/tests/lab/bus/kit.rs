@@ -33,7 +33,7 @@ const KEPT: usize = 50_000;
 const CALLS: usize = 40;
 /// So long the bus tries to start somebody for a name that nobody has.
 const START_TIMEOUT: Duration = Duration::from_secs(1);
-pub(super) const LIMIT: Duration = Duration::from_secs(30);
+pub(super) const LIMIT: Duration = Duration::from_secs(60);
 const SYSTEMD: &str = "org.freedesktop.systemd1";
 const MANAGER: &str = "/org/freedesktop/systemd1";
 

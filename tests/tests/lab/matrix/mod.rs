@@ -144,7 +144,7 @@ fn alive(kind: Kind, facts: &Facts) -> Vec<u32> {
 }
 
 /// One injection that lasts long enough for all its observers.
-fn inject_and_name(node: &Node, kind: Kind, pod: &str) -> Row {
+pub(super) fn inject_and_name(node: &Node, kind: Kind, pod: &str) -> Row {
     let named = (0..TRIES).find_map(|_| {
         let row = try_to_name(node, kind, pod);
         if row.is_none() {
@@ -203,7 +203,7 @@ fn try_to_name(node: &Node, kind: Kind, pod: &str) -> Option<Row> {
 }
 
 /// After a fault the node is what it was.
-fn wait_until_well(node: &Node) {
+pub(super) fn wait_until_well(node: &Node) {
     node.wait_for_relists(3, LIMIT).unwrap();
     let began = Instant::now();
     let gone = || Ok((process::marked(node.containerd().scratch().path()).len() < 200).then_some(()));
@@ -280,7 +280,7 @@ fn on_the_newest_runtime(rows: &mut Vec<Row>) {
 }
 
 /// When all is healed, nothing is stuck any more.
-fn is_healed(node: &Node) {
+pub(super) fn is_healed(node: &Node) {
     let ended = trace(node, &["-q", "-o", "json"], &["-d", "5"]).finish(LIMIT).unwrap();
     let report: Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!(report["stuck"].as_array().unwrap().as_slice(), [] as [Value; 0], "{}", report["stuck"]);

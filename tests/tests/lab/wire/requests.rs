@@ -71,12 +71,11 @@ fn lists(client: &Client, deadline: Duration) -> Call {
 
 /// Each request is counted once, by its name. The client of the lab keeps its paths out of the header table, so those on a
 /// connection that is older than the probes have names too.
-fn requests_are_exact(generation: Generation) {
-    let containerd = start(generation);
+pub(crate) fn requests_are_exact(containerd: &Containerd) {
     let old = containerd.client();
     old.list_containers(LIMIT).unwrap();
-    let watching = watch(&containerd);
-    let before = handled(&containerd);
+    let watching = watch(containerd);
+    let before = handled(containerd);
     let client = containerd.client_of(old.api()).unwrap();
     for _ in 0..ROUNDS {
         ask(&client).unwrap();
@@ -84,7 +83,7 @@ fn requests_are_exact(generation: Generation) {
     for _ in 0..OLD {
         old.list_containers(LIMIT).unwrap();
     }
-    let counted = since(&before, handled(&containerd));
+    let counted = since(&before, handled(containerd));
     process::wait_for("all ends", LIMIT, || {
         let seen = watching.seen();
         Ok((seen.requests.len() as u64 >= 5 * ROUNDS + OLD).then_some(()))
@@ -118,22 +117,22 @@ fn requests_are_exact(generation: Generation) {
 
 #[test]
 fn requests_to_containerd_1_4_are_exact() {
-    requests_are_exact(Generation::V1_4);
+    requests_are_exact(&start(Generation::V1_4));
 }
 
 #[test]
 fn requests_to_containerd_1_6_are_exact() {
-    requests_are_exact(Generation::V1_6);
+    requests_are_exact(&start(Generation::V1_6));
 }
 
 #[test]
 fn requests_to_containerd_1_7_are_exact() {
-    requests_are_exact(Generation::V1_7);
+    requests_are_exact(&start(Generation::V1_7));
 }
 
 #[test]
 fn requests_to_containerd_2_1_are_exact() {
-    requests_are_exact(Generation::V2_1);
+    requests_are_exact(&start(Generation::V2_1));
 }
 
 /// A runtime that does not run is named by the request that it does not answer; what the client gives up is not open.
