@@ -40,7 +40,8 @@ impl Step {
     /// Does it, with one more try after each of `pauses`.
     fn take(&self, pauses: &[Duration]) -> Option<Missing> {
         let error = persist(&self.name, pauses, &self.make).err()?;
-        Some(Missing { name: self.name.clone(), reason: one_line(&error), is_needed: self.is_needed() })
+        let (name, reason) = (self.name.clone(), one_line(&error));
+        Some(Missing { name, reason, is_needed: self.is_needed(), is_gone: packages::Error::is_gone(&error) })
     }
 }
 
@@ -50,6 +51,8 @@ struct Missing {
     name: String,
     reason: String,
     is_needed: bool,
+    /// It has left the archive.
+    is_gone: bool,
 }
 
 /// Fetches and builds what the gate needs, or with `all` what any test needs, and notes the versions.
@@ -70,11 +73,21 @@ pub fn run(all: bool) -> Result<()> {
 
 /// Lists of steps, each list beside the others.
 fn together(lists: Vec<Vec<Step>>, pauses: &[Duration]) -> Vec<Missing> {
-    let one_by_one = |steps: Vec<Step>| steps.iter().filter_map(|step| step.take(pauses)).collect::<Vec<_>>();
     thread::scope(|scope| {
-        let lanes: Vec<_> = lists.into_iter().map(|steps| scope.spawn(move || one_by_one(steps))).collect();
+        let lanes: Vec<_> =
+            lists.into_iter().map(|steps| scope.spawn(move || one_by_one(&steps, pauses))).collect();
         lanes.into_iter().flat_map(|lane| lane.join().expect("steps give errors")).collect()
     })
+}
+
+/// Once waiting was in vain, the mirror has more than a hiccup: what follows is tried once.
+fn one_by_one(steps: &[Step], pauses: &[Duration]) -> Vec<Missing> {
+    let mut missing: Vec<Missing> = Vec::new();
+    for step in steps {
+        let is_hopeless = missing.iter().any(|missing| !missing.is_gone);
+        missing.extend(step.take(if is_hopeless { &[] } else { pauses }));
+    }
+    missing
 }
 
 /// One list for each suite: apt asks each on its own, and waiting for one is no reason to wait for another.
@@ -124,6 +137,7 @@ fn settle(missing: &[Missing]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     use anyhow::bail;
 
@@ -155,6 +169,20 @@ mod tests {
         };
         persist("it", &AT_ONCE, gone).unwrap_err();
         assert_eq!(tries.get(), 1);
+    }
+
+    #[test]
+    fn a_mirror_that_is_away_is_waited_for_once() {
+        let tries = std::sync::Arc::new(AtomicU32::new(0));
+        let step = |name| {
+            let tries = tries.clone();
+            Step::new(name, Suite::Sid, move || {
+                tries.fetch_add(1, Ordering::Relaxed);
+                bail!("no route")
+            })
+        };
+        assert_eq!(one_by_one(&[step("one"), step("two")], &AT_ONCE).len(), 2);
+        assert_eq!(tries.load(Ordering::Relaxed), 3 + 1);
     }
 
     #[test]
