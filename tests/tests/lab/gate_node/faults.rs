@@ -5,10 +5,10 @@ use plegtrace_lab::fault::Kind;
 
 use crate::matrix;
 
-use super::on_node;
+use super::hitting_node;
 
 fn is_named(kind: Kind, pod: &str) {
-    on_node(|node| _ = matrix::inject_and_name(node, kind, pod));
+    hitting_node(|node| _ = matrix::inject_and_name(node, kind, pod));
 }
 
 #[test]

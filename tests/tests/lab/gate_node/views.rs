@@ -5,7 +5,7 @@ use plegtrace_lab::fault::Kind;
 
 use crate::{goroutines, healthy, recording, request_trees, watch};
 
-use super::{LIMIT, on_node};
+use super::{LIMIT, hitting_node, on_node};
 
 #[test]
 fn a_node_that_is_well() {
@@ -23,7 +23,7 @@ fn goroutines_of_both_daemons() {
 
 #[test]
 fn recordings_of_a_fault() {
-    on_node(|node| recording::same_report(node, Kind::LockHostage));
+    hitting_node(|node| recording::same_report(node, Kind::LockHostage));
 }
 
 #[test]
