@@ -8,6 +8,7 @@ pub mod claim;
 pub mod connector;
 pub mod draw;
 pub mod endurance;
+pub mod faults;
 pub mod found;
 pub mod golden;
 pub mod goroutines;

@@ -120,22 +120,43 @@ pub fn file(kind: Kind) -> String {
     format!("{}.plegtrace", name(kind))
 }
 
-/// One observation of usual length, on a machine that has the name of every node.
-fn record(node: &Node, file: &Path) -> Result<()> {
-    fs::create_dir_all(folder()).context("cannot make the folder of recordings")?;
+/// A plegtrace that records into `file`, on a machine that has the name of every node; more arguments may follow.
+///
+/// # Errors
+///
+/// There is no program.
+pub fn recorder(file: &Path) -> Result<Command> {
     let mut command = Command::new(program::path()?);
-    let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
-    command.args(["record", "--force", "--kubelet-pid", &kubelet, "--runtime-pid", &runtime]).arg(file);
+    command.args(["record", "--force"]).arg(file);
     // SAFETY: two system calls, which are async-signal-safe.
     unsafe { command.pre_exec(take_name) };
+    Ok(command)
+}
+
+/// One observation of usual length.
+fn record(node: &Node, file: &Path) -> Result<()> {
+    fs::create_dir_all(folder()).context("cannot make the folder of recordings")?;
+    let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
+    let mut command = recorder(file)?;
+    command.args(["--kubelet-pid", &kubelet, "--runtime-pid", &runtime]);
     let ended = Running::spawn(&mut command)?.finish(LIMIT)?;
     ensure!(ended.status.code() == Some(1), "a stall was to be found: {ended:?}");
     anonymise(file, fs::read_to_string("/proc/sys/kernel/osrelease")?.trim())?;
     let length = fs::metadata(file).context("there is no recording")?.len();
     ensure!(length <= MOST, "the recording has {length} bytes, {MOST} are allowed");
-    let home = ["", "home", ""].join("/");
+    has_no_home(file)
+}
+
+/// A recording in the repository names nobody's home directory.
+///
+/// # Errors
+///
+/// It does, or cannot be read.
+pub fn has_no_home(file: &Path) -> Result<()> {
+    let homes = [["", "home", ""].join("/"), ["", "root", ""].join("/")];
+    let all = unpacked(file)?;
     ensure!(
-        !unpacked(file)?.contains(&home),
+        !homes.iter().any(|home| all.contains(home)),
         "paths of a home are in it: set PLEGTRACE_CACHE to another place"
     );
     Ok(())

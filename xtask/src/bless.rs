@@ -11,7 +11,7 @@ use clap::Args;
 use crate::build::{Profile, build, host_cargo};
 use crate::ebpf::{Object, Want};
 use crate::progress::step;
-use crate::test::PRIVILEGED;
+use crate::test::{PRIVILEGED, keep_faults};
 use crate::{cmd, demo, paths};
 
 /// Options of `cargo xtask bless`.
@@ -23,6 +23,9 @@ pub(crate) struct Options {
     /// Before that, record the faults of the lab anew, on real nodes: needs root and takes some minutes
     #[arg(long)]
     record: bool,
+    /// Record the whole fault matrix instead, each fault as those saw it who were there before and who came later
+    #[arg(long, requires = "record", conflicts_with = "wire")]
+    matrix: bool,
     /// Record only this fault; repeatable
     #[arg(long, value_name = "NAME", requires = "record")]
     fault: Vec<OsString>,
@@ -37,7 +40,9 @@ pub(crate) struct Options {
 /// When a test fails for another reason than its golden file, or a fault cannot be recorded.
 pub(crate) fn run(options: &Options) -> Result<()> {
     if options.record {
-        if options.wire.is_empty() {
+        if options.matrix {
+            keep_faults(&options.fault)?;
+        } else if options.wire.is_empty() {
             record("record-faults", &options.fault)?;
         } else {
             let named: Vec<OsString> = options.wire.iter().filter(|name| *name != "all").cloned().collect();

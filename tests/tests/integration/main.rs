@@ -9,6 +9,7 @@ mod census_recorded;
 mod cli;
 mod diagnose;
 mod explain;
+mod faults;
 mod finished;
 mod flame;
 mod goroutine_ages;

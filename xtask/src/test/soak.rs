@@ -1,9 +1,12 @@
 //! `cargo xtask soak`: the lab tests that take too long for every day. They are marked `#[ignore]`.
 
-use anyhow::{Result, bail};
+use std::ffi::{OsStr, OsString};
+
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 
 use super::command::lab_programs;
+use super::layers::{PRIVILEGED, Program};
 use super::runner::{Runner, prepared};
 use crate::progress::step;
 use crate::{cmd, vm};
@@ -48,4 +51,27 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         bail!("failed: {}", failed.join(", "));
     }
     Ok(())
+}
+
+/// Tests of the lab that make recordings of what they see, when they are told to keep them.
+const KEEPING: [&str; 2] = ["matrix::every_fault_is_named", "matrix_loud::loud_faults_are_named"];
+
+/// Has the fault matrix keep its recordings: of all faults, or of those named.
+///
+/// # Errors
+/// When a report was wrong: then its recording is not kept.
+pub(crate) fn keep_faults(names: &[OsString]) -> Result<()> {
+    ensure!(cmd::is_root(), "the lab needs root: run this as root");
+    let (built, object, programs) = lab_programs()?;
+    let guests = vm::Selection::of_tier(true, &[]);
+    let runner = Runner { built: &built, object: &object, proved: None, guests };
+    let has = |program: &Program| program.name.ends_with(&format!("-{PRIVILEGED}"));
+    let program = programs.iter().find(|program| has(program)).context("the lab has no tests")?;
+    let program = Program { tests: KEEPING.map(str::to_owned).to_vec(), ..program.clone() };
+    let mut command = prepared(&program, &runner)?;
+    command
+        .arg("--nocapture")
+        .env("PLEGTRACE_KEEP_FAULTS", "1")
+        .env("PLEGTRACE_FAULTS", names.join(OsStr::new(",")));
+    cmd::run(&mut command)
 }

@@ -19,7 +19,7 @@ pub(super) const CALL_LIMIT: Duration = Duration::from_secs(30);
 pub(super) const BLOCKED_AFTER: Duration = Duration::from_secs(1);
 
 /// Who is who in a fault. What a fault does not have is empty.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// The processes that wait, the innermost first.
     pub victims: Vec<u32>,

@@ -3,35 +3,33 @@
 //! probes run beside it and must not be blamed.
 
 mod brief;
-mod check;
-mod said;
 
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use brief::End;
-use check::{Injected, check, possible_ns};
 use plegtrace::diagnose::rules;
 use plegtrace_lab::fault::{self, Facts, Kind};
 use plegtrace_lab::{Generation, Knobs, Node, host, process};
+use plegtrace_tests::claim;
 use plegtrace_tests::draw::Draw;
+use plegtrace_tests::faults::check::{Named, Report, check, possible_ns};
+use plegtrace_tests::faults::{
+    Case, Injected, Observer, kept, named_within, needed_late_s, needed_s, only_early, said,
+};
 use plegtrace_tests::matrix::{self, Row};
 use plegtrace_tests::program::{Ended, Running};
+use plegtrace_tests::recordings;
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(90);
-/// A cause is named so long after it could be, at most.
-const NAMED_WITHIN: Duration = Duration::from_secs(10);
 /// After its threshold, when it begins in the middle of an observation.
 const NAMED_SOON: Duration = Duration::from_secs(2);
 /// So many relists a calm node is watched before.
 const CALM_RELISTS: u32 = 14;
-/// Since when a thread waits in the kernel, nobody reads from a socket, or a shim runs nothing, only looks tell, of which the
-/// first is due when its request is three seconds old.
-const FIRST_LOOK: Duration = Duration::from_secs(5);
-/// For the last look at the end of an observation.
-const LAST_LOOK: Duration = Duration::from_secs(2);
 const PODS: usize = 3;
 /// So often a fault is injected that ends by itself.
 const TRIES: u32 = 3;
@@ -42,69 +40,26 @@ const DECOY: u32 = 8;
 /// Names of faults, separated by commas: only those are tried, and the README is left alone.
 const ONLY: &str = "PLEGTRACE_FAULTS";
 
-/// When plegtrace is started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Observer {
-    /// Before the fault: it sees it begin.
-    Early,
-    /// When the fault is there.
-    Late,
-}
-
-/// How long plegtrace has to see a fault, in seconds; `None`: what is certain ends the observation. A notice does not, and
-/// a full channel comes with the lock that fills it: their report is due within the limit.
-fn needed_s(kind: Kind) -> Option<u64> {
-    match kind {
-        // It has to last five seconds first.
-        Kind::ExecStorm => Some(12),
-        // A relist that was there before is seen to stand for five seconds, from the first look at the kubelet's goroutines.
-        Kind::FullChannel => Some(12),
-        // As the next ones; and two looks at the goroutines of a shim that does not answer, three seconds apart.
-        Kind::SilentOldShim => Some(12),
-        // One that was there before sees it made: for seconds containerd and kubelet are busy, and on a busy machine held off (O1).
-        Kind::LargeList => Some(8),
-        // One that was there before sees first that containerd is gone.
-        Kind::ContainerdRestarted | Kind::LateRuntime | Kind::OldShim => Some(8),
-        // One that was there before sees the shim stopped, which is how the fault is made, on a busy machine for seconds.
-        Kind::JammedSocket | Kind::SelfLockedShim => Some(8),
-        // The kubelet takes its time to start.
-        Kind::ManyChangedPods => Some(11),
-        // Ten relists at least, also of a kubelet that waits half a second for each.
-        Kind::Quota | Kind::Hog | Kind::ForkStorm => Some(15),
-        _ => None,
-    }
-}
-
-/// The same for one that comes when the fault is there. It has not seen how the fault was made: that containerd was gone, the shim
-/// stopped, or the list grew. A runtime that came back late is over by itself within half a minute: what is not certain by then would
-/// never be told.
-fn needed_late_s(kind: Kind) -> Option<u64> {
-    let ends = matches!(
-        kind,
-        Kind::JammedSocket | Kind::SelfLockedShim | Kind::LargeList | Kind::OldShim | Kind::SilentOldShim
-    );
-    needed_s(kind).filter(|_| !ends)
-}
-
-/// How long after it could be named a fault has to be, at most.
-fn named_within(kind: Kind) -> Duration {
-    if matches!(kind, Kind::SlowUmount | Kind::JammedSocket | Kind::DeadlockedShim) {
-        return NAMED_WITHIN + FIRST_LOOK;
-    }
-    needed_s(kind).map_or(NAMED_WITHIN, |needed| Duration::from_secs(needed) + LAST_LOOK)
-}
-
 fn trace(node: &Node, output: &[&str], duration: &[&str]) -> Running {
+    trace_into(None, node, output, duration)
+}
+
+/// The same, recorded in a file on a machine that has the name of every node.
+fn trace_into(file: Option<&Path>, node: &Node, output: &[&str], duration: &[&str]) -> Running {
     let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
     let about = ["--kubelet-pid", &kubelet, "--runtime-pid", &runtime];
-    Running::start(&[output, duration, &about].concat()).unwrap()
+    let all = [output, duration, &about].concat();
+    match file {
+        Some(file) => Running::spawn(recordings::recorder(file).unwrap().args(all)).unwrap(),
+        None => Running::start(&all).unwrap(),
+    }
 }
 
 /// One that comes when the fault is there.
-fn trace_late(node: &Node, kind: Kind, output: &[&str]) -> Running {
+fn trace_late(file: Option<&Path>, node: &Node, kind: Kind, output: &[&str]) -> Running {
     match needed_late_s(kind) {
-        Some(seconds) => trace(node, output, &["-d", &seconds.to_string()]),
-        None => trace(node, output, UNTIL_FOUND),
+        Some(seconds) => trace_into(file, node, output, &["-d", &seconds.to_string()]),
+        None => trace_into(file, node, output, UNTIL_FOUND),
     }
 }
 
@@ -160,7 +115,9 @@ pub(super) fn inject_and_name(node: &Node, kind: Kind, pod: &str) -> Row {
 /// for a person. `None`: the fault was over by itself before these could name it.
 fn try_to_name(node: &Node, kind: Kind, pod: &str) -> Option<Row> {
     let until: &[&str] = if needed_s(kind).is_some() { &["-d", "600"] } else { UNTIL_FOUND };
-    let mut early = trace(node, &["-v", "-o", "json"], until);
+    let kept = [Observer::Early, Observer::Late].map(|observer| kept::wanted(kind, observer));
+    let [early_file, late_file] = kept.each_ref().map(Option::as_deref);
+    let mut early = trace_into(early_file, node, &["-v", "-o", "json"], until);
     early.wait_until_armed(LIMIT).unwrap();
     // A decoy: a network plugin that is slow, and nearly as slow as one that hangs.
     let decoy = node.containerd().knobs().gates.then(|| fault::slow_cni(node, DECOY).unwrap());
@@ -172,8 +129,8 @@ fn try_to_name(node: &Node, kind: Kind, pod: &str) -> Option<Row> {
     let late = (!only_early(kind)).then(|| {
         let [json, text] = outputs;
         [
-            trace_late(node, kind, json),
-            if is_loud(kind) { find_late(kind, text) } else { trace_late(node, kind, text) },
+            trace_late(late_file, node, kind, json),
+            if is_loud(kind) { find_late(kind, text) } else { trace_late(None, node, kind, text) },
         ]
     });
     let (there, end) = (alive(kind, &facts), End::of(kind, &facts));
@@ -185,21 +142,42 @@ fn try_to_name(node: &Node, kind: Kind, pod: &str) -> Option<Row> {
     let is_unnamed = |run: &Ended| run.status.code() == Some(0);
     if let (Some([json, text]), Some(end)) = (&late, end)
         && (is_unnamed(json) || is_unnamed(text))
-        && end.came_too_early(possible_ns(kind, json, &injected))
+        && end.came_too_early(possible_ns(kind, &Report::of(json), &injected))
     {
         return None;
     }
 
-    let mut after = check(kind, Observer::Early, &early, &facts, &injected).after;
+    let case = |observer| Case { kind, observer, facts: facts.clone(), injected, tester: std::process::id() };
+    let mut after = is_right(&case(Observer::Early), &early, early_file).after;
     let mut since_start = None;
     if let Some([json, text]) = late {
-        let named = check(kind, Observer::Late, &json, &facts, &injected);
+        let case = case(Observer::Late);
+        let named = is_right(&case, &json, late_file);
         after = after.max(named.after);
         since_start = needed_late_s(kind).is_none().then_some(named.since_start);
-        said::check_text(kind, &text.stdout, &facts);
+        said::check_text(&case, &text.stdout);
     }
     let id = kind.root_cause().expect("a fault has a cause");
     Some(Row { fault: kind.name(), id, proof: rules::by_id(id).unwrap().proof.name(), after, since_start })
+}
+
+/// What an observer reported is right, and soon; then its recording is kept, if there is one.
+fn is_right(case: &Case, ended: &Ended, recording: Option<&Path>) -> Named {
+    let Case { kind, observer, .. } = case;
+    let report = Report::of(ended);
+    let named = check(case, &report);
+    // Where nothing ends the observation but its length, the report comes at its end.
+    claim::soon_within(&format!("{}_named_{observer:?}", kind.name()), named.after, named_within(*kind));
+    let (id, headline) = (kind.root_cause(), &report.document["diagnosis"]["findings"][0]["headline"]);
+    let after = named.after.as_secs_f64();
+    matrix::log(&format!(
+        "{kind:?} {observer:?}: {} {after:.1} s after it could be named: {headline}",
+        id.unwrap_or_default()
+    ));
+    if let Some(file) = recording {
+        kept::keep(case, file).unwrap_or_else(|error| panic!("{kind:?} {observer:?}: {error:#}"));
+    }
+    named
 }
 
 /// After a fault the node is what it was.
@@ -241,12 +219,6 @@ fn is_possible(kind: &Kind) -> bool {
     kind.check().map_err(|why| host::declare_skip(&kind.name(), &why)).is_ok()
 }
 
-/// Of a daemon that was not there when we came nothing but its files could tell; and what is over, is over.
-fn only_early(kind: Kind) -> bool {
-    let restarted = matches!(kind, Kind::ContainerdRestarted | Kind::ManyChangedPods);
-    restarted || matches!(kind, Kind::ContainerdKilled | Kind::KubeletKilled)
-}
-
 /// A node that this fault needs for itself; the decoys are there as well.
 fn own_node(kind: Kind) -> Node {
     let needed = kind.knobs();
@@ -257,6 +229,29 @@ fn own_node(kind: Kind) -> Node {
     Node::start(&Knobs { pods, gates: !needed.disk, ..probes }).unwrap()
 }
 
+/// What went wrong, fault by fault: one that is not named hides no other.
+static WRONG: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Names a fault of this node; `None` when that went wrong, and the node is not to be used any more.
+fn named(node: &Node, kind: Kind, pod: &str) -> Option<Row> {
+    let row = catch_unwind(AssertUnwindSafe(|| {
+        let row = inject_and_name(node, kind, pod);
+        wait_until_well(node);
+        row
+    }));
+    row.map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text =
+            text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default();
+        matrix::log(&format!("{kind:?} of {pod} WRONG: {text}"));
+        if let Some(dir) = node.keep_logs(&format!("matrix-{}", kind.name())) {
+            matrix::log(&format!("LOGS {}", dir.display()));
+        }
+        WRONG.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+    })
+    .ok()
+}
+
 /// A fault that needs a node of its own, which is gone afterwards.
 fn on_its_own_node(kind: Kind, rows: &mut Vec<Row>) {
     if is_wanted(kind) && is_possible(&kind) {
@@ -264,7 +259,7 @@ fn on_its_own_node(kind: Kind, rows: &mut Vec<Row>) {
         if kind == Kind::ManyChangedPods {
             fault::fill_pods(&node).unwrap();
         }
-        rows.push(inject_and_name(&node, kind, "p1"));
+        rows.extend(named(&node, kind, "p1"));
     }
 }
 
@@ -273,9 +268,11 @@ fn on_the_newest_runtime(rows: &mut Vec<Row>) {
     let kind = Kind::CniReload;
     if is_wanted(kind) {
         let node = own_node(kind);
-        rows.push(inject_and_name(&node, kind, "p1"));
-        wait_until_well(&node);
-        inject_and_name(&node, Kind::LockHostage, "p2");
+        let row = named(&node, kind, "p1");
+        if row.is_some() {
+            named(&node, Kind::LockHostage, "p2");
+        }
+        rows.extend(row);
     }
 }
 
@@ -287,11 +284,11 @@ pub(super) fn is_healed(node: &Node) {
     assert_eq!(ended.status.code(), Some(0), "{}", report["diagnosis"]);
 }
 
-/// A fault, and the pod that it hits.
-type Case = (Kind, String);
+/// A fault, and the pod that it shall hit.
+type Target = (Kind, String);
 
 /// Most faults, in any order, each in any pod.
-fn drawn(generation: Generation, is_mine: fn(Kind) -> bool) -> Vec<Case> {
+fn drawn(generation: Generation, is_mine: fn(Kind) -> bool) -> Vec<Target> {
     let mut draw = Draw::from_environment();
     matrix::log(&format!("containerd {generation}, {draw}"));
     let mut kinds: Vec<Kind> = Kind::all().iter().copied().filter(of_gates).collect();
@@ -301,19 +298,20 @@ fn drawn(generation: Generation, is_mine: fn(Kind) -> bool) -> Vec<Case> {
 }
 
 /// These faults one after the other on one node with this containerd.
-fn on_a_shared_node(generation: Generation, cases: &[Case]) -> Vec<Row> {
+fn on_a_shared_node(generation: Generation, cases: &[Target]) -> Vec<Row> {
     if cases.is_empty() {
         return Vec::new();
     }
     let knobs = Knobs { generation, gates: true, exec_probes: true, pods: PODS, ..Knobs::default() };
-    let node = Node::start(&knobs).unwrap();
-    let named = |(kind, pod): &Case| {
-        let row = inject_and_name(&node, *kind, pod);
-        wait_until_well(&node);
-        row
-    };
-    let rows = cases.iter().map(named).collect();
-    is_healed(&node);
+    let (mut node, mut rows) = (None, Vec::new());
+    for (kind, pod) in cases {
+        let own = node.take().unwrap_or_else(|| Node::start(&knobs).unwrap());
+        if let Some(row) = named(&own, *kind, pod) {
+            rows.push(row);
+            node = Some(own);
+        }
+    }
+    node.iter().for_each(is_healed);
     rows
 }
 
@@ -328,7 +326,7 @@ fn is_loud(kind: Kind) -> bool {
 /// those that share a node, the second one the rest, and those that need a node of their own.
 fn quiet_rows() -> Vec<Row> {
     let generation = Generation::default();
-    let mut quiet: Vec<Case> = drawn(generation, |kind| !is_loud(kind));
+    let mut quiet: Vec<Target> = drawn(generation, |kind| !is_loud(kind));
     let second = quiet.split_off(quiet.len() * 3 / 5);
     thread::scope(|scope| {
         let first = scope.spawn(|| on_a_shared_node(generation, &quiet));
@@ -367,6 +365,8 @@ pub(super) fn loud_faults_are_named() {
 
 /// Half of the README's table.
 fn finish(mut rows: Vec<Row>, is_mine: fn(Kind) -> bool) {
+    let wrong = std::mem::take(&mut *WRONG.lock().unwrap_or_else(PoisonError::into_inner));
+    assert!(wrong.is_empty(), "{} faults went wrong:\n{}", wrong.len(), wrong.join("\n\n"));
     matrix::log_median(&rows);
     let mine: Vec<Kind> = Kind::all().iter().copied().filter(|kind| is_mine(*kind)).collect();
     if mine.iter().all(|kind| is_wanted(*kind)) {
@@ -404,7 +404,8 @@ fn what_begins_later_is_named_soon() {
         let facts = fault.facts().clone();
         let ended = early.finish(LIMIT).unwrap();
         fault.heal().unwrap();
-        let after = check(kind, Observer::Early, &ended, &facts, &injected).after;
+        let case = Case { kind, observer: Observer::Early, facts, injected, tester: std::process::id() };
+        let after = is_right(&case, &ended, None).after;
         assert!(after <= threshold + NAMED_SOON, "{kind:?}: {after:?}");
         wait_until_well(&node);
     }
@@ -422,14 +423,15 @@ fn a_shim_that_version_2_froze_is_named() {
         return host::declare_skip("a shim frozen by version 2", &why);
     };
     let injected = injected(from_ns);
-    let late = [trace_late(&node, kind, &["-q", "-o", "json"]), trace_late(&node, kind, &["-q"])];
+    let late = [&["-q", "-o", "json"][..], &["-q"]].map(|output| trace_late(None, &node, kind, output));
     let [json, text] = late.map(|run| run.finish(LIMIT).unwrap());
     let facts = frozen.facts().clone();
     frozen.heal().unwrap();
-    check(kind, Observer::Late, &json, &facts, &injected);
-    said::check_text(kind, &text.stdout, &facts);
-    let report: Value = serde_json::from_str(&json.stdout).unwrap();
-    assert_eq!(said::check_stuck(kind, &report, &facts).unwrap()["freezer"]["version"], 2, "{report}");
+    let case = Case { kind, observer: Observer::Late, facts, injected, tester: std::process::id() };
+    is_right(&case, &json, None);
+    said::check_text(&case, &text.stdout);
+    let report = Report::of(&json).document;
+    assert_eq!(said::check_stuck(kind, &report, &case.facts).unwrap()["freezer"]["version"], 2, "{report}");
     node.wait_for_relists(3, LIMIT).unwrap();
     is_healed(&node);
 }

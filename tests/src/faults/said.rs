@@ -3,6 +3,8 @@
 use plegtrace_lab::fault::{FORK_STORM, Facts, Kind};
 use serde_json::Value;
 
+use super::Case;
+
 /// What must be found in the list of what is stuck.
 struct Said {
     /// `kind` of what is stuck.
@@ -75,7 +77,8 @@ fn said(kind: Kind) -> Option<Said> {
 }
 
 /// How bad it is, as an operator must be told: does it hold up the node or a request, or is it merely worth a look?
-pub(crate) fn severity(kind: Kind) -> &'static str {
+#[must_use]
+pub fn severity(kind: Kind) -> &'static str {
     match kind {
         Kind::ExecStorm | Kind::ManyChangedPods | Kind::ContainerdRestarted => "notice",
         Kind::Quota | Kind::Hog | Kind::ForkStorm => "slow",
@@ -94,7 +97,11 @@ fn waiter(waiter: &Value) -> String {
 }
 
 /// What is stuck in a report because of the fault, if the fault makes something stuck; nothing else is late.
-pub(crate) fn check_stuck<'a>(kind: Kind, report: &'a Value, facts: &Facts) -> Option<&'a Value> {
+///
+/// # Panics
+///
+/// It is not in the report, or something else is late.
+pub fn check_stuck<'a>(kind: Kind, report: &'a Value, facts: &Facts) -> Option<&'a Value> {
     let said = said(kind)?;
     let all = serde_json::to_string_pretty(&report["stuck"]).unwrap();
     let mut stuck = report["stuck"].as_array().unwrap().iter();
@@ -122,12 +129,17 @@ pub(crate) fn check_stuck<'a>(kind: Kind, report: &'a Value, facts: &Facts) -> O
 }
 
 /// The report as a person reads it: its verdict is the cause, and a process of the fault is named.
-pub(crate) fn check_text(kind: Kind, text: &str, facts: &Facts) {
+///
+/// # Panics
+///
+/// They are not.
+pub fn check_text(case: &Case, text: &str) {
+    let (kind, facts) = (case.kind, &case.facts);
     let mut known = facts.victims.iter().chain(&facts.culprits).peekable();
     let is_named = known.peek().is_none() || known.any(|pid| text.contains(&pid.to_string()));
     assert!(is_named, "{kind:?}: {facts:?} not in {text}");
     if kind == Kind::Hog {
-        let ourselves = format!(" {} ran ", std::process::id());
+        let ourselves = format!(" {} ran ", case.tester);
         assert!(text.contains("others run, most of all ") && text.contains(&ourselves), "{text}");
     }
     if kind == Kind::ForkStorm {

@@ -4,11 +4,33 @@ use std::time::Duration;
 
 use plegtrace::diagnose::rules;
 use plegtrace_lab::fault::{FORK_STORM, Facts, Kind};
-use plegtrace_tests::program::Ended;
-use plegtrace_tests::{claim, matrix};
 use serde_json::Value;
 
-use super::{Observer, named_within, said};
+use super::{Case, Injected, said};
+use crate::program::Ended;
+
+/// A report as a program reads it, with the exit code that goes with it.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The document.
+    pub document: Value,
+    /// The exit code.
+    pub code: Option<i32>,
+}
+
+impl Report {
+    /// What a run printed with `-o json`.
+    ///
+    /// # Panics
+    ///
+    /// It is no document.
+    #[must_use]
+    pub fn of(ended: &Ended) -> Report {
+        let document = serde_json::from_str(&ended.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}\n{}", ended.stdout, ended.stderr));
+        Report { document, code: ended.status.code() }
+    }
+}
 
 /// What is told of relists, without their trees.
 fn relists(report: &Value) -> Value {
@@ -60,27 +82,20 @@ fn check_culprit(kind: Kind, finding: &Value, facts: &Facts, midway: bool) {
     }
 }
 
-/// Between the moments at which the injection began and at which it was seen to work.
-pub(super) struct Injected {
-    pub(super) from_ns: u64,
-    pub(super) to_ns: u64,
-    /// When the observers that came later were started.
-    pub(super) late_ns: u64,
-}
-
 /// When a fault was named.
-pub(super) struct Named {
+#[derive(Clone, Copy, Debug)]
+pub struct Named {
     /// After it could be: it was there, as old as it has to be, and the probes were, too.
-    pub(super) after: Duration,
+    pub after: Duration,
     /// After the start of plegtrace, or of the fault's being as old as it has to be.
-    pub(super) since_start: Duration,
+    pub since_start: Duration,
 }
 
-/// On a busy machine the kubelet, too, waits for the processor that the hog has, a thread of this process, or the storm: that is true.
-fn is_hogged_too(kind: Kind, finding: &Value) -> bool {
+/// On a busy machine the kubelet, too, waits for the processor that the hog has, a thread of the tester, or the storm: that is true.
+fn is_hogged_too(case: &Case, finding: &Value) -> bool {
     let headline = finding["headline"].as_str().unwrap();
-    let who_has_it = match kind {
-        Kind::Hog => headline.ends_with(&std::process::id().to_string()),
+    let who_has_it = match case.kind {
+        Kind::Hog => headline.ends_with(&case.tester.to_string()),
         Kind::ForkStorm => headline.contains(FORK_STORM),
         _ => false,
     };
@@ -102,51 +117,44 @@ fn old_enough_ns(kind: Kind, injected: &Injected) -> u64 {
     injected.to_ns.max(began + rule.min_age_ns)
 }
 
-/// From when on the observer of this report, written as JSON, could name it.
-pub(super) fn possible_ns(kind: Kind, json: &Ended, injected: &Injected) -> u64 {
-    let report: Value = serde_json::from_str(&json.stdout).unwrap();
-    old_enough_ns(kind, injected).max(moments(&report).1)
+/// From when on the observer of this report could name it, on the monotonic clock.
+///
+/// # Panics
+///
+/// The fault has no cause, or the report no moment.
+#[must_use]
+pub fn possible_ns(kind: Kind, report: &Report, injected: &Injected) -> u64 {
+    old_enough_ns(kind, injected).max(moments(&report.document).1)
 }
 
-/// The report of one observer: the cause first, with its culprit, severity and exit code, in time.
-pub(super) fn check(
-    kind: Kind,
-    observer: Observer,
-    ended: &Ended,
-    facts: &Facts,
-    injected: &Injected,
-) -> Named {
-    let report: Value = serde_json::from_str(&ended.stdout)
-        .unwrap_or_else(|error| panic!("{kind:?}: {error}: {}\n{}", ended.stdout, ended.stderr));
-    let findings = report["diagnosis"]["findings"].as_array().unwrap();
+/// The report of one observer: the cause first, with its culprit, severity and exit code, and nobody else.
+///
+/// # Panics
+///
+/// It is not.
+pub fn check(case: &Case, report: &Report) -> Named {
+    let Case { kind, observer, facts, injected, .. } = case;
+    let (kind, document) = (*kind, &report.document);
+    let findings = document["diagnosis"]["findings"].as_array().unwrap();
     let id = kind.root_cause().expect("a fault has a cause");
-    let text = serde_json::to_string_pretty(&report["diagnosis"]).unwrap();
-    let stuck = serde_json::to_string_pretty(&report["stuck"]).unwrap();
+    let text = serde_json::to_string_pretty(&document["diagnosis"]).unwrap();
+    let stuck = serde_json::to_string_pretty(&document["stuck"]).unwrap();
     let first = findings.first().unwrap_or_else(|| {
-        panic!("{kind:?} {observer:?}: nothing is named\n{text}\n{stuck}\n{}", relists(&report))
+        panic!("{kind:?} {observer:?}: nothing is named\n{text}\n{stuck}\n{}", relists(document))
     });
     assert_eq!(first["id"], id, "{kind:?} {observer:?}\n{text}\n{stuck}");
-    let (taken, armed) = moments(&report);
+    let (taken, armed) = moments(document);
     check_culprit(kind, first, facts, taken < injected.to_ns);
-    let others = findings[1..].iter().filter(|other| !is_hogged_too(kind, other));
+    let others = findings[1..].iter().filter(|other| !is_hogged_too(case, other));
     let others: Vec<&Value> = others.map(|other| &other["headline"]).collect();
     assert!(others.is_empty(), "{kind:?} {observer:?} also blames {others:#?}");
-    said::check_stuck(kind, &report, facts);
-    let severity = severity(kind, &report);
+    said::check_stuck(kind, document, facts);
+    let severity = severity(kind, document);
     assert_eq!(first["severity"], severity, "{kind:?} {observer:?}: {text}");
     let code = i32::from(severity != "notice");
-    assert_eq!(ended.status.code(), Some(code), "{kind:?} {observer:?}: {text}");
+    assert_eq!(report.code, Some(code), "{kind:?} {observer:?}: {text}");
 
     let possible = old_enough_ns(kind, injected);
     let since = |moment: u64| Duration::from_nanos(taken.saturating_sub(moment));
-    let after = since(possible.max(armed));
-    let since_start = since(possible.max(injected.late_ns));
-    // Where nothing ends the observation but its length, the report comes at its end.
-    claim::soon_within(&format!("{}_named_{observer:?}", kind.name()), after, named_within(kind));
-    let headline = &first["headline"];
-    matrix::log(&format!(
-        "{kind:?} {observer:?}: {id} {:.1} s after it could be named: {headline}",
-        after.as_secs_f64()
-    ));
-    Named { after, since_start }
+    Named { after: since(possible.max(armed)), since_start: since(possible.max(injected.late_ns)) }
 }
