@@ -20,7 +20,7 @@ use super::{Case, Injected, Observer};
 use crate::recordings;
 
 /// What a packed recording in the repository may weigh, bytes.
-const MOST: usize = 160 << 10;
+const MOST: usize = 512 << 10;
 /// Brotli looks back over this power of two, bytes: over all of a recording.
 const WINDOW: i32 = 23;
 

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use plegtrace::{
     commands,
     correlate::Snapshot,
-    diagnose::{Confidence, Verdict, diagnose},
+    diagnose::{Confidence, Finding, Verdict, diagnose},
 };
 use plegtrace_lab::fault::Kind;
 use plegtrace_tests::faults::check::{Report, check};
@@ -18,9 +18,11 @@ use plegtrace_tests::golden;
 use plegtrace_tests::recordings::{json_of, text_of};
 
 /// Faults of which there is no recording, with the reason.
-const NOT_KEPT: [Kind; 1] = [
+const NOT_KEPT: [Kind; 2] = [
     // No fault, a decoy.
     Kind::CniSlow,
+    // Hundreds of containers make half a megabyte: it is lived through by `cargo xtask test --all`.
+    Kind::ManyChangedPods,
 ];
 
 fn cases() -> Vec<(Case, Stream)> {
@@ -35,7 +37,7 @@ fn cases() -> Vec<(Case, Stream)> {
 fn report(snapshot: &Snapshot) -> Report {
     let code = match diagnose(snapshot).verdict {
         Verdict::Healthy => 0,
-        Verdict::Stall | Verdict::Slow => 1,
+        Verdict::Stall | Verdict::Failing | Verdict::Slow => 1,
         Verdict::CannotTell => 5,
     };
     Report { document: serde_json::from_str(&json_of(snapshot).unwrap()).unwrap(), code: Some(code) }
@@ -91,41 +93,98 @@ fn each_is_named_in_time() {
     golden::check("faults/named.txt", &table);
 }
 
+/// Of each recording every so-manieth sort is tampered with, another one of the next: so each sort is in six faults and more, and the whole
+/// takes seconds.
+const ONE_IN: usize = 6;
+/// Storms have many times the records of other faults, and nothing else in them.
+const FEW: usize = 5_000;
+
+/// Records of calls that have ended.
+const CALLS: &str = "record 256";
+
+/// The sorts of each recording of this observer that are tampered with.
+fn sorts(observer: Observer) -> Vec<(Case, Stream, Vec<String>)> {
+    let mine =
+        cases().into_iter().filter(|(case, stream)| case.observer == observer && stream.frames().len() < FEW);
+    let chosen = |(place, (case, stream)): (usize, (Case, Stream))| {
+        let all = stream.sorts().into_keys().enumerate();
+        let sorts = all.filter(|(sort, _)| (sort + place) % ONE_IN == 0).map(|(_, sort)| sort).collect();
+        (case, stream, sorts)
+    };
+    mine.enumerate().map(chosen).collect()
+}
+
 /// Without one sort of record, whichever: no panic, every report can be written, and nobody else is accused with certainty.
 #[test]
 fn less_evidence_accuses_nobody_else() {
-    for (case, stream) in cases() {
-        for sort in stream.sorts().into_keys() {
-            let about = format!("{:?} {:?} without {sort}", case.kind, case.observer);
-            is_nobody_else(&case, &stream.without(&sort).end(), &about);
+    let mut wrong = Vec::new();
+    for (case, stream, sorts) in sorts(Observer::Early) {
+        for sort in sorts {
+            wrong.extend(others(&case, &stream.without(&sort).end(), &format!("without {sort}")));
         }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// With each record of a sort twice, or after its successor: the same.
+/// With each record of a sort twice: the same. The cause is still the first, or none is named; and the node is not healthy.
 #[test]
-fn repeated_and_late_records_accuse_nobody_else() {
-    for (case, stream) in cases() {
-        for sort in stream.sorts().into_keys() {
-            let about = format!("{:?} {:?} with {sort}", case.kind, case.observer);
-            is_nobody_else(&case, &stream.twice(&sort).end(), &format!("{about} twice"));
-            is_nobody_else(&case, &stream.late(&sort).end(), &format!("{about} late"));
+fn repeated_records_accuse_nobody_else() {
+    let mut wrong = Vec::new();
+    for (case, stream, sorts) in sorts(Observer::Late) {
+        for sort in sorts {
+            let (snapshot, how) = (stream.twice(&sort).end(), format!("with {sort} twice"));
+            // No buffer tells of one call twice. Where it does, a relist has a twin without a list.
+            wrong.extend(if sort == CALLS {
+                others(&case, &snapshot, &how)
+            } else {
+                tampered(&case, &snapshot, &how)
+            });
         }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-fn is_nobody_else(case: &Case, snapshot: &Snapshot, about: &str) {
+/// With all records of a sort one place too late: the same.
+#[test]
+fn late_records_accuse_nobody_else() {
+    let mut wrong = Vec::new();
+    for (case, stream, sorts) in sorts(Observer::Early) {
+        for sort in sorts {
+            wrong.extend(tampered(&case, &stream.late(&sort).end(), &format!("with {sort} late")));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What is wrong with a report although nothing was left out.
+fn tampered(case: &Case, snapshot: &Snapshot, how: &str) -> Vec<String> {
+    let diagnosis = diagnose(snapshot);
+    let first = diagnosis.first().map(|finding| finding.rule.id);
+    let is_healthy = diagnosis.verdict == Verdict::Healthy && said::severity(case.kind) != "notice";
+    let mut wrong = others(case, snapshot, how);
+    if is_healthy || first.is_some() && first != case.kind.root_cause() {
+        wrong.push(format!("{:?} {how}: {:?}, {first:?} first", case.kind, diagnosis.verdict));
+    }
+    wrong
+}
+
+/// What is true as well, where what it is a part of is not seen: the cause, and the fault.
+const ALSO_TRUE: [(&str, Kind); 1] = [
+    // Status hangs indeed.
+    ("L2", Kind::CniReload),
+];
+
+/// Who is accused with certainty, and has nothing to do with the fault.
+fn others(case: &Case, snapshot: &Snapshot, how: &str) -> Vec<String> {
     text_of(snapshot, true).unwrap();
     json_of(snapshot).unwrap();
     let known = [&case.facts.victims[..], &case.facts.culprits, &[case.tester]].concat();
-    for finding in diagnose(snapshot).accused() {
+    let is_other = |finding: &&Finding| {
         let pid = finding.culprit.as_ref().and_then(|culprit| culprit.pid);
-        let is_other = pid.is_some_and(|pid| !known.contains(&pid));
-        assert!(
-            !is_other || finding.confidence != Confidence::High,
-            "{about}: {} {}",
-            finding.rule.id,
-            finding.headline
-        );
-    }
+        let is_true = ALSO_TRUE.contains(&(finding.rule.id, case.kind));
+        finding.confidence == Confidence::High && !is_true && pid.is_some_and(|pid| !known.contains(&pid))
+    };
+    let diagnosis = diagnose(snapshot);
+    let wrong = diagnosis.accused().iter().filter(is_other);
+    wrong.map(|finding| format!("{:?} {how}: {} {}", case.kind, finding.rule.id, finding.headline)).collect()
 }
