@@ -28,6 +28,21 @@ fn every_id_has_a_page() {
     assert!(Causes::one("R99").is_none());
 }
 
+/// A verdict has a page, too, by whatever way its name is written.
+#[test]
+fn verdicts_are_explained() {
+    for word in
+        ["FAILING", "failing", "stall", "Healthy", "slow", "cannot-tell", "CANNOT TELL", "cannot_tell"]
+    {
+        let page = written(|options, out| Causes::one(word).unwrap().pages(options, out));
+        assert!(page.contains("a verdict; exit code ") && page.contains("\nIt does not say\n"), "{page}");
+        assert!(page.lines().skip(2).all(|line| line.chars().count() <= 80), "{page}");
+    }
+    let json = written(|_, out| Causes::one("failing").unwrap().json(out));
+    let docs: Vec<Value> = serde_json::from_str(&json).unwrap();
+    assert_eq!((&docs[0]["word"], &docs[0]["exit"]), (&"FAILING".into(), &1.into()));
+}
+
 /// The list has a line for each; JSON tells which are reported.
 #[test]
 fn the_list_is_whole() {

@@ -24,7 +24,7 @@ use crate::{
 pub(super) fn exit_code(verdict: Verdict) -> Exit {
     match verdict {
         Verdict::Healthy => Exit::Healthy,
-        Verdict::Stall | Verdict::Slow => Exit::Stall,
+        Verdict::Stall | Verdict::Failing | Verdict::Slow => Exit::Stall,
         Verdict::CannotTell => Exit::CannotTell,
     }
 }
@@ -126,7 +126,7 @@ mod tests {
     /// A contract with scripts: 0 says that nothing is wrong, and nothing else does.
     #[test]
     fn codes() {
-        let all = [Verdict::Healthy, Verdict::Stall, Verdict::Slow, Verdict::CannotTell];
-        assert_eq!(all.map(|verdict| exit_code(verdict) as u8), [0, 1, 1, 5]);
+        let all = Verdict::ALL;
+        assert_eq!(all.map(|verdict| exit_code(verdict) as u8), [1, 1, 1, 0, 5]);
     }
 }

@@ -18,6 +18,7 @@ use super::{
     messages::MessageState,
     node::NodeState,
     other_clients::OtherClients,
+    outcomes::Outcomes,
     own::OwnCalls,
     parks::Parks,
     phases::Phases,
@@ -50,6 +51,7 @@ pub struct Correlator {
     /// Finished handlers, as they came.
     pub(super) handlers: VecDeque<Call>,
     pub(super) rows: Rows,
+    pub(super) outcomes: Outcomes,
     pub(super) processes: Follower,
     pub(super) phases: Phases,
     pub(super) messages: MessageState,
@@ -95,6 +97,7 @@ impl Correlator {
             parks: Parks::default(),
             handlers: VecDeque::new(),
             rows: Rows::default(),
+            outcomes: Outcomes::default(),
             processes: Follower::new(),
             phases: Phases::default(),
             messages: MessageState::default(),
@@ -256,6 +259,7 @@ impl Correlator {
         if call.unwound() {
             return;
         }
+        self.outcomes.add(&call, &hook);
         self.newest = self.newest.max(call.end);
         if matches!(hook.layer, Layer::Relist | Layer::Handler | Layer::KubeletCall | Layer::KubeletClient) {
             self.taken.late(&call);

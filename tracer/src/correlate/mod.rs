@@ -28,6 +28,7 @@ mod messages;
 mod needed;
 mod node;
 mod other_clients;
+mod outcomes;
 mod own;
 mod pace;
 mod parks;
@@ -65,6 +66,7 @@ pub use latency::Latency;
 pub use limits::Limits;
 pub use messages::{MessageRow, Messages, OpenMessage};
 pub use other_clients::OtherClient;
+pub use outcomes::Streak;
 pub use pace::Pace;
 pub use phases::Phase;
 pub use processes::{

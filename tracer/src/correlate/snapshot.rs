@@ -15,6 +15,7 @@ use super::{
     join::Joins,
     messages::Messages,
     other_clients::OtherClient,
+    outcomes::Streak,
     recent::Recent,
     thresholds::{ABANDONED_AFTER_NS, LOSS_COUNTS_NS},
     time::{RequestTime, TimeTable},
@@ -70,6 +71,8 @@ pub struct Snapshot {
     pub census: Census,
     /// The tables.
     pub rows: Vec<RpcRow>,
+    /// Methods whose last calls have failed, in the order of the API.
+    pub failing: Vec<Streak>,
     /// Short-lived processes: open ones, and figures of those that ended.
     pub processes: Processes,
     /// Requests between runtime and shims.

@@ -67,6 +67,7 @@ impl Correlator {
             closed_unseen: self.open.closed(),
             census,
             rows: self.row_list(),
+            failing: self.outcomes.view(),
             processes: self.processes_at(now),
             messages: self.messages.view(now),
             shims_worked: shims::last_work(&self.processes.runs()),

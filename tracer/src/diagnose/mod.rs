@@ -12,6 +12,7 @@ mod docker_lock;
 mod evidence;
 mod excluded;
 mod exits;
+mod failing;
 mod finding;
 mod health;
 mod held_off;
@@ -36,6 +37,7 @@ use crate::{
 
 pub use evidence::{Evidence, Source};
 pub use excluded::Excluded;
+pub use failing::{FailedProgram, Failing};
 pub use finding::{Confidence, Culprit, Finding, Severity};
 pub use reason::{Doubt, Peer, Reason};
 pub use rule::{Area, Page, Proof, Rule};
@@ -55,6 +57,8 @@ pub struct Diagnosis {
     pub reasons: Vec<Reason>,
     /// What takes too long, relists first; not empty exactly when the verdict is [`Verdict::Slow`].
     pub slow: Vec<Slow>,
+    /// What fails every time; not empty exactly when the verdict is [`Verdict::Failing`].
+    pub failing: Vec<Failing>,
     /// Why there is no answer; not empty exactly when there is none.
     pub doubts: Vec<Doubt>,
     /// What does not move, what holds others up first.
@@ -129,22 +133,27 @@ pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
     let excluded = excluded::find(&scene, &findings);
     let accused = findings.first().filter(|finding| finding.severity == Severity::Stall);
     let stall = accused.is_some() || !reasons.is_empty();
-    if stall {
+    let failing = if stall { Vec::new() } else { failing::find(snapshot) };
+    // What fails matters more than that it does so slowly.
+    if stall || !failing.is_empty() {
         slow.clear();
     }
-    let doubts = if stall || !slow.is_empty() { Vec::new() } else { health::doubts(snapshot) };
+    let is_answered = stall || !failing.is_empty() || !slow.is_empty();
+    let doubts = if is_answered { Vec::new() } else { health::doubts(snapshot) };
     Diagnosis {
-        verdict: match (stall, slow.is_empty(), doubts.is_empty()) {
+        verdict: match (stall, failing.is_empty(), slow.is_empty(), doubts.is_empty()) {
             (true, ..) => Verdict::Stall,
-            (false, false, _) => Verdict::Slow,
-            (false, true, true) => Verdict::Healthy,
-            (false, true, false) => Verdict::CannotTell,
+            (false, false, ..) => Verdict::Failing,
+            (false, true, false, _) => Verdict::Slow,
+            (false, true, true, true) => Verdict::Healthy,
+            (false, true, true, false) => Verdict::CannotTell,
         },
         since: if stall { verdict::since(snapshot, &reasons, accused) } else { None },
         unknown_cause: (stall && accused.is_none()).then(|| UnknownCause::of_snapshot(snapshot)),
         excluded,
         predictions: prediction::find(snapshot),
         slow,
+        failing,
         doubts,
         reasons,
         stuck,

@@ -12,6 +12,8 @@ use crate::{
 pub enum Verdict {
     /// Yes.
     Stall,
+    /// No: everything ends, but something fails every time, or the runtime says that it is not ready.
+    Failing,
     /// No: everything ends, but much of it takes too long.
     Slow,
     /// No.
@@ -21,11 +23,21 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// All of them, the worst first.
+    pub const ALL: [Self; 5] = [Self::Stall, Self::Failing, Self::Slow, Self::Healthy, Self::CannotTell];
+
+    /// Does somebody have to do something?
+    #[must_use]
+    pub fn is_problem(self) -> bool {
+        matches!(self, Self::Stall | Self::Failing | Self::Slow)
+    }
+
     /// Stable name for JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Stall => "stall",
+            Self::Failing => "failing",
             Self::Slow => "slow",
             Self::Healthy => "healthy",
             Self::CannotTell => "cannot_tell",

@@ -11,9 +11,9 @@ mod fact;
 pub use census::{
     Answerers, CallError, CensusFact, Command, ContainerFact, DescriptorsFact, DiskFact, EndedInit, FdFact,
     FdTarget, Freezer, GoroutineGroup, GoroutinesFact, Holder, IdOnStack, InotifyFact, InotifyUser, OwnCall,
-    ParkedThreads, PipeFact, Pressure, ProcessFact, RuntimeSays, RuntimeState, Scarce, SeccompFact,
-    SocketFact, Subject, SyscallFact, TaskLimit, Unanswered, Unwritten, VersionFact, WriteLimit, is_scarce,
-    served_by,
+    ParkedThreads, PipeFact, Pressure, ProcessFact, RuntimeCondition, RuntimeSays, RuntimeState, Scarce,
+    SeccompFact, SocketFact, Subject, SyscallFact, TaskLimit, Unanswered, Unwritten, VersionFact, WriteLimit,
+    is_scarce, served_by,
 };
 pub(crate) use envelope::MAX_FRAME;
 pub use envelope::{Arrival, Frame, FrameError, frame_fact, next_frame};

@@ -8,6 +8,7 @@
 pub mod doctor;
 pub mod escape;
 pub mod explain;
+mod failing;
 pub mod flame;
 pub mod goroutines;
 pub mod history;
@@ -18,5 +19,6 @@ mod paint;
 pub mod perfetto;
 mod table;
 pub mod text;
+mod watched;
 
 pub use crate::words::human;

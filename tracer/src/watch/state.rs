@@ -95,7 +95,7 @@ impl State {
     /// What was observed.
     pub(super) fn of(snapshot: &Snapshot, diagnosis: &Diagnosis, now: Moment, window_ns: u64) -> Self {
         let finding = diagnosis.accused().first();
-        let is_problem = matches!(diagnosis.verdict, Verdict::Stall | Verdict::Slow);
+        let is_problem = diagnosis.verdict.is_problem();
         let culprit = finding.and_then(|finding| Some(finding.culprit.as_ref()?.component));
         let slow = || diagnosis.slow.first().and_then(Slow::component);
         let line = text::headline(snapshot, diagnosis);
@@ -106,7 +106,7 @@ impl State {
         Self {
             status: match diagnosis.verdict {
                 Verdict::Healthy => Status::Ok,
-                Verdict::Stall | Verdict::Slow => Status::Problem,
+                Verdict::Stall | Verdict::Failing | Verdict::Slow => Status::Problem,
                 Verdict::CannotTell => Status::Unknown,
             },
             id: finding.filter(|_| is_problem).map(|finding| finding.rule.id.to_owned()),

@@ -15,6 +15,7 @@ mod bus;
 mod dead_volume;
 mod docker;
 mod exits;
+mod failing;
 mod jams;
 mod kernel;
 mod kubelet;

@@ -106,12 +106,13 @@ pub(super) fn one_verdict(snapshot: &Snapshot) {
     let said = (diagnosis.reasons.is_empty() && diagnosis.accused().is_empty(), diagnosis.doubts.is_empty());
     let expected = match diagnosis.verdict {
         Verdict::Stall => (false, true),
-        Verdict::Slow => (diagnosis.accused().is_empty(), true),
+        Verdict::Slow | Verdict::Failing => (diagnosis.accused().is_empty(), true),
         Verdict::Healthy => (true, true),
         Verdict::CannotTell => (true, false),
     };
     assert_eq!(said, expected, "{:?}", diagnosis.verdict);
     assert_eq!(diagnosis.verdict == Verdict::Slow, !diagnosis.slow.is_empty());
+    assert_eq!(diagnosis.verdict == Verdict::Failing, !diagnosis.failing.is_empty());
     let stall = diagnosis.verdict == Verdict::Stall;
     assert!(stall || diagnosis.since.is_none() && diagnosis.unknown_cause.is_none());
     assert!(stall || diagnosis.reasons.is_empty());

@@ -1,12 +1,15 @@
-//! Asks the runtime itself: which pods and containers it has, their names, and whether it believes that they run. Two
-//! lists, which change nothing, on a connection that is closed at once; all within one deadline.
+//! Asks the runtime itself: which pods and containers it has, their names, and whether it believes that they run; and whether it is ready.
+//! Two lists and its status, which change nothing, on a connection that is closed at once; all within one deadline.
+//!
+//! `Status` waits for the network plugin's configuration, and where that hangs, so does each call, for ever. So a runtime that has not
+//! answered it once is not asked again.
 
 use std::{
     fs::File,
     io,
     os::{fd::AsRawFd as _, unix::fs::OpenOptionsExt as _},
     path::PathBuf,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use http::uri::PathAndQuery;
@@ -21,16 +24,20 @@ use tonic_prost::ProstCodec;
 
 use crate::{
     census::{
-        child::{read, tell::Tell},
+        child::{kept::Kept, read, tell::Tell},
         clock,
         protocol::{Answer, Runtime, Step},
     },
     cri::Method,
-    input::{CallError, ContainerFact, OwnCall, RuntimeSays, RuntimeState},
+    input::{CallError, ContainerFact, OwnCall, RuntimeCondition, RuntimeSays, RuntimeState},
 };
 
 /// For everything; the parent gives a little more.
 const DEADLINE: Duration = Duration::from_millis(1000);
+/// For the status, beside that: it comes from memory, or not at all.
+const STATUS: Duration = Duration::from_millis(300);
+/// Conditions that are told: a runtime has two or three.
+const MAX_CONDITIONS: usize = 8;
 /// Longest answer, the same as a kubelet's (16 MiB since Kubernetes 1.9); a container in a list has about 1 KB.
 const MAX_ANSWER: usize = 16 << 20;
 /// Of an error, as many characters are kept.
@@ -98,16 +105,44 @@ struct Containers {
     containers: Vec<Container>,
 }
 
+#[derive(Clone, PartialEq, Message)]
+struct Condition {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(bool, tag = "2")]
+    status: bool,
+    #[prost(string, tag = "3")]
+    reason: String,
+    #[prost(string, tag = "4")]
+    message: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Conditions {
+    #[prost(message, repeated, tag = "1")]
+    conditions: Vec<Condition>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct StatusAnswer {
+    #[prost(message, optional, tag = "1")]
+    status: Option<Conditions>,
+}
+
 /// Asks, and tells what it says.
-pub(super) fn ask(tell: &mut Tell, runtime: &Runtime) -> io::Result<()> {
+pub(super) fn ask(tell: &mut Tell, runtime: &Runtime, kept: &mut Kept) -> io::Result<()> {
     let comm = read::stat(&tell.process(runtime.pid)).map(|stat| stat.comm).unwrap_or_default();
     if !tell.ask(runtime.pid, &comm, Step::Runtime)? {
         return Ok(());
     }
-    let mut calls = Vec::new();
-    let answer = lists(tell, runtime, &mut calls);
+    let (mut calls, mut conditions) = (Vec::new(), Vec::new());
+    let asks_status = !kept.is_mute(runtime.pid);
+    let answer = lists(tell, runtime, &mut calls, asks_status.then_some(&mut conditions));
+    if calls.iter().any(|call| call.operation == Method::Status.name() && call.ended_ns.is_none()) {
+        kept.is_mute_now(runtime.pid);
+    }
     // Also an attempt was a call.
-    let mut says = RuntimeSays { pid: runtime.pid, calls, ..RuntimeSays::default() };
+    let mut says = RuntimeSays { pid: runtime.pid, calls, conditions, ..RuntimeSays::default() };
     match answer {
         Ok((version, sandboxes, containers)) => fill(&mut says, version, &sandboxes, containers),
         Err(why) => tell.cut(runtime.pid, &comm, Step::Runtime.words(), why)?,
@@ -117,26 +152,62 @@ pub(super) fn ask(tell: &mut Tell, runtime: &Runtime) -> io::Result<()> {
 
 type Lists = (&'static str, Sandboxes, Containers);
 
-fn lists(tell: &Tell, runtime: &Runtime, calls: &mut Vec<OwnCall>) -> Result<Lists, String> {
+fn lists(
+    tell: &Tell,
+    runtime: &Runtime,
+    calls: &mut Vec<OwnCall>,
+    conditions: Option<&mut Vec<RuntimeCondition>>,
+) -> Result<Lists, String> {
     let executor = Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
-    let asked = executor.block_on(async {
-        let both = async {
+    executor.block_on(async {
+        let begin = Instant::now();
+        let asked = async {
             let channel = connect(tell, runtime).await?;
-            for version in VERSIONS {
-                let sandboxes = match call(&channel, version, Method::ListPodSandbox, calls).await {
-                    Err(status) if status.code() == UNKNOWN_SERVICE => continue,
-                    answer => answer.map_err(|status| words(&status))?,
-                };
-                let containers = call(&channel, version, Method::ListContainers, calls)
-                    .await
-                    .map_err(|status| words(&status))?;
-                return Ok((version, sandboxes, containers));
-            }
-            Err("it speaks no version of the CRI that we know".to_owned())
+            let lists = both(&channel, calls).await?;
+            Ok((channel, lists))
         };
-        timeout(DEADLINE, both).await
-    });
-    asked.unwrap_or_else(|_| Err(format!("no answer within {} ms", DEADLINE.as_millis())))
+        let asked: Result<(Channel, Lists), String> = timeout(DEADLINE, asked).await.map_err(|_| late())?;
+        let (channel, lists) = asked?;
+        // One that takes its time for lists is not asked for more.
+        let conditions = conditions.filter(|_| begin.elapsed() + STATUS <= DEADLINE);
+        if let Some(conditions) = conditions {
+            // The lists are told also where this hangs.
+            let asked = timeout(STATUS, call::<StatusAnswer>(&channel, lists.0, Method::Status, calls)).await;
+            *conditions = asked.ok().and_then(Result::ok).map(told).unwrap_or_default();
+        }
+        Ok(lists)
+    })
+}
+
+fn late() -> String {
+    format!("no answer within {} ms", DEADLINE.as_millis())
+}
+
+async fn both(channel: &Channel, calls: &mut Vec<OwnCall>) -> Result<Lists, String> {
+    for version in VERSIONS {
+        let sandboxes = match call(channel, version, Method::ListPodSandbox, calls).await {
+            Err(status) if status.code() == UNKNOWN_SERVICE => continue,
+            answer => answer.map_err(|status| words(&status))?,
+        };
+        let containers = call(channel, version, Method::ListContainers, calls).await;
+        return Ok((version, sandboxes, containers.map_err(|status| words(&status))?));
+    }
+    Err("it speaks no version of the CRI that we know".to_owned())
+}
+
+fn told(answer: StatusAnswer) -> Vec<RuntimeCondition> {
+    let short = |text: String| text.chars().take(MAX_ERROR).collect();
+    let condition = |condition: Condition| {
+        let Condition { name, status: holds, reason, message } = condition;
+        RuntimeCondition { name: short(name), holds, reason: short(reason), message: short(message) }
+    };
+    answer
+        .status
+        .into_iter()
+        .flat_map(|status| status.conditions)
+        .take(MAX_CONDITIONS)
+        .map(condition)
+        .collect()
 }
 
 fn error(status: &Status) -> CallError {
@@ -261,5 +332,26 @@ mod tests {
         let named = &says.containers[0].container;
         let words = [&named.sandbox, &named.name, &named.pod, &named.namespace];
         assert_eq!(words.map(|word| word.as_deref().unwrap_or("")), ["s1", "nginx", "web-1", "shop"]);
+    }
+
+    /// What a runtime says of itself is bounded, however much it says.
+    #[test]
+    fn conditions_are_told() {
+        let condition = |name: &str, status| Condition {
+            name: name.into(),
+            status,
+            reason: "NetworkPluginNotReady".into(),
+            message: "x".repeat(10_000),
+        };
+        let many = (0..100).map(|n| condition(&format!("c{n}"), true));
+        let all = [condition("RuntimeReady", true), condition("NetworkReady", false)].into_iter().chain(many);
+        let answer = StatusAnswer { status: Some(Conditions { conditions: all.collect() }) };
+        let told = told(StatusAnswer::decode(answer.encode_to_vec().as_slice()).unwrap());
+        assert_eq!(
+            (told.len(), told[1].name.as_str(), told[1].holds),
+            (MAX_CONDITIONS, "NetworkReady", false)
+        );
+        assert_eq!((told[1].reason.as_str(), told[1].message.len()), ("NetworkPluginNotReady", MAX_ERROR));
+        assert_eq!(super::told(StatusAnswer::default()), []);
     }
 }

@@ -31,9 +31,21 @@ pub(super) struct Kept {
     link: Option<Link>,
     /// When there was enough of everything that the node can run out of.
     plenty: Option<Instant>,
+    /// A runtime that did not answer when it was asked for its status.
+    mute: Option<u32>,
 }
 
 impl Kept {
+    /// Would one more question for its status hang in this runtime?
+    pub(super) fn is_mute(&self, runtime: u32) -> bool {
+        self.mute == Some(runtime)
+    }
+
+    /// One does.
+    pub(super) fn is_mute_now(&mut self, runtime: u32) {
+        self.mute = Some(runtime);
+    }
+
     /// Was there enough of everything, so lately?
     pub(super) fn has_plenty(&self, lately: Duration) -> bool {
         self.plenty.is_some_and(|at| at.elapsed() < lately)

@@ -113,7 +113,7 @@ fn follow(tell: &mut Tell, kept: &mut Kept) -> io::Result<()> {
         Job::Goroutines(wanted) => goroutines::all(tell, &wanted, kept),
         Job::Versions(wanted) => versions::all(tell, &wanted),
         Job::Arguments(pids) => arguments(tell, pids),
-        Job::Runtime(runtime) => cri::ask(tell, &runtime),
+        Job::Runtime(runtime) => cri::ask(tell, &runtime, kept),
         Job::SearchPath(pid) => search_path(tell, pid),
         Job::Calls(questions) => calls::all(tell, &questions),
     }

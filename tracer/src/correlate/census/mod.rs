@@ -211,6 +211,11 @@ impl CensusState {
     /// A round is over: what it did not tell is no longer there, unless it was cut. Then it stands as it was found
     /// before, with the time of that look. `ended` tells when a process ended, if its exit was seen.
     pub(super) fn round(&mut self, round: CensusFact, ended: &dyn Fn(u32) -> Option<MonoNs>) {
+        // The same round, told twice: taken for another one, it would have found nothing.
+        let is_told = |last: &CensusFact| (last.began_ns, last.ended_ns) == (round.began_ns, round.ended_ns);
+        if self.coming.is_empty() && self.round.as_ref().is_some_and(is_told) {
+            return;
+        }
         let mut coming = std::mem::take(&mut self.coming);
         // An end may be told before the look that it followed.
         coming.retain(|pid, seen| ended(*pid).is_none_or(|end| end.0 < seen.fact.at_ns));

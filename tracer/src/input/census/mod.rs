@@ -18,7 +18,7 @@ pub use self::{
     process::{
         Command, DiskFact, Freezer, ParkedThreads, ProcessFact, SyscallFact, TaskLimit, WriteLimit, served_by,
     },
-    runtime::{CallError, ContainerFact, EndedInit, OwnCall, RuntimeSays, RuntimeState},
+    runtime::{CallError, ContainerFact, EndedInit, OwnCall, RuntimeCondition, RuntimeSays, RuntimeState},
     scarce::{DescriptorsFact, InotifyFact, InotifyUser, Scarce, SeccompFact, is_scarce},
 };
 

@@ -13,10 +13,27 @@ pub struct RuntimeSays {
     pub version: String,
     /// Our calls: they are among the handlers that are seen.
     pub calls: Vec<OwnCall>,
+    /// What it says of itself: "RuntimeReady", "NetworkReady"; empty when it was not asked, or did not answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<RuntimeCondition>,
     /// Sandboxes and containers, those that run first; at most 4096.
     pub containers: Vec<RuntimeState>,
     /// How many were too many.
     pub left_out: u32,
+}
+
+/// A condition of a runtime, from the answer of `Status`. The kubelet reports its node NotReady while one of the two that the CRI
+/// requires is false (`runtimeState`, kubelet.go).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuntimeCondition {
+    /// Its type.
+    pub name: String,
+    /// It is true.
+    pub holds: bool,
+    /// Why not, in a word; hostile text.
+    pub reason: String,
+    /// The same in words, the first 200 characters; hostile text.
+    pub message: String,
 }
 
 /// A call that the census made.

@@ -1,8 +1,13 @@
-//! The page of a cause, and the list of all: from the rules themselves, and from what is known where no rule names it yet.
+//! The page of a cause or of a verdict, and the list of all causes: from the rules themselves, and from what is known where no rule names
+//! it yet.
+
+mod word;
 
 use std::io::{self, Write};
 
 use serde::Serialize;
+
+pub use word::Word;
 
 use super::{
     paint::Paint,
@@ -10,7 +15,7 @@ use super::{
 };
 use crate::{
     diagnose::{
-        Area, Proof, Rule,
+        Area, Proof, Rule, Verdict,
         known::{self, Known},
         rules,
     },
@@ -27,21 +32,25 @@ const NO_RULE: &str = "no rule";
 pub struct Causes {
     rules: Vec<&'static Rule>,
     known: Vec<&'static Known>,
+    words: Vec<Word>,
 }
 
 impl Causes {
     /// All of them.
     #[must_use]
     pub fn all() -> Self {
-        Self { rules: rules::ALL.to_vec(), known: known::all().collect() }
+        Self { rules: rules::ALL.to_vec(), known: known::all().collect(), words: Vec::new() }
     }
 
-    /// The one of this id; `None` when no cause has it.
+    /// The one of this id, or the verdict of this name; `None` when there is neither.
     #[must_use]
     pub fn one(id: &str) -> Option<Self> {
         let (rule, known) = (rules::by_id(id), known::by_id(id));
-        let found = Self { rules: rule.into_iter().collect(), known: known.into_iter().collect() };
-        (!found.rules.is_empty() || !found.known.is_empty()).then_some(found)
+        let named =
+            |word: &Word| word.word.replace(' ', "_").eq_ignore_ascii_case(&id.replace([' ', '-'], "_"));
+        let words = Verdict::ALL.map(word::of).into_iter().filter(named).collect();
+        let found = Self { rules: rule.into_iter().collect(), known: known.into_iter().collect(), words };
+        (!found.rules.is_empty() || !found.known.is_empty() || !found.words.is_empty()).then_some(found)
     }
 
     /// Writes the page of each.
@@ -51,7 +60,8 @@ impl Causes {
     /// Writing fails.
     pub fn pages(&self, options: &TextOptions, out: &mut dyn Write) -> io::Result<()> {
         self.rules.iter().try_for_each(|rule| page(rule, options, out))?;
-        self.known.iter().try_for_each(|known| known_page(known, options, out))
+        self.known.iter().try_for_each(|known| known_page(known, options, out))?;
+        self.words.iter().try_for_each(|word| word_page(word, options, out))
     }
 
     /// Writes one line for each.
@@ -77,6 +87,10 @@ impl Causes {
     ///
     /// Writing fails.
     pub fn json(&self, out: &mut dyn Write) -> io::Result<()> {
+        if !self.words.is_empty() {
+            let json = serde_json::to_string_pretty(&self.words).map_err(io::Error::other)?;
+            return writeln!(out, "{json}");
+        }
         let rules = self.rules.iter().map(|rule| doc(rule));
         let docs: Vec<Doc> = rules.chain(self.known.iter().map(|known| known_doc(known))).collect();
         let json = serde_json::to_string_pretty(&docs).map_err(io::Error::other)?;
@@ -118,6 +132,14 @@ fn known_page(known: &Known, options: &TextOptions, out: &mut dyn Write) -> io::
     sheet.paragraph("How to recognise it by hand", known.look)?;
     sheet.paragraph("What to do", known.next)?;
     sheet.paragraph("Sources", &known.sources.join(", "))
+}
+
+fn word_page(word: &Word, options: &TextOptions, out: &mut dyn Write) -> io::Result<()> {
+    let mut sheet = Sheet::new(options, out);
+    sheet.head(word.word, word.title, &format!("a verdict; exit code {}", word.exit))?;
+    sheet.list("It is said when", word.said)?;
+    sheet.paragraph("It does not say", word.not_said)?;
+    sheet.list("What to do", word.next)
 }
 
 /// A page being written.

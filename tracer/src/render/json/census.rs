@@ -9,8 +9,8 @@ use super::{
 use crate::{
     correlate::{ProcessSeen, Snapshot},
     input::{
-        CensusFact, EndedInit, GoroutineGroup, GoroutinesFact, IdOnStack, OwnCall, Pressure, RuntimeSays,
-        RuntimeState, Subject, Unanswered, VersionFact,
+        CensusFact, EndedInit, GoroutineGroup, GoroutinesFact, IdOnStack, OwnCall, Pressure,
+        RuntimeCondition, RuntimeSays, RuntimeState, Subject, Unanswered, VersionFact,
     },
 };
 
@@ -119,6 +119,7 @@ struct SaysDoc<'a> {
     pid: u32,
     version: &'a str,
     calls: Vec<OwnCallDoc<'a>>,
+    conditions: Vec<ConditionDoc<'a>>,
     containers: Vec<StateDoc<'a>>,
     left_out: u32,
 }
@@ -129,9 +130,25 @@ impl<'a> From<&'a RuntimeSays> for SaysDoc<'a> {
             pid: says.pid,
             version: &says.version,
             calls: all(&says.calls),
+            conditions: all(&says.conditions),
             containers: all(&says.containers),
             left_out: says.left_out,
         }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct ConditionDoc<'a> {
+    name: &'a str,
+    holds: bool,
+    reason: &'a str,
+    message: &'a str,
+}
+
+impl<'a> From<&'a RuntimeCondition> for ConditionDoc<'a> {
+    fn from(condition: &'a RuntimeCondition) -> Self {
+        let RuntimeCondition { name, holds, reason, message } = condition;
+        Self { name, holds: *holds, reason, message }
     }
 }
 

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::{
     doc::At,
     facts::{ContainerDoc, component},
+    failing::FailingDoc,
     slow::SlowDoc,
     verdict::{DoubtDoc, ReasonDoc},
 };
@@ -21,6 +22,7 @@ pub(super) struct DiagnosisDoc<'a> {
     since_at: Option<At>,
     or_before: bool,
     reasons: Vec<ReasonDoc<'a>>,
+    failing: Vec<FailingDoc<'a>>,
     slow: Vec<SlowDoc<'a>>,
     doubts: Vec<DoubtDoc>,
     unknown_cause: Option<&'static str>,
@@ -78,6 +80,7 @@ impl<'a> DiagnosisDoc<'a> {
             since_at: diagnosis.since.map(|since| At::new(snapshot, since.at)),
             or_before: diagnosis.since.is_some_and(|since| since.or_before),
             reasons: ReasonDoc::list(diagnosis),
+            failing: FailingDoc::list(diagnosis, snapshot),
             slow: SlowDoc::list(diagnosis),
             doubts: DoubtDoc::list(diagnosis),
             unknown_cause: diagnosis.unknown_cause.map(UnknownCause::name),

@@ -12,8 +12,10 @@ use crate::{
     diagnose::{Diagnosis, Since, Slow, SlowKind, UnknownCause, Verdict},
     render::{
         escape,
+        failing::{advice, effect, failure},
         human::{self, duration},
         judgement::{doubt, sentence, slowness},
+        watched,
     },
 };
 
@@ -40,6 +42,10 @@ fn verdict(snapshot: &Snapshot, diagnosis: &Diagnosis) -> (String, String) {
             (Some(finding), _) => (format!("STALL {}", finding.rule.id), escape::line(&finding.headline)),
             (None, reason) => ("STALL".into(), reason.map_or_else(String::new, sentence)),
         },
+        Verdict::Failing => {
+            let first = diagnosis.failing.first();
+            ("FAILING".into(), first.map_or_else(String::new, |failing| failure(failing, snapshot)))
+        }
         Verdict::Slow => match (diagnosis.accused().first(), diagnosis.slow.first()) {
             (Some(finding), _) => (format!("SLOW {}", finding.rule.id), escape::line(&finding.headline)),
             (None, slow) => ("SLOW".into(), slow.map_or_else(String::new, slowness)),
@@ -56,7 +62,7 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
     let (word, text) = verdict(snapshot, diagnosis);
     let word = match diagnosis.verdict {
         Verdict::Healthy => page.paint.good(&word),
-        Verdict::Stall | Verdict::Slow => page.paint.bad(&word),
+        Verdict::Stall | Verdict::Failing | Verdict::Slow => page.paint.bad(&word),
         Verdict::CannotTell => page.paint.doubt(&word),
     };
     for (line, text) in fold(&text, page.width - 13).iter().enumerate() {
@@ -71,6 +77,7 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
         finding::summary(page, first)?;
         finding::others(page, "besides", rest)?;
     }
+    failing(page)?;
     slow(page)?;
     finding::others(page, "notice", diagnosis.split().1)?;
     others(page)?;
@@ -82,10 +89,9 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
     }
     page.labelled("last list", &last_list(snapshot))?;
     if diagnosis.verdict == Verdict::Healthy {
-        page.labelled(
-            "NotReady?",
-            "not because of the runtime: check the path to the API server, plegtrace explain L1",
-        )?;
+        page.labelled("runtime", &escape::line(&watched::runtime(snapshot)))?;
+        page.labelled("watched", &watched::seen(snapshot))?;
+        page.labelled("not", &watched::not_seen(snapshot))?;
     }
     Ok(())
 }
@@ -102,6 +108,22 @@ fn others(page: &mut Page<'_>) -> io::Result<()> {
     }
     if texts.len() > shown {
         page.labelled("", &format!("… {} more, -v", human::count((texts.len() - shown) as u64)))?;
+    }
+    Ok(())
+}
+
+/// What the first failure means and what to do, and the others.
+fn failing(page: &mut Page<'_>) -> io::Result<()> {
+    let (snapshot, failing) = (page.snapshot, &page.diagnosis.failing);
+    let Some((first, rest)) = failing.split_first() else { return Ok(()) };
+    page.labelled("hits", effect(first))?;
+    page.labelled("do", advice(first))?;
+    let shown = page.short(rest.len(), OTHERS);
+    for (place, other) in rest.iter().take(shown).enumerate() {
+        page.labelled(if place == 0 { "failing" } else { "" }, &failure(other, snapshot))?;
+    }
+    if rest.len() > shown {
+        page.labelled("", &format!("… {} more, -v", human::count((rest.len() - shown) as u64)))?;
     }
     Ok(())
 }

@@ -113,7 +113,7 @@ impl Figures {
     #[expect(clippy::cast_precision_loss, reason = "CPU time of years is exact to the microsecond")]
     pub(super) fn judged(&mut self, snapshot: &Snapshot, diagnosis: &Diagnosis) {
         self.verdict = Some(diagnosis.verdict);
-        let is_problem = matches!(diagnosis.verdict, Verdict::Stall | Verdict::Slow);
+        let is_problem = diagnosis.verdict.is_problem();
         let finding = diagnosis.accused().first().filter(|_| is_problem);
         self.cause = finding.map(|finding| {
             let component = finding.culprit.as_ref().map_or("unknown", |culprit| culprit.component.name());

@@ -151,8 +151,7 @@ impl Sheet<'_> {
     }
 
     fn verdict(&mut self, figures: &Figures) -> fmt::Result {
-        let all = [Verdict::Healthy, Verdict::Slow, Verdict::Stall, Verdict::CannotTell];
-        let verdicts = all.into_iter().map(|verdict| {
+        let verdicts = Verdict::ALL.into_iter().map(|verdict| {
             let is_it = figures.verdict == Some(verdict);
             (vec![("verdict", verdict.name())], f64::from(u8::from(is_it)))
         });

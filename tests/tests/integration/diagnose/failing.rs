@@ -1,0 +1,150 @@
+//! A node on which nothing hangs, but something fails every time, is not healthy; one failure, and what is merely not there any more, is
+//! no failing node.
+
+use plegtrace::diagnose::{Failing, Verdict, diagnose};
+use plegtrace::input::{Layer, RuntimeCondition, RuntimeSays};
+use plegtrace_common::rec::{CALL_FAILED, CALL_OK};
+use plegtrace_tests::recordings::{json_of, text_of};
+use plegtrace_tests::story::{CONTAINERD, MS, S, Story};
+
+/// A node that lists every second for so long.
+fn listing(seconds: u64) -> Story {
+    let mut story = Story::node();
+    for n in 0..seconds {
+        story.relist(n * S, 0);
+    }
+    story.read_open(seconds * S);
+    story
+}
+
+/// Calls of the kubelet of this method, with these ends, one every three seconds.
+fn calls(story: &mut Story, method: &str, ends: &[u32]) {
+    for (n, end) in (0..).zip(ends) {
+        let from = n * 3 * S;
+        story.begin(Layer::KubeletCall, method, 70, 100, from).end(
+            Layer::KubeletCall,
+            method,
+            70,
+            from + 20 * MS,
+            *end,
+        );
+    }
+}
+
+fn failing_calls(story: &Story) -> Vec<(&'static str, u64, bool)> {
+    let diagnosis = diagnose(&story.snapshot(20 * S));
+    let of = |failing: &Failing| match failing {
+        Failing::Calls { streak, .. } => (streak.method.name(), streak.failed, streak.succeeded),
+        Failing::Condition { .. } => panic!("{failing:?}"),
+    };
+    assert_eq!(diagnosis.verdict == Verdict::Failing, !diagnosis.failing.is_empty(), "{diagnosis:?}");
+    diagnosis.failing.iter().map(of).collect()
+}
+
+fn hooked() -> Story {
+    let mut story = Story::node();
+    // The story's own node has the others.
+    for method in ["StartContainer", "ImageStatus"] {
+        story.hook(Layer::KubeletCall, method);
+    }
+    for n in 0..20 {
+        story.relist(n * S, 0);
+    }
+    story.read_open(20 * S);
+    story
+}
+
+/// Two sandboxes in a row that fail are enough, because the kubelet takes its time to try again; others have to fail three times.
+#[test]
+fn what_fails_every_time() {
+    let ends = |method: &str, ends: &[u32]| {
+        let mut story = hooked();
+        calls(&mut story, method, ends);
+        failing_calls(&story)
+    };
+    assert_eq!(ends("RunPodSandbox", &[CALL_FAILED]), []);
+    assert_eq!(ends("RunPodSandbox", &[CALL_FAILED; 2]), [("RunPodSandbox", 2, false)]);
+    assert_eq!(ends("RunPodSandbox", &[CALL_OK, CALL_FAILED, CALL_FAILED]), [("RunPodSandbox", 2, true)]);
+    assert_eq!(ends("RunPodSandbox", &[CALL_FAILED, CALL_FAILED, CALL_OK]), []);
+    assert_eq!(ends("StartContainer", &[CALL_FAILED; 2]), []);
+    assert_eq!(ends("StartContainer", &[CALL_FAILED; 3]), [("StartContainer", 3, false)]);
+    // A container that is gone is no failure of the node.
+    assert_eq!(ends("ContainerStatus", &[CALL_FAILED; 5]), []);
+    assert_eq!(ends("ImageStatus", &[CALL_FAILED; 5]), []);
+}
+
+/// What has not been tried for long is over.
+#[test]
+fn a_failure_of_long_ago_is_over() {
+    let mut story = hooked();
+    calls(&mut story, "RunPodSandbox", &[CALL_FAILED; 2]);
+    for n in 20..500 {
+        story.relist(n * S, 0);
+    }
+    story.read_open(500 * S);
+    assert_eq!(diagnose(&story.snapshot(500 * S)).verdict, Verdict::Healthy);
+}
+
+fn says(name: &str, holds: bool) -> RuntimeSays {
+    let condition = |name: &str, holds| RuntimeCondition {
+        name: name.into(),
+        holds,
+        reason: "NetworkPluginNotReady".into(),
+        message: "cni plugin not initialized \u{1b}[31m".into(),
+    };
+    let conditions = vec![condition("RuntimeReady", true), condition(name, holds)];
+    RuntimeSays { pid: CONTAINERD, version: "v1".into(), conditions, ..RuntimeSays::default() }
+}
+
+/// The commonest NotReady there is: the runtime has no network. It explains the calls that fail, so it comes first.
+#[test]
+fn a_runtime_that_is_not_ready() {
+    let mut story = hooked();
+    calls(&mut story, "RunPodSandbox", &[CALL_FAILED; 4]);
+    story.says = Some(says("NetworkReady", false));
+    story.census(19 * S, &[], &[], &[]);
+    let snapshot = story.snapshot(20 * S);
+    let diagnosis = diagnose(&snapshot);
+    assert_eq!(diagnosis.verdict, Verdict::Failing);
+    let [Failing::Condition { pid, condition }, Failing::Calls { .. }] = &diagnosis.failing[..] else {
+        panic!("{:?}", diagnosis.failing)
+    };
+    assert_eq!((*pid, condition.name.as_str()), (CONTAINERD, "NetworkReady"));
+    let text = text_of(&snapshot, false).unwrap();
+    assert!(
+        text.contains("\nFAILING  NetworkReady is false, says the runtime") && text.contains("NotReady"),
+        "{text}"
+    );
+    assert!(
+        !text.contains('\u{1b}') && text.contains("\n  failing   RunPodSandbox fails every time: 4 of 4"),
+        "{text}"
+    );
+    let json: serde_json::Value = serde_json::from_str(&json_of(&snapshot).unwrap()).unwrap();
+    assert_eq!(json["diagnosis"]["verdict"], "failing");
+    assert_eq!(json["diagnosis"]["failing"][0]["name"], "NetworkReady");
+    assert_eq!(json["diagnosis"]["failing"][1]["count"], 4);
+}
+
+/// "Healthy" is said of what was watched, by name; whether the runtime is ready is said only when it was asked.
+#[test]
+fn healthy_names_what_was_watched() {
+    let text = |says: Option<RuntimeSays>| {
+        let mut story = listing(20);
+        story.says = says;
+        story.census(19 * S, &[], &[], &[]);
+        let snapshot = story.snapshot(20 * S);
+        assert_eq!(diagnose(&snapshot).verdict, Verdict::Healthy);
+        text_of(&snapshot, false).unwrap()
+    };
+    let asked = text(Some(says("NetworkReady", true)));
+    assert!(asked.contains("runtime   ready, it says (RuntimeReady, NetworkReady)"), "{asked}");
+    let not_asked = text(None);
+    assert!(not_asked.contains("not asked whether it is ready"), "{not_asked}");
+    for text in [asked, not_asked] {
+        assert!(!text.contains("not because of the runtime"), "{text}");
+        assert!(
+            text.contains("watched   relists") && text.contains("not       ") && text.contains("volumes"),
+            "{text}"
+        );
+    }
+}

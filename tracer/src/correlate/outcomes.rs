@@ -1,0 +1,66 @@
+//! How calls end, method by method: which fail every time, since when. A streak ends with the first call that succeeds, so it is told in a
+//! few figures however long an observation lasts.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    cri::Method,
+    decode::{Call, CallResult, MonoNs},
+    input::{HookFact, Layer},
+};
+
+/// Calls of one method that have failed, one after the other, without one that succeeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Streak {
+    /// What was asked for.
+    pub method: Method,
+    /// Where it was seen: a call of the kubelet, or a handler of the runtime where the kubelet's calls are not probed.
+    pub layer: Layer,
+    /// The process it was last seen in.
+    pub pid: u32,
+    /// How many have failed since the last success.
+    pub failed: u64,
+    /// One has succeeded before, as far as was seen.
+    pub succeeded: bool,
+    /// Start of the first of them.
+    pub since: MonoNs,
+    /// End of the last.
+    pub last: MonoNs,
+}
+
+/// What is known of each method; bounded by their number.
+#[derive(Debug, Default)]
+pub(super) struct Outcomes(BTreeMap<(Method, Layer), Streak>);
+
+impl Outcomes {
+    /// A call has ended.
+    pub(super) fn add(&mut self, call: &Call, hook: &HookFact) {
+        if !matches!(hook.layer, Layer::KubeletCall | Layer::Handler) || hook.long_lived {
+            return;
+        }
+        let Some(method) = Method::from_name(&hook.operation) else { return };
+        let (layer, pid) = (hook.layer, call.tgid);
+        let new =
+            Streak { method, layer, pid, failed: 0, succeeded: false, since: call.start, last: call.end };
+        let streak = self.0.entry((method, layer)).or_insert(new);
+        match call.result() {
+            CallResult::Ok => *streak = Streak { succeeded: true, ..new },
+            CallResult::Failed => {
+                let since = if streak.failed == 0 { call.start } else { streak.since.min(call.start) };
+                let (failed, last) = (streak.failed + 1, streak.last.max(call.end));
+                *streak = Streak { failed, since, last, pid, ..*streak };
+            }
+            CallResult::Unknown => {}
+        }
+    }
+
+    /// Methods of which the last call has failed, in the order of the API. What the kubelet saw of a method is all that counts of it: a
+    /// handler also serves others.
+    pub(super) fn view(&self) -> Vec<Streak> {
+        let by_kubelet = |method| self.0.contains_key(&(method, Layer::KubeletCall));
+        let counts = |streak: &&Streak| {
+            streak.failed > 0 && (streak.layer == Layer::KubeletCall || !by_kubelet(streak.method))
+        };
+        self.0.values().filter(counts).copied().collect()
+    }
+}

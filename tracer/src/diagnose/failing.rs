@@ -1,0 +1,101 @@
+//! [`Failing`]: nothing hangs, but this fails every time; or the runtime itself says that it is not ready. No pod starts, or none ends, on
+//! a node that otherwise looks healthy.
+
+use crate::{
+    correlate::{ProcessKind, Snapshot, Streak, thresholds::SECOND_NS},
+    cri::{Method, Program},
+    input::RuntimeCondition,
+};
+
+/// So many failures in a row, without a success since, are no accident: …
+const MANY: u64 = 3;
+/// … of what the kubelet tries again only after ten seconds and more (`backOffPeriod`, kubelet.go), so many.
+const FEW: u64 = 2;
+/// What failed last before that is over: the longest that the kubelet waits between two tries is five minutes (`MaxContainerBackOff`).
+const OVER_NS: u64 = 6 * 60 * SECOND_NS;
+
+/// Something that fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failing {
+    /// A condition of the runtime is false, as it says itself.
+    Condition {
+        /// The runtime.
+        pid: u32,
+        /// Which, and why; hostile text.
+        condition: RuntimeCondition,
+    },
+    /// Calls of one method, every time.
+    Calls {
+        /// Which, how many, since when.
+        streak: Streak,
+        /// The program that ran for them and failed as well, if one did every time.
+        program: Option<FailedProgram>,
+    },
+}
+
+/// A program that failed as often as it ran.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedProgram {
+    /// Which.
+    pub kind: ProcessKind,
+    /// How often.
+    pub count: u64,
+}
+
+/// What fails now: conditions first, because they explain the calls; then what has failed most often.
+pub(super) fn find(snapshot: &Snapshot) -> Vec<Failing> {
+    let mut calls: Vec<&Streak> = snapshot.failing.iter().filter(|streak| counts(streak, snapshot)).collect();
+    calls.sort_by_key(|streak| (std::cmp::Reverse(streak.failed), streak.method));
+    let calls = calls
+        .into_iter()
+        .map(|streak| Failing::Calls { streak: *streak, program: program_of(streak.method, snapshot) });
+    conditions(snapshot).chain(calls).collect()
+}
+
+/// Conditions that do not hold, by the last whole look at the runtime.
+fn conditions(snapshot: &Snapshot) -> impl Iterator<Item = Failing> {
+    let says = snapshot.census.round.iter().filter_map(|round| round.says.as_ref());
+    says.flat_map(|says| {
+        let false_ones = says.conditions.iter().filter(|condition| !condition.holds);
+        false_ones.map(|condition| Failing::Condition { pid: says.pid, condition: condition.clone() })
+    })
+}
+
+fn counts(streak: &Streak, snapshot: &Snapshot) -> bool {
+    // A list that fails is told as what it is for the kubelet's health, and by what it fails.
+    let facts = streak.method.facts();
+    let is_list = facts.needed_by_relist;
+    // Who asks for one thing by its id may come too late: that it is not there any more is an answer.
+    let is_look =
+        matches!(streak.method, Method::ImageStatus | Method::ContainerStats | Method::PodSandboxStats);
+    let enough = if facts.lasts == crate::cri::Lasts::Network { FEW } else { MANY };
+    !is_list && !is_look && streak.failed >= enough && snapshot.now.since(streak.last) <= OVER_NS
+}
+
+/// The program that a request of this method starts and that has failed each time that it ran.
+fn program_of(method: Method, snapshot: &Snapshot) -> Option<FailedProgram> {
+    let facts = method.facts();
+    let starts = facts.starts.iter().chain(facts.cleans_up_with);
+    let rows =
+        || snapshot.processes.rows.iter().filter(|row| row.failed > 0 && row.failed == row.latency.count());
+    let row = starts.flat_map(|program| rows().filter(|row| is(*program, &row.kind))).next()?;
+    Some(FailedProgram { kind: row.kind.clone(), count: row.failed })
+}
+
+fn is(program: Program, kind: &ProcessKind) -> bool {
+    let runc = |name: &str| matches!(kind, ProcessKind::Runc { sub } if sub == name);
+    let cni = |name: &str| matches!(kind, ProcessKind::Cni { action, .. } if action.as_deref() == Some(name));
+    let shim = |name: &str| matches!(kind, ProcessKind::Shim { action } if action.as_deref() == Some(name));
+    match program {
+        Program::CniAdd => cni("ADD"),
+        Program::CniDel => cni("DEL"),
+        Program::RuncCreate => runc("create"),
+        Program::RuncStart => runc("start"),
+        Program::RuncExec => runc("exec"),
+        Program::RuncUpdate => runc("update"),
+        Program::RuncKill => runc("kill"),
+        Program::RuncDelete => runc("delete"),
+        Program::ShimStart => shim("start"),
+        Program::ShimDelete => shim("delete"),
+    }
+}

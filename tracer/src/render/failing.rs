@@ -1,0 +1,95 @@
+//! [`failure`]: what fails every time, in words that are safe to print, and what to do about it.
+
+use super::{
+    escape,
+    human::{self, duration},
+};
+use crate::{
+    correlate::Snapshot,
+    cri::Method,
+    diagnose::{FailedProgram, Failing},
+    input::RuntimeCondition,
+};
+
+/// The conditions that the CRI requires (`RuntimeReady`, `NetworkReady` in api.proto).
+const NETWORK: &str = "NetworkReady";
+
+/// A failure in words.
+#[must_use]
+pub(super) fn failure(failing: &Failing, snapshot: &Snapshot) -> String {
+    match failing {
+        Failing::Condition { pid, condition } => {
+            let RuntimeCondition { name, reason, message, .. } = condition;
+            let why: Vec<String> = [reason, message]
+                .into_iter()
+                .filter(|text| !text.is_empty())
+                .map(|text| escape::text_to(text, 160))
+                .collect();
+            format!(
+                "{} is false, says the runtime (pid {pid}): {}",
+                escape::text_to(name, 40),
+                why.join(": ")
+            )
+        }
+        Failing::Calls { streak, program } => {
+            let (failed, last) = (human::count(streak.failed), duration(snapshot.now.since(streak.last)));
+            let since = human::clock(snapshot.wall_ns(streak.since));
+            let how = match streak.succeeded {
+                true => format!("has failed {failed} times in a row"),
+                false => format!("fails every time: {failed} of {failed}"),
+            };
+            let program = program.as_ref().map(|row| format!("; so does {}", ended(row))).unwrap_or_default();
+            format!("{} {how} since {since}, the last {last} ago{program}", streak.method.name())
+        }
+    }
+}
+
+/// A program that failed as often as it ran.
+fn ended(row: &FailedProgram) -> String {
+    let count = human::count(row.count);
+    format!("{}: {count} of {count}", escape::text_to(&row.kind.to_string(), 60))
+}
+
+/// What stops because of it.
+#[must_use]
+pub(super) fn effect(failing: &Failing) -> &'static str {
+    match failing {
+        Failing::Condition { condition, .. } if condition.name == NETWORK => {
+            "the kubelet reports the node NotReady, and starts no pod that is not on the host's network"
+        }
+        Failing::Condition { .. } => "the kubelet reports the node NotReady while this lasts",
+        Failing::Calls { streak, .. } => match streak.method {
+            Method::RunPodSandbox => "no new pod starts",
+            Method::CreateContainer | Method::StartContainer => "the container is tried again and again",
+            Method::StopPodSandbox | Method::RemovePodSandbox => {
+                "pods stay Terminating, and keep their addresses"
+            }
+            Method::StopContainer | Method::RemoveContainer => "pods stay Terminating",
+            Method::PullImage => "pods that need the image wait; with serialized pulls, all others too",
+            Method::ExecSync => "probes that run a command fail",
+            Method::UpdateContainerResources => "limits of containers stay as they were",
+            Method::Status => "the kubelet reports the node NotReady",
+            _ => "what the kubelet asks for is not done",
+        },
+    }
+}
+
+/// What to do next.
+#[must_use]
+pub(super) fn advice(failing: &Failing) -> &'static str {
+    match failing {
+        Failing::Condition { condition, .. } if condition.name == NETWORK => {
+            "ls /etc/cni/net.d: without a file there, the pod of the network plugin has not run on this node; crictl ps -a shows it"
+        }
+        Failing::Condition { .. } => "look at the log of the runtime: journalctl -u containerd (or crio)",
+        Failing::Calls { streak, .. } => match streak.method {
+            Method::RunPodSandbox | Method::StopPodSandbox | Method::RemovePodSandbox => {
+                "kubectl describe pod (FailedCreatePodSandBox) or journalctl -u kubelet has the error; then look at the network plugin and its agent"
+            }
+            Method::PullImage => {
+                "kubectl describe pod (ErrImagePull) has the error; then try crictl pull on the node"
+            }
+            _ => "kubectl describe pod or journalctl -u kubelet has the error's words",
+        },
+    }
+}

@@ -1,0 +1,47 @@
+//! What "healthy" is said of: what was watched, by name, and what was not. A verdict claims no more.
+
+use crate::{
+    correlate::Snapshot,
+    input::{Layer, RuntimeCondition},
+};
+
+/// What the runtime says of itself.
+#[must_use]
+pub(super) fn runtime(snapshot: &Snapshot) -> String {
+    let says = snapshot.census.round.as_ref().and_then(|round| round.says.as_ref());
+    let conditions = says.map_or(&[][..], |says| &says.conditions);
+    if conditions.is_empty() {
+        return "not asked whether it is ready: a node can be NotReady all the same".to_owned();
+    }
+    let names: Vec<&str> = conditions.iter().map(|RuntimeCondition { name, .. }| name.as_str()).collect();
+    format!("ready, it says ({}); NotReady for another reason: plegtrace explain L1", names.join(", "))
+}
+
+/// What was seen.
+#[must_use]
+pub(super) fn seen(snapshot: &Snapshot) -> String {
+    parts(snapshot)
+        .into_iter()
+        .filter_map(|(part, is_seen)| is_seen.then_some(part))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// What was not, first what could have been.
+#[must_use]
+pub(super) fn not_seen(snapshot: &Snapshot) -> String {
+    let missing = parts(snapshot).into_iter().filter_map(|(part, is_seen)| (!is_seen).then_some(part));
+    missing.chain(["volumes", "image pulls", "other loops of the kubelet"]).collect::<Vec<_>>().join(", ")
+}
+
+fn parts(snapshot: &Snapshot) -> [(&'static str, bool); 5] {
+    let hooked = |wanted: &[Layer]| snapshot.hooks.iter().any(|state| wanted.contains(&state.hook.layer));
+    let follows_programs = snapshot.processes.read_at.is_some();
+    [
+        ("relists", hooked(&[Layer::Relist])),
+        ("CRI calls", hooked(&[Layer::KubeletCall, Layer::Handler])),
+        ("runc", follows_programs),
+        ("network plugins", follows_programs),
+        ("D-Bus", snapshot.bus.complete),
+    ]
+}
