@@ -112,7 +112,9 @@ impl CommandError {
             }
             Self::Against { source: SavedError::Read(error), .. } if !is_wrong_path(error) => Exit::CannotRun,
             Self::History { source, .. } if !is_wrong_path(source) => Exit::CannotRun,
-            Self::Against { .. } | Self::History { .. } | Self::Dir(DirError::Taken(_)) => Exit::Usage,
+            Self::Against { .. }
+            | Self::History { .. }
+            | Self::Dir(DirError::Taken(_) | DirError::Foreign { .. }) => Exit::Usage,
             Self::Recording { source: RecordingError::Foreign, .. } => Exit::Usage,
             Self::Recording { source: RecordingError::Read(error), .. } if is_wrong_path(error) => {
                 Exit::Usage

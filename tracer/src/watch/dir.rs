@@ -3,7 +3,7 @@
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -24,6 +24,14 @@ pub enum DirError {
     /// Another one writes there.
     #[error("another plegtrace watch writes to {0}")]
     Taken(PathBuf),
+    /// It is not ours alone: files in it are replaced and removed.
+    #[error("{path} {why}: give plegtrace watch a directory of its own (--dir)")]
+    Foreign {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
 }
 
 /// A directory of our own, as long as this lives.
@@ -39,10 +47,14 @@ impl Dir {
     ///
     /// # Errors
     ///
-    /// It cannot be made, or belongs to another plegtrace that runs.
+    /// It cannot be made, belongs to another plegtrace that runs, or others may write to it.
     pub(super) fn take(path: &Path) -> Result<Self, DirError> {
         let failed = |source| DirError::Write { path: path.to_owned(), source };
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+        let about = fs::metadata(path).map_err(failed)?;
+        if let Some(why) = foreign(about.uid(), about.mode()) {
+            return Err(DirError::Foreign { path: path.to_owned(), why });
+        }
         let lock = options().write(true).create(true).truncate(false).open(path.join("lock"));
         let lock = lock.map_err(failed)?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -50,6 +62,23 @@ impl Dir {
             Err(rustix::io::Errno::WOULDBLOCK) => Err(DirError::Taken(path.to_owned())),
             Err(error) => Err(failed(error.into())),
         }
+    }
+
+    /// A directory in it, which is made if it is not there, and no link to another place.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be made, or something else has its name.
+    pub(super) fn folder(&self, name: &str) -> io::Result<PathBuf> {
+        let folder = self.path(name);
+        match DirBuilder::new().mode(0o700).create(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let about = fs::symlink_metadata(&folder)?;
+        let is_ours = about.is_dir() && foreign(about.uid(), about.mode()).is_none();
+        let why = || format!("{name} is no directory of ours: nothing is kept or removed there");
+        is_ours.then_some(folder).ok_or_else(|| io::Error::new(io::ErrorKind::NotADirectory, why()))
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -66,6 +95,14 @@ impl Dir {
         options().write(true).create_new(true).open(&fresh)?.write_all(bytes)?;
         fs::rename(&fresh, self.path(name))
     }
+}
+
+/// Why what is in a directory of this owner and mode is not ours alone; `None` when it is.
+fn foreign(owner: u32, mode: u32) -> Option<&'static str> {
+    if owner != rustix::process::geteuid().as_raw() {
+        return Some("belongs to another user");
+    }
+    (mode & 0o022 != 0).then_some("may be written to by other users")
 }
 
 /// Only the owner may read, and nothing is written through a link.

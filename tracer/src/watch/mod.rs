@@ -11,6 +11,7 @@ mod latencies;
 mod metrics;
 mod state;
 mod story;
+mod voice;
 mod windows;
 mod writer;
 

@@ -1,13 +1,11 @@
 //! [`Watch`]: takes what an observation sees each second, and makes windows of it.
 
 use std::{
-    io::{self, Write},
+    io,
     mem::take,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-
-use sd_notify::NotifyState;
 
 use super::{
     DirError, Metrics, Plan,
@@ -17,6 +15,7 @@ use super::{
     latencies::Latencies,
     state::{self, Moment, State},
     story::Stories,
+    voice::{Said, Voice},
     writer::{Job, Writer},
 };
 use crate::{
@@ -37,6 +36,7 @@ use crate::{
 pub(crate) struct Watch {
     plan: Plan,
     writer: Writer,
+    voice: Voice,
     flight: Arc<Mutex<Flight>>,
     flame: Flame,
     latencies: Latencies,
@@ -67,10 +67,12 @@ impl Watch {
         let failed = |source| DirError::Write { path: plan.dir.clone(), source };
         let dir = Dir::take(&plan.dir)?;
         let writer = Writer::start(dir, &plan).map_err(failed)?;
+        let voice = Voice::start().map_err(failed)?;
         Ok(Self {
             flight: Arc::new(Mutex::new(Flight::new(plan.flight_bytes))),
             plan,
             writer,
+            voice,
             flame: Flame::default(),
             latencies: Latencies::default(),
             stories: Stories::default(),
@@ -151,7 +153,7 @@ impl Watcher for Watch {
 
     fn waits(&mut self, why: &str) {
         let why = escape::line(why);
-        notify(&[NotifyState::Ready, NotifyState::Watchdog, NotifyState::Status(&why)]);
+        self.voice.say(Said::Ready(why.clone()));
         let now = Moment::now();
         (self.began_ns, self.told) = (None, None);
         self.put_state(&State::blank(now, self.window_ns(), "waiting", &why));
@@ -160,9 +162,9 @@ impl Watcher for Watch {
     fn second(&mut self, pipeline: &mut Pipeline, now_ns: u64, last: bool) {
         if self.began_ns.is_none() {
             self.began_ns = Some(now_ns);
-            notify(&[NotifyState::Ready, NotifyState::Status("watching")]);
+            self.voice.say(Said::Ready("watching".to_owned()));
         }
-        notify(&[NotifyState::Watchdog]);
+        self.voice.say(Said::Alive);
         let (latencies, metrics) = (&mut self.latencies, self.metrics.as_ref());
         pipeline.collect_and_see(&mut self.flame, last, &mut |finished| {
             latencies.add(finished);
@@ -188,8 +190,8 @@ impl Watcher for Watch {
             metrics.judged(snapshot, diagnosis);
         }
         let news = self.stories.judged(&state, diagnosis.is_settled(snapshot), now);
-        if let Some(event) = &news.event {
-            tell(event);
+        if let Some(Ok(line)) = news.event.as_ref().map(serde_json::to_string) {
+            self.voice.say(Said::Line(line));
         }
         if let Some(id) = &news.keep {
             self.keep(id, snapshot, diagnosis, now);
@@ -206,7 +208,7 @@ impl Watcher for Watch {
         }
         self.told = told;
         if last {
-            notify(&[NotifyState::Stopping]);
+            self.voice.end();
         }
     }
 
@@ -248,18 +250,4 @@ fn report(snapshot: &Snapshot, diagnosis: &Diagnosis) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
     text::report(snapshot, diagnosis, &text::TextOptions::default(), &mut out)?;
     Ok(out)
-}
-
-/// A line for the journal. A closed stdout is no reason to stop.
-fn tell(event: &impl serde::Serialize) {
-    let Ok(line) = serde_json::to_string(event) else { return };
-    let mut stdout = io::stdout().lock();
-    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
-}
-
-/// Tells systemd, when it listens.
-fn notify(states: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(states) {
-        tracing::debug!("cannot notify systemd: {error}");
-    }
 }
