@@ -10,6 +10,7 @@ mod cli;
 mod diagnose;
 mod explain;
 mod faults;
+mod field;
 mod finished;
 mod flame;
 mod goroutine_ages;

@@ -66,6 +66,7 @@ pub const EXEC_OUTPUT_NS: u64 = 10 * SECOND_NS;
 #[must_use]
 pub fn late_after_ns(command: &Command, parent: Option<Component>) -> Option<u64> {
     match command {
+        Command::Runc { sub, .. } if waits_for_its_command(sub, parent) => None,
         Command::Runc { sub, .. } => runc_late_after_ns(sub),
         Command::Cni { .. } => Some(CNI_NS),
         Command::Shim { action, .. } => action.is_some().then_some(SHIM_HELPER_NS),
@@ -111,6 +112,13 @@ pub fn stuck_after_ns(operation: &str) -> Option<u64> {
 #[must_use]
 pub fn docker_stuck_after_ns(method: &str) -> u64 {
     if method.starts_with("GET ") || method.starts_with("HEAD ") { CALL_OPEN_NS } else { POD_SANDBOX_NS }
+}
+
+/// CRI-O runs `exec` in the foreground, for as long as the command lasts that somebody asked for; containerd's shims detach it
+/// (`execContainerCommand` in CRI-O's runtime_oci.go, `--detach` in containerd's process/exec.go).
+#[must_use]
+pub fn waits_for_its_command(sub: &str, parent: Option<Component>) -> bool {
+    sub == "exec" && parent.is_some_and(|parent| matches!(parent, Component::Crio | Component::Conmon))
 }
 
 /// The age from which a command of runc is a stall; `None`: never by its age.

@@ -219,7 +219,7 @@ impl Follower {
     /// How long until a process is open longer than its kind ever needs. Whose it is does not matter: the census tells.
     pub(super) fn until_late(&self, now: MonoNs, since: Option<MonoNs>) -> Option<u64> {
         let left = |span: &Span| {
-            let limit = span.kind().late_after_ns()?;
+            let limit = span.late_after_ns()?;
             limit.checked_sub(now.since(span.start.or(since).unwrap_or(now)))
         };
         self.spans.values().filter_map(left).min()
@@ -302,5 +302,5 @@ impl Follower {
 }
 
 fn is_late(span: &Span, age_ns: u64) -> bool {
-    span.is_of_the_node() && span.kind().late_after_ns().is_some_and(|limit| age_ns > limit)
+    span.is_of_the_node() && span.late_after_ns().is_some_and(|limit| age_ns > limit)
 }

@@ -5,7 +5,7 @@ use plegtrace_common::{
     role::Role,
 };
 
-use super::ProcessKind;
+use super::{super::thresholds, ProcessKind};
 use crate::{
     decode::{MonoNs, Process},
     input::{Command, CommandFact, Component, KnownFact, WatchedFact},
@@ -196,6 +196,15 @@ impl Span {
             |bundle: &&str| bundle.contains("/io.containerd.runtime.v") && !bundle.contains("/k8s.io/");
         namespace.is_none_or(|name| name == "k8s.io")
             && self.bundle.as_deref().filter(of_containerd).is_none()
+    }
+
+    /// The age from which it is a stall; `None`: never by its age.
+    pub(super) fn late_after_ns(&self) -> Option<u64> {
+        let (kind, parent) = (self.kind(), Component::of_role(self.parent_role));
+        match &kind {
+            ProcessKind::Runc { sub } if thresholds::waits_for_its_command(sub, parent) => None,
+            _ => kind.late_after_ns(),
+        }
     }
 
     /// Was it started by a part of the node, and not by hand or inside a container?
