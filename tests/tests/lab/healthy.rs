@@ -34,7 +34,7 @@ fn run(node: &Node, arguments: &[&str]) -> Ended {
 }
 
 /// A run that ends with this code.
-fn report(node: &Node, code: i32) -> Value {
+pub(super) fn report(node: &Node, code: i32) -> Value {
     let ended = run(node, &["-o", "json"]);
     let report: Value = serde_json::from_str(&ended.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}\n{}", ended.stdout, ended.stderr));

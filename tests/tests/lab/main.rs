@@ -16,6 +16,7 @@ mod docker;
 mod doubt;
 mod endurance;
 mod exec;
+mod failing;
 mod gate_bus;
 mod gate_node;
 mod gate_restarts;

@@ -26,6 +26,8 @@ pub struct Streak {
     pub since: MonoNs,
     /// End of the last.
     pub last: MonoNs,
+    /// What the longest of them took, nanoseconds.
+    pub longest_ns: u64,
 }
 
 /// What is known of each method; bounded by their number.
@@ -40,15 +42,24 @@ impl Outcomes {
         }
         let Some(method) = Method::from_name(&hook.operation) else { return };
         let (layer, pid) = (hook.layer, call.tgid);
-        let new =
-            Streak { method, layer, pid, failed: 0, succeeded: false, since: call.start, last: call.end };
+        let new = Streak {
+            method,
+            layer,
+            pid,
+            failed: 0,
+            succeeded: false,
+            since: call.start,
+            last: call.end,
+            longest_ns: 0,
+        };
         let streak = self.0.entry((method, layer)).or_insert(new);
         match call.result() {
             CallResult::Ok => *streak = Streak { succeeded: true, ..new },
             CallResult::Failed => {
                 let since = if streak.failed == 0 { call.start } else { streak.since.min(call.start) };
                 let (failed, last) = (streak.failed + 1, streak.last.max(call.end));
-                *streak = Streak { failed, since, last, pid, ..*streak };
+                let longest_ns = streak.longest_ns.max(call.duration_ns());
+                *streak = Streak { failed, since, last, pid, longest_ns, ..*streak };
             }
             CallResult::Unknown => {}
         }

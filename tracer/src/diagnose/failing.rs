@@ -3,7 +3,7 @@
 
 use crate::{
     correlate::{ProcessKind, Snapshot, Streak, thresholds::SECOND_NS},
-    cri::{Method, Program},
+    cri::{DEADLINE_NS, Lasts, Method, Program},
     input::RuntimeCondition,
 };
 
@@ -68,7 +68,12 @@ fn counts(streak: &Streak, snapshot: &Snapshot) -> bool {
     // Who asks for one thing by its id may come too late: that it is not there any more is an answer.
     let is_look =
         matches!(streak.method, Method::ImageStatus | Method::ContainerStats | Method::PodSandboxStats);
-    let enough = if facts.lasts == crate::cri::Lasts::Network { FEW } else { MANY };
+    let enough = match facts.lasts {
+        // One that the kubelet gave up after minutes was no accident.
+        _ if streak.longest_ns >= DEADLINE_NS => 1,
+        Lasts::Network => FEW,
+        _ => MANY,
+    };
     !is_list && !is_look && streak.failed >= enough && snapshot.now.since(streak.last) <= OVER_NS
 }
 

@@ -14,6 +14,9 @@ use crate::{
 /// The conditions that the CRI requires (`RuntimeReady`, `NetworkReady` in api.proto).
 const NETWORK: &str = "NetworkReady";
 
+/// How long a call takes before it fails is worth a word from here on.
+const WORTH_NS: u64 = 5_000_000_000;
+
 /// A failure in words.
 #[must_use]
 pub(super) fn failure(failing: &Failing, snapshot: &Snapshot) -> String {
@@ -39,7 +42,11 @@ pub(super) fn failure(failing: &Failing, snapshot: &Snapshot) -> String {
                 false => format!("fails every time: {failed} of {failed}"),
             };
             let program = program.as_ref().map(|row| format!("; so does {}", ended(row))).unwrap_or_default();
-            format!("{} {how} since {since}, the last {last} ago{program}", streak.method.name())
+            let after = match streak.longest_ns {
+                ns if ns >= WORTH_NS => format!(", after {} at most", duration(ns)),
+                _ => String::new(),
+            };
+            format!("{} {how} since {since}{after}, the last {last} ago{program}", streak.method.name())
         }
     }
 }

@@ -73,6 +73,26 @@ fn what_fails_every_time() {
     assert_eq!(ends("ImageStatus", &[CALL_FAILED; 5]), []);
 }
 
+/// A pod that cannot be killed: the kubelet gives up after its grace period and two minutes, and tries again. One such call is enough.
+#[test]
+fn a_pod_that_cannot_be_killed() {
+    let mut story = Story::node();
+    story.hook(Layer::KubeletCall, "StopContainer");
+    let (from, to) = (10 * S, 160 * S);
+    for n in 0..170 {
+        story.relist(n * S, 0);
+    }
+    story.begin(Layer::KubeletCall, "StopContainer", 70, 100, from);
+    story.end(Layer::KubeletCall, "StopContainer", 70, to, CALL_FAILED).read_open(170 * S);
+    let snapshot = story.snapshot(170 * S);
+    assert_eq!(diagnose(&snapshot).verdict, Verdict::Failing);
+    let text = text_of(&snapshot, false).unwrap();
+    assert!(
+        text.contains("StopContainer fails every time: 1 of 1") && text.contains("after 2 min 30 s at most"),
+        "{text}"
+    );
+}
+
 /// What has not been tried for long is over.
 #[test]
 fn a_failure_of_long_ago_is_over() {

@@ -3,7 +3,7 @@
 
 use plegtrace_lab::fault::Kind;
 
-use crate::{goroutines, healthy, recording, request_trees, watch};
+use crate::{failing, goroutines, healthy, recording, request_trees, watch};
 
 use super::{LIMIT, hitting_node, on_node};
 
@@ -39,4 +39,9 @@ fn trees_of_slow_requests() {
 #[test]
 fn windows_of_a_watch() {
     on_node(watch::writes_windows);
+}
+
+#[test]
+fn a_runtime_without_network() {
+    hitting_node(failing::without_network);
 }

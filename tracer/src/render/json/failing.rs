@@ -29,6 +29,7 @@ enum What<'a> {
     Calls {
         operation: &'static str,
         count: u64,
+        longest_ns: u64,
         since_at: At,
         last_at: At,
         succeeded_before: bool,
@@ -57,6 +58,7 @@ impl<'a> FailingDoc<'a> {
                 let what = What::Calls {
                     operation: streak.method.name(),
                     count: streak.failed,
+                    longest_ns: streak.longest_ns,
                     since_at: At::new(snapshot, streak.since),
                     last_at: At::new(snapshot, streak.last),
                     succeeded_before: streak.succeeded,

@@ -1,0 +1,69 @@
+//! Nodes on which nothing hangs and no pod starts: FAILING, with what the runtime says of itself; healthy again when that is over.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use plegtrace_lab::{Knobs, Node};
+use plegtrace_tests::claim;
+use serde_json::Value;
+
+use super::healthy;
+
+const CALL: Duration = Duration::from_secs(10);
+
+/// The configuration of networks, moved away; put back when dropped.
+struct Away(Vec<(PathBuf, PathBuf)>);
+
+impl Away {
+    fn take(directory: &Path) -> Away {
+        let files = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+        let files = files.filter(|path| path.is_file()).map(|path| (path.with_extension("away"), path));
+        let away = Away(files.collect());
+        assert!(!away.0.is_empty(), "there was no network in {}", directory.display());
+        away.0.iter().for_each(|(away, path)| fs::rename(path, away).unwrap());
+        away
+    }
+}
+
+impl Drop for Away {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|(away, path)| drop(fs::rename(away, path)));
+    }
+}
+
+fn has_network(node: &Node) -> bool {
+    let status = node.containerd().client().status(CALL).unwrap().status.unwrap_or_default();
+    let network = status.conditions.iter().find(|condition| condition.r#type == "NetworkReady");
+    network.expect("a condition of the network").status
+}
+
+fn wait_for_network(node: &Node, wanted: bool) {
+    claim::works("what the runtime says of its network", || Ok((has_network(node) == wanted).then_some(())));
+}
+
+/// The commonest NotReady there is: a runtime without a configuration of a network.
+pub(super) fn without_network(node: &Node) {
+    wait_for_network(node, true);
+    assert_eq!(healthy::report(node, 0)["diagnosis"]["verdict"], "healthy");
+    let away = Away::take(&node.containerd().cni_directory());
+    wait_for_network(node, false);
+    let report: Value = healthy::report(node, 1);
+    let (verdict, first) = (&report["diagnosis"]["verdict"], &report["diagnosis"]["failing"][0]);
+    assert_eq!(
+        (verdict, &first["name"]),
+        (&"failing".into(), &"NetworkReady".into()),
+        "{}",
+        report["diagnosis"]
+    );
+    assert_eq!(first["pid"], node.containerd().pid(), "{first}");
+    assert!(first["sentence"].as_str().unwrap().contains("NetworkPluginNotReady"), "{first}");
+    drop(away);
+    wait_for_network(node, true);
+    assert_eq!(healthy::report(node, 0)["diagnosis"]["verdict"], "healthy");
+}
+
+#[test]
+fn a_runtime_without_a_network() {
+    without_network(&Node::start(&Knobs::default()).unwrap());
+}
