@@ -42,13 +42,18 @@ fn wait_for_network(node: &Node, wanted: bool) {
     claim::works("what the runtime says of its network", || Ok((has_network(node) == wanted).then_some(())));
 }
 
+/// One look at the runtime is enough.
+fn look(node: &Node, code: i32) -> Value {
+    healthy::report_after(node, &["-d", "5"], code)
+}
+
 /// The commonest NotReady there is: a runtime without a configuration of a network.
 pub(super) fn without_network(node: &Node) {
     wait_for_network(node, true);
-    assert_eq!(healthy::report(node, 0)["diagnosis"]["verdict"], "healthy");
+    assert_eq!(look(node, 0)["diagnosis"]["verdict"], "healthy");
     let away = Away::take(&node.containerd().cni_directory());
     wait_for_network(node, false);
-    let report: Value = healthy::report(node, 1);
+    let report: Value = look(node, 1);
     let (verdict, first) = (&report["diagnosis"]["verdict"], &report["diagnosis"]["failing"][0]);
     assert_eq!(
         (verdict, &first["name"]),
@@ -60,7 +65,7 @@ pub(super) fn without_network(node: &Node) {
     assert!(first["sentence"].as_str().unwrap().contains("NetworkPluginNotReady"), "{first}");
     drop(away);
     wait_for_network(node, true);
-    assert_eq!(healthy::report(node, 0)["diagnosis"]["verdict"], "healthy");
+    assert_eq!(look(node, 0)["diagnosis"]["verdict"], "healthy");
 }
 
 #[test]

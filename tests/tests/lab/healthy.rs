@@ -34,8 +34,13 @@ fn run(node: &Node, arguments: &[&str]) -> Ended {
 }
 
 /// A run that ends with this code.
-pub(super) fn report(node: &Node, code: i32) -> Value {
-    let ended = run(node, &["-o", "json"]);
+fn report(node: &Node, code: i32) -> Value {
+    report_after(node, &[], code)
+}
+
+/// The same with these further arguments.
+pub(super) fn report_after(node: &Node, more: &[&str], code: i32) -> Value {
+    let ended = run(node, &[&["-o", "json"], more].concat());
     let report: Value = serde_json::from_str(&ended.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}\n{}", ended.stdout, ended.stderr));
     let about = ["diagnosis", "losses", "refused", "cost"].map(|part| format!("{part}: {:#}", report[part]));
