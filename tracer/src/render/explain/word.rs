@@ -55,7 +55,7 @@ const FAILING: Word = Word {
     title: "nothing hangs, but something fails every time, or the runtime says that it is not ready",
     said: &[
         "RuntimeReady or NetworkReady is false in the runtime's answer to Status, with its reason and message",
-        "the last calls of one method have all failed: two of RunPodSandbox or StopPodSandbox, three of any other, the last within six minutes",
+        "the last calls of one method have all failed: two of RunPodSandbox or StopPodSandbox, three of any other, one that the kubelet gave up after minutes; the last within six minutes",
     ],
     not_said: "why a call failed: plegtrace sees that it did, and which program failed with it, not the error's words. A call about something \
                that is gone (ContainerStatus, ImageStatus) may fail for ever on a sound node, and does not count.",
