@@ -3,7 +3,7 @@
 
 use crate::{
     correlate::{ProcessKind, Snapshot, Streak, thresholds::SECOND_NS},
-    cri::{DEADLINE_NS, Lasts, Method, Program},
+    cri::{DEADLINE_NS, Deadline, Lasts, Method, Program},
     input::RuntimeCondition,
 };
 
@@ -70,11 +70,17 @@ fn counts(streak: &Streak, snapshot: &Snapshot) -> bool {
         matches!(streak.method, Method::ImageStatus | Method::ContainerStats | Method::PodSandboxStats);
     let enough = match facts.lasts {
         // One that the kubelet gave up after minutes was no accident.
-        _ if streak.longest_ns >= DEADLINE_NS => 1,
+        _ if is_given_up(streak) => 1,
         Lasts::Network => FEW,
         _ => MANY,
     };
     !is_list && !is_look && streak.failed >= enough && snapshot.now.since(streak.last) <= OVER_NS
+}
+
+/// Has the kubelet waited in vain for as long as it ever waits? An image has no deadline, and a command the one that its pod gives it.
+fn is_given_up(streak: &Streak) -> bool {
+    let has_deadline = streak.method.facts().deadline != Deadline::None && streak.method != Method::ExecSync;
+    has_deadline && streak.longest_ns >= DEADLINE_NS
 }
 
 /// The program that a request of this method starts and that has failed each time that it ran.

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::layers::{Layer, Program};
 use super::machine;
-use super::outcome::{Failure, Outcome, tally};
+use super::outcome::{Failure, Outcome, WHOLE, tally};
 use super::runner::Runner;
 use crate::progress::step;
 use crate::vm;
@@ -44,7 +44,9 @@ fn program_of<'p>(failure: &Failure, programs: &'p [Program]) -> Option<&'p Prog
 
 /// Did it need the machine, can it be asked alone, and was nothing harmed?
 fn may_be_asked(failure: &Failure, programs: &[Program]) -> bool {
-    let is_live = failure.part.starts_with(vm::PART) || program_of(failure, programs).is_some();
+    // A kernel that died is harm, whatever it does the next time.
+    let is_guest = failure.part.starts_with(vm::PART) && failure.test.name != WHOLE;
+    let is_live = is_guest || program_of(failure, programs).is_some();
     is_live && !failure.test.is_harm()
 }
 
@@ -84,7 +86,8 @@ mod tests {
             let failure = Failure { part: part.into(), test, moment: String::new(), logs: Vec::new() };
             may_be_asked(&failure, &programs)
         };
-        assert!(may("lab-m", "m::t", "left: 1") && may("guest sid", "boots", "no verdict"));
+        assert!(may("lab-m", "m::t", "left: 1") && may("guest sid", "boots", "no"));
+        assert!(!may("guest sid", WHOLE, "its kernel died"));
         assert!(!may("lab-m", "m::t", "panicked at x:\nHARM: a breakpoint is left"));
         assert!(!may("integration-m", "m::t", "left: 1"));
         assert!(!may("lab-m", "as a whole", "no end within 1500 s") && !may("lab", "as a whole", "too few"));

@@ -30,5 +30,5 @@ pub(crate) use counts::FailedTest;
 pub(crate) use layers::PRIVILEGED;
 pub(crate) use machine::moment;
 pub(crate) use mutants::check as mutants_apply;
-pub(crate) use outcome::{Failure, Outcome};
+pub(crate) use outcome::{Failure, Outcome, WHOLE};
 pub(crate) use soak::{Options as SoakOptions, keep_faults, run as soak};

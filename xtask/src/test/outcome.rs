@@ -20,6 +20,9 @@ const FLAKY: usize = 2;
 const EXPLAINED: usize = 3;
 const NAMED: usize = 30;
 
+/// The name of what failed and is no test: a program that crashed, a guest whose kernel died.
+pub(crate) const WHOLE: &str = "as a whole";
+
 /// A test that failed, and what a person wants to know first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
@@ -35,7 +38,7 @@ pub(crate) struct Failure {
 impl Failure {
     /// A failure of something that is no test.
     pub(crate) fn of_part(part: &str, said: &str) -> Self {
-        let test = FailedTest { name: "as a whole".to_owned(), said: said.to_owned() };
+        let test = FailedTest { name: WHOLE.to_owned(), said: said.to_owned() };
         Self { part: part.to_owned(), test, moment: String::new(), logs: Vec::new() }
     }
 

@@ -22,7 +22,7 @@ use crate::build::{self, Profile};
 use crate::ebpf::Want;
 use crate::lanes::in_lanes;
 use crate::progress::step;
-use crate::test::{FailedTest, Failure, Outcome, moment};
+use crate::test::{FailedTest, Failure, Outcome, WHOLE, moment};
 use crate::{cmd, paths, setup};
 
 /// Options of `cargo xtask vm`.
@@ -147,7 +147,7 @@ fn outcome(reports: &[(String, Report)]) -> Outcome {
         let failed = report.tests.iter().filter(|test| test.word == Word::Fail);
         let failed = failed.map(|test| FailedTest { name: test.name.clone(), said: test.text.clone() });
         let broken =
-            report.broken.iter().map(|said| FailedTest { name: "boots".to_owned(), said: said.clone() });
+            report.broken.iter().map(|said| FailedTest { name: WHOLE.to_owned(), said: said.clone() });
         let logs =
             ["output", "console"].map(|kind| logs().join(format!("{word}.{kind}.log")).display().to_string());
         outcome.failed.extend(failed.chain(broken).map(|test| {
@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(of(true, &["boots", "a::b", "bus"]), (4, Some("boots,bus".to_owned())));
     }
 
-    /// A failure names its guest, so that it can be asked again there; a guest that broke has not booted.
+    /// A failure names its guest, so that it can be asked again there; a guest that broke has failed as a whole.
     #[test]
     fn failures_name_their_guest() {
         let of = |word, name: &str, text: &str| TestResult { word, name: name.into(), text: text.into() };
@@ -296,7 +296,7 @@ mod tests {
             .iter()
             .map(|it| (it.part.as_str(), it.test.name.as_str(), it.test.said.as_str()))
             .collect();
-        assert_eq!(failed, [("guest bullseye", "bus", "no"), ("guest sid", "boots", "no verdict")]);
+        assert_eq!(failed, [("guest bullseye", "bus", "no"), ("guest sid", WHOLE, "no verdict")]);
     }
 
     /// What is skipped in every guest has run in none; what a missing guest would have run is not lost.

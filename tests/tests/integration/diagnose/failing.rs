@@ -93,6 +93,18 @@ fn a_pod_that_cannot_be_killed() {
     );
 }
 
+/// An image that could not be had after minutes is no call that the kubelet gave up.
+#[test]
+fn one_pull_that_fails_is_no_failing_node() {
+    let mut story = Story::node();
+    for n in 0..170 {
+        story.relist(n * S, 0);
+    }
+    story.begin(Layer::KubeletCall, "PullImage", 70, 100, 10 * S);
+    story.end(Layer::KubeletCall, "PullImage", 70, 160 * S, CALL_FAILED).read_open(170 * S);
+    assert_eq!(diagnose(&story.snapshot(170 * S)).verdict, Verdict::Healthy);
+}
+
 /// What has not been tried for long is over.
 #[test]
 fn a_failure_of_long_ago_is_over() {
