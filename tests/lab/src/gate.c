@@ -2,7 +2,7 @@
  * A gate that is open until a fault closes it: as a CNI plugin (CNI_COMMAND is set) before the bridge, or as an OCI
  * hook whose kind is the first argument. It is closed for KIND and NAME by the file $PLEGTRACE_LAB/gates/KIND-NAME, for
  * all of a kind by KIND-all: "sleep SECONDS" waits that long, "take SECONDS" no longer than the file exists,
- * "flock PATH SECONDS" takes a lock before, "ask PATH" waits for the answer of an agent. KIND is "cni" (ADD) or
+ * "flock PATH SECONDS" takes a lock before, "ask PATH" waits for the answer of an agent, "fail WORDS" fails with these. KIND is "cni" (ADD) or
  * "cniDelete" (DEL) and NAME the pod's name, or the hook's kind and the container's id. Who has waited adds a line to
  * gates/passed: KIND, NAME and the milliseconds by its own clock.
  *
@@ -147,6 +147,11 @@ static int pass(const char *kind, const char *name)
 		wait_or_open(orders, seconds);
 		passed(lab, kind, name, began);
 		return 0;
+	}
+	rewind(orders);
+	if (fscanf(orders, "fail %4095[^\n]", lock) == 1) {
+		printf("{\"cniVersion\":\"0.4.0\",\"code\":100,\"msg\":\"%s\"}\n", lock);
+		return 1;
 	}
 	rewind(orders);
 	if (fscanf(orders, "ask %4095s", lock) == 1)

@@ -52,6 +52,8 @@ pub enum Order {
     Lock(PathBuf, u32),
     /// Ask the agent that listens at this path, and wait for its answer.
     Ask(PathBuf),
+    /// Fail at once, as a CNI plugin with these words, which have no quotes in them.
+    Fail(String),
 }
 
 /// Stands for every name of a place that has no order of its own.
@@ -69,6 +71,7 @@ pub fn close(dir: &Path, place: Place, name: &str, order: &Order) -> Result<Path
         Order::Take(time) => format!("take {:.3}\n", time.as_secs_f64()),
         Order::Lock(path, seconds) => format!("flock {} {seconds}\n", path.display()),
         Order::Ask(path) => format!("ask {}\n", path.display()),
+        Order::Fail(words) => format!("fail {words}\n"),
     };
     fs::write(&file, text).context("cannot close a gate; does the lab have them (Knobs::gates)?")?;
     Ok(file)
@@ -207,6 +210,16 @@ mod tests {
                 .unwrap()
                 .success()
         );
+    }
+
+    #[test]
+    fn a_plugin_that_fails_says_why() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("gates")).unwrap();
+        close(dir.path(), Place::Cni, "abc", &Order::Fail("no subnet".into())).unwrap();
+        let answer = gate(dir.path(), &[], Some("abc"), "{}").wait_with_output().unwrap();
+        let said: Value = serde_json::from_slice(&answer.stdout).unwrap();
+        assert!(!answer.status.success() && said["msg"] == "no subnet", "{said}");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use plegtrace_lab::gate::{self, Order, Place};
 use plegtrace_lab::{Knobs, Node};
 use plegtrace_tests::claim;
 use serde_json::Value;
@@ -68,7 +69,33 @@ pub(super) fn without_network(node: &Node) {
     assert_eq!(look(node, 0)["diagnosis"]["verdict"], "healthy");
 }
 
+/// A network plugin that fails each time: what fails, how often, and why, in the runtime's own words.
+pub(super) fn plugin_fails(node: &Node) {
+    const POD: &str = "no-address";
+    let words = "lab: open subnet.env: no such file";
+    let order = Order::Fail(words.to_owned());
+    let closed = gate::close(node.containerd().scratch().path(), Place::Cni, gate::ALL, &order).unwrap();
+    node.kubelet().add_pod_with_network(POD).unwrap();
+    // The kubelet tries again after ten seconds and more.
+    let failing = claim::works("a plugin that fails", || {
+        let (_, report) = healthy::report_any(node, &["-d", "40"]);
+        let failing = report["diagnosis"]["failing"].as_array().unwrap().clone();
+        let sandbox = failing.into_iter().find(|failing| failing["operation"] == "RunPodSandbox");
+        Ok(sandbox.filter(|_| report["diagnosis"]["verdict"] == "failing"))
+    });
+    assert!(failing["error"].as_str().is_some_and(|error| error.contains(words)), "{failing}");
+    assert!(failing["count"].as_u64().unwrap() >= 2, "{failing}");
+    assert!(failing["program"].as_str().unwrap().contains("lab-gate"), "{failing}");
+    node.kubelet().remove_pod(POD).unwrap();
+    fs::remove_file(closed).unwrap();
+}
+
 #[test]
 fn a_runtime_without_a_network() {
     without_network(&Node::start(&Knobs::default()).unwrap());
+}
+
+#[test]
+fn a_plugin_that_fails() {
+    plugin_fails(&Node::start(&Knobs { gates: true, ..Knobs::default() }).unwrap());
 }

@@ -40,12 +40,18 @@ fn report(node: &Node, code: i32) -> Value {
 
 /// The same with these further arguments.
 pub(super) fn report_after(node: &Node, more: &[&str], code: i32) -> Value {
-    let ended = run(node, &[&["-o", "json"], more].concat());
-    let report: Value = serde_json::from_str(&ended.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {}\n{}", ended.stdout, ended.stderr));
+    let (ended, report) = report_any(node, more);
     let about = ["diagnosis", "losses", "refused", "cost"].map(|part| format!("{part}: {:#}", report[part]));
     assert_eq!(ended.status.code(), Some(code), "{}", about.join("\n"));
     report
+}
+
+/// The same with whatever code.
+pub(super) fn report_any(node: &Node, more: &[&str]) -> (Ended, Value) {
+    let ended = run(node, &[&["-o", "json"], more].concat());
+    let report = serde_json::from_str(&ended.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}\n{}", ended.stdout, ended.stderr));
+    (ended, report)
 }
 
 /// One run as on a node without a doubt; gives its findings.

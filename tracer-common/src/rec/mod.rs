@@ -19,6 +19,7 @@ pub use process::{
     PROCESS_AGAIN, PROCESS_ASKS_DOCKER, PROCESS_CRUN, PROCESS_EXECED, PROCESS_INIT, ProcessRec,
 };
 pub use request::{
-    BLOCK_CUT, BLOCK_FIRST, BLOCK_FROM_START, BLOCK_LAST, BLOCK_OTHER, BlockRec, RequestRec, how,
+    BLOCK_CUT, BLOCK_FIRST, BLOCK_FROM_START, BLOCK_LAST, BLOCK_OTHER, BLOCK_TRAILERS, BlockRec, RequestRec,
+    WORDLESS, how,
 };
 pub use wire::MessageRec;

@@ -17,9 +17,15 @@ pub const BLOCK_CUT: u32 = 4;
 pub const BLOCK_FROM_START: u32 = 8;
 /// The client is not traced: the runtime has read it.
 pub const BLOCK_OTHER: u32 = 16;
+/// Trailers of the server that say more than that all is well: `len` are the bytes that could be kept.
+pub const BLOCK_TRAILERS: u32 = 32;
 
-/// A fragment of a header block that a client sends. It may have secrets in it, so it ends where methods get their names,
-/// before the stream.
+/// Trailers of fewer bytes have no error's words in them: `grpc-status` and an empty `grpc-message` take 31 in plain text and half as
+/// many as Huffman codes, once; later two.
+pub const WORDLESS: u32 = 32;
+
+/// A fragment of a header block: of one that a client sends, or of a server's trailers with an error. It may have secrets in it, so it
+/// ends where methods get their names, before the stream; of an error only its redacted words go on.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct BlockRec {

@@ -6,7 +6,10 @@ use aya_ebpf::helpers::generated::bpf_probe_read_user;
 use plegtrace_common::{
     kind::RecKind,
     reason::Reason,
-    rec::{BLOCK_CUT, BLOCK_FIRST, BLOCK_FROM_START, BLOCK_LAST, BLOCK_OTHER, BlockRec, RequestRec, how},
+    rec::{
+        BLOCK_CUT, BLOCK_FIRST, BLOCK_FROM_START, BLOCK_LAST, BLOCK_OTHER, BLOCK_TRAILERS, BlockRec,
+        RequestRec, WORDLESS, how,
+    },
     wire::{
         http2::{
             CONTINUATION, DATA, END_HEADERS, END_STREAM, FIRST, GOAWAY, HEADERS, JOINED, LAST, ORPHAN,
@@ -52,7 +55,12 @@ pub(crate) extern "C" fn request_event() -> u64 {
             }
             scratch.stance.blocks += u64::from(event.len);
         }
-        HEADERS if ends_stream => close(scratch, how::ANSWERED),
+        HEADERS if ends_stream => {
+            if is_server && event.len >= WORDLESS && event.marks & FIRST != 0 {
+                block(scratch);
+            }
+            close(scratch, how::ANSWERED);
+        }
         _ if scratch.job.why == why::FAILED => {}
         DATA if !begins => {
             transferred(scratch);
@@ -68,7 +76,7 @@ pub(crate) extern "C" fn request_event() -> u64 {
     GO_ON
 }
 
-/// Hands a fragment of a header block over.
+/// Hands a fragment of a header block over; of trailers as much as there is room for.
 #[inline(always)]
 fn block(scratch: &Scratch) {
     let (job, event, stance) = (&scratch.job, &scratch.event, &scratch.stance);
@@ -85,13 +93,21 @@ fn block(scratch: &Scratch) {
     if job.why == why::READ {
         flags |= BLOCK_OTHER;
     }
+    let is_server = job.why == why::ANSWERED;
+    let mut kept = event.len;
+    if is_server {
+        flags |= BLOCK_TRAILERS;
+        if kept >= BLOCK as u32 {
+            kept = BLOCK as u32 - 1;
+        }
+    }
     let is_whole = u64::from(event.at) + u64::from(event.len) <= u64::from(job.len);
     if event.len as usize >= BLOCK || !is_whole || event.marks & ORPHAN != 0 {
         flags |= BLOCK_CUT;
     }
     let written = emit::fill::<BlockRec>(|record| {
         let record = record.as_mut_ptr();
-        let len = masked(u64::from(event.len), BLOCK as u64 - 1);
+        let len = masked(u64::from(kept), BLOCK as u64 - 1);
         let from = job.buffer.wrapping_add(u64::from(event.at)) as *const c_void;
         // SAFETY: room for one record, of which each field that is read is written; the helper checks the address and
         // fails cleanly.
@@ -101,11 +117,11 @@ fn block(scratch: &Scratch) {
                 flags |= BLOCK_CUT;
             }
             (*record).header = emit::header::<BlockRec>(RecKind::Block, job.start_ns, job.tgid, job.tid);
-            (*record).socket = job.ends.socket;
+            (*record).socket = if is_server { job.ends.peer_socket } else { job.ends.socket };
             (*record).joined_ns = stance.joined_ns;
             (*record).offset = stance.blocks;
             (*record).stream = event.stream;
-            (*record).len = event.len;
+            (*record).len = kept;
             (*record).flags = flags;
             (*record).reserved = 0;
         }

@@ -164,6 +164,7 @@ impl Correlator {
             Fact::Messages(reading) => return self.messages.reading(reading, &self.limits),
             Fact::Requests(reading) => return self.requests_on_wire.reading(reading, &self.limits),
             Fact::Names(names) => return self.requests_on_wire.learn(names, &self.limits),
+            Fact::Errors(errors) => return self.outcomes.said(errors),
             Fact::DockerRequests(reading) => return self.docker.reading(reading, &self.limits),
             Fact::OtherClients(reading) => return self.other_clients.reading(reading, &self.limits),
             Fact::BusCalls(reading) => return self.bus.reading(reading, &self.limits),

@@ -66,7 +66,7 @@ pub use latency::Latency;
 pub use limits::Limits;
 pub use messages::{MessageRow, Messages, OpenMessage};
 pub use other_clients::OtherClient;
-pub use outcomes::Streak;
+pub use outcomes::{CallError, Streak};
 pub use pace::Pace;
 pub use phases::Phase;
 pub use processes::{

@@ -91,6 +91,7 @@ impl NodeState {
             | Fact::Messages(_)
             | Fact::Requests(_)
             | Fact::Names(_)
+            | Fact::Errors(_)
             | Fact::BusCalls(_)
             | Fact::DockerRequests(_)
             | Fact::OtherClients(_)

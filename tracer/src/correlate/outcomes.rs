@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use crate::{
     cri::Method,
     decode::{Call, CallResult, MonoNs},
-    input::{HookFact, Layer},
+    input::{ErrorsFact, HookFact, Layer},
+    wire::trailers::MAX_WORDS,
 };
 
 /// Calls of one method that have failed, one after the other, without one that succeeded.
@@ -30,9 +31,21 @@ pub struct Streak {
     pub longest_ns: u64,
 }
 
+/// What the runtime said of a call that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallError {
+    /// When it was written.
+    pub at: MonoNs,
+    /// Its words, at most [`MAX_WORDS`] characters; hostile text.
+    pub words: String,
+}
+
 /// What is known of each method; bounded by their number.
 #[derive(Debug, Default)]
-pub(super) struct Outcomes(BTreeMap<(Method, Layer), Streak>);
+pub(super) struct Outcomes {
+    streaks: BTreeMap<(Method, Layer), Streak>,
+    errors: BTreeMap<Method, CallError>,
+}
 
 impl Outcomes {
     /// A call has ended.
@@ -52,7 +65,7 @@ impl Outcomes {
             last: call.end,
             longest_ns: 0,
         };
-        let streak = self.0.entry((method, layer)).or_insert(new);
+        let streak = self.streaks.entry((method, layer)).or_insert(new);
         match call.result() {
             CallResult::Ok => *streak = Streak { succeeded: true, ..new },
             CallResult::Failed => {
@@ -65,13 +78,30 @@ impl Outcomes {
         }
     }
 
+    /// What the runtime says of calls that failed; the youngest of each method stays.
+    pub(super) fn said(&mut self, fact: ErrorsFact) {
+        for error in fact.errors {
+            let Some(method) = Method::from_name(&error.method) else { continue };
+            let at = MonoNs(error.at_ns);
+            if self.errors.get(&method).is_none_or(|known| known.at <= at) {
+                let words = error.words.chars().take(MAX_WORDS).collect();
+                self.errors.insert(method, CallError { at, words });
+            }
+        }
+    }
+
+    /// The last error of each method that has had one.
+    pub(super) fn errors(&self) -> BTreeMap<Method, CallError> {
+        self.errors.clone()
+    }
+
     /// Methods of which the last call has failed, in the order of the API. What the kubelet saw of a method is all that counts of it: a
     /// handler also serves others.
     pub(super) fn view(&self) -> Vec<Streak> {
-        let by_kubelet = |method| self.0.contains_key(&(method, Layer::KubeletCall));
+        let by_kubelet = |method| self.streaks.contains_key(&(method, Layer::KubeletCall));
         let counts = |streak: &&Streak| {
             streak.failed > 0 && (streak.layer == Layer::KubeletCall || !by_kubelet(streak.method))
         };
-        self.0.values().filter(counts).copied().collect()
+        self.streaks.values().filter(counts).copied().collect()
     }
 }

@@ -15,13 +15,14 @@ use super::{
     join::Joins,
     messages::Messages,
     other_clients::OtherClient,
-    outcomes::Streak,
+    outcomes::{CallError, Streak},
     recent::Recent,
     thresholds::{ABANDONED_AFTER_NS, LOSS_COUNTS_NS},
     time::{RequestTime, TimeTable},
     traced::TracedProcess,
 };
 use crate::{
+    cri::Method,
     decode::MonoNs,
     input::{Armed, Cost, HookCounters, HookFact, LossCount, Presence, RefusedFact, Start, Stop},
     span::{Span, Tree},
@@ -73,6 +74,8 @@ pub struct Snapshot {
     pub rows: Vec<RpcRow>,
     /// Methods whose last calls have failed, in the order of the API.
     pub failing: Vec<Streak>,
+    /// The last error of each method, as the runtime wrote it to the kubelet.
+    pub errors: BTreeMap<Method, CallError>,
     /// Short-lived processes: open ones, and figures of those that ended.
     pub processes: Processes,
     /// Requests between runtime and shims.

@@ -68,6 +68,7 @@ impl Correlator {
             census,
             rows: self.row_list(),
             failing: self.outcomes.view(),
+            errors: self.outcomes.errors(),
             processes: self.processes_at(now),
             messages: self.messages.view(now),
             shims_worked: shims::last_work(&self.processes.runs()),

@@ -2,7 +2,7 @@
 //! a node that otherwise looks healthy.
 
 use crate::{
-    correlate::{ProcessKind, Snapshot, Streak, thresholds::SECOND_NS},
+    correlate::{CallError, ProcessKind, Snapshot, Streak, thresholds::SECOND_NS},
     cri::{DEADLINE_NS, Deadline, Lasts, Method, Program},
     input::RuntimeCondition,
 };
@@ -30,6 +30,8 @@ pub enum Failing {
         streak: Streak,
         /// The program that ran for them and failed as well, if one did every time.
         program: Option<FailedProgram>,
+        /// What the runtime said of the last of them whose words were seen; hostile text.
+        error: Option<CallError>,
     },
 }
 
@@ -46,10 +48,13 @@ pub struct FailedProgram {
 pub(super) fn find(snapshot: &Snapshot) -> Vec<Failing> {
     let mut calls: Vec<&Streak> = snapshot.failing.iter().filter(|streak| counts(streak, snapshot)).collect();
     calls.sort_by_key(|streak| (std::cmp::Reverse(streak.failed), streak.method));
-    let calls = calls
-        .into_iter()
-        .map(|streak| Failing::Calls { streak: *streak, program: program_of(streak.method, snapshot) });
+    let calls = calls.into_iter().map(|streak| calls_of(streak, snapshot));
     conditions(snapshot).chain(calls).collect()
+}
+
+fn calls_of(streak: &Streak, snapshot: &Snapshot) -> Failing {
+    let error = snapshot.errors.get(&streak.method).filter(|error| error.at >= streak.since);
+    Failing::Calls { streak: *streak, program: program_of(streak.method, snapshot), error: error.cloned() }
 }
 
 /// Conditions that do not hold, by the last whole look at the runtime.

@@ -4,6 +4,7 @@ mod bus;
 mod bus_waits;
 mod docker;
 mod drain;
+mod errors;
 mod govern;
 mod governor;
 mod messages;

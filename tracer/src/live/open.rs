@@ -46,6 +46,9 @@ impl Live {
             if let Some(fact) = self.requests.learnt() {
                 sink(Arrival::Fact { at_ns, fact: Fact::Names(fact) });
             }
+            if let Some(fact) = self.requests.errors() {
+                sink(Arrival::Fact { at_ns, fact: Fact::Errors(fact) });
+            }
         }
         if let Some(messages) = messages {
             let mut fact = self.open_messages(at_ns, &messages);

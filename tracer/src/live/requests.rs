@@ -10,8 +10,8 @@ use plegtrace_common::{
     key::{self, Watched},
     kind::RecKind,
     rec::{
-        BLOCK_CUT, BLOCK_FIRST, BLOCK_FROM_START, BLOCK_LAST, BLOCK_OTHER, BlockRec, CALL_OK, CallRec,
-        DockerRec, RequestRec, how,
+        BLOCK_CUT, BLOCK_FIRST, BLOCK_FROM_START, BLOCK_LAST, BLOCK_OTHER, BLOCK_TRAILERS, BlockRec,
+        CALL_FAILED, CALL_OK, CallRec, DockerRec, RequestRec, how,
     },
     role::Role,
     wire::{
@@ -21,11 +21,11 @@ use plegtrace_common::{
 };
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::others::Others;
+use super::{errors::Errors, others::Others};
 use crate::{
     census,
     decode::{docker_line, request_names},
-    input::{Frame, HookFact, Layer, LearntFact, LossCount, NamesFact, OpenMessageFact},
+    input::{ErrorsFact, Frame, HookFact, Layer, LearntFact, LossCount, NamesFact, OpenMessageFact},
     kernel::OpenCalls,
     wire::{Fragment, Naming, Witnesses, naming::Learnt, witnesses::ClientCall},
 };
@@ -73,6 +73,8 @@ pub(super) struct Requests {
     pub(super) doubted: u64,
     /// Clients that are not traced.
     pub(super) others: Others,
+    /// What the runtime said of calls that failed.
+    errors: Errors,
 }
 
 impl Requests {
@@ -105,6 +107,9 @@ impl Requests {
         match self.hooks.get(&rec.hook) {
             Some(Hooked::Handler(path)) => {
                 self.witnesses.handler(path, rec.start_ns, key::stream(rec.stream));
+                if rec.flags & CALL_FAILED != 0 {
+                    self.errors.failed(path, rec.header.tgid, key::stream(rec.stream), end_ns);
+                }
             }
             Some(Hooked::Client(method)) if rec.flags & CALL_OK != 0 => self.witnesses.call(ClientCall {
                 pid: rec.header.tgid,
@@ -135,13 +140,19 @@ impl Requests {
 
     /// Names that have become known since the last time.
     pub(super) fn learnt(&mut self) -> Option<NamesFact> {
-        let learnt = self.naming.take_learnt().into_iter();
+        let learnt = self.naming.take_learnt();
+        self.errors.learn(&learnt);
         let fact = |learnt: Learnt| {
             let (service, method) = request_names(&learnt.name)?;
             Some(LearntFact { unknown: learnt.unknown, service, method })
         };
-        let names: Vec<LearntFact> = learnt.filter_map(fact).collect();
+        let names: Vec<LearntFact> = learnt.into_iter().filter_map(fact).collect();
         (!names.is_empty()).then_some(NamesFact { names })
+    }
+
+    /// What the runtime said of calls of methods that have a name, since the last time.
+    pub(super) fn errors(&mut self) -> Option<ErrorsFact> {
+        self.errors.fresh()
     }
 
     /// So many records were lost until `now_ns`.
@@ -159,6 +170,10 @@ impl Requests {
         match frame.kind {
             RecKind::Block => {
                 if let Ok(rec) = BlockRec::ref_from_bytes(&frame.bytes) {
+                    if rec.flags & BLOCK_TRAILERS != 0 {
+                        self.errors.take(self.naming.name(rec.socket, rec.stream), rec);
+                        return None;
+                    }
                     if rec.flags & BLOCK_OTHER != 0 {
                         self.other_naming.take(&fragment(rec));
                         return None;

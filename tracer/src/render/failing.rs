@@ -14,6 +14,12 @@ use crate::{
 /// The conditions that the CRI requires (`RuntimeReady`, `NetworkReady` in api.proto).
 const NETWORK: &str = "NetworkReady";
 
+/// So many digits of an id tell it from others, as in `crictl ps`.
+const ID: usize = 13;
+
+/// So many characters of an error are shown; the rest is in JSON.
+const MOST_WORDS: usize = 240;
+
 /// How long a call takes before it fails is worth a word from here on.
 const WORTH_NS: u64 = 5_000_000_000;
 
@@ -34,7 +40,7 @@ pub(super) fn failure(failing: &Failing, snapshot: &Snapshot) -> String {
                 why.join(": ")
             )
         }
-        Failing::Calls { streak, program } => {
+        Failing::Calls { streak, program, .. } => {
             let (failed, last) = (human::count(streak.failed), duration(snapshot.now.since(streak.last)));
             let since = human::clock(snapshot.wall_ns(streak.since));
             let how = match streak.succeeded {
@@ -49,6 +55,28 @@ pub(super) fn failure(failing: &Failing, snapshot: &Snapshot) -> String {
             format!("{} {how} since {since}{after}, the last {last} ago{program}", streak.method.name())
         }
     }
+}
+
+/// The last error in the runtime's own words.
+#[must_use]
+pub(super) fn error(failing: &Failing) -> Option<String> {
+    match failing {
+        Failing::Calls { error, .. } => error.as_ref().map(|error| words(&error.words)),
+        Failing::Condition { .. } => None,
+    }
+}
+
+/// Words of an error, with the beginnings of ids that nobody reads to their end.
+fn words(raw: &str) -> String {
+    let mut short = String::new();
+    let mut digits = 0;
+    for c in raw.chars() {
+        digits = if c.is_ascii_hexdigit() { digits + 1 } else { 0 };
+        if digits <= ID {
+            short.push(c);
+        }
+    }
+    escape::text_to(&short, MOST_WORDS)
 }
 
 /// A program that failed as often as it ran.

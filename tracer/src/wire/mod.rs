@@ -13,6 +13,7 @@ pub mod hpack;
 pub mod lessons;
 pub mod naming;
 pub mod request;
+pub mod trailers;
 pub mod witnesses;
 
 pub use connection::{Connection, Counts, Taught};

@@ -66,10 +66,15 @@ pub(super) fn file(settings: &Settings<'_>) -> Value {
         "evictionHard": { "memory.available": "1Mi", "nodefs.available": "0%", "imagefs.available": "0%" },
         "imageGCHighThresholdPercent": 100,
         "maxPods": 250,
-        "volumePluginDir": dir.join("volume-plugins"),
+        "volumePluginDir": volume_plugins(dir),
         // Its socket has a fixed path, whose directory it would clear.
         "featureGates": { "DevicePlugins": false },
     })
+}
+
+/// Where a kubelet in `dir` looks for drivers of FlexVolumes.
+pub(super) fn volume_plugins(dir: &Path) -> PathBuf {
+    dir.join("volume-plugins")
 }
 
 /// Whom the kubelet asks.

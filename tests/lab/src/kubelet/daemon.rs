@@ -9,13 +9,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 
 use super::churn::Churn;
-use super::config::{Ports, Runtime, Settings, arguments, cri_socket, file, manifests};
+use super::config::{Ports, Runtime, Settings, arguments, cri_socket, file, manifests, volume_plugins};
 use super::{build, manifest, sysctls};
 use crate::containerd::{Containerd, log_tail};
 use crate::cri::{Api, Client, ContainerState, Pod, PodSandbox};
 use crate::daemon::Daemon;
 use crate::docker::Docker;
-use crate::knobs::Knobs;
+use crate::knobs::{Knobs, Network};
 use crate::promtext::Page;
 use crate::{http, logs, process};
 
@@ -138,6 +138,12 @@ impl Kubelet {
         self.dir.join("kubelet/pods").join(uid)
     }
 
+    /// Where it looks for drivers of FlexVolumes.
+    #[must_use]
+    pub fn volume_plugins(&self) -> PathBuf {
+        volume_plugins(&self.dir)
+    }
+
     /// What it printed.
     #[must_use]
     pub fn log_path(&self) -> PathBuf {
@@ -207,6 +213,27 @@ impl Kubelet {
     /// When its manifest cannot be written.
     pub fn add_pod(&self, name: &str) -> Result<()> {
         manifest::publish(&manifests(&self.dir), name, &manifest::pod(name, &self.knobs))
+    }
+
+    /// Adds a static pod with a network of its own, whatever others have; it runs once a network plugin has made that.
+    ///
+    /// # Errors
+    ///
+    /// When its manifest cannot be written.
+    pub fn add_pod_with_network(&self, name: &str) -> Result<()> {
+        let knobs = Knobs { network: Network::Bridge, ..self.knobs.clone() };
+        manifest::publish(&manifests(&self.dir), name, &manifest::pod(name, &knobs))
+    }
+
+    /// Adds a static pod with a FlexVolume of this driver (`vendor/name`), and gives its manifest; it runs once that is mounted.
+    ///
+    /// # Errors
+    ///
+    /// When its manifest cannot be written.
+    pub fn add_pod_with_volume(&self, name: &str, driver: &str) -> Result<PathBuf> {
+        let dir = manifests(&self.dir);
+        manifest::publish(&dir, name, &manifest::with_volume(manifest::pod(name, &self.knobs), driver))?;
+        Ok(manifest::path(&dir, name))
     }
 
     /// Adds a static pod from which the node can be debugged ([`super::TOOLS`] is the directory `tools`); it runs some time later.

@@ -53,6 +53,17 @@ fn container(number: usize, knobs: &Knobs) -> Value {
     container
 }
 
+/// The same with a FlexVolume of this driver in each container.
+pub(super) fn with_volume(mut manifest: Value, driver: &str) -> Value {
+    const NAME: &str = "flex";
+    let spec = &mut manifest["spec"];
+    spec["volumes"] = json!([{ "name": NAME, "flexVolume": { "driver": driver } }]);
+    for container in spec["containers"].as_array_mut().into_iter().flatten() {
+        container["volumeMounts"] = json!([{ "name": NAME, "mountPath": "/data" }]);
+    }
+    manifest
+}
+
 /// Where a pod to debug the node from finds the directory of tools.
 pub const TOOLS: &str = "/tools";
 
@@ -94,7 +105,7 @@ pub(super) fn remove(dir: &Path, name: &str) -> Result<()> {
     fs::remove_file(path(dir, name)).with_context(|| format!("cannot remove the manifest of {name}"))
 }
 
-fn path(dir: &Path, name: &str) -> std::path::PathBuf {
+pub(super) fn path(dir: &Path, name: &str) -> std::path::PathBuf {
     dir.join(format!("{name}.json"))
 }
 
@@ -114,6 +125,17 @@ mod tests {
         let many = pod("p1", &Knobs { containers: 3, ..Knobs::default() });
         assert_eq!(many["spec"]["containers"].as_array().unwrap().len(), 3);
         assert_eq!(many["spec"]["containers"][2]["name"], "c3");
+    }
+
+    #[test]
+    fn a_volume_is_in_each_container() {
+        let knobs = Knobs { containers: 2, ..Knobs::default() };
+        let pod = with_volume(pod("p1", &knobs), "lab/slow");
+        assert_eq!(pod["spec"]["volumes"][0]["flexVolume"]["driver"], "lab/slow");
+        for container in 0..2 {
+            let mount = &pod["spec"]["containers"][container]["volumeMounts"][0];
+            assert_eq!(mount["name"], pod["spec"]["volumes"][0]["name"]);
+        }
     }
 
     #[test]

@@ -2,10 +2,10 @@
 //! no failing node.
 
 use plegtrace::diagnose::{Failing, Verdict, diagnose};
-use plegtrace::input::{Layer, RuntimeCondition, RuntimeSays};
+use plegtrace::input::{ErrorFact, ErrorsFact, Fact, Layer, RuntimeCondition, RuntimeSays};
 use plegtrace_common::rec::{CALL_FAILED, CALL_OK};
 use plegtrace_tests::recordings::{json_of, text_of};
-use plegtrace_tests::story::{CONTAINERD, MS, S, Story};
+use plegtrace_tests::story::{CONTAINERD, MS, S, Story, at};
 
 /// A node that lists every second for so long.
 fn listing(seconds: u64) -> Story {
@@ -90,6 +90,35 @@ fn a_pod_that_cannot_be_killed() {
     assert!(
         text.contains("StopContainer fails every time: 1 of 1") && text.contains("after 2 min 30 s at most"),
         "{text}"
+    );
+}
+
+/// The runtime's own words are the fastest way to the cause; they count only for the failures that are shown.
+#[test]
+fn the_last_error_in_its_own_words() {
+    let id = "5ea0".repeat(16);
+    let words =
+        format!("failed to set up network for sandbox \"{id}\": plugin \u{1b}[31m failed: no subnet.env");
+    let text = |said_at: u64| {
+        let mut story = hooked();
+        calls(&mut story, "RunPodSandbox", &[CALL_OK, CALL_FAILED, CALL_FAILED]);
+        let (service, method) = ("runtime.v1.RuntimeService".to_owned(), "RunPodSandbox".to_owned());
+        let error = ErrorFact { service, method, at_ns: at(said_at).0, words: words.clone() };
+        story.fact(said_at, &Fact::Errors(ErrorsFact { errors: vec![error] }));
+        let snapshot = story.snapshot(20 * S);
+        assert_eq!(diagnose(&snapshot).verdict, Verdict::Failing);
+        let json: serde_json::Value = serde_json::from_str(&json_of(&snapshot).unwrap()).unwrap();
+        let json = json["diagnosis"]["failing"][0]["error"].clone();
+        (text_of(&snapshot, false).unwrap(), json)
+    };
+    let (shown, json) = text(6 * S + 10 * MS);
+    let want =
+        "  error     failed to set up network for sandbox \"5ea05ea05ea05\": plugin \\x1b[31m failed: no";
+    assert!(shown.contains(want) && json == words.as_str(), "{shown}");
+    let (shown, json) = text(2 * S);
+    assert!(
+        !shown.contains("subnet.env") && json.is_null(),
+        "of a failure before one that succeeded: {shown}"
     );
 }
 

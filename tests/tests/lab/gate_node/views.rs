@@ -45,3 +45,8 @@ fn windows_of_a_watch() {
 fn a_runtime_without_network() {
     hitting_node(failing::without_network);
 }
+
+#[test]
+fn a_network_plugin_that_fails() {
+    hitting_node(failing::plugin_fails);
+}

@@ -31,6 +31,26 @@ pub struct LearntFact {
     pub method: String,
 }
 
+/// What the runtime said of calls of the kubelet that failed: of each method the last words since the last such fact.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorsFact {
+    /// One entry per method.
+    pub errors: Vec<ErrorFact>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorFact {
+    /// Service.
+    pub service: String,
+    /// Method.
+    pub method: String,
+    /// When the runtime wrote it.
+    pub at_ns: u64,
+    /// `grpc-message`, without what is secret in URLs, at most 400 characters; hostile text.
+    pub words: String,
+}
+
 /// What clients of the runtime that are not traced do, at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OtherClientsFact {

@@ -18,7 +18,10 @@ pub use self::{
     cpu::{CpuFact, DaemonCpu, QuotaFact, RunnerFact},
     hook::{Armed, HookCounters, HookFact, Layer},
     in_flight::{InFlight, Liveness, OpenCallFact, ParkerFact, SymbolFact, SymbolsFact},
-    messages::{ClientFact, LearntFact, MessagesFact, NamesFact, OpenMessageFact, OtherClientsFact},
+    messages::{
+        ClientFact, ErrorFact, ErrorsFact, LearntFact, MessagesFact, NamesFact, OpenMessageFact,
+        OtherClientsFact,
+    },
     process::{CommandFact, KnownFact, ProcessesFact, WatchedFact},
     target::{Component, Presence, RefusedFact, TargetFact, TargetGone},
 };
@@ -51,6 +54,8 @@ pub enum Fact {
     Requests(MessagesFact),
     /// What gRPC requests of the kubelet have called whose names were not known so far.
     Names(NamesFact),
+    /// What the runtime said of calls that failed.
+    Errors(ErrorsFact),
     /// Clients of the runtime that are not traced, and their gRPC requests that have not ended at one moment.
     OtherClients(OtherClientsFact),
     /// The requests to Docker's API without an answer at one moment; not on nodes without Docker.

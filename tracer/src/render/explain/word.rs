@@ -56,12 +56,12 @@ const FAILING: Word = Word {
     said: &[
         "RuntimeReady or NetworkReady is false in the runtime's answer to Status, with its reason and message",
         "the last calls of one method have all failed: two of RunPodSandbox or StopPodSandbox, three of any other, one that the kubelet gave up after minutes; the last within six minutes",
+        "error: what the runtime answered to the last of them (grpc-message), where plegtrace saw it; what is behind the ? of a URL is left out",
     ],
-    not_said: "why a call failed: plegtrace sees that it did, and which program failed with it, not the error's words. A call about something \
-               that is gone (ContainerStatus, ImageStatus) may fail for ever on a sound node, and does not count.",
+    not_said: "that the error names the cause: it is what the runtime says of it. A call about something that is gone (ContainerStatus, ImageStatus) may fail for ever on a sound node, and does not count.",
     next: &[
         "NetworkReady is false: ls /etc/cni/net.d, and look whether the pod of the network plugin runs (crictl ps -a)",
-        "calls fail: kubectl describe pod, or journalctl -u kubelet, has the error's words",
+        "calls fail: the error names what to look at; without one, kubectl describe pod or journalctl -u kubelet has its words",
     ],
 };
 

@@ -34,6 +34,8 @@ enum What<'a> {
         last_at: At,
         succeeded_before: bool,
         program: Option<String>,
+        error: Option<&'a str>,
+        error_at: Option<At>,
     },
 }
 
@@ -54,7 +56,7 @@ impl<'a> FailingDoc<'a> {
                     what: What::Condition { name, reason, message },
                 }
             }
-            Failing::Calls { streak, program } => {
+            Failing::Calls { streak, program, error } => {
                 let what = What::Calls {
                     operation: streak.method.name(),
                     count: streak.failed,
@@ -63,6 +65,8 @@ impl<'a> FailingDoc<'a> {
                     last_at: At::new(snapshot, streak.last),
                     succeeded_before: streak.succeeded,
                     program: program.as_ref().map(|row| escape::text(&row.kind.to_string())),
+                    error: error.as_ref().map(|error| error.words.as_str()),
+                    error_at: error.as_ref().map(|error| At::new(snapshot, error.at)),
                 };
                 Self { kind: "calls", pid: streak.pid, sentence, what }
             }

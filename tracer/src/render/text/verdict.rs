@@ -12,7 +12,7 @@ use crate::{
     diagnose::{Diagnosis, Since, Slow, SlowKind, UnknownCause, Verdict},
     render::{
         escape,
-        failing::{advice, effect, failure},
+        failing::{advice, effect, error, failure},
         human::{self, duration},
         judgement::{doubt, sentence, slowness},
         watched,
@@ -116,11 +116,17 @@ fn others(page: &mut Page<'_>) -> io::Result<()> {
 fn failing(page: &mut Page<'_>) -> io::Result<()> {
     let (snapshot, failing) = (page.snapshot, &page.diagnosis.failing);
     let Some((first, rest)) = failing.split_first() else { return Ok(()) };
+    if let Some(words) = error(first) {
+        page.labelled("error", &words)?;
+    }
     page.labelled("hits", effect(first))?;
     page.labelled("do", advice(first))?;
     let shown = page.short(rest.len(), OTHERS);
     for (place, other) in rest.iter().take(shown).enumerate() {
         page.labelled(if place == 0 { "failing" } else { "" }, &failure(other, snapshot))?;
+        if let Some(words) = error(other) {
+            page.labelled("", &words)?;
+        }
     }
     if rest.len() > shown {
         page.labelled("", &format!("… {} more, -v", human::count((rest.len() - shown) as u64)))?;

@@ -3,12 +3,14 @@
 //!
 //! The Huffman code is a crate's; the tables are our own, because decoders expect to see a connection from its beginning.
 
+mod literal;
 mod read;
 mod statics;
 mod table;
 
 use std::sync::Arc;
 
+pub use literal::{Literal, literals};
 use read::Reader;
 use statics::COUNT;
 use table::Table;

@@ -54,6 +54,22 @@ impl<'b> Reader<'b> {
         Err(Error::Integer)
     }
 
+    /// A string of which the end may be missing.
+    pub(super) fn beginning(&mut self) -> Option<String> {
+        let first = self.byte()?;
+        let length = usize::try_from(self.integer(first, 7).ok()?).ok()?;
+        let (bytes, rest) = self.rest.split_at(length.min(self.rest.len()));
+        self.rest = rest;
+        let plain = if first & 0x80 == 0 {
+            bytes.to_vec()
+        } else {
+            // The last code may be half of one.
+            let lengths = (0..=bytes.len()).rev().take(5);
+            lengths.filter_map(|length| huffman(&bytes[..length]).ok()).next()?
+        };
+        Some(String::from_utf8_lossy(&plain).into_owned())
+    }
+
     pub(super) fn string(&mut self) -> Result<Text, Error> {
         let first = self.byte().ok_or(Error::Cut)?;
         let length = usize::try_from(self.integer(first, 7)?).map_err(|_| Error::Integer)?;
