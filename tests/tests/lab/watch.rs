@@ -7,7 +7,7 @@ mod scraped;
 use std::{
     fs,
     net::SocketAddr,
-    os::unix::fs::PermissionsExt,
+    os::unix::{fs::PermissionsExt, net::UnixDatagram},
     path::Path,
     process::Command,
     time::{Duration, Instant},
@@ -227,13 +227,27 @@ pub(super) fn writes_windows(node: &Node) {
     goes_on(&dir, node);
 }
 
-/// The next ones continue the history, also after one that was killed, which leaves nothing that cannot be read.
+/// A systemd that reads nothing any more, as in D12: who writes to it once more waits.
+fn deaf_systemd(socket: &Path) -> UnixDatagram {
+    let deaf = UnixDatagram::bind(socket).unwrap();
+    let sender = UnixDatagram::unbound().unwrap();
+    sender.set_nonblocking(true).unwrap();
+    let sent = (0..10_000).find_map(|_| sender.send_to(b"WATCHDOG=1", socket).err());
+    assert_eq!(sent.map(|error| error.kind()), Some(std::io::ErrorKind::WouldBlock));
+    deaf
+}
+
+/// The next ones continue the history, also after one that was killed, which leaves nothing that cannot be read; and they wait for no
+/// systemd.
 fn goes_on(dir: &Path, node: &Node) {
     let kubelet = node.kubelet().pid().to_string();
     let about = ["watch", "--dir", dir.to_str().unwrap(), "--window", "1s", "--kubelet-pid", &kubelet];
+    let socket = dir.with_extension("notify");
+    let _deaf = deaf_systemd(&socket);
     for (signal, code) in [(libc::SIGKILL, None), (libc::SIGTERM, Some(0))] {
         let before = history(dir);
-        let watch = Running::start(&about).unwrap();
+        let mut command = Command::new(program::path().unwrap());
+        let watch = Running::spawn(command.args(&about).env("NOTIFY_SOCKET", &socket)).unwrap();
         let more = || Ok((history(dir).len() > before.len() + 1).then_some(()));
         process::wait_for("two more windows", LIMIT, more)
             .unwrap_or_else(|error| panic!("{error}: {}", watch.said()));
