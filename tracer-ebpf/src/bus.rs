@@ -28,6 +28,7 @@ use crate::{
     count, emit,
     maps::{BUS_CALLS, BUS_POSITIONS, BUS_WALKS, JOB_BODIES, JOBS_DONE},
     messages::{self, AGAIN, Writer},
+    scratch::Held,
 };
 
 /// Where bytes are walked through; an entry of a map.
@@ -134,9 +135,9 @@ pub(crate) fn asks(role: u32) -> bool {
 
 /// Where this CPU walks; always there.
 #[inline(always)]
-fn scratch() -> Option<&'static mut Scratch> {
-    // SAFETY: the entry is our CPU's, and programs on system calls do not interrupt each other.
-    BUS_WALKS.get_ptr_mut(0).map(|scratch| unsafe { &mut *scratch })
+fn scratch() -> Option<Held<Scratch>> {
+    // SAFETY: programs on system calls do not interrupt each other; global functions are called by who holds the entry.
+    unsafe { Held::of(&BUS_WALKS) }
 }
 
 /// Addresses are even, so what is read has a key of its own.
@@ -166,18 +167,24 @@ fn save(key: &PositionKey, now: &Position) {
 /// `ENDED`) brings no answers. Each step is a function that the verifier looks at
 /// by itself, once: all paths through all steps would be too many for it.
 #[inline(always)]
-fn walk_through<const ENDED: bool>(scratch: &mut Scratch, at: &PositionKey, len: u32) -> Result<(), Reason> {
+fn walk_through<const ENDED: bool>(
+    held: &mut Held<Scratch>,
+    at: &PositionKey,
+    len: u32,
+) -> Result<(), Reason> {
+    let scratch = held.lend();
     scratch.walk = Walk::new(position(at), len);
     if ENDED && scratch.job.why == why::READ && scratch.walk.position.left != 0 {
-        bus_body();
+        held.call(bus_body);
     }
+    let scratch = held.lend();
     scratch.call.texts = [0; TEXT * TEXTS];
     scratch.calls = 0;
     for _ in 0..MAX_UNITS {
-        match bus_step() {
+        match held.call(bus_step) {
             step::GO_ON => {}
             step::JOB if ENDED => {
-                bus_job();
+                held.call(bus_job);
             }
             step::END => return Ok(()),
             step::OUT_OF_STEP => return Err(Reason::OutOfStep),
@@ -193,7 +200,8 @@ fn walk_through<const ENDED: bool>(scratch: &mut Scratch, at: &PositionKey, len:
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn bus_step() -> u64 {
-    let Some(scratch) = scratch() else { return step::END };
+    let Some(mut held) = scratch() else { return step::END };
+    let scratch = held.lend();
     let (why, buffer, len) = (scratch.job.why, scratch.job.buffer, scratch.job.len);
     let mut user = User { buffer, fetch: &raw mut scratch.fetch };
     match scratch.walk.next(&mut user) {
@@ -244,8 +252,8 @@ fn member<const N: usize>(call: &OpenBusCall) -> [u8; N] {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn bus_job() -> u64 {
-    let Some(scratch) = scratch() else { return 0 };
-    if let Err(reason) = job(scratch) {
+    let Some(mut held) = scratch() else { return 0 };
+    if let Err(reason) = job(held.lend()) {
         count::reason(reason);
     }
     0
@@ -255,7 +263,8 @@ pub(crate) extern "C" fn bus_job() -> u64 {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn bus_body() -> u64 {
-    let Some(scratch) = scratch() else { return 0 };
+    let Some(mut held) = scratch() else { return 0 };
+    let scratch = held.lend();
     let key = &position_key(&scratch.job.ends, true);
     // SAFETY: the value is copied at once; one thread at a time reads messages.
     let Some(about) = (unsafe { JOB_BODIES.get(key) }) else { return 0 };
@@ -350,7 +359,8 @@ fn started(scratch: &mut Scratch, begun: Begun) -> u64 {
 /// A write begins; what it is stands in `sending`.
 #[inline(always)]
 pub(crate) fn begin(sending: &mut Sending, writer: Writer) -> Result<(), Reason> {
-    let Some(scratch) = scratch() else { return Ok(()) };
+    let Some(mut held) = scratch() else { return Ok(()) };
+    let scratch = held.lend();
     sending.flags = SENDING_BUS;
     scratch.begun = [Begun { stream: 0, end: 0 }; MAX_FRAMES];
     scratch.job = Job {
@@ -365,8 +375,8 @@ pub(crate) fn begin(sending: &mut Sending, writer: Writer) -> Result<(), Reason>
         tgid: writer.tgid,
         tid: writer.tid,
     };
-    let outcome = walk_through::<false>(scratch, &position_key(&sending.ends, false), sending.len);
-    sending.begun = scratch.begun;
+    let outcome = walk_through::<false>(&mut held, &position_key(&sending.ends, false), sending.len);
+    sending.begun = held.lend().begun;
     if outcome.is_err() {
         sending.flags |= SENDING_LOST;
     }
@@ -419,7 +429,8 @@ fn key(ends: &Ends, serial: u32) -> BusKey {
 /// A write has ended with this result. Is there something to walk through?
 #[inline(always)]
 pub(crate) fn end(sending: &Sending, result: i64) -> bool {
-    let Some(scratch) = scratch() else { return false };
+    let Some(mut held) = scratch() else { return false };
+    let scratch = held.lend();
     let taken = if result > 0 { result as u64 } else { 0 };
     scratch.job = Job {
         ends: sending.ends,
@@ -465,9 +476,9 @@ fn settle(scratch: &Scratch, begun: &Begun) {
 /// A read has ended that brought `taken` bytes, of which `len` fit where `buffer` is.
 #[inline(always)]
 pub(crate) fn read(ends: &Ends, buffer: u64, len: u32, taken: u64, reader: Writer) -> bool {
-    let Some(scratch) = scratch() else { return false };
+    let Some(mut held) = scratch() else { return false };
     let (tgid, tid) = (reader.tgid, reader.tid);
-    scratch.job =
+    held.lend().job =
         Job { ends: *ends, buffer, taken, len, why: why::READ, given_up: 0, lost: 0, start_ns: 0, tgid, tid };
     true
 }
@@ -475,7 +486,8 @@ pub(crate) fn read(ends: &Ends, buffer: u64, len: u32, taken: u64, reader: Write
 /// Walks through bytes that have been moved, as [`end`] or [`read`] said: of what was read, answers close their calls.
 #[inline(always)]
 pub(crate) fn walk() -> Result<(), Reason> {
-    let Some(scratch) = scratch() else { return Ok(()) };
+    let Some(mut held) = scratch() else { return Ok(()) };
+    let scratch = held.lend();
     // SAFETY: part of an entry of a map; read anew, so that reads and writes are one path for the verifier.
     let Job { ends, taken, len, why, lost, .. } = unsafe { (&raw const scratch.job).read_volatile() };
     let direction = &position_key(&ends, why == why::READ);
@@ -485,7 +497,8 @@ pub(crate) fn walk() -> Result<(), Reason> {
     }
     let len = if taken < u64::from(len) { taken as u32 } else { len };
     scratch.job.len = len;
-    let outcome = walk_through::<true>(scratch, direction, len);
+    let outcome = walk_through::<true>(&mut held, direction, len);
+    let scratch = held.lend();
     if outcome.is_err() {
         scratch.walk.position = Position::BOUNDARY;
     }

@@ -26,6 +26,7 @@ use crate::{
     count, emit,
     maps::{DOCKER_OPENS, DOCKER_REQUESTS, HIJACKED},
     messages::{self, AGAIN, Writer},
+    scratch::Held,
     socket, task,
 };
 
@@ -68,6 +69,13 @@ impl DockerSide {
     }
 }
 
+/// Where this CPU reads requests; always there.
+#[inline(always)]
+fn scratch() -> Option<Held<Scratch>> {
+    // SAFETY: programs on system calls do not interrupt each other; global functions are called by who holds the entry.
+    unsafe { Held::of(&DOCKER_OPENS) }
+}
+
 /// A write begins; what it is stands in `sending`.
 #[inline(always)]
 pub(crate) fn begin(sending: &mut Sending, writer: Writer, side: DockerSide) {
@@ -77,14 +85,14 @@ pub(crate) fn begin(sending: &mut Sending, writer: Writer, side: DockerSide) {
         return;
     }
     sending.flags = SENDING_TO_DOCKER;
-    // SAFETY: the entry is our CPU's, and programs on system calls do not interrupt each other.
-    let Some(scratch) = DOCKER_OPENS.get_ptr_mut(0).map(|scratch| unsafe { &mut *scratch }) else { return };
+    let Some(mut held) = scratch() else { return };
+    let scratch = held.lend();
     scratch.ends = sending.ends;
     scratch.buffer = sending.buffer;
     scratch.len = sending.len;
     scratch.request.start_ns = sending.start_ns;
     (scratch.request.tgid, scratch.request.tid) = (writer.tgid, writer.tid);
-    if docker_open() != 0 {
+    if held.call(docker_open) != 0 {
         messages::remember(sending, writer);
     }
 }
@@ -94,9 +102,8 @@ pub(crate) fn begin(sending: &mut Sending, writer: Writer, side: DockerSide) {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn docker_open() -> u64 {
-    // SAFETY: as in `begin`.
-    let Some(scratch) = DOCKER_OPENS.get_ptr_mut(0).map(|scratch| unsafe { &mut *scratch }) else { return 0 };
-    match open(scratch) {
+    let Some(mut held) = scratch() else { return 0 };
+    match open(held.lend()) {
         Ok(opened) => u64::from(opened),
         Err(reason) => {
             count::reason(reason);
@@ -160,10 +167,11 @@ pub(crate) fn sent(sending: &Sending, result: i64) {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn docker_answer() -> u64 {
-    if let Some(scratch) = messages::scratch()
-        && let Err(reason) = answer(&scratch.sending, scratch.writer())
-    {
-        count::reason(reason);
+    if let Some(mut held) = messages::scratch() {
+        let scratch = held.lend();
+        if let Err(reason) = answer(&scratch.sending, scratch.writer()) {
+            count::reason(reason);
+        }
     }
     0
 }

@@ -39,6 +39,8 @@ mod probes;
 #[cfg(target_arch = "bpf")]
 mod requests;
 #[cfg(target_arch = "bpf")]
+mod scratch;
+#[cfg(target_arch = "bpf")]
 mod settings;
 #[cfg(target_arch = "bpf")]
 mod site;

@@ -26,6 +26,7 @@ use crate::{
     bus, count, docker, emit,
     maps::{ENDS, MESSAGES, POSITIONS, SENDING, WALKS},
     requests,
+    scratch::Held,
 };
 
 /// Where a write is walked through; an entry of a map.
@@ -84,9 +85,9 @@ impl Bytes for User {
 
 /// Where this CPU walks; always there.
 #[inline(always)]
-pub(crate) fn scratch() -> Option<&'static mut Scratch> {
-    // SAFETY: the entry is our CPU's, and programs on system calls do not interrupt each other.
-    WALKS.get_ptr_mut(0).map(|scratch| unsafe { &mut *scratch })
+pub(crate) fn scratch() -> Option<Held<Scratch>> {
+    // SAFETY: programs on system calls do not interrupt each other; global functions are called by who holds the entry.
+    unsafe { Held::of(&WALKS) }
 }
 
 /// Notes who holds this end.
@@ -118,11 +119,11 @@ fn position_key(ends: &Ends) -> PositionKey {
     PositionKey { sock: ends.sock, socket: ends.socket }
 }
 
-/// A write begins; what it is stands in `scratch.sending`.
+/// A write begins; what it is stands in `sending` of the scratch.
 #[inline(always)]
-pub(crate) fn begin(scratch: &mut Scratch, writer: Writer) {
-    scratch.writer = [writer.tgid, writer.tid, u32::from(writer.is_shim)];
-    message_begin();
+pub(crate) fn begin(held: &mut Held<Scratch>, writer: Writer) {
+    held.lend().writer = [writer.tgid, writer.tid, u32::from(writer.is_shim)];
+    held.call(message_begin);
 }
 
 /// Opens the requests of the write in this CPU's scratch. A global function of BPF (Linux 5.6), which the verifier looks at
@@ -130,7 +131,8 @@ pub(crate) fn begin(scratch: &mut Scratch, writer: Writer) {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn message_begin() -> u64 {
-    if let Some(scratch) = scratch() {
+    if let Some(mut held) = scratch() {
+        let scratch = held.lend();
         let writer = scratch.writer();
         if let Err(reason) = try_begin(scratch, writer) {
             count::reason(reason);
@@ -266,7 +268,8 @@ fn request_key(ends: &Ends, stream: u32) -> MessageKey {
 /// The write of the current thread has ended, with this result; `fd` is that of the call that ends. Is there something
 /// that a bus has to walk through?
 #[inline(always)]
-pub(crate) fn end(scratch: &mut Scratch, writer: Writer, fd: u32, result: i64) -> Result<bool, Reason> {
+pub(crate) fn end(held: &mut Held<Scratch>, writer: Writer, fd: u32, result: i64) -> Result<bool, Reason> {
+    let scratch = held.lend();
     // SAFETY: the value is copied at once; only this thread writes this key.
     let Some(sending) = (unsafe { SENDING.get(writer.tid) }) else { return Ok(false) };
     scratch.sending = *sending;
@@ -294,9 +297,9 @@ pub(crate) fn end(scratch: &mut Scratch, writer: Writer, fd: u32, result: i64) -
     scratch.result = result;
     scratch.writer = [writer.tgid, writer.tid, 0];
     if !of_docker {
-        message_end();
+        held.call(message_end);
     } else if result > 0 {
-        docker::docker_answer();
+        held.call(docker::docker_answer);
     }
     Ok(false)
 }
@@ -305,8 +308,8 @@ pub(crate) fn end(scratch: &mut Scratch, writer: Writer, fd: u32, result: i64) -
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn message_end() -> u64 {
-    if let Some(scratch) = scratch()
-        && let Err(reason) = try_end(scratch)
+    if let Some(mut held) = scratch()
+        && let Err(reason) = try_end(held.lend())
     {
         count::reason(reason);
     }

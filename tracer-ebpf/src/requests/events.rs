@@ -33,7 +33,8 @@ use crate::{
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn request_event() -> u64 {
-    let Some(scratch) = scratch() else { return END };
+    let Some(mut held) = scratch() else { return END };
+    let scratch = held.lend();
     let event = scratch.event;
     let (begins, is_server) = (scratch.job.why == why::BEGINS, scratch.job.why == why::ANSWERED);
     let opens = begins || scratch.job.why == why::READ;

@@ -23,6 +23,7 @@ use crate::{
     count,
     maps::REQUEST_WALKS,
     messages::{self, AGAIN, Writer},
+    scratch::Held,
     socket,
 };
 pub(crate) use other::read;
@@ -126,9 +127,9 @@ impl CriSide {
 
 /// Where this CPU walks; always there.
 #[inline(always)]
-fn scratch() -> Option<&'static mut Scratch> {
-    // SAFETY: the entry is our CPU's, and programs on system calls do not interrupt each other.
-    REQUEST_WALKS.get_ptr_mut(0).map(|scratch| unsafe { &mut *scratch })
+fn scratch() -> Option<Held<Scratch>> {
+    // SAFETY: programs on system calls do not interrupt each other; global functions are called by who holds the entry.
+    unsafe { Held::of(&REQUEST_WALKS) }
 }
 
 /// A write begins; what it is stands in `sending`.
@@ -137,11 +138,12 @@ pub(crate) fn begin(sending: &mut Sending, writer: Writer, side: CriSide, role: 
     sending.flags = if side == CriSide::Client { SENDING_CLIENT } else { SENDING_SERVER };
     messages::remember(sending, writer);
     if side == CriSide::Client
-        && let Some(scratch) = scratch()
+        && let Some(mut held) = scratch()
     {
+        let scratch = held.lend();
         scratch.job = job(sending, writer, why::BEGINS);
         scratch.job.role = role;
-        request_walk();
+        held.call(request_walk);
     }
 }
 
@@ -154,9 +156,10 @@ pub(crate) fn end(sending: &Sending, writer: Writer, result: i64) {
     }
     let is_client = sending.flags & SENDING_CLIENT != 0;
     let failed = taken == 0 && is_client && !AGAIN.contains(&result);
-    if let Some(scratch) = scratch()
-        && (taken > 0 || failed)
+    if (taken > 0 || failed)
+        && let Some(mut held) = scratch()
     {
+        let scratch = held.lend();
         let why = if is_client { why::WRITTEN } else { why::ANSWERED };
         scratch.job = job(sending, writer, if failed { why::FAILED } else { why });
         if !failed {
@@ -165,7 +168,7 @@ pub(crate) fn end(sending: &Sending, writer: Writer, result: i64) {
                 scratch.job.len = taken;
             }
         }
-        request_walk();
+        held.call(request_walk);
     }
 }
 

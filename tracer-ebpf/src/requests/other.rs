@@ -17,9 +17,9 @@ use crate::{
 /// The current process, a runtime, has read `taken` bytes, of which `len` fit where `buffer` is.
 #[inline(always)]
 pub(crate) fn read(ends: &Ends, buffer: u64, len: u32, taken: u64) {
-    let Some(scratch) = scratch() else { return };
+    let Some(mut held) = scratch() else { return };
     let all = if taken > u64::from(u32::MAX) { u32::MAX } else { taken as u32 };
-    scratch.job = Job {
+    held.lend().job = Job {
         // As its client sees the connection.
         ends: Ends { sock: ends.peer, peer: ends.sock, socket: 0, peer_socket: ends.socket },
         buffer,
@@ -31,8 +31,8 @@ pub(crate) fn read(ends: &Ends, buffer: u64, len: u32, taken: u64) {
         tid: 0,
         role: 0,
     };
-    if request_read() == FOUND {
-        request_walk();
+    if held.call(request_read) == FOUND {
+        held.call(request_walk);
     }
 }
 
@@ -41,8 +41,8 @@ pub(crate) fn read(ends: &Ends, buffer: u64, len: u32, taken: u64) {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn request_read() -> u64 {
-    let Some(scratch) = scratch() else { return END };
-    match of_other(&mut scratch.job) {
+    let Some(mut held) = scratch() else { return END };
+    match of_other(&mut held.lend().job) {
         Ok(true) => FOUND,
         Ok(false) => END,
         Err(reason) => {

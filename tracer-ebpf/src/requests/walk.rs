@@ -53,7 +53,8 @@ impl Bytes for User {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn request_walk() -> u64 {
-    let Some(scratch) = scratch() else { return END };
+    let Some(mut held) = scratch() else { return END };
+    let scratch = held.lend();
     let key = PositionKey { sock: scratch.job.ends.sock, socket: scratch.job.ends.socket };
     // SAFETY: the value is copied at once; one thread at a time writes to a connection.
     match unsafe { DIRECTIONS.get(key) } {
@@ -63,11 +64,12 @@ pub(crate) extern "C" fn request_walk() -> u64 {
     scratch.at = 0;
     let mut outcome = GO_ON;
     for _ in 0..MAX_LEGS {
-        outcome = request_leg();
+        outcome = held.call(request_leg);
         if outcome != GO_ON {
             break;
         }
     }
+    let scratch = held.lend();
     let of_other = scratch.job.why == why::READ;
     if outcome == GO_ON {
         scratch.stance.walker.miss();
@@ -113,7 +115,8 @@ pub(crate) extern "C" fn request_leg() -> u64 {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn request_step() -> u64 {
-    let Some(scratch) = scratch() else { return END };
+    let Some(mut held) = scratch() else { return END };
+    let scratch = held.lend();
     let push = User { buffer: scratch.job.buffer, len: scratch.job.len, all: scratch.job.all };
     match scratch.stance.walker.step(&push, &mut scratch.at) {
         Step::Event(Event { stream, kind, flags, marks, at, len, value }) => {

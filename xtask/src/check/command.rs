@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 use clap::Args;
 
-use super::{arch, machine, object};
+use super::{arch, machine, object, scratch};
 use crate::build::host_cargo;
 use crate::ebpf::{self, Object, Want};
 use crate::progress::step;
@@ -117,7 +117,8 @@ fn docs() -> Result<()> {
 }
 
 fn arch_rules() -> Result<()> {
-    let found = arch::violations(&paths::workspace().join("tracer/src"))?;
+    let mut found = arch::violations(&paths::workspace().join("tracer/src"))?;
+    found.extend(scratch::violations(&paths::workspace().join("tracer-ebpf/src"))?);
     report(&found)
 }
 

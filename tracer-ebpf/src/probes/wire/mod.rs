@@ -134,29 +134,30 @@ fn try_enter(regs: u64, way: Way, found: Found) -> Result<(), Reason> {
     if is_ttrpc && parts != 1 {
         return Err(Reason::MessageInParts);
     }
-    let Some(scratch) = messages::scratch() else { return Ok(()) };
-    scratch.sending.ends = ends;
-    scratch.sending.buffer = buffer;
-    scratch.sending.len = if len > LONGEST { LONGEST as u32 } else { len as u32 };
-    scratch.sending.fd = fd;
-    scratch.sending.tgid = writer.tgid;
+    let Some(mut held) = messages::scratch() else { return Ok(()) };
+    let sending = &mut held.lend().sending;
+    sending.ends = ends;
+    sending.buffer = buffer;
+    sending.len = if len > LONGEST { LONGEST as u32 } else { len as u32 };
+    sending.fd = fd;
+    sending.tgid = writer.tgid;
     // SAFETY: no arguments.
-    scratch.sending.start_ns = unsafe { bpf_ktime_get_ns() };
+    sending.start_ns = unsafe { bpf_ktime_get_ns() };
     if is_ttrpc {
-        messages::begin(scratch, writer);
+        messages::begin(&mut held, writer);
         Ok(())
     } else if let Some(of_runtime) = of_runtime
         && runtime != 0
     {
-        requests::begin(&mut scratch.sending, writer, of_runtime, runtime);
+        requests::begin(sending, writer, of_runtime, runtime);
         Ok(())
     } else if let Some(of_docker) = of_docker
         && is_docker
     {
-        docker::begin(&mut scratch.sending, writer, of_docker);
+        docker::begin(sending, writer, of_docker);
         Ok(())
     } else {
-        bus::begin(&mut scratch.sending, writer)
+        bus::begin(sending, writer)
     }
 }
 
@@ -190,8 +191,8 @@ fn try_exit(regs: u64, way: Way, result: i64, found: Found) -> Result<(), Reason
         Way::Read(place) => has_read(regs, place, result as u64, writer, found)?,
         Way::Write(_) => {
             let fd = task::kernel::<u64>(regs, FIRST)? as u32;
-            let Some(scratch) = messages::scratch() else { return Ok(()) };
-            messages::end(scratch, writer, fd, result)?
+            let Some(mut held) = messages::scratch() else { return Ok(()) };
+            messages::end(&mut held, writer, fd, result)?
         }
     };
     if of_bus { bus::walk() } else { Ok(()) }
