@@ -55,6 +55,8 @@ pub struct KernelSettings {
     pub task_nsproxy: u32,
     /// `nsproxy.pid_ns_for_children`.
     pub nsproxy_pid_ns: u32,
+    /// `nsproxy.mnt_ns`.
+    pub nsproxy_mnt_ns: u32,
     /// `pid_namespace.ns.inum`.
     pub pid_ns_inum: u32,
     /// Inode number of the pid namespace of the node's components: in others none is watched for its name. 0: in all.

@@ -26,6 +26,7 @@ static SETTINGS: KernelSettings = KernelSettings {
     signal_group_exit_code: 0,
     task_nsproxy: 0,
     nsproxy_pid_ns: 0,
+    nsproxy_mnt_ns: 0,
     pid_ns_inum: 0,
     node_pid_ns: 0,
     mm_arg_start: 0,

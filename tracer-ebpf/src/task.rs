@@ -70,6 +70,13 @@ pub(crate) fn pid_namespace() -> Result<u32, Reason> {
     kernel(namespace, setting!(pid_ns_inum))
 }
 
+/// The mount namespace of a task, by the address of its structure.
+#[inline(always)]
+pub(crate) fn mounts(task: u64) -> Result<u64, Reason> {
+    let proxy: u64 = kernel(task, setting!(task_nsproxy))?;
+    kernel(proxy, setting!(nsproxy_mnt_ns))
+}
+
 /// Which site of which executable the instruction at `ip` is.
 #[inline(always)]
 pub(crate) fn site_key(ip: u64) -> Result<SiteKey, Reason> {

@@ -33,6 +33,7 @@ pub const ALL: &[Test] = &[
     Test { name: "verifier_budget", requires: &[], run: tests::verifier_budget::run },
     Test { name: "process_follow", requires: &[], run: tests::process_follow::run },
     Test { name: "process_names", requires: &[], run: tests::process_names::run },
+    Test { name: "process_inside", requires: &[], run: tests::process_inside::run },
     Test { name: "process_threads", requires: &[], run: tests::process_threads::run },
     Test { name: "attach_fires_address", requires: &[], run: tests::attach_fires::address },
     Test { name: "attach_fires_cookie", requires: COOKIE, run: tests::attach_fires::cookie },

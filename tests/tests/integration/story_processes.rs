@@ -179,6 +179,30 @@ fn late_plugins_and_hooks() {
     assert_eq!(story.snapshot(14 * S).processes.open[2].container.as_deref(), Some("c1"));
 }
 
+/// The names of helpers have no end (a runtime that is not known runs whatever a container runs): those that find no row share one,
+/// and nothing is lost.
+#[test]
+fn helpers_with_many_names() {
+    let mut story = node(8);
+    for n in 0..400 {
+        let (pid, at) = (1000 + n, u64::from(n) * 10 * MS);
+        story.fork(SHIM, pid, at).exec(pid, Role::Helper, PROCESS_EXECED, at + MS);
+        story.told(pid, &Command::Other { program: format!("job-{n}") }).exit(at + 5 * MS, pid, 0);
+    }
+    start_runc(&mut story, 10, "exec", "c1", 6 * S);
+    story.exit(6 * S + 9 * MS, 10, 0).read_processes(8 * S);
+    let snapshot = story.snapshot(8 * S);
+    assert_eq!(snapshot.real_losses().count(), 0, "nothing is missed");
+    assert_eq!(diagnose(&snapshot).verdict, Verdict::Healthy);
+    let counted: u64 = snapshot.processes.rows.iter().map(|row| row.latency.count()).sum();
+    assert_eq!((counted, row(&snapshot, "other programs").latency.count()), (401, 400 - 128));
+    assert_eq!(
+        row(&snapshot, "runc exec").latency.count(),
+        1,
+        "what helpers are called takes no room from runc"
+    );
+}
+
 /// Exit codes and signals are counted, and kept for a while.
 #[test]
 fn failures() {

@@ -15,6 +15,9 @@ pub const PROCESS_CRUN: u32 = 1 << 3;
 /// The dockerd that the process may ask is watched too, so its answers are seen. Only user space knows that, and sets it.
 pub const PROCESS_ASKS_DOCKER: u32 = 1 << 4;
 
+/// A shim, a monitor or runc has started it, or something that has it: it works for a container, or is in one.
+pub const PROCESS_FOR_CONTAINER: u32 = 1 << 5;
+
 /// One step in the life of a process; the kind is in the header.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]

@@ -13,7 +13,7 @@ use aya_ebpf::{
     programs::RawTracePointContext,
 };
 use plegtrace_common::{
-    follow::{after_exec, after_fork},
+    follow::{Home, after_exec, after_fork, may_be_cni},
     key::Watched,
     kind::RecKind,
     reason::Reason,
@@ -111,7 +111,7 @@ fn exec() {
     }
     let before = if workload { Watched { role: 0, parent_role: 0, ..old } } else { old };
     let arguments = Block::arguments();
-    let next = after_exec(&before, &comm, arguments.says_init());
+    let next = after_exec(&before, &comm, arguments.says_init(), home());
     let now_ns = now();
     let watched = Watched {
         role: next.role as u32,
@@ -138,13 +138,24 @@ fn is_elsewhere() -> bool {
     node != 0 && task::pid_namespace().is_ok_and(|own| own != node)
 }
 
-/// CNI plugins are started by the runtime, by the kubelet (dockershim), or by another plugin.
+/// Where the current process lives.
 #[inline(always)]
-fn may_be_cni(watched: &Watched) -> bool {
-    let not = watched.parent_role == Role::Shim as u32
-        || watched.parent_role == Role::Conmon as u32
-        || watched.parent_role == Role::Runc as u32;
-    watched.role == Role::Helper as u32 && !not
+fn home() -> Home {
+    if is_elsewhere() {
+        Home::OwnPids
+    } else if has_own_mounts() {
+        Home::OwnMounts
+    } else {
+        Home::Node
+    }
+}
+
+/// Has the current process other mounts than its parent? Not where the kernel does not tell.
+#[inline(always)]
+fn has_own_mounts() -> bool {
+    let parent = task::kernel::<u64>(task::current(), setting!(task_real_parent)).unwrap_or(0);
+    let (own, parents) = (task::mounts(task::current()).unwrap_or(0), task::mounts(parent).unwrap_or(0));
+    setting!(nsproxy_mnt_ns) != 0 && own != 0 && parents != 0 && own != parents
 }
 
 /// Each thread comes by; the last one is the end of the process. `live` was counted down before this tracepoint

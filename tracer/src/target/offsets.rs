@@ -22,7 +22,7 @@ pub enum Need {
     Addresses,
     /// Processes: who starts whom, its command line, how it ends.
     Processes,
-    /// In which pid namespace a process is that is named like a component.
+    /// In which namespaces a process is: is it named like a component, and does it live in a container?
     Names,
 }
 
@@ -74,6 +74,7 @@ const MEMBERS: &[Member] = &[
     member("mm_struct.env_end", &[Processes], |s| &mut s.mm_env_end),
     member("task_struct.nsproxy", &[Names], |s| &mut s.task_nsproxy),
     member("nsproxy.pid_ns_for_children", &[Names], |s| &mut s.nsproxy_pid_ns),
+    member("nsproxy.mnt_ns", &[Names], |s| &mut s.nsproxy_mnt_ns),
     member("pid_namespace.ns.inum", &[Names], |s| &mut s.pid_ns_inum),
 ];
 
@@ -192,7 +193,7 @@ mod tests {
                     .collect(),
             ),
             ("signal_struct", vec!["live", "flags", "group_exit_code"]),
-            ("nsproxy", vec!["pid_ns_for_children"]),
+            ("nsproxy", vec!["count", "mnt_ns", "pid_ns_for_children"]),
             ("pid_namespace", vec!["ns:inner"]),
             ("mm_struct", "exe_file start_code arg_start arg_end env_start env_end".split(' ').collect()),
             ("file", vec!["other", "f_inode"]),

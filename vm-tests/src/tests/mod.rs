@@ -20,6 +20,7 @@ pub mod inotify_full;
 pub mod long_reload;
 pub mod mount_storm;
 pub mod process_follow;
+pub mod process_inside;
 pub mod process_names;
 pub mod process_threads;
 pub mod programs_load;

@@ -118,7 +118,7 @@ impl Seen {
     }
 
     /// Is this text anywhere in what came out of the ring buffer?
-    fn contains(&self, text: &str) -> bool {
+    pub(crate) fn contains(&self, text: &str) -> bool {
         self.raw.iter().any(|bytes| bytes.windows(text.len()).any(|window| window == text.as_bytes()))
     }
 

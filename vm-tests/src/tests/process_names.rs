@@ -57,7 +57,7 @@ fn followed(runc: &Path, node_pid_ns: u32, in_container: bool) -> Result<bool> {
 }
 
 /// The pid namespace of this process.
-fn namespace() -> Result<u32> {
+pub(crate) fn namespace() -> Result<u32> {
     let link = fs::read_link(format!("/proc/{}/ns/pid", id())).context("no pid namespace")?;
     let text = link.to_string_lossy();
     let number = text.trim_start_matches("pid:[").trim_end_matches(']');
