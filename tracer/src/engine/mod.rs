@@ -27,7 +27,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub(crate) use crate::live::let_interrupts_end_us;
+pub(crate) use crate::live::let_interrupt_end_us;
 use crate::{
     census::{CpuReader, HaltWatch},
     chain::chain,

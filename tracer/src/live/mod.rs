@@ -7,6 +7,7 @@ mod drain;
 mod errors;
 mod govern;
 mod governor;
+mod interrupt;
 mod messages;
 mod open;
 mod open_requests;
@@ -37,6 +38,7 @@ use crate::{
 pub(crate) use bus::OpenBus;
 use drain::Drainer;
 pub(crate) use governor::OverBudget;
+pub(crate) use interrupt::let_interrupt_end_us;
 
 /// How long and how often whoever keeps us from detaching is looked at.
 const AGAIN: Duration = Duration::from_millis(200);
@@ -331,15 +333,6 @@ impl Live {
     }
 }
 
-/// Gives SIGINT and SIGTERM their default action back, for the time after an observation: who does not want to wait until
-/// probes can be taken off without harm ends us, and the kernel takes them off at once.
-pub(crate) fn let_interrupts_end_us() {
-    for signal in [libc::SIGINT, libc::SIGTERM] {
-        // SAFETY: back to the default action; the handlers served the observation, which is over.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
-    }
-}
-
 /// Detaching while a process that runs a probed file is stuck holds up every fork of the node: it waits.
 impl Drop for Live {
     fn drop(&mut self) {
@@ -347,7 +340,7 @@ impl Drop for Live {
         while let Err(hazard) = self.wait_until_free(AGAIN) {
             if !std::mem::replace(&mut warned, true) {
                 // Also after an error, when nobody else says so.
-                let_interrupts_end_us();
+                let_interrupt_end_us();
                 tracing::warn!(
                     "not detached yet (Ctrl-C detaches at once): {}",
                     escape::line(&hazard.to_string())

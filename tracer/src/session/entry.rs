@@ -12,7 +12,7 @@ use crate::{
     chain::chain,
     cli::{Args, Command, Settings, SettingsError},
     commands::{CommandError, check, doctor, explain, goroutines, history, observe, record, replay, watch},
-    engine::{confine, detach_rest, let_interrupts_end_us},
+    engine::{confine, detach_rest, let_interrupt_end_us},
     exit::Exit,
 };
 
@@ -27,7 +27,7 @@ pub fn main() -> ExitCode {
     log_to_stderr(args.common.verbose);
     confine(matches!(args.command, Some(Command::Record(_))));
     let done = run(&args);
-    let_interrupts_end_us();
+    let_interrupt_end_us();
     detach_rest(|why| eprintln!("plegtrace: {why}"));
     census::end_idle();
     match done {
