@@ -20,7 +20,10 @@ use plegtrace::{
         Unanswered,
     },
 };
-use plegtrace_lab::process::{self, wait_for};
+use plegtrace_lab::{
+    host,
+    process::{self, wait_for},
+};
 use plegtrace_tests::program;
 use target::WaitingProgram;
 
@@ -186,7 +189,7 @@ fn path_on_a_dead_filesystem() {
 /// none, which is declared.
 fn stuck_path() -> Option<(WaitingProgram, u32)> {
     if !Path::new("/dev/fuse").exists() {
-        println!("SKIP: no /dev/fuse");
+        host::declare_skip("fuse", &anyhow::anyhow!("no /dev/fuse"));
         return None;
     }
     let dir = tempfile::tempdir().unwrap();
