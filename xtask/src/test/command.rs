@@ -71,7 +71,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let tier = if options.all { Tier::All } else { Tier::Gate };
     let minimums = if options.names.is_empty() { expected::minimums(tier)? } else { BTreeMap::new() };
     let (built, object) = build()?;
-    let programs = named(layers::by_module(layers::compile(&object, &[])?, tier)?, &options.names);
+    let compiled = layers::compile(&object, &[])?;
+    let programs = named(layers::by_module(compiled.clone(), tier)?, &options.names);
+    let ran = match tier {
+        Tier::Gate => options.run_whole(&programs, &layers::by_module(compiled, Tier::All)?),
+        Tier::All => BTreeSet::new(),
+    };
     let proved = if options.all && options.names.is_empty() { Some(Proved::open()?) } else { None };
     let guests = vm::Selection::of_tier(options.all, &options.names);
     if options.wants(Part::Lab) || options.wants(Part::Integration) {
@@ -100,14 +105,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         proved.keep_only(&runner.parts(&programs))?;
     }
     again::ask_again(&runner, &programs);
-    finish()
+    finish(&ran)
 }
 
 /// Sums up.
-fn finish() -> Result<()> {
+fn finish(ran: &BTreeSet<String>) -> Result<()> {
     let mut tally = tally();
     tally.judge_flaky();
-    tally.notes.push(proved::sentence());
+    tally.notes.push(proved::sentence(ran));
     print!("{}", tally.summary());
     if tally.is_good() { Ok(()) } else { Err(Exit(1).into()) }
 }
@@ -131,9 +136,26 @@ impl Options {
         fast && (self.only.is_empty() || self.only.contains(&part))
     }
 
+    /// The parts of `tests/PROVED.md` that these programs are with all their tests, as they are in `all`.
+    fn run_whole(&self, programs: &[Program], all: &[Program]) -> BTreeSet<String> {
+        let is_run = |program: &&Program| all.contains(program) && self.wants(program.layer.into());
+        let docs = (self.wants(Part::Docs) && self.names.is_empty()).then_some("docs".to_owned());
+        programs.iter().filter(is_run).map(|program| program.name.clone()).chain(docs).collect()
+    }
+
     /// Is nothing left out?
     fn is_whole(&self) -> bool {
         !self.fast && self.only.is_empty() && self.names.is_empty()
+    }
+}
+
+impl From<Layer> for Part {
+    fn from(layer: Layer) -> Self {
+        match layer {
+            Layer::Unit => Self::Unit,
+            Layer::Integration => Self::Integration,
+            Layer::Lab => Self::Lab,
+        }
     }
 }
 
@@ -209,6 +231,32 @@ mod tests {
         assert_eq!(chosen(false, &[Part::Lab]), ["lab"]);
         assert_eq!(chosen(true, &[Part::Lab]), [""; 0]);
         assert!(options(false, &[], &[]).is_whole() && !options(false, &[], &["a"]).is_whole());
+    }
+
+    /// The gate runs some programs whole, some in part, and leaves others out: only of the first it says nothing more at its end.
+    #[test]
+    fn what_is_run_whole() {
+        let program = |layer, name: &str, tests: &[&str]| Program {
+            layer,
+            name: name.into(),
+            file: "f".into(),
+            directory: "d".into(),
+            tests: tests.iter().map(|test| (*test).to_owned()).collect(),
+        };
+        let all = [
+            program(Layer::Unit, "xtask", &[]),
+            program(Layer::Integration, "story", &["story::a"]),
+            program(Layer::Integration, "builds", &["builds::a", "builds::others::b"]),
+            program(Layer::Lab, "lab-census", &["census::a"]),
+            program(Layer::Lab, "lab-matrix", &["matrix::a"]),
+        ];
+        let mut gate = all[..4].to_vec();
+        gate[2].tests.pop();
+        let whole =
+            |options: Options| options.run_whole(&gate, &all).into_iter().collect::<Vec<_>>().join(" ");
+        assert_eq!(whole(options(false, &[], &[])), "docs lab-census story xtask");
+        assert_eq!(whole(options(true, &[], &[])), "docs story xtask");
+        assert_eq!(whole(options(false, &[Part::Unit], &[])), "xtask");
     }
 
     /// A name may be that of a test or of a program.

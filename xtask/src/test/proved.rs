@@ -158,42 +158,45 @@ impl Seen {
         Self { rows: text.lines().filter_map(row).collect(), margins: Margins::read(text) }
     }
 
-    /// A sentence about how old all of it is; `changed` says which files differ from a commit, `None` when it is not known.
-    fn age(&self, changed: impl Fn(&str) -> Option<Vec<String>>) -> String {
-        let Some(last) = self.rows.values().max_by_key(|row| &row.day) else {
+    /// A sentence about how old all of it is but what was `ran` just now; `changed` says which files differ from a commit, `None` when
+    /// it is not known.
+    fn age(&self, ran: &BTreeSet<String>, changed: impl Fn(&str) -> Option<Vec<String>>) -> String {
+        let rows: BTreeMap<&String, &Row> =
+            self.rows.iter().filter(|(part, _)| !ran.contains(*part)).collect();
+        let Some(last) = rows.values().max_by_key(|row| &row.day) else {
             return format!("everything else: never proved; `cargo xtask test --all` writes {TABLE}");
         };
-        let commits: BTreeSet<&str> = self.rows.values().map(|row| row.commit.as_str()).collect();
+        let commits: BTreeSet<&str> = rows.values().map(|row| row.commit.as_str()).collect();
         let changed: BTreeMap<&str, Option<Vec<String>>> =
             commits.into_iter().map(|commit| (commit, changed(commit.trim_end_matches('+')))).collect();
-        let is_older = |(part, row): &(&String, &Row)| match &changed[row.commit.as_str()] {
+        let is_older = |(part, row): &(&&String, &&Row)| match &changed[row.commit.as_str()] {
             Some(files) => files.iter().any(|file| proves(part, file)),
             None => true,
         };
-        let older: Vec<&str> = self.rows.iter().filter(is_older).map(|(part, _)| short(part)).collect();
+        let older: Vec<&str> = rows.iter().filter(is_older).map(|(part, _)| short(part)).collect();
         let failed: Vec<&str> =
-            self.rows.iter().filter(|(_, row)| row.counts.failed > 0).map(|(part, _)| short(part)).collect();
-        let passed: usize = self.rows.values().map(|row| row.counts.passed).sum();
+            rows.iter().filter(|(_, row)| row.counts.failed > 0).map(|(part, _)| short(part)).collect();
+        let passed: usize = rows.values().map(|row| row.counts.passed).sum();
         let list = |names: &[&str]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         format!(
             "everything else: {passed} passed in {} parts, the last on {} at {}; failed: {}; older than the code they prove: {} of {} \
              ({})",
-            self.rows.len(),
+            rows.len(),
             last.day,
             last.commit,
             list(&failed),
             older.len(),
-            self.rows.len(),
+            rows.len(),
             list(&older),
         )
     }
 }
 
-/// What `tests/PROVED.md` says, in a line for whoever ran only a part.
-pub(super) fn sentence() -> String {
+/// What `tests/PROVED.md` says, in a line for whoever `ran` only these parts.
+pub(super) fn sentence(ran: &BTreeSet<String>) -> String {
     let workspace = paths::workspace();
     let text = fs::read_to_string(workspace.join(TABLE)).unwrap_or_default();
-    Seen::read(&text).age(|commit| {
+    Seen::read(&text).age(ran, |commit| {
         let mut git = Command::new("git");
         let names = cmd::output(git.current_dir(&workspace).args(["diff", "--name-only", commit])).ok()?;
         Some(names.lines().map(str::to_owned).collect())
@@ -289,7 +292,8 @@ mod tests {
     /// The line of the gate names what failed, and what the code has left behind.
     #[test]
     fn the_age_of_it_all() {
-        assert!(Seen::default().age(|_| None).contains("never proved"));
+        let nothing = BTreeSet::new();
+        assert!(Seen::default().age(&nothing, |_| None).contains("never proved"));
         let row = |failed, commit: &str| Row {
             tests: 2,
             counts: Counts { passed: 2, failed, skipped: 0 },
@@ -305,15 +309,23 @@ mod tests {
         ];
         let rows = rows.map(|(part, row)| (part.to_owned(), row)).into();
         let seen = Seen { rows, ..Seen::default() };
-        let said = seen.age(|commit| match commit {
+        let changed = |commit: &str| match commit {
             "old" => Some(vec!["tests/tests/lab/matrix/mod.rs".into(), "README.md".into()]),
             "new" => Some(vec!["README.md".into(), "tests/tests/lab/matrix/mod.rs".into()]),
             _ => None,
-        });
+        };
+        let said = seen.age(&nothing, changed);
         assert!(
             said.ends_with("failed: lab-slow; older than the code they prove: 2 of 3 (guests, lab-matrix)"),
             "{said}"
         );
+        // What has just been run is neither old nor anything else.
+        let ran = BTreeSet::from(["plegtrace-tests-lab-matrix".to_owned()]);
+        let said = seen.age(&ran, changed);
+        assert!(said.starts_with("everything else: 4 passed in 2 parts, "), "{said}");
+        assert!(said.ends_with("older than the code they prove: 1 of 2 (guests)"), "{said}");
+        let all = seen.rows.keys().cloned().collect();
+        assert!(seen.age(&all, changed).contains("never proved"));
     }
 
     /// Which changes make which results old.
