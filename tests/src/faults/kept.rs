@@ -3,8 +3,8 @@
 //!
 //! They are packed once more than a recording is: the looks at a node repeat each other over more than the 32 KiB that DEFLATE sees.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use anyhow::{Context as _, Result, ensure};
 use brotli::enc::BrotliEncoderParams;
@@ -14,6 +14,7 @@ use plegtrace::input::next_frame;
 use plegtrace::recording::Encoder;
 use plegtrace_lab::fault::{Facts, Kind};
 use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
 
 use super::stream::Stream;
 use super::{Case, Injected, Observer};
@@ -63,13 +64,36 @@ pub fn file(kind: Kind, observer: Observer) -> PathBuf {
     folder().join(stem(kind, observer) + ".records.br")
 }
 
+/// Where a recording is written while its observer observes, in a directory of its own, which goes with this: also when the fault was
+/// over too early, or the test panics.
+#[derive(Debug)]
+pub struct Draft {
+    file: PathBuf,
+    _dir: TempDir,
+}
+
+impl Draft {
+    fn new(kind: Kind, observer: Observer) -> io::Result<Self> {
+        let dir = TempDir::with_prefix("plegtrace-fault-")?;
+        Ok(Self { file: dir.path().join(stem(kind, observer)), _dir: dir })
+    }
+
+    /// The file, which is not made yet.
+    #[must_use]
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+}
+
 /// Where this observer's recording is to be written while it observes; `None`: nobody wants to keep it.
+///
+/// # Panics
+///
+/// No directory can be made for it.
 #[must_use]
-pub fn wanted(kind: Kind, observer: Observer) -> Option<PathBuf> {
+pub fn wanted(kind: Kind, observer: Observer) -> Option<Draft> {
     let is_wanted = std::env::var(KEEP).is_ok_and(|value| value == "1");
-    is_wanted.then(|| {
-        std::env::temp_dir().join(format!("plegtrace-{}-{}", std::process::id(), stem(kind, observer)))
-    })
+    is_wanted.then(|| Draft::new(kind, observer).expect("a directory for a recording"))
 }
 
 /// Keeps a recording whose report was right, without the name of the kernel's build.
@@ -146,4 +170,23 @@ pub fn all() -> Result<Vec<(Case, PathBuf)>> {
         Ok((Case { kind, observer, facts, injected, tester }, path))
     };
     files.into_iter().map(case).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nothing of a recording is left behind when nobody keeps it, not even after a panic.
+    #[test]
+    fn a_draft_goes() {
+        let kind = *Kind::all().first().unwrap();
+        let draft = Draft::new(kind, Observer::Early).unwrap();
+        let dir = draft.file().parent().unwrap().to_owned();
+        fs::write(draft.file(), "half a recording").unwrap();
+        let panicked = std::thread::spawn(move || {
+            let _draft = draft;
+            panic!("as a wrong report does");
+        });
+        assert!(panicked.join().is_err() && !dir.exists());
+    }
 }

@@ -116,7 +116,7 @@ pub(super) fn inject_and_name(node: &Node, kind: Kind, pod: &str) -> Row {
 fn try_to_name(node: &Node, kind: Kind, pod: &str) -> Option<Row> {
     let until: &[&str] = if needed_s(kind).is_some() { &["-d", "600"] } else { UNTIL_FOUND };
     let kept = [Observer::Early, Observer::Late].map(|observer| kept::wanted(kind, observer));
-    let [early_file, late_file] = kept.each_ref().map(Option::as_deref);
+    let [early_file, late_file] = kept.each_ref().map(|draft| draft.as_ref().map(kept::Draft::file));
     let mut early = trace_into(early_file, node, &["-v", "-o", "json"], until);
     early.wait_until_armed(LIMIT).unwrap();
     // A decoy: a network plugin that is slow, and nearly as slow as one that hangs.
