@@ -14,7 +14,7 @@ use plegtrace::probes::Inspected;
 use plegtrace::target::{GoBinary, KernelOffsets, Match, Pattern, Site};
 use plegtrace_common::site::{SiteConf, action, g_source};
 use plegtrace_lab::packages::Suite;
-use plegtrace_lab::{cache, host, packages, process};
+use plegtrace_lab::{cache, golang, host, packages, process};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// Attaches of all sites with perf events of each sort; a site takes up to 0.1 s to take off.
@@ -50,6 +50,7 @@ fn builds() -> anyhow::Result<[PathBuf; 2]> {
             let mut command = Command::new(goroot.join("bin/go"));
             command.current_dir(&source).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
             command.env("GOROOT", &goroot).env("HOME", source.join("scratch")).env("CGO_ENABLED", "0");
+            command.env("GOCACHE", golang::compiled(&goroot)?);
             command.env("GOFLAGS", "-mod=mod").env("GOPROXY", "off").env("GOMAXPROCS", "2");
             command.args(["build", "-gcflags", flags, "-o"]).arg(dir.join(name)).arg(".");
             host::run(&mut command)?;
