@@ -27,6 +27,7 @@ pub fn process(component: Component, pid: u32, parent: u32, started: u64) -> Pro
         pipes: Vec::new(),
         container: None,
         by_hand: None,
+        detached: false,
         cpu_group: None,
         task_limit: None,
         disk: None,

@@ -20,6 +20,7 @@ mod finished;
 mod frontier;
 mod generations;
 mod growth;
+pub mod helpers;
 mod inflight;
 mod join;
 mod latency;

@@ -61,8 +61,8 @@ pub const STARTUP_NS: u64 = 10 * SECOND_NS;
 /// The output of a command that has ended is drained within this time (containerd waits 10 s where it waits at all).
 pub const EXEC_OUTPUT_NS: u64 = 10 * SECOND_NS;
 
-/// The age from which a process with this command is late; `None`: never by its age. What runc runs is a hook; other
-/// helpers may be log drivers, or decompress a large image.
+/// The age from which a process with this command is late; `None`: never by its age. What runc runs is a hook; of other helpers
+/// [`super::helpers`] knows.
 #[must_use]
 pub fn late_after_ns(command: &Command, parent: Option<Component>) -> Option<u64> {
     match command {

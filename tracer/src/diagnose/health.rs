@@ -215,6 +215,9 @@ fn processes_open(snapshot: &Snapshot, stuck: &[Stuck]) -> Vec<Reason> {
     let mut told: HashSet<u32> = stuck.iter().flat_map(stuck::processes).collect();
     // Whoever typed a command waits for it; the kubelet does not.
     told.extend(snapshot.census.by_hand.iter().map(|seen| seen.fact.pid));
+    // Nobody waits for a daemon.
+    let daemons = snapshot.census.processes.iter().filter(|seen| seen.fact.detached);
+    told.extend(daemons.map(|seen| seen.fact.pid));
     let late = snapshot.processes.open.iter().filter(|process| process.late && !told.contains(&process.pid));
     for process in late {
         groups.entry(&process.kind).or_default().push(process);

@@ -154,6 +154,7 @@ fn looked_at(pid: u32, at_ns: u64) -> ProcessSeen {
         pipes: Vec::new(),
         container: None,
         by_hand: None,
+        detached: false,
         cpu_group: None,
         task_limit: None,
         disk: None,

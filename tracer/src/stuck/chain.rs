@@ -91,6 +91,11 @@ fn nearest(stuck: &Stuck, known: &Known, snapshot: &Snapshot) -> Vec<Request> {
                 same == Some(true) && request.method().is_some_and(|method| method.facts().needs_processes)
             }
             // A hook is waited for by whoever waits for its runc.
+            // Who waits for a helper has started it itself.
+            StuckKind::Process { .. } if runner_of(stuck).is_some() => {
+                let own = runner_of(stuck).is_some_and(|(_, pid)| pid == request.pid);
+                own && request.waits_for == WaitsFor::Child
+            }
             StuckKind::Process { command, .. } => {
                 let command = runc_of(stuck).unwrap_or(command);
                 let may = request.method().is_none_or(|method| may_run(method, command, stuck));
@@ -120,6 +125,23 @@ fn runc_of(stuck: &Stuck) -> Option<&Command> {
         Waiter::Process { command: Some(command @ Command::Runc { .. }), .. } => Some(command),
         _ => None,
     })
+}
+
+/// The kubelet or runtime that runs a helper, itself or by other helpers, and its process. Hooks and what plugins run are none.
+pub(crate) fn runner_of(stuck: &Stuck) -> Option<(Component, u32)> {
+    let StuckKind::Process { command: Command::Other { .. }, .. } = &stuck.what else { return None };
+    let is_helper = |waiter: &&Waiter| {
+        matches!(
+            waiter,
+            Waiter::Process { component: Component::Helper, command: None | Some(Command::Other { .. }), .. }
+        )
+    };
+    let Waiter::Process { component, pid, .. } = stuck.waiters.iter().find(|waiter| !is_helper(waiter))?
+    else {
+        return None;
+    };
+    let is_daemon = *component == Component::Kubelet || component.role().is_runtime();
+    is_daemon.then_some((*component, *pid))
 }
 
 /// Does the runtime start such a command for a method? A command that is not known may be started for any.

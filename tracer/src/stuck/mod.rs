@@ -23,7 +23,7 @@ use crate::{
 };
 
 pub use bus::{BusParty, BusStall};
-pub(crate) use chain::{matters, processes};
+pub(crate) use chain::{matters, processes, runner_of};
 pub(crate) use shim_lock::Deadlock;
 pub use shim_lock::ShimLock;
 pub(crate) use silent::shims_to_read;

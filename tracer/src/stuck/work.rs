@@ -3,7 +3,8 @@
 use super::{Stuck, StuckKind, Waiter, bus, halted, phases};
 use crate::{
     correlate::{
-        Age, Known, OpenProcess, ProcessSeen, Request, Snapshot,
+        Age, BlockedThread, Known, OpenProcess, ProcessSeen, Request, Snapshot,
+        helpers::{HELPER_NS, helper_late_after_ns, helper_names},
         thresholds::{EXEC_OUTPUT_NS, FILE_CALL_NS, UNREPORTED_NS, late_after_ns, stuck_after_ns},
     },
     cri::Method,
@@ -66,13 +67,32 @@ fn waits_for_parent(seen: &ProcessSeen) -> bool {
 fn limit_ns(seen: &ProcessSeen, snapshot: &Snapshot) -> Option<u64> {
     let parent = snapshot.census.processes.iter().find(|other| other.fact.pid == seen.fact.parent);
     let parent = parent.map(|parent| parent.fact.component);
-    seen.fact.command.as_ref().and_then(|command| late_after_ns(command, parent))
+    let helper = || helper_late_after_ns(&helper_names(&seen.fact)?, runner(seen, snapshot)?);
+    seen.fact.command.as_ref().and_then(|command| late_after_ns(command, parent)).or_else(helper)
+}
+
+/// The component for which a helper works, itself or for another helper.
+pub(super) fn runner(seen: &ProcessSeen, snapshot: &Snapshot) -> Option<Component> {
+    let chain = ancestors(seen.fact.parent, snapshot);
+    let (last, between) = chain.split_last()?;
+    // Who waits for a plugin waits for what that runs.
+    between.iter().all(|other| helper_names(&other.fact).is_some()).then_some(last.fact.component)
 }
 
 fn is_late(seen: &ProcessSeen, snapshot: &Snapshot) -> bool {
-    let over = limit_ns(seen, snapshot).is_some_and(|limit| known_age_ns(seen, snapshot) > limit);
+    let over = limit_ns(seen, snapshot).is_some_and(|limit| known_age_ns(seen, snapshot) > limit)
+        || is_held_in_kernel(seen, snapshot);
     // What is stopped or frozen is told as such; what waits for it is late as its parent.
     over && seen.fact.state != 'Z' && !(halted::is_halted(seen))
+}
+
+/// Has every look for long found a helper in the same call, in which the kernel waits? However long its work may last, it does none.
+fn is_held_in_kernel(seen: &ProcessSeen, snapshot: &Snapshot) -> bool {
+    let held = |thread: &BlockedThread| seen.fact.at_ns.saturating_sub(thread.since.0) > HELPER_NS;
+    let of_daemon = |component: Component| component == Component::Kubelet || component.role().is_runtime();
+    helper_names(&seen.fact).is_some()
+        && seen.blocked.iter().any(held)
+        && runner(seen, snapshot).is_some_and(of_daemon)
 }
 
 /// How old it was when it was last known to be there: at its look, or now when no end of it was seen by who would see it.
@@ -91,8 +111,7 @@ pub(crate) fn late_from(snapshot: &Snapshot) -> impl Iterator<Item = u64> {
     let seen = snapshot.census.processes.iter().filter(|seen| seen.fact.state != 'Z');
     let seen = seen.filter_map(|seen| Some(seen.fact.started_ns?.saturating_add(limit_ns(seen, snapshot)?)));
     let open = snapshot.processes.open.iter();
-    let open =
-        open.filter_map(|process| Some(process.start?.0.saturating_add(process.kind.late_after_ns()?)));
+    let open = open.filter_map(|process| Some(process.start?.0.saturating_add(process.late_after_ns?)));
     let handlers = snapshot.open.iter().filter(|call| call.span.layer() == Layer::Handler);
     let handlers = handlers
         .filter_map(|call| Some(call.span.start().0.saturating_add(stuck_after_ns(call.span.operation())?)));

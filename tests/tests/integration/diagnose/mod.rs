@@ -16,6 +16,7 @@ mod dead_volume;
 mod docker;
 mod exits;
 mod failing;
+mod helpers;
 mod jams;
 mod kernel;
 mod kubelet;

@@ -26,6 +26,8 @@ pub(super) struct Interest {
     pub(super) kind: Kind,
     /// A person started it, in a program of this name: it is no part of the node.
     pub(super) by_hand: Option<String>,
+    /// It has left the session of its parent.
+    pub(super) detached: bool,
 }
 
 /// Why a process is looked at.
@@ -63,7 +65,9 @@ pub(super) fn classify(tree: &Tree, proc: &Path, mut elsewhere: impl FnMut(u32) 
         if by_hand.is_some() && kind == Kind::Zombie {
             continue;
         }
-        let interest = Interest { pid: *pid, component, seen: seen.clone(), kind, by_hand };
+        let detached = component == Component::Helper
+            && tree.get(&seen.stat.parent).is_some_and(|parent| parent.stat.session != seen.stat.session);
+        let interest = Interest { pid: *pid, component, seen: seen.clone(), kind, by_hand, detached };
         match kind {
             Kind::Workload { .. } => found.workloads.push(interest),
             Kind::Zombie if zombies == MAX_ZOMBIES => found.left_out += 1,

@@ -178,6 +178,7 @@ fn fact(interest: &Interest, node: &Node, at_ns: u64) -> ProcessFact {
         pipes,
         container: None,
         by_hand: interest.by_hand.clone(),
+        detached: interest.detached,
         cpu_group: None,
         task_limit: None,
         disk: None,

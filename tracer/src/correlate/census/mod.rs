@@ -385,6 +385,7 @@ mod tests {
             pipes: Vec::new(),
             container: None,
             by_hand: None,
+            detached: false,
             cpu_group: None,
             task_limit: None,
             disk: None,

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::{correlate::thresholds, input::Component};
+use crate::{
+    correlate::{helpers::helper_late_after_ns, thresholds},
+    input::Component,
+};
 
 /// What a process does for the node. Texts come from the node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -75,17 +78,16 @@ impl ProcessKind {
         }
     }
 
-    /// The age from which it is a stall; `None`: never by its age. A helper may be a log driver or decompress a large
-    /// image, so its age alone says nothing.
-    #[must_use]
-    pub fn late_after_ns(&self) -> Option<u64> {
+    /// The age from which it is a stall, when this component started it; `None`: never by its age.
+    pub(super) fn late_after_ns(&self, parent: Option<Component>) -> Option<u64> {
         match self {
             Self::Runc { sub } => thresholds::runc_late_after_ns(sub),
             Self::RuncInit => Some(thresholds::RUNC_NS),
             Self::Cni { .. } => Some(thresholds::CNI_NS),
             Self::Hook { .. } => Some(thresholds::HOOK_NS),
             Self::Shim { action } => action.is_some().then_some(thresholds::SHIM_HELPER_NS),
-            Self::Helper { .. } | Self::Workload | Self::Starting | Self::Component(_) => None,
+            Self::Helper { program } => helper_late_after_ns(&[program], parent?),
+            Self::Workload | Self::Starting | Self::Component(_) => None,
         }
     }
 }

@@ -206,6 +206,7 @@ impl Follower {
             parent: span.parent,
             parents: self.parents(span),
             phases: Vec::new(),
+            late_after_ns: span.late_after_ns(),
             late,
             kind,
         })

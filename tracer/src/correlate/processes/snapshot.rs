@@ -56,6 +56,8 @@ pub struct OpenProcess {
     pub parents: Vec<(u32, ProcessKind)>,
     /// What a runc is doing, outermost first; empty when that is not seen.
     pub phases: Vec<Phase>,
+    /// The age from which it is late; `None`: never by its age.
+    pub late_after_ns: Option<u64>,
     /// It should have ended by now.
     pub late: bool,
 }

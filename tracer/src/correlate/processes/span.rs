@@ -203,7 +203,7 @@ impl Span {
         let (kind, parent) = (self.kind(), Component::of_role(self.parent_role));
         match &kind {
             ProcessKind::Runc { sub } if thresholds::waits_for_its_command(sub, parent) => None,
-            _ => kind.late_after_ns(),
+            _ => kind.late_after_ns(parent),
         }
     }
 

@@ -14,6 +14,7 @@ mod d6_queue_of_the_bus_is_full;
 mod d7_connections_wait_to_be_accepted;
 mod d8_systemd_is_not_on_the_bus;
 mod d9_bus_daemon_is_busy;
+mod h1_helper_does_not_end;
 mod k1_full_event_channel;
 mod k2_list_too_large;
 mod k3_many_changed_pods;
@@ -81,6 +82,7 @@ pub static ALL: &[&Rule] = &[
     &d13_systemd_does_not_run::RULE,
     &d14_bus_daemon_does_not_read::RULE,
     &d15_nobody_listens_at_the_bus::RULE,
+    &h1_helper_does_not_end::RULE,
     &k1_full_event_channel::RULE,
     &k2_list_too_large::RULE,
     &k3_many_changed_pods::RULE,

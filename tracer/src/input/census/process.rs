@@ -44,6 +44,9 @@ pub struct ProcessFact {
     /// A person started it, in a program of this name: it is no part of the node. Hostile text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_hand: Option<String>,
+    /// It has left the session of its parent, as daemons do: nobody waits for its end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub detached: bool,
     /// Directory of its cgroup with the controller of processors; of daemons of the node alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_group: Option<String>,
@@ -348,6 +351,7 @@ mod tests {
             pipes: Vec::new(),
             container: None,
             by_hand: None,
+            detached: false,
             cpu_group: None,
             task_limit: None,
             disk: None,
