@@ -6,7 +6,7 @@ use super::{Stuck, StuckKind, Waiter, halted, work::waits_to_be_started};
 use crate::{
     correlate::{
         Age, Held, Known, Request, Snapshot, WaitsFor,
-        thresholds::{CALL_OPEN_NS, stuck_after_ns},
+        thresholds::{CALL_OPEN_NS, HELD_NS, stuck_after_ns},
     },
     cri::{Method, Program},
     input::{Command, Component, Layer},
@@ -242,8 +242,13 @@ pub(super) fn unexplained(known: &Known, snapshot: &Snapshot, explained: &Vec<(u
     first.map(|request| of_request(request, known, snapshot)).collect()
 }
 
-fn is_late(request: &Request) -> bool {
-    stuck_after_ns(&request.operation).is_some_and(|limit| request.since.ns > limit)
+/// Is a request open for longer than its operation takes?
+pub(super) fn is_late(request: &Request) -> bool {
+    match stuck_after_ns(&request.operation) {
+        Some(limit) => request.since.ns > limit,
+        // Work that may last has not begun, or is over, when the request waits for something else.
+        None => request.since.ns > CALL_OPEN_NS && request.held_ns >= HELD_NS,
+    }
 }
 
 fn of_request(request: &Request, known: &Known, snapshot: &Snapshot) -> Stuck {

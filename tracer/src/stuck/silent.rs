@@ -4,7 +4,7 @@ use super::{Stuck, StuckKind, chain, shim_lock};
 use crate::{
     correlate::{
         Age, Known, ProcessSeen, Request, Snapshot, WaitsFor,
-        thresholds::{CALL_OPEN_NS, STILL_NS, stuck_after_ns},
+        thresholds::{CALL_OPEN_NS, STILL_NS},
     },
     input::Component,
 };
@@ -71,7 +71,7 @@ fn silent(shim: &ProcessSeen, known: &Known, snapshot: &Snapshot) -> Option<Stuc
     let (lock, held_up) = goroutines.map_or((None, None), |fact| shim_lock::find(&fact.groups));
     let late = |request: &&Request| match lock {
         Some(_) => request.since.ns >= STILL_NS,
-        None => stuck_after_ns(&request.operation).is_some_and(|limit| request.since.ns > limit),
+        None => chain::is_late(request),
     };
     let oldest = waiting(shim, known, snapshot)
         .filter(|request| request.stays && late(request))

@@ -5,7 +5,9 @@ use crate::{
     correlate::{
         Age, BlockedThread, Known, OpenProcess, ProcessSeen, Request, Snapshot,
         helpers::{HELPER_NS, helper_late_after_ns, helper_names},
-        thresholds::{EXEC_OUTPUT_NS, FILE_CALL_NS, UNREPORTED_NS, late_after_ns, stuck_after_ns},
+        thresholds::{
+            EXEC_OUTPUT_NS, FILE_CALL_NS, UNREPORTED_NS, late_after_ns, stuck_after_ns, waits_for_its_command,
+        },
     },
     cri::Method,
     input::{Command, Component, ContainerFact, FdTarget, Layer, ParkedThreads, PipeFact},
@@ -67,8 +69,16 @@ fn waits_for_parent(seen: &ProcessSeen) -> bool {
 fn limit_ns(seen: &ProcessSeen, snapshot: &Snapshot) -> Option<u64> {
     let parent = snapshot.census.processes.iter().find(|other| other.fact.pid == seen.fact.parent);
     let parent = parent.map(|parent| parent.fact.component);
+    let own = seen.fact.command.as_ref().and_then(|command| late_after_ns(command, parent));
+    // Whether what it runs in the foreground has begun, only records of births tell.
+    let foreground = || match &seen.fact.command {
+        Some(Command::Runc { sub, .. }) if waits_for_its_command(sub, parent) => {
+            traced(seen, snapshot).filter(|process| process.start.is_some())?.late_after_ns
+        }
+        _ => None,
+    };
     let helper = || helper_late_after_ns(&helper_names(&seen.fact)?, runner(seen, snapshot)?);
-    seen.fact.command.as_ref().and_then(|command| late_after_ns(command, parent)).or_else(helper)
+    own.or_else(foreground).or_else(helper)
 }
 
 /// The component for which a helper works, itself or for another helper.
@@ -98,12 +108,16 @@ fn is_held_in_kernel(seen: &ProcessSeen, snapshot: &Snapshot) -> bool {
 /// How old it was when it was last known to be there: at its look, or now when no end of it was seen by who would see it.
 fn known_age_ns(seen: &ProcessSeen, snapshot: &Snapshot) -> u64 {
     let fact = &seen.fact;
-    let same = |process: &OpenProcess| {
-        process.pid == fact.pid && process.start.is_none_or(|start| start.0 <= fact.at_ns)
-    };
-    let traced = snapshot.processes.open.iter().any(same);
-    let until = if traced { snapshot.now.0 } else { fact.at_ns };
+    let until = if traced(seen, snapshot).is_some() { snapshot.now.0 } else { fact.at_ns };
     until.saturating_sub(fact.started_ns.unwrap_or(fact.at_ns))
+}
+
+/// The same process, as records of births tell of it.
+fn traced<'a>(seen: &ProcessSeen, snapshot: &'a Snapshot) -> Option<&'a OpenProcess> {
+    let same = |process: &&OpenProcess| {
+        process.pid == seen.fact.pid && process.start.is_none_or(|start| start.0 <= seen.fact.at_ns)
+    };
+    snapshot.processes.open.iter().find(same)
 }
 
 /// When something that is open became late, or will if it is still there: only a look after that tells how it waits.

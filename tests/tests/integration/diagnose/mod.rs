@@ -14,6 +14,7 @@ mod answerers;
 mod bus;
 mod dead_volume;
 mod docker;
+mod execs;
 mod exits;
 mod failing;
 mod helpers;

@@ -123,6 +123,8 @@ struct Inside {
     since: MonoNs,
     /// When the look before the last one began and ended, if that found it in one of this operation, be it the same or not.
     before: Option<(MonoNs, MonoNs)>,
+    /// Where it waits for what takes no time, and since when each look found it there.
+    held: Option<(Vec<String>, MonoNs)>,
 }
 
 /// The census so far.
@@ -180,8 +182,12 @@ impl CensusState {
         for seen in requests::goroutines(&fact) {
             let alike = before.get(&seen.goid).filter(|before| before.operation == seen.operation);
             let since = alike.filter(|_| seen.alone).map_or(looked, |before| before.since);
-            let before = alike.and(look_before);
-            inside.insert(seen.goid, Inside { operation: seen.operation, since, before });
+            let stays = |(frames, since): &(Vec<String>, MonoNs)| {
+                (seen.alone && Some(frames) == seen.held.as_ref()).then_some(*since)
+            };
+            let held_since = alike.and_then(|before| stays(before.held.as_ref()?)).unwrap_or(looked);
+            let (before, held) = (alike.and(look_before), seen.held.map(|frames| (frames, held_since)));
+            inside.insert(seen.goid, Inside { operation: seen.operation, since, before, held });
         }
         self.inside.insert(fact.pid, inside);
         let before = self.file_calls.remove(&fact.pid).unwrap_or_default();
@@ -309,6 +315,7 @@ impl CensusState {
         for fact in self.goroutines.values() {
             let inside = |goid| self.inside.get(&fact.pid)?.get(&goid);
             let seen = |goid| inside(goid).map(|inside| inside.since);
+            let held = |goid| inside(goid)?.held.as_ref().map(|(_, since)| *since);
             let untouched = |goid| {
                 let (from, until) = no_relist(fact.pid).filter(|_| fact.component == Component::Kubelet)?;
                 let looks = [Some(look(fact)), inside(goid)?.before];
@@ -317,7 +324,7 @@ impl CensusState {
                 let found = looks.into_iter().flatten().any(|(began, ended)| from <= began && ended <= until);
                 found.then(|| until.min(now).since(from))
             };
-            let begins = requests::Begins { seen: &seen, traced, untouched: &untouched, now };
+            let begins = requests::Begins { seen: &seen, held: &held, traced, untouched: &untouched, now };
             requests.extend(requests::requests_in(fact, &begins, &known));
         }
         requests

@@ -32,6 +32,9 @@ pub struct Request {
     pub since: Age,
     /// The last look but one found at least one of them at it already.
     pub stays: bool,
+    /// For so long at least every look found one of them at the same place before or after what it was asked for: at a lock, or at
+    /// a shim that answers at once. No command, image or grace period makes that last. Nanoseconds.
+    pub held_ns: u64,
     /// The runtime's word for why they wait.
     pub wait_reason: Option<String>,
     /// What they wait for, as far as the stack tells.
@@ -125,6 +128,8 @@ pub(super) struct Inside {
     pub(super) operation: String,
     /// It serves nothing else: seen again, it is the same request.
     pub(super) alone: bool,
+    /// Its functions, if it waits in them for what takes no time.
+    pub(super) held: Option<Vec<String>>,
 }
 
 /// Goroutines inside a request.
@@ -135,7 +140,9 @@ pub(super) fn goroutines(fact: &GoroutinesFact) -> Vec<Inside> {
         // relists of a kubelet are all on one.
         let worker = |frame: &String| frame.ends_with("grpc.(*Server).serverWorker");
         let alone = fact.component != Component::Kubelet && !group.frames.iter().any(worker);
-        let inside = |goid: &u64| Inside { goid: *goid, operation: operation.clone(), alone };
+        let held = is_held(group).then(|| group.frames.clone());
+        let inside =
+            |goid: &u64| Inside { goid: *goid, operation: operation.clone(), alone, held: held.clone() };
         Some(group.goids.iter().map(inside).collect::<Vec<_>>())
     };
     fact.groups.iter().filter_map(of_group).flatten().collect()
@@ -151,6 +158,8 @@ pub(super) fn streams_events(fact: &GoroutinesFact) -> bool {
 pub(super) struct Begins<'a> {
     /// When a goroutine was first seen inside its request.
     pub(super) seen: &'a dyn Fn(u64) -> Option<MonoNs>,
+    /// Since when every look found a goroutine at the same place, at which it is held.
+    pub(super) held: &'a dyn Fn(u64) -> Option<MonoNs>,
     /// When a traced call on it began.
     pub(super) traced: &'a dyn Fn(u32, u64) -> Option<MonoNs>,
     /// What probes that saw nothing say of a request on this goroutine: how old it is at least.
@@ -175,6 +184,28 @@ impl Begins<'_> {
         let known = oldest.into_iter().chain(parked.filter(|_| oldest.is_none_or(|age| age.at_least)));
         known.max_by_key(|age| age.ns).unwrap_or(Age { ns: 0, at_least: true })
     }
+
+    /// For how long the looks found one of a part held at the same place, up to the last of them.
+    fn held_ns(&self, fact: &GoroutinesFact, part: &Part) -> u64 {
+        let since = part.goids.iter().filter_map(|goid| (self.held)(*goid)).min();
+        since.map_or(0, |since| MonoNs(fact.at_ns).since(since))
+    }
+}
+
+/// Does a request wait at a lock, or for an answer that a shim gives at once? Only a few of its calls last as long as what it runs
+/// (`Wait` and `CloseIO` of the task service).
+fn is_held(group: &GoroutineGroup) -> bool {
+    let shim = |method: &str| !matches!(method, "Wait" | "CloseIO");
+    is_at_lock(&group.frames)
+        || matches!(waits_for(group), WaitsFor::Shim { method: Some(method) } if shim(&method))
+}
+
+/// Are the innermost functions those of a lock? Older runtimes of Go give the same reason for other waits.
+fn is_at_lock(frames: &[String]) -> bool {
+    let lock = |frame: &String| {
+        frame.strip_prefix("internal/").unwrap_or(frame).starts_with("sync.(*") && frame.ends_with("ock")
+    };
+    frames.iter().take(4).any(lock)
 }
 
 /// The requests that the stacks of one process show.
@@ -189,6 +220,7 @@ pub(super) fn requests_in(fact: &GoroutinesFact, begins: &Begins<'_>, known: &Kn
             count: part.count,
             since: begins.age(fact, &part),
             stays: part.goids.iter().any(before),
+            held_ns: begins.held_ns(fact, &part),
             wait_reason: group.wait_reason.clone(),
             holds: holds(&group.frames, &waits_for),
             waits_for,
@@ -232,7 +264,7 @@ fn handler(frame: &str) -> Option<&str> {
 /// The innermost function that says what is waited for.
 fn waits_for(group: &GoroutineGroup) -> WaitsFor {
     let frames = &group.frames;
-    let at_lock = frames.iter().take(4).any(|frame| frame.starts_with("sync.(*") && frame.ends_with("ock"))
+    let at_lock = is_at_lock(frames)
         || group
             .wait_reason
             .as_deref()
@@ -258,7 +290,7 @@ fn waited_in(frame: &str, frames: &[String], at_lock: bool) -> Option<WaitsFor> 
         return Some(WaitsFor::Lock(Held::Metadata));
     }
     if frame.contains("(*criService).execInContainer") || frame.contains("(*criService).execInternal") {
-        return Some(WaitsFor::ExecOutput);
+        return Some(if is_at_lock(frames) { WaitsFor::Unknown } else { WaitsFor::ExecOutput });
     }
     if frame.contains("grpc.(*ClientConn).Invoke") || frame.contains("grpc.(*clientStream).") {
         return Some(WaitsFor::Runtime { operation: frames.iter().find_map(|frame| client_method(frame)) });
@@ -364,7 +396,13 @@ mod tests {
 
     fn told(fact: &GoroutinesFact, seen: Option<u64>, open: Option<u64>) -> Vec<Request> {
         let (seen, traced) = (|_| seen.map(MonoNs), |_, _| open.map(MonoNs));
-        let begins = Begins { seen: &seen, traced: &traced, untouched: &|_| None, now: MonoNs(9_000) };
+        let begins = Begins {
+            seen: &seen,
+            held: &|_| None,
+            traced: &traced,
+            untouched: &|_| None,
+            now: MonoNs(9_000),
+        };
         requests_in(fact, &begins, &Known::default())
     }
 

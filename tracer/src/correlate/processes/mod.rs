@@ -92,10 +92,20 @@ impl Follower {
         let before = span.clone();
         span.replace(process);
         if process.role == Role::Workload {
+            self.begun(before.works_for, at);
             self.over(&before, at, ProcessEnd::BecameWorkload, limits);
         } else if before.executed() {
             self.over(&before, at, ProcessEnd::Replaced, limits);
         }
+    }
+
+    /// A process has become a command or workload. When it is not known for which runc, it may be that of each that ran then.
+    fn begun(&mut self, works_for: Option<u32>, at: MonoNs) {
+        let is_its = |span: &&mut Span| match works_for {
+            Some(pid) => span.pid == pid,
+            None => span.role == Role::Runc && span.start.is_some_and(|start| start <= at),
+        };
+        self.spans.values_mut().filter(is_its).for_each(|span| span.has_begun = true);
     }
 
     fn exit(&mut self, process: &Process, status: u32, limits: &Limits) {
@@ -145,7 +155,11 @@ impl Follower {
         for entry in &fact.processes {
             let over = self.ended.touch(&entry.pid).is_some_and(|end| entry.since_ns <= end.0);
             if !over && !self.spans.contains_key(&entry.pid) {
-                self.insert(Span::found(entry, at), limits);
+                let found = Span::found(entry, at);
+                if found.role == Role::Workload {
+                    self.begun(found.works_for, found.start.unwrap_or(at));
+                }
+                self.insert(found, limits);
             }
         }
     }

@@ -30,6 +30,10 @@ pub(super) struct Span {
     pub(super) bundle: Option<String>,
     /// Sub-command of the runc it works for.
     pub(super) under: Option<String>,
+    /// The runc it works for.
+    pub(super) works_for: Option<u32>,
+    /// Of a runc: what it made has become the command, or the workload.
+    pub(super) has_begun: bool,
     /// Readings of the kernel's map in a row that contradict it.
     pub(super) contradicted: u8,
 }
@@ -50,6 +54,8 @@ impl Span {
             container: None,
             bundle: None,
             under: None,
+            works_for: None,
+            has_begun: false,
             contradicted: 0,
         }
     }
@@ -70,6 +76,8 @@ impl Span {
             container: known.container,
             bundle: known.bundle,
             under: known.under,
+            works_for: known.works_for,
+            has_begun: known.has_begun,
             contradicted: 0,
         }
     }
@@ -89,6 +97,8 @@ impl Span {
                 container: self.container.clone(),
                 bundle: self.bundle.clone(),
                 under: self.under.clone(),
+                works_for: self.works_for,
+                has_begun: self.has_begun,
             }),
         }
     }
@@ -101,6 +111,9 @@ impl Span {
             Some(Command::Runc { sub, .. }) if sub != "init" => Some(sub.clone()),
             _ => from.under.clone(),
         };
+        // What `runc init` and the forks of crun make works for the same runc.
+        let is_command = from.role == Role::Runc && from.executed() && from.flags & PROCESS_INIT == 0;
+        self.works_for = if is_command { Some(from.pid) } else { from.works_for };
     }
 
     /// The same program as the one a map entry stands for?
@@ -117,6 +130,7 @@ impl Span {
     pub(super) fn replace(&mut self, process: &Process) {
         let before = std::mem::replace(self, Self::new(process));
         (self.container, self.bundle, self.under) = (before.container, before.bundle, before.under);
+        self.works_for = before.works_for;
     }
 
     /// The same program goes on under another name.
@@ -202,7 +216,13 @@ impl Span {
     pub(super) fn late_after_ns(&self) -> Option<u64> {
         let (kind, parent) = (self.kind(), Component::of_role(self.parent_role));
         match &kind {
-            ProcessKind::Runc { sub } if thresholds::waits_for_its_command(sub, parent) => None,
+            // Of one from before the probes it was not seen whether its command began.
+            ProcessKind::Runc { sub }
+                if thresholds::waits_for_its_command(sub, parent)
+                    && (self.has_begun || self.start.is_none()) =>
+            {
+                None
+            }
             _ => kind.late_after_ns(parent),
         }
     }

@@ -48,6 +48,12 @@ pub struct KnownFact {
     pub bundle: Option<String>,
     /// Sub-command of the runc that it belongs to.
     pub under: Option<String>,
+    /// The runc that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub works_for: Option<u32>,
+    /// Of a runc: what it made has become the command, or the workload.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_begun: bool,
 }
 
 /// What a process was told to do.

@@ -1,0 +1,152 @@
+//! A command may last; what comes before and after it may not.
+
+use plegtrace::diagnose::{Diagnosis, Reason, Verdict, diagnose};
+use plegtrace::input::{Command, Component, GoroutineGroup, Layer, ProcessFact};
+use plegtrace::stuck::StuckKind;
+use plegtrace_common::{
+    rec::{PROCESS_CRUN, PROCESS_EXECED},
+    role::Role,
+};
+use plegtrace_tests::found::{group, process};
+use plegtrace_tests::life::Life as _;
+use plegtrace_tests::recordings::text_of;
+use plegtrace_tests::story::{MS, S, Story};
+
+use super::RUNC;
+
+const CRIO: u32 = 900;
+const HANDLER: &str = "k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_ExecSync_Handler";
+const EXEC: &str = "github.com/containerd/containerd/pkg/cri/server.(*criService).execInContainer";
+
+fn exec() -> Command {
+    Command::Runc { sub: "exec".into(), container: Some("c1".into()), bundle: None }
+}
+
+/// A node of which `parent` has run `crun exec` for a while; `then` tells what became of it.
+fn foreground(parent: Role, now: u64, looked: bool, then: impl FnOnce(&mut Story)) -> Diagnosis {
+    let mut story = Story::node();
+    for n in 0..now / S {
+        story.relist(n * S, 0);
+    }
+    story.found(CRIO, parent).fork(CRIO, RUNC, S);
+    story.exec(RUNC, Role::Runc, PROCESS_EXECED | PROCESS_CRUN, S).told(RUNC, &exec());
+    then(&mut story);
+    if looked {
+        let component = Component::of_role(parent).unwrap();
+        let crun = ProcessFact { command: Some(exec()), ..process(Component::Runc, RUNC, CRIO, S) };
+        let seen = [process(component, CRIO, 1, 0), crun];
+        story.census(now - S, &seen, &[], &[]).census(now, &seen, &[], &[]);
+    }
+    story.read_processes(now).read_open(now);
+    diagnose(&story.snapshot(now))
+}
+
+/// crun makes a process that joins the container, which makes the one that becomes the command.
+fn begins(story: &mut Story) {
+    let (joins, command) = (RUNC + 1, RUNC + 2);
+    story.fork(RUNC, joins, S + 10 * MS).fork(joins, command, S + 20 * MS).exit(S + 30 * MS, joins, 0);
+    story.exec(command, Role::Workload, PROCESS_EXECED, S + 40 * MS);
+}
+
+/// An exec of CRI-O lasts as long as its command, if that has begun.
+#[test]
+fn a_command_that_never_begins() {
+    for parent in [Role::Crio, Role::Conmon] {
+        let late = foreground(parent, 8 * S, false, |_| ());
+        let runs = |reason: &Reason| matches!(reason, Reason::ProcessesOpen { pid: RUNC, .. });
+        assert!(late.verdict == Verdict::Stall && late.reasons.iter().any(runs), "{late:#?}");
+        assert_eq!(foreground(parent, 5 * S, false, |_| ()).verdict, Verdict::Healthy, "it is young");
+        assert_eq!(foreground(parent, 600 * S, false, begins).verdict, Verdict::Healthy);
+        let ended = |story: &mut Story| {
+            begins(story);
+            story.exit(2 * S, RUNC + 2, 0);
+        };
+        assert_eq!(foreground(parent, 600 * S, false, ended).verdict, Verdict::Healthy);
+    }
+    let late = foreground(Role::Crio, 8 * S, true, |_| ());
+    assert!(late.stuck.iter().any(|stuck| stuck.what.pid() == RUNC), "{late:#?}");
+    assert_eq!(foreground(Role::Crio, 600 * S, true, begins).verdict, Verdict::Healthy);
+}
+
+/// Another exec in the same container says nothing of this one.
+#[test]
+fn of_two_execs_one_begins() {
+    let other = |story: &mut Story| {
+        story
+            .fork(CRIO, 7_000, S)
+            .exec(7_000, Role::Runc, PROCESS_EXECED | PROCESS_CRUN, S)
+            .told(7_000, &exec());
+        story.fork(7_000, 7_001, S).exec(7_001, Role::Workload, PROCESS_EXECED, S + 9 * MS);
+    };
+    let late = foreground(Role::Crio, 8 * S, false, other);
+    let [Reason::ProcessesOpen { count: 1, pid: RUNC, .. }] = &late.reasons[..] else { panic!("{late:#?}") };
+}
+
+/// One whose birth was not seen may run its command for long.
+#[test]
+fn what_began_before_the_probes_is_not_accused() {
+    let mut story = Story::node();
+    for n in 0..60 {
+        story.relist(n * S, 0);
+    }
+    story.found(CRIO, Role::Crio).found(RUNC, Role::Runc);
+    let crun = ProcessFact { command: Some(exec()), ..process(Component::Runc, RUNC, CRIO, 0) };
+    story.census(60 * S, &[process(Component::Crio, CRIO, 1, 0), crun], &[], &[]);
+    story.read_processes(60 * S).read_open(60 * S);
+    assert!(!diagnose(&story.snapshot(60 * S)).stuck.iter().any(|stuck| stuck.what.pid() == RUNC));
+}
+
+/// ExecSyncs of containerd, open since 0.3 s, as looks at these moments find them.
+fn looks(at: &[(u64, &[&str])]) -> (Diagnosis, String) {
+    let mut story = Story::node();
+    let now = 16 * S;
+    for n in 0..15 {
+        story.relist(n * S, 0);
+    }
+    for goid in 600..604 {
+        story.begin(Layer::Handler, "ExecSync", goid, 100, 300 * MS);
+    }
+    for (looked, frames) in at {
+        let frames = [frames, &[EXEC, HANDLER][..]].concat();
+        let groups: Vec<GoroutineGroup> = vec![group(&[600, 601, 602, 603], "semacquire", &frames)];
+        story.census(*looked, &[], &groups, &[]);
+    }
+    story.read_open(now);
+    let snapshot = story.snapshot(now);
+    (diagnose(&snapshot), text_of(&snapshot, false).unwrap())
+}
+
+const LOCK: &[&str] =
+    &["sync.runtime_SemacquireMutex", "internal/sync.(*Mutex).lockSlow", "sync.(*Mutex).Lock"];
+const OUTPUT: &[&str] = &["sync.runtime_Semacquire", "sync.(*WaitGroup).Wait"];
+const START: &[&str] = &["github.com/containerd/ttrpc.(*Client).dispatch", "task.(*ttrpctaskClient).Start"];
+const WAIT: &[&str] = &["github.com/containerd/ttrpc.(*Client).dispatch", "task.(*ttrpctaskClient).Wait"];
+
+/// Four ExecSyncs wait for a mutex, and no runc of theirs ever started.
+#[test]
+fn execs_that_wait_for_a_mutex() {
+    for held in [LOCK, START] {
+        let (diagnosis, text) = looks(&[(4 * S, held), (9 * S, held), (15 * S, held)]);
+        assert_eq!(diagnosis.verdict, Verdict::Stall, "{text}");
+        let [stuck] = &diagnosis.stuck[..] else { panic!("{diagnosis:#?}") };
+        let StuckKind::Request(request) = &stuck.what else { panic!("{stuck:?}") };
+        assert_eq!((request.operation.as_str(), request.count, request.held_ns), ("ExecSync", 4, 11 * S));
+        assert!(!text.contains("output to end"), "{text}");
+    }
+}
+
+/// A command that lasts, or one whose request has only come to a lock a moment ago, is no stall.
+#[test]
+fn execs_that_last() {
+    for all in [
+        &[(4 * S, OUTPUT), (9 * S, OUTPUT), (15 * S, OUTPUT)][..],
+        &[(4 * S, WAIT), (9 * S, WAIT), (15 * S, WAIT)],
+        &[(4 * S, OUTPUT), (9 * S, OUTPUT), (15 * S, LOCK)],
+        &[(4 * S, LOCK), (9 * S, OUTPUT), (15 * S, LOCK)],
+        &[(4 * S, START), (9 * S, LOCK), (15 * S, START)],
+        &[(11 * S, LOCK), (15 * S, LOCK)],
+    ] {
+        let (diagnosis, text) = looks(all);
+        assert_eq!(diagnosis.verdict, Verdict::Healthy, "{all:?}\n{text}");
+    }
+}
