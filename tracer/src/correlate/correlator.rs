@@ -21,6 +21,7 @@ use super::{
     outcomes::Outcomes,
     own::OwnCalls,
     parks::Parks,
+    pauses::Pauses,
     phases::Phases,
     processes::Follower,
     relist::Relists,
@@ -70,6 +71,7 @@ pub struct Correlator {
     pub(super) tally: Tally,
     pub(super) drops: Drops,
     pub(super) growth: Growth,
+    pub(super) pauses: Pauses,
     pub(super) taken: Taken,
     pub(super) ageing: Ageing,
 }
@@ -112,6 +114,7 @@ impl Correlator {
             tally: Tally::default(),
             drops: Drops::default(),
             growth: Growth::default(),
+            pauses: Pauses::default(),
             taken: Taken::default(),
             ageing: Ageing::default(),
         }
@@ -130,6 +133,7 @@ impl Correlator {
             }
             Event::Process(process) => {
                 self.tally.processes += 1;
+                self.pauses.lived(process.meta.at);
                 self.node.process(&process);
                 self.open.process(&process);
                 self.processes.step(&process, &self.limits);
@@ -179,6 +183,7 @@ impl Correlator {
             Fact::Command(command) => return self.processes.command(command),
             Fact::TargetGone(ref gone) => self.open.exit(gone.pid, at),
             Fact::Hook(ref hook) => self.hook(hook),
+            Fact::Cpu(ref reading) => self.pauses.read(reading),
             _ => {}
         }
         let counts = matches!(fact, Fact::Loss { .. });
@@ -236,6 +241,7 @@ impl Correlator {
 
     fn call(&mut self, call: Call) {
         self.tally.calls += 1;
+        self.pauses.lived(call.end);
         let phase = self.node.hooks.get(&call.hook).filter(|hook| hook.layer == Layer::RuncPhase);
         if let Some(hook) = phase {
             self.records[call.hook as usize] += 1;

@@ -33,6 +33,7 @@ mod outcomes;
 mod own;
 mod pace;
 mod parks;
+mod pauses;
 mod phases;
 mod preamble;
 mod processes;
@@ -69,6 +70,7 @@ pub use messages::{MessageRow, Messages, OpenMessage};
 pub use other_clients::OtherClient;
 pub use outcomes::{CallError, Streak};
 pub use pace::Pace;
+pub use pauses::Pause;
 pub use phases::Phase;
 pub use processes::{
     EndedProcess, OpenProcess, ProcessEnd, ProcessKind, ProcessRow, Processes, WorkloadProcess,

@@ -16,6 +16,7 @@ use super::{
     messages::Messages,
     other_clients::OtherClient,
     outcomes::{CallError, Streak},
+    pauses::Pause,
     recent::Recent,
     thresholds::{ABANDONED_AFTER_NS, LOSS_COUNTS_NS},
     time::{RequestTime, TimeTable},
@@ -102,6 +103,8 @@ pub struct Snapshot {
     pub recent: Vec<Recent>,
     /// What the daemons of the node got of its processors lately.
     pub cpu: Cpu,
+    /// When nothing on the machine ran although its clock went on, oldest first; a bounded number.
+    pub pauses: Vec<Pause>,
     /// What plegtrace costs.
     pub cost: Option<Cost>,
     /// Why observing ended; `None` while it goes on.
@@ -113,6 +116,12 @@ impl Snapshot {
     #[must_use]
     pub fn wall_ns(&self, at: MonoNs) -> i64 {
         i64::try_from(at.0).unwrap_or(i64::MAX).saturating_add(self.start.realtime_offset_ns)
+    }
+
+    /// How long nothing ran between two moments: what was open then is younger by that, nanoseconds.
+    #[must_use]
+    pub fn paused_ns(&self, from: MonoNs, to: MonoNs) -> u64 {
+        self.pauses.iter().map(|pause| pause.within(from, to)).fold(0, u64::saturating_add)
     }
 
     /// The version of a program: what it says itself, else what its file says. Hostile text.

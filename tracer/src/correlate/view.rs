@@ -82,6 +82,7 @@ impl Correlator {
             tally: self.tally_now(),
             recent: self.recent(now),
             cpu: node.cpu.view(&node.targets),
+            pauses: self.pauses.found(),
             cost: node.cost,
             stop: node.stop,
         }

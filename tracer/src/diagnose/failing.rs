@@ -75,7 +75,7 @@ fn counts(streak: &Streak, snapshot: &Snapshot) -> bool {
         matches!(streak.method, Method::ImageStatus | Method::ContainerStats | Method::PodSandboxStats);
     let enough = match facts.lasts {
         // One that the kubelet gave up after minutes was no accident.
-        _ if is_given_up(streak) => 1,
+        _ if is_given_up(streak, snapshot) => 1,
         Lasts::Network => FEW,
         _ => MANY,
     };
@@ -83,9 +83,11 @@ fn counts(streak: &Streak, snapshot: &Snapshot) -> bool {
 }
 
 /// Has the kubelet waited in vain for as long as it ever waits? An image has no deadline, and a command the one that its pod gives it.
-fn is_given_up(streak: &Streak) -> bool {
+fn is_given_up(streak: &Streak, snapshot: &Snapshot) -> bool {
     let has_deadline = streak.method.facts().deadline != Deadline::None && streak.method != Method::ExecSync;
-    has_deadline && streak.longest_ns >= DEADLINE_NS
+    // A deadline also runs out while nothing runs.
+    let paused = snapshot.paused_ns(streak.since, streak.last);
+    has_deadline && streak.longest_ns.saturating_sub(paused) >= DEADLINE_NS
 }
 
 /// The program that a request of this method starts and that has failed each time that it ran.

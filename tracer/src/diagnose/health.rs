@@ -3,7 +3,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::reason::{Doubt, Peer, Reason};
+use super::{
+    paused,
+    reason::{Doubt, Peer, Reason},
+};
 use crate::{
     correlate::{
         Caller, LastList, ListOutcome, OpenCall, OpenMessage, OpenProcess, ProcessKind, Relist, Snapshot,
@@ -30,7 +33,7 @@ const SAME_MOMENT_NS: u64 = 20_000_000;
 /// What is held up, the weightiest first.
 pub(super) fn reasons(snapshot: &Snapshot, stuck: &[Stuck]) -> Vec<Reason> {
     let mut reasons = down(snapshot);
-    let matter = stuck.iter().filter(|stuck| stuck::matters(stuck));
+    let matter = stuck.iter().filter(|stuck| stuck::matters(stuck, snapshot));
     reasons.extend(matter.map(|stuck| Reason::Stuck(Box::new(stuck.clone()))));
     reasons.extend(snapshot.relists.iter().filter_map(|relist| relist_open(relist, snapshot)));
     reasons.extend(list_stale(snapshot));
@@ -266,6 +269,7 @@ pub(super) fn doubts(snapshot: &Snapshot) -> Vec<Doubt> {
         why.push(Doubt::OpenUnread);
     }
     why.extend(census_doubts(snapshot));
+    why.extend(paused::lately(snapshot).map(|pause| Doubt::Paused { ns: pause.ns() }));
     let lost: Vec<_> = snapshot.fresh_losses().collect();
     if let Some(worst) = lost.iter().max_by_key(|loss| loss.count) {
         let count = lost.iter().map(|loss| loss.count).fold(0, u64::saturating_add);

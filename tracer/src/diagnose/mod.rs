@@ -19,6 +19,7 @@ mod held_off;
 mod kernel_wait;
 pub mod known;
 mod networks;
+mod paused;
 mod prediction;
 mod reason;
 mod rule;
@@ -117,7 +118,8 @@ impl Diagnosis {
 #[must_use]
 pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
     let stuck = stuck::find(snapshot);
-    let reasons = health::reasons(snapshot, &stuck);
+    let mut reasons = health::reasons(snapshot, &stuck);
+    reasons.retain(|reason| paused::holds(reason, snapshot));
     let mut slow = slow::find(snapshot);
     let scene = Scene { snapshot, stuck: &stuck, reasons: &reasons, slow: &slow };
     let single = rules::ALL.iter().filter(|rule| rule.area != Area::Overload);
@@ -128,6 +130,8 @@ pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
         let overload = rules::ALL.iter().filter(|rule| rule.area == Area::Overload);
         findings.extend(overload.flat_map(|rule| (rule.examine)(&scene)));
     }
+    let mut findings: Vec<Finding> =
+        findings.into_iter().map(|finding| paused::weigh(finding, snapshot)).collect();
     findings.sort_by_key(Finding::rank);
     finding::fold(&mut findings);
     let excluded = excluded::find(&scene, &findings);

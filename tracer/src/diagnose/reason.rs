@@ -160,6 +160,11 @@ pub enum Doubt {
         /// Why.
         why: String,
     },
+    /// For so long nothing on the machine ran, until a moment ago: what was open may only not have gone on yet.
+    Paused {
+        /// Nanoseconds.
+        ns: u64,
+    },
     /// Records were lost.
     Lost {
         /// How many, over all reasons.
@@ -183,6 +188,7 @@ impl Doubt {
             Self::NoCensus => "no_census",
             Self::CensusCut => "census_cut",
             Self::GoroutinesUnread { .. } => "goroutines_unread",
+            Self::Paused { .. } => "paused",
             Self::Lost { .. } => "lost",
         }
     }

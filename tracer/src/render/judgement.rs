@@ -169,6 +169,10 @@ pub(super) fn doubt(doubt: &Doubt) -> String {
         Doubt::GoroutinesUnread { component, why } => {
             format!("the goroutines of {} could not be read: {}", component.name(), escape::text(why))
         }
+        Doubt::Paused { ns } => format!(
+            "nothing on this machine ran for {} until a moment ago, although its clock went on: it seems to have been stopped as a whole",
+            duration(*ns)
+        ),
         Doubt::Lost { count, sentence } => {
             format!("{} lost: {}", human::plural(*count, "event"), escape::text(sentence))
         }

@@ -281,8 +281,12 @@ pub(crate) fn processes(stuck: &Stuck) -> impl Iterator<Item = u32> {
 }
 
 /// Does this hold up the node, or at least somebody on it?
-pub(crate) fn matters(stuck: &Stuck) -> bool {
+pub(crate) fn matters(stuck: &Stuck, snapshot: &Snapshot) -> bool {
     match &stuck.what {
+        StuckKind::Stopped { component: Component::Shim, .. } => {
+            !stuck.waiters.is_empty()
+                || halted::lasts(stuck, snapshot) && halted::is_shim_of_node(stuck, snapshot)
+        }
         StuckKind::Stopped { component, .. } | StuckKind::Frozen { component, .. } => {
             halted::is_own(*component) || !stuck.waiters.is_empty()
         }

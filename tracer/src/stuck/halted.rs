@@ -2,8 +2,12 @@
 
 use super::{Stuck, StuckKind, daemon, phases, work};
 use crate::{
-    correlate::{Age, ProcessSeen, Snapshot, thresholds::UNREAPED_NS},
-    input::Component,
+    correlate::{
+        Age, ProcessSeen, Snapshot, TracedProcess, TracedState,
+        thresholds::{STILL_NS, UNREAPED_NS},
+    },
+    decode::MonoNs,
+    input::{Command, Component},
 };
 
 /// Those of the last round of the census.
@@ -47,6 +51,35 @@ fn halted(seen: &ProcessSeen, snapshot: &Snapshot) -> Option<Stuck> {
 /// Is this process halted? Then what its children and clients do is its consequence.
 pub(super) fn is_halted(seen: &ProcessSeen) -> bool {
     seen.still_since.is_some() && seen.fact.state != 'Z'
+}
+
+/// Did looks find a shim so, and without work, for longer than a debugger, or a dump of its memory, holds a process for a moment? Between
+/// the last look and now it may have gone on.
+pub(super) fn lasts(stuck: &Stuck, snapshot: &Snapshot) -> bool {
+    let pid = stuck.what.pid();
+    let mut processes = snapshot.census.processes.iter();
+    let Some(seen) = processes.find(|seen| seen.fact.pid == pid) else { return false };
+    let worked = snapshot.shims_worked.get(&pid).copied();
+    let since = seen.still_since.max(worked.filter(|_| seen.still_since.is_some()));
+    since.is_some_and(|since| MonoNs(seen.fact.at_ns).since(since) >= STILL_NS)
+}
+
+/// Does this shim work for the kubelet? containerd keeps the pods of the kubelet in a namespace of its own, and those of Docker in another
+/// (`NewBundle` in runtime/v2/bundle.go); one whose namespace is not known may.
+pub(crate) fn is_shim_of_node(stuck: &Stuck, snapshot: &Snapshot) -> bool {
+    let mut processes = snapshot.census.processes.iter();
+    let seen = processes.find(|seen| seen.fact.pid == stuck.what.pid());
+    let namespace = seen.and_then(|seen| match &seen.fact.command {
+        Some(Command::Shim { namespace, .. }) => namespace.as_deref(),
+        _ => None,
+    });
+    let is_docker = |target: &TracedProcess| {
+        target.fact.component == Component::Dockerd && target.state == TracedState::Live
+    };
+    match namespace {
+        None | Some("k8s.io") => true,
+        Some(name) => name == "moby" && snapshot.targets.iter().any(is_docker),
+    }
 }
 
 /// The component's own processes, as opposed to what runs in containers.

@@ -24,6 +24,7 @@ use crate::{
 
 pub use bus::{BusParty, BusStall};
 pub(crate) use chain::{matters, processes, runner_of};
+pub(crate) use halted::is_shim_of_node;
 pub(crate) use shim_lock::Deadlock;
 pub use shim_lock::ShimLock;
 pub(crate) use silent::shims_to_read;

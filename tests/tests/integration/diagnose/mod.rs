@@ -30,6 +30,7 @@ mod settled;
 mod silent_shims;
 mod slow;
 mod slow_parts;
+mod standing;
 mod startup;
 mod unmounts;
 
@@ -129,9 +130,16 @@ fn a_young_stall_is_not_settled() {
         }
         story.snapshot(S + ns)
     };
+    // Nor does one that a debugger may have stopped for a moment hold anything up.
     let (before, after) = (Some(S - MS), Some(S + MS));
-    let cases =
-        [(S, None, false), (5 * S, None, false), (6 * S, None, true), (S, before, false), (S, after, true)];
+    assert!(!diagnose(&of_age(S, after)).is_settled(&of_age(S, after)));
+    let cases = [
+        (S, None, false),
+        (5 * S, None, false),
+        (6 * S, None, true),
+        (3 * S, before, false),
+        (3 * S, after, true),
+    ];
     for (age, relist, settled) in cases {
         let snapshot = of_age(age, relist);
         let finding = only(&snapshot, "S10");

@@ -3,7 +3,7 @@
 use crate::{
     diagnose::{Area, Finding, Page, Proof, Rule, Scene},
     input::Component,
-    stuck::StuckKind,
+    stuck::{StuckKind, is_shim_of_node, matters},
     words::of_pod,
 };
 
@@ -28,7 +28,10 @@ pub(super) static RULE: Rule = Rule {
             "all threads of the shim in state T, or its cgroup FROZEN",
             "unread bytes in its socket, and goroutines of the runtime that wait for the shim, if it was asked",
         ],
-        excluded_by: &[],
+        excluded_by: &[
+            "it was stopped for less than 3 s, as a debugger or a dump of its memory does, and nobody waits for it: a notice",
+            "nobody waits for it, and its container is not the kubelet's (another namespace of containerd): a notice",
+        ],
         next: &[
             "resume it (kill -CONT PID), or thaw its cgroup",
             "kill -9 PID ends its containers; the kubelet starts them again",
@@ -60,7 +63,16 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
             _ => return None,
         };
         let finding = Finding::of_stuck(&RULE, headline, Component::Shim, stuck, scene);
-        Some(finding.advise([next, "then find out who did it".to_owned()]))
+        let finding = finding.advise([next, "then find out who did it".to_owned()]);
+        if matters(stuck, scene.snapshot) {
+            return Some(finding);
+        }
+        let finding = if is_shim_of_node(stuck, scene.snapshot) {
+            finding
+        } else {
+            finding.doubted("its container is not the kubelet's: containerd keeps it in another namespace")
+        };
+        Some(finding.into_notice())
     };
     scene.stuck().filter_map(of).collect()
 }
