@@ -150,3 +150,33 @@ fn execs_that_last() {
         assert_eq!(diagnosis.verdict, Verdict::Healthy, "{all:?}\n{text}");
     }
 }
+
+/// An image may take an hour, and waits in many ways meanwhile: for the network, for its turn to download, for a layer to be unpacked.
+/// A mutex is none of them.
+#[test]
+fn a_pull_that_waits_for_a_mutex() {
+    let verdict = |inner: &[&str]| {
+        let pull = [
+            "github.com/containerd/containerd/v2/internal/cri/server.(*CRIImageService).PullImage",
+            "k8s.io/cri-api/pkg/apis/runtime/v1._ImageService_PullImage_Handler",
+        ];
+        let mut story = Story::node();
+        for n in 0..15 {
+            story.relist(n * S, 0);
+        }
+        story.begin(Layer::Handler, "PullImage", 600, 100, 300 * MS);
+        for looked in [4 * S, 9 * S, 15 * S] {
+            story.census(looked, &[], &[group(&[600], "select", &[inner, &pull[..]].concat())], &[]);
+        }
+        story.read_open(16 * S);
+        diagnose(&story.snapshot(16 * S)).verdict
+    };
+    assert_eq!(verdict(LOCK), Verdict::Stall);
+    for waits in [
+        &["golang.org/x/sync/semaphore.(*Weighted).Acquire"][..],
+        &["internal/poll.runtime_pollWait", "net.(*conn).Read"],
+        &["runtime.chansend1", "github.com/containerd/containerd/v2/core/unpack.(*Unpacker).Unpack.func1"],
+    ] {
+        assert_eq!(verdict(waits), Verdict::Healthy, "{waits:?}");
+    }
+}
