@@ -37,6 +37,7 @@ mod pauses;
 mod phases;
 mod preamble;
 mod processes;
+pub mod programs;
 mod pulse;
 mod recent;
 mod relist;

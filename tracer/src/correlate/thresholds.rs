@@ -1,5 +1,6 @@
 //! When something takes too long, and where each figure comes from.
 
+use super::programs::{cni_late_after_ns, hook_late_after_ns};
 use crate::{
     cri::{DEADLINE_NS, Lasts, Method},
     input::{Command, Component},
@@ -71,9 +72,9 @@ pub fn late_after_ns(command: &Command, parent: Option<Component>) -> Option<u64
     match command {
         Command::Runc { sub, .. } if waits_for_its_command(sub, parent) => None,
         Command::Runc { sub, .. } => runc_late_after_ns(sub),
-        Command::Cni { .. } => Some(CNI_NS),
+        Command::Cni { plugin, .. } => Some(cni_late_after_ns(plugin)),
         Command::Shim { action, .. } => action.is_some().then_some(SHIM_HELPER_NS),
-        Command::Other { .. } => (parent == Some(Component::Runc)).then_some(HOOK_NS),
+        Command::Other { program } => (parent == Some(Component::Runc)).then(|| hook_late_after_ns(program)),
     }
 }
 
@@ -105,6 +106,7 @@ pub fn stuck_after_ns(operation: &str) -> Option<u64> {
     match Method::from_name(operation).map_or(Lasts::Briefly, |method| method.facts().lasts) {
         Lasts::Briefly => Some(CALL_OPEN_NS),
         Lasts::Network => Some(POD_SANDBOX_NS),
+        Lasts::Work => Some(DEADLINE_NS),
         // An image may take an hour, and so may the command of a hook, or the grace period of a pod. When the kubelet
         // gives up, the handler is abandoned.
         Lasts::AsAsked | Lasts::Forever => None,

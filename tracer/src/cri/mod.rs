@@ -47,6 +47,8 @@ pub enum Lasts {
     Briefly,
     /// As long as the network plugin takes.
     Network,
+    /// As long as work through a disk takes that is large: whoever waits has minutes, and nobody else waits.
+    Work,
     /// As long as what was asked for takes: an image, a command, a grace period.
     AsAsked,
     /// Until one side closes it: it is open by design.

@@ -3,7 +3,7 @@
 
 use super::{
     Deadline::{Double, Granted, None as Endless},
-    Lasts::{AsAsked, Forever, Network},
+    Lasts::{AsAsked, Forever, Network, Work},
     Listed, MethodFacts,
     Program::{
         self, CniAdd, CniDel, RuncCreate, RuncDelete, RuncExec, RuncKill, RuncStart, RuncUpdate, ShimDelete,
@@ -94,9 +94,11 @@ const LIST_SANDBOXES: MethodFacts = of_relist(list(Listed::Sandboxes));
 const LIST_IMAGES: MethodFacts = MethodFacts { lists: Some(Listed::Images), takes: Takes::Disk, ..IMAGE };
 /// "Do not set timeout, because writable layer stats collection takes time."
 const LIST_CONTAINER_STATS: MethodFacts =
-    MethodFacts { deadline: Endless, takes: Takes::Forks, ..list(Listed::ContainerStats) };
-const LIST_SANDBOX_STATS: MethodFacts = MethodFacts { takes: Takes::Forks, ..list(Listed::SandboxStats) };
-const LIST_SANDBOX_METRICS: MethodFacts = MethodFacts { takes: Takes::Forks, ..list(Listed::SandboxMetrics) };
+    MethodFacts { deadline: Endless, lasts: Work, takes: Takes::Forks, ..list(Listed::ContainerStats) };
+const LIST_SANDBOX_STATS: MethodFacts =
+    MethodFacts { lasts: Work, takes: Takes::Forks, ..list(Listed::SandboxStats) };
+const LIST_SANDBOX_METRICS: MethodFacts =
+    MethodFacts { lasts: Work, takes: Takes::Forks, ..list(Listed::SandboxMetrics) };
 /// It ends what runs in a pod, and what is left of it.
 const END_OF_POD: MethodFacts =
     MethodFacts { takes: Takes::Disk, starts: &[CniDel, RuncKill], cleans_up_with: AFTER_THE_END, ..POD };
@@ -114,7 +116,9 @@ methods! {
     Attach = CONTAINER;
     Exec = MethodFacts { starts: &[RuncExec], starts_later_ns: STREAM_BEGINS_NS, ..CONTAINER };
     PortForward = POD;
-    CheckpointContainer = MethodFacts { takes: Takes::Asked, ..CONTAINER };
+    // It writes the memory of its processes; who asks says how long that may take.
+    CheckpointContainer =
+        MethodFacts { deadline: Granted, lasts: AsAsked, takes: Takes::Asked, ..CONTAINER };
     ContainerStats = MethodFacts { takes: Takes::Fork, ..CONTAINER };
     ContainerStatus = of_relist(CONTAINER);
     // containerd creates a container in the runtime when it is started, CRI-O here.
@@ -135,7 +139,7 @@ methods! {
         ..CONTAINER
     };
     GetContainerEvents = MethodFacts { deadline: Endless, lasts: Forever, takes: Takes::Asked, streams: true, ..NODE };
-    ImageFsInfo = MethodFacts { deadline: Endless, takes: Takes::Disk, ..IMAGE };
+    ImageFsInfo = MethodFacts { deadline: Endless, lasts: Work, takes: Takes::Disk, ..IMAGE };
     ImageStatus = IMAGE;
     ListContainerStats = LIST_CONTAINER_STATS;
     ListContainers = LIST_CONTAINERS;
@@ -148,7 +152,7 @@ methods! {
     PodSandboxStatus = of_relist(POD);
     PullImage = MethodFacts { deadline: Endless, lasts: AsAsked, takes: Takes::Asked, ..IMAGE };
     RemoveContainer = END_OF_CONTAINER;
-    RemoveImage = MethodFacts { takes: Takes::Disk, ..IMAGE };
+    RemoveImage = MethodFacts { lasts: Work, takes: Takes::Disk, ..IMAGE };
     RemovePodSandbox = END_OF_POD;
     ReopenContainerLog = MethodFacts { takes: Takes::Disk, ..CONTAINER };
     RunPodSandbox = MethodFacts {

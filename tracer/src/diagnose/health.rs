@@ -150,7 +150,7 @@ fn calls_open(snapshot: &Snapshot) -> Vec<Reason> {
             | Layer::Mark
             | Layer::Process => false,
         };
-        let late = stuck_after_ns(call.span.operation()).is_some_and(|limit| call.age_ns > limit);
+        let late = stuck::is_late(call.span.operation(), call.age_ns, Some(call.caller), snapshot);
         layer && late && !call.span.is_long_lived()
     });
     let groups = group(stuck);

@@ -26,6 +26,7 @@ mod rule;
 pub mod rules;
 mod scene;
 mod settled;
+mod size;
 mod slow;
 mod startup;
 mod unit;

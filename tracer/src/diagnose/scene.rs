@@ -3,12 +3,12 @@
 use crate::{
     correlate::{
         Held, OpenCall, ProcessKind, ProcessRow, Relist, Request, Snapshot, TracedState, WaitsFor,
-        thresholds::{RELIST_OPEN_NS, stuck_after_ns},
+        thresholds::RELIST_OPEN_NS,
     },
     cri::Method,
     diagnose::{Reason, Slow},
     input::{Answerers, Component, Layer, ParkedThreads, Scarce},
-    stuck::{Stuck, StuckKind, Waiter},
+    stuck::{Stuck, StuckKind, Waiter, is_late},
 };
 
 /// What rules look at.
@@ -90,8 +90,8 @@ impl<'a> Scene<'a> {
     pub fn oldest_changes(self) -> bool {
         let old = |call: &OpenCall| {
             let counts = matches!(call.span.layer(), Layer::Handler | Layer::KubeletCall);
-            let limit = stuck_after_ns(call.span.operation()).filter(|_| !call.span.is_long_lived());
-            counts && !call.replied && limit.is_some_and(|limit| call.age_ns > limit)
+            let late = is_late(call.span.operation(), call.age_ns, Some(call.caller), self.snapshot);
+            counts && !call.replied && late && !call.span.is_long_lived()
         };
         !self.snapshot.open.iter().any(old) && self.stuck.is_empty()
     }

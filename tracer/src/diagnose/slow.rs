@@ -11,7 +11,7 @@ use crate::{
         },
     },
     cri::Takes,
-    diagnose::held_off::is_throttled,
+    diagnose::{held_off::is_throttled, size},
     input::{Component, ContainerFact, Layer},
     span::Span,
 };
@@ -75,8 +75,7 @@ pub(super) fn find(snapshot: &Snapshot) -> Vec<Slow> {
 fn relists(snapshot: &Snapshot) -> Option<Slow> {
     let now = snapshot.now;
     let length = |relist: &Relist| relist.root().duration_ns(now);
-    let allowed =
-        |relist: &Relist| relist.calls.max(RELIST_CALLS) * Takes::Memory.normal_ns().unwrap_or(u64::MAX);
+    let allowed = |relist: &Relist| size::relist_ns(relist.calls.max(RELIST_CALLS), snapshot);
     let is_late = |relist: &Relist| length(relist) > allowed(relist);
     let recent = snapshot.relists.iter().filter(|relist| {
         let of_now = relist.root().end.is_none_or(|end| now.since(end) <= RECENT_NS);

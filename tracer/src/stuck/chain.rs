@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Stuck, StuckKind, Waiter, halted, work::waits_to_be_started};
+use super::{Stuck, StuckKind, Waiter, callers, halted, work::waits_to_be_started};
 use crate::{
     correlate::{
         Age, Held, Known, Request, Snapshot, WaitsFor,
@@ -225,7 +225,8 @@ pub(super) fn unexplained(known: &Known, snapshot: &Snapshot, explained: &Vec<(u
     let requests = snapshot.census.requests.iter().filter(|request| request.component.role().is_runtime());
     let fresh =
         requests.filter(|request| !request.goids.iter().any(|goid| told.contains(&(request.pid, *goid))));
-    let (late, others): (Vec<&Request>, Vec<&Request>) = fresh.partition(|request| is_late(request));
+    let (late, others): (Vec<&Request>, Vec<&Request>) =
+        fresh.partition(|request| is_late(request, snapshot));
     // What may take its time may not hold up others meanwhile.
     let holds_up = |holder: &&Request| {
         holder.since.ns > CALL_OPEN_NS
@@ -243,9 +244,10 @@ pub(super) fn unexplained(known: &Known, snapshot: &Snapshot, explained: &Vec<(u
 }
 
 /// Is a request open for longer than its operation takes?
-pub(super) fn is_late(request: &Request) -> bool {
+pub(super) fn is_late(request: &Request, snapshot: &Snapshot) -> bool {
+    let caller = || callers::caller_of(request.pid, &request.goids, snapshot);
     match stuck_after_ns(&request.operation) {
-        Some(limit) => request.since.ns > limit,
+        Some(_) => callers::is_late(&request.operation, request.since.ns, caller(), snapshot),
         // Work that may last has not begun, or is over, when the request waits for something else.
         None => request.since.ns > CALL_OPEN_NS && request.held_ns >= HELD_NS,
     }

@@ -4,6 +4,7 @@
 //! lock is a waiter, what holds up the lock's holder is stuck. Why it is stuck is the business of diagnosis.
 
 mod bus;
+mod callers;
 mod chain;
 mod daemon;
 mod halted;
@@ -23,6 +24,7 @@ use crate::{
 };
 
 pub use bus::{BusParty, BusStall};
+pub(crate) use callers::is_late;
 pub(crate) use chain::{matters, processes, runner_of};
 pub(crate) use halted::is_shim_of_node;
 pub(crate) use shim_lock::Deadlock;

@@ -71,7 +71,7 @@ fn silent(shim: &ProcessSeen, known: &Known, snapshot: &Snapshot) -> Option<Stuc
     let (lock, held_up) = goroutines.map_or((None, None), |fact| shim_lock::find(&fact.groups));
     let late = |request: &&Request| match lock {
         Some(_) => request.since.ns >= STILL_NS,
-        None => chain::is_late(request),
+        None => chain::is_late(request, snapshot),
     };
     let oldest = waiting(shim, known, snapshot)
         .filter(|request| request.stays && late(request))

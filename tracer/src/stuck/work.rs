@@ -6,7 +6,8 @@ use crate::{
         Age, BlockedThread, Known, OpenProcess, ProcessSeen, Request, Snapshot,
         helpers::{HELPER_NS, helper_late_after_ns, helper_names},
         thresholds::{
-            EXEC_OUTPUT_NS, FILE_CALL_NS, UNREPORTED_NS, late_after_ns, stuck_after_ns, waits_for_its_command,
+            EXEC_OUTPUT_NS, FILE_CALL_NS, HOOK_NS, UNREPORTED_NS, late_after_ns, stuck_after_ns,
+            waits_for_its_command,
         },
     },
     cri::Method,
@@ -93,7 +94,26 @@ fn is_late(seen: &ProcessSeen, snapshot: &Snapshot) -> bool {
     let over = limit_ns(seen, snapshot).is_some_and(|limit| known_age_ns(seen, snapshot) > limit)
         || is_held_in_kernel(seen, snapshot);
     // What is stopped or frozen is told as such; what waits for it is late as its parent.
-    over && seen.fact.state != 'Z' && !(halted::is_halted(seen))
+    over && seen.fact.state != 'Z' && !halted::is_halted(seen) && !waits_for_hook(seen, snapshot)
+}
+
+/// Does a runc, or its init, wait for a hook that takes its time and may?
+fn waits_for_hook(seen: &ProcessSeen, snapshot: &Snapshot) -> bool {
+    let runc = match &seen.fact.command {
+        Some(Command::Runc { sub, .. }) if sub == "init" => seen.fact.parent,
+        Some(Command::Runc { .. }) => seen.fact.pid,
+        _ => return false,
+    };
+    let may_last = |hook: &ProcessSeen| {
+        let limit =
+            hook.fact.command.as_ref().and_then(|command| late_after_ns(command, Some(Component::Runc)));
+        let is_hook = matches!(hook.fact.command, Some(Command::Other { .. })) && hook.fact.state != 'Z';
+        is_hook
+            && !halted::is_halted(hook)
+            && limit.is_some_and(|limit| limit > HOOK_NS && known_age_ns(hook, snapshot) <= limit)
+    };
+    let mut hooks = snapshot.census.processes.iter().filter(|other| other.fact.parent == runc);
+    hooks.any(may_last)
 }
 
 /// Has every look for long found a helper in the same call, in which the kernel waits? However long its work may last, it does none.

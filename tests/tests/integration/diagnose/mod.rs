@@ -21,6 +21,7 @@ mod helpers;
 mod jams;
 mod kernel;
 mod kubelet;
+mod lasting;
 mod limits;
 mod node;
 mod reconnect;

@@ -3,7 +3,11 @@
 use std::fmt;
 
 use crate::{
-    correlate::{helpers::helper_late_after_ns, thresholds},
+    correlate::{
+        helpers::helper_late_after_ns,
+        programs::{cni_late_after_ns, hook_late_after_ns},
+        thresholds,
+    },
     input::Component,
 };
 
@@ -83,8 +87,8 @@ impl ProcessKind {
         match self {
             Self::Runc { sub } => thresholds::runc_late_after_ns(sub),
             Self::RuncInit => Some(thresholds::RUNC_NS),
-            Self::Cni { .. } => Some(thresholds::CNI_NS),
-            Self::Hook { .. } => Some(thresholds::HOOK_NS),
+            Self::Cni { plugin, .. } => Some(cni_late_after_ns(plugin)),
+            Self::Hook { program } => Some(hook_late_after_ns(program)),
             Self::Shim { action } => action.is_some().then_some(thresholds::SHIM_HELPER_NS),
             Self::Helper { program } => helper_late_after_ns(&[program], parent?),
             Self::Workload | Self::Starting | Self::Component(_) => None,

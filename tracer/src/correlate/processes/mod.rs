@@ -23,7 +23,7 @@ pub use snapshot::{EndedProcess, OpenProcess, ProcessEnd, ProcessRow, Processes,
 
 pub(super) use self::run::Run;
 use self::{finished::Finished, run::Runs, span::Span};
-use super::{generations::Generations, limits::Limits, needed::Needed};
+use super::{generations::Generations, limits::Limits, needed::Needed, thresholds::HOOK_NS};
 use crate::{
     decode::{MonoNs, Process, Step},
     input::{CommandFact, ProcessesFact, WatchedFact},
@@ -207,7 +207,7 @@ impl Follower {
             return None;
         }
         let age_ns = now.since(span.start.or(since).unwrap_or(now));
-        let late = is_late(span, age_ns);
+        let late = is_late(span, age_ns) && !self.waits_for_hook(span, now, since);
         Some(OpenProcess {
             pid: span.pid,
             start: span.start,
@@ -228,7 +228,26 @@ impl Follower {
 
     /// Is a process of the node open longer than its kind ever needs?
     pub(super) fn any_late(&self, now: MonoNs, since: Option<MonoNs>) -> bool {
-        self.spans.values().any(|span| is_late(span, now.since(span.start.or(since).unwrap_or(now))))
+        let late = |span: &Span| {
+            is_late(span, now.since(span.start.or(since).unwrap_or(now)))
+                && !self.waits_for_hook(span, now, since)
+        };
+        self.spans.values().any(late)
+    }
+
+    /// Does a runc, or its init, wait for a hook that takes its time and may?
+    fn waits_for_hook(&self, span: &Span, now: MonoNs, since: Option<MonoNs>) -> bool {
+        let runc = match span.kind() {
+            ProcessKind::Runc { .. } => Some(span.pid),
+            ProcessKind::RuncInit => span.parent,
+            _ => None,
+        };
+        let may_last = |hook: &Span| {
+            let age_ns = now.since(hook.start.or(since).unwrap_or(now));
+            matches!(hook.kind(), ProcessKind::Hook { .. })
+                && hook.late_after_ns().is_some_and(|limit| limit > HOOK_NS && age_ns <= limit)
+        };
+        runc.is_some() && self.spans.values().any(|hook| hook.parent == runc && may_last(hook))
     }
 
     /// How long until a process is open longer than its kind ever needs. Whose it is does not matter: the census tells.
