@@ -53,6 +53,9 @@ pub const CNI_NS: u64 = 10 * SECOND_NS;
 pub const HOOK_NS: u64 = RUNC_NS;
 /// A call to a file system that lasts longer is a stall: a disk needs milliseconds, a server that is alive a second or two.
 pub const FILE_CALL_NS: u64 = 5 * SECOND_NS;
+/// containerd gives a shim this long to delete the task of a container that has ended (`handleEventTimeout`, events.go of its CRI
+/// part), and tries again later.
+pub const TASK_DELETE_NS: u64 = 10 * SECOND_NS;
 /// A shim that starts or deletes another, open longer is a stall.
 pub const SHIM_HELPER_NS: u64 = 10 * SECOND_NS;
 /// An exit that nobody has asked for after this time will probably never be asked for.

@@ -62,23 +62,33 @@ fn cni(scene: &Scene<'_>) -> Option<Excluded> {
     (!runs).then(|| Excluded { what: "a network plugin", why: "none runs".to_owned() })
 }
 
+/// All tasks of the node that wanted to run waited for a disk for more than this share of the last ten seconds, hundredths of a
+/// percent: whether one of them matters to somebody here is not known.
+const DISK_PRESSURE: u32 = 4000;
+
+/// Whoever works for a pod may wait for the disk: kubelet, runtime, shims, and the runc of a shim.
 fn disk(scene: &Scene<'_>) -> Option<Excluded> {
+    let is_alive = |seen: &&ProcessSeen| seen.fact.state != 'Z';
     let own = |seen: &&ProcessSeen| {
-        seen.fact.component == Component::Kubelet || seen.fact.component.role().is_runtime()
+        let component = seen.fact.component;
+        let serves = matches!(component, Component::Kubelet | Component::Shim | Component::Conmon);
+        serves || component.role().is_runtime()
     };
-    let all: Vec<&ProcessSeen> = seen(scene)?.iter().filter(own).collect();
+    let all: Vec<&ProcessSeen> = seen(scene)?.iter().filter(is_alive).filter(own).collect();
     // Without their system calls nothing is known.
     let read = !all.is_empty() && all.iter().all(|seen| !seen.fact.parked.is_empty());
-    let waits = all.iter().any(|seen| in_syscall(&seen.fact.parked, &DISK).is_some());
+    let works = |seen: &&ProcessSeen| seen.fact.component == Component::Runc;
+    let mut all = all.into_iter().chain(seen(scene)?.iter().filter(works));
+    let waits = all.any(|seen| in_syscall(&seen.fact.parked, &DISK).is_some());
     let io = scene.snapshot.census.round.as_ref().and_then(|round| round.pressure);
+    let is_short = io.is_some_and(|pressure| pressure.io_full_avg10 >= DISK_PRESSURE);
     let why = match io {
         Some(pressure) => {
             format!("no daemon in fsync or umount, pressure {} %", percent(pressure.io_full_avg10))
         }
         None => "no daemon in fsync or umount".to_owned(),
     };
-    let flushes = seen(scene)?.iter().any(|seen| seen.flushes_overlays().next().is_some());
-    (read && !waits && !flushes).then_some(Excluded { what: "disk", why })
+    (read && !waits && !is_short).then_some(Excluded { what: "disk", why })
 }
 
 /// More than this share of the last ten seconds somebody waited for a processor, hundredths of a percent.

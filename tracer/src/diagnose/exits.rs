@@ -1,6 +1,6 @@
 //! Exits of containers and of commands that the runtime never learns of, as the rules about shims look at them.
 
-use super::{Culprit, Evidence, Finding, Rule, Scene, Source};
+use super::{Culprit, Evidence, Finding, Rule, Scene, Source, unmount::open_delete};
 use crate::{
     correlate::{ProcessSeen, Snapshot},
     input::{Component, Holder},
@@ -29,8 +29,8 @@ pub(super) struct Lost<'a> {
 }
 
 impl<'a> Lost<'a> {
-    /// Those whose shim could have reported them: it runs, and waits neither for a `runc` that is stuck, nor for the disk, to
-    /// unmount what the container has written to (R3), nor for the runtime to read (S2).
+    /// Those whose shim could have reported them: it runs, and waits neither for a `runc` that is stuck, nor inside the kernel, as for
+    /// the end of an unmount (R3, S5), nor for the runtime to read (S2). One that is asked to delete a task has reported its end.
     pub(super) fn all(scene: &Scene<'a>) -> impl Iterator<Item = Self> {
         scene.stuck().filter_map(|stuck| Self::of(stuck, scene))
     }
@@ -41,7 +41,7 @@ impl<'a> Lost<'a> {
         };
         let shim = shim_of(stuck, scene.snapshot)?;
         let busy = scene.stuck().any(|other| waits(shim.fact.pid, other));
-        let busy = busy || shim.flushes_overlays().next().is_some();
+        let busy = busy || is_in_kernel(shim) || open_delete(shim.fact.pid, scene).is_some();
         (shim.still_since.is_none() && !busy).then_some(Self {
             stuck,
             is_command: exec.is_some(),
@@ -90,7 +90,9 @@ impl<'a> Lost<'a> {
         let shim = self.shim.fact.pid;
         let words = format!("shim {shim}, which has not reported the exit of process {}", self.pid);
         let finding = self.finding(rule, headline, (Component::Shim, shim, words), scene);
-        let text = format!("shim {shim} runs: it is neither stopped nor frozen, and waits for no runc");
+        let text = format!(
+            "shim {shim} runs: it is neither stopped nor frozen, and waits neither for a runc nor in the kernel"
+        );
         let finding = finding.seen(Evidence::new(Source::Census, text));
         by_version(finding, affected, scene.snapshot)
     }
@@ -115,6 +117,11 @@ fn waits(pid: u32, stuck: &Stuck) -> bool {
     }
     let of = |waiter: &Waiter| matches!(waiter, Waiter::Process { pid: waiting, .. } if *waiting == pid);
     stuck.waiters.iter().any(of)
+}
+
+/// Does a thread of this process wait for something in the kernel that neither it nor a signal can end, or for an unmount?
+fn is_in_kernel(shim: &ProcessSeen) -> bool {
+    !shim.blocked.is_empty() || shim.fact.parked.iter().any(|park| park.state == 'D')
 }
 
 /// What the version of the shim says: with the bug, past it, or not known.

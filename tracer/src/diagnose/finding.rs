@@ -6,7 +6,7 @@ use super::{Area, Evidence, Proof, Rule, Scene, evidence};
 use crate::{
     correlate::Age,
     input::{Component, ContainerFact},
-    stuck::{Stuck, Waiter},
+    stuck::{Stuck, StuckKind, Waiter},
     words::{self, human},
 };
 
@@ -39,6 +39,41 @@ pub struct Finding {
     pub doubts: Vec<String>,
     /// Ids of other rules that recognise the same culprit.
     pub also: Vec<&'static str>,
+    /// What else does not move because of the culprit.
+    pub(super) explained: Explained,
+}
+
+/// What does not move because of a culprit, beside the culprit itself and [`Finding::behind`].
+#[derive(Clone, Debug, Default)]
+pub(super) struct Explained {
+    pub(super) processes: Vec<u32>,
+    /// Process and goroutine.
+    pub(super) goroutines: Vec<(u32, u64)>,
+}
+
+impl Explained {
+    /// The requests among those who wait.
+    pub(super) fn of_waiters(waiters: &[Waiter]) -> Self {
+        let of = |waiter: &Waiter| match waiter {
+            Waiter::Requests(request) => request.goids.iter().map(|goid| (request.pid, *goid)).collect(),
+            Waiter::Process { .. } | Waiter::Relist { .. } => Vec::new(),
+        };
+        Self { processes: Vec::new(), goroutines: waiters.iter().flat_map(of).collect() }
+    }
+
+    /// Is it this?
+    pub(super) fn is(&self, stuck: &Stuck) -> bool {
+        let StuckKind::Request(request) = &stuck.what else {
+            return self.processes.contains(&stuck.what.pid());
+        };
+        let is_told = |goid: &u64| self.goroutines.contains(&(request.pid, *goid));
+        !request.goids.is_empty() && request.goids.iter().all(is_told)
+    }
+
+    fn add(&mut self, other: Self) {
+        self.processes.extend(other.processes);
+        self.goroutines.extend(other.goroutines);
+    }
 }
 
 /// Who is to blame.
@@ -105,6 +140,7 @@ impl Finding {
             confidence: Confidence::High,
             doubts: Vec::new(),
             also: Vec::new(),
+            explained: Explained::default(),
         };
         match rule.proof {
             Proof::Real | Proof::Rebuilt | Proof::Scripted => finding,
@@ -224,6 +260,8 @@ pub(super) fn fold(findings: &mut Vec<Finding>) {
         if alike && finding.victims.len() > first.victims.len() {
             std::mem::swap(first, &mut finding);
         }
+        first.explained.add(finding.explained);
+        first.explained.processes.extend(finding.behind);
         let ids = [finding.rule.id].into_iter().chain(finding.also);
         let new: Vec<&'static str> =
             ids.filter(|id| *id != first.rule.id && !first.also.contains(id)).collect();

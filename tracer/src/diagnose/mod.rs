@@ -30,6 +30,7 @@ mod size;
 mod slow;
 mod startup;
 mod unit;
+mod unmount;
 mod verdict;
 
 use crate::{

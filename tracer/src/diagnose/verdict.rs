@@ -114,7 +114,9 @@ pub(super) fn explains(findings: &[Finding], reason: &Reason) -> bool {
     };
     let reach = findings.iter().map(|finding| finding.reach).max().unwrap_or(0);
     match reason {
-        Reason::Stuck(stuck) => culprit(stuck.what.pid()),
+        Reason::Stuck(stuck) => {
+            culprit(stuck.what.pid()) || findings.iter().any(|finding| finding.explained.is(stuck))
+        }
         Reason::RelistOpen { .. } | Reason::ListStale { .. } => reach == REACH_RELIST,
         Reason::Down { .. } => reach == REACH_RELIST,
         Reason::CallsOpen { .. } => reach >= 2,

@@ -228,7 +228,7 @@ fn until_late(snapshot: &Snapshot) -> Option<Duration> {
     left.map(Duration::from_nanos)
 }
 
-/// Something is held up, a thread waits for the server of a file system or for the disk under an overlay, or a request or relist
+/// Something is held up, a thread waits for the server of a file system or for the end of an unmount, or a request or relist
 /// that was in flight at the last look may be older than the probes.
 pub(crate) fn is_suspicious(snapshot: &Snapshot, diagnosis: &Diagnosis) -> bool {
     let first = snapshot.census.rounds <= 1;

@@ -14,12 +14,24 @@ use crate::{
 
 /// Everybody who waits for a thing, the nearest first.
 pub(super) fn waiters(stuck: &Stuck, known: &Known, snapshot: &Snapshot) -> Vec<Waiter> {
-    let mut requests = nearest(stuck, known, snapshot);
-    behind(&mut requests, known, snapshot);
-    let mut waiters: Vec<Waiter> = requests.iter().cloned().map(Waiter::Requests).collect();
-    let lists = requests.iter().any(is_needed_by_relist);
+    let mut waiters = with_those_behind(nearest(stuck, known, snapshot), known, snapshot);
     let runtime = halted_component(&stuck.what).is_some_and(|component| component.role().is_runtime());
-    if lists || runtime {
+    if runtime && !waiters.iter().any(|waiter| matches!(waiter, Waiter::Relist { .. })) {
+        waiters.extend(relist(snapshot));
+    }
+    waiters
+}
+
+/// These requests, those that wait for what one of them holds, and the relist if it waits for one of all these.
+pub(crate) fn with_those_behind(
+    mut requests: Vec<Request>,
+    known: &Known,
+    snapshot: &Snapshot,
+) -> Vec<Waiter> {
+    behind(&mut requests, known, snapshot);
+    let lists = requests.iter().any(is_needed_by_relist);
+    let mut waiters: Vec<Waiter> = requests.into_iter().map(Waiter::Requests).collect();
+    if lists {
         waiters.extend(relist(snapshot));
     }
     waiters

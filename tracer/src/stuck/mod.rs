@@ -25,7 +25,7 @@ use crate::{
 
 pub use bus::{BusParty, BusStall};
 pub(crate) use callers::is_late;
-pub(crate) use chain::{matters, processes, runner_of};
+pub(crate) use chain::{matters, processes, runner_of, with_those_behind};
 pub(crate) use halted::is_shim_of_node;
 pub(crate) use shim_lock::Deadlock;
 pub use shim_lock::ShimLock;

@@ -156,12 +156,12 @@ pub(crate) fn late_from(snapshot: &Snapshot) -> impl Iterator<Item = u64> {
     seen.chain(open).chain(handlers).chain(unreported).chain(blocked)
 }
 
-/// Since when threads of kubelets wait for the server of a file system, and those of others for the disk to unmount an overlay.
+/// Since when threads of kubelets wait for the server of a file system, and those of others for the end of an unmount.
 pub(crate) fn blocked(snapshot: &Snapshot) -> impl Iterator<Item = u64> {
     let all = || snapshot.census.processes.iter();
     let kubelets = all().filter(|seen| seen.fact.component == Component::Kubelet);
     let served = kubelets.flat_map(ProcessSeen::waits_for_server);
-    served.chain(all().flat_map(ProcessSeen::flushes_overlays)).map(|(thread, _)| thread.since.0)
+    served.chain(all().flat_map(ProcessSeen::unmounts)).map(|(thread, _)| thread.since.0)
 }
 
 /// A process that started before we came has an exact age all the same: the kernel keeps it.

@@ -30,6 +30,7 @@ mod runtime;
 mod settled;
 mod silent_shims;
 mod slow;
+mod slow_deletes;
 mod slow_parts;
 mod standing;
 mod startup;

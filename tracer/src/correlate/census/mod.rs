@@ -36,7 +36,7 @@ pub struct ProcessSeen {
     pub still_since: Option<MonoNs>,
     /// Of a shim: since when every look found it running, and no runc below it.
     pub idle_since: Option<MonoNs>,
-    /// Its threads that wait in the kernel for a server, for the disk under an overlay, or for the kernel itself.
+    /// Its threads that wait in the kernel for a server, for the end of an unmount, or for the kernel itself.
     pub blocked: Vec<BlockedThread>,
 }
 
@@ -49,6 +49,11 @@ impl ProcessSeen {
     /// Its threads that unmount an overlay, which writes a whole file system to the disk first.
     pub fn flushes_overlays(&self) -> impl Iterator<Item = (BlockedThread, &ParkedThreads)> {
         self.waits().filter(|(_, park)| park.flushes_overlay())
+    }
+
+    /// Its threads that unmount a file system, whatever that waits for.
+    pub fn unmounts(&self) -> impl Iterator<Item = (BlockedThread, &ParkedThreads)> {
+        self.waits().filter(|(_, park)| park.unmounts())
     }
 
     fn waits(&self) -> impl Iterator<Item = (BlockedThread, &ParkedThreads)> {

@@ -5,16 +5,6 @@ use crate::diagnose::Area::{Runc, Shim};
 
 pub(super) const KNOWN: &[Known] = &[
     Known {
-        id: "S5",
-        title: "deleting a task times out while its filesystem is being unmounted, and the shim stays behind",
-        area: Shim,
-        versions: "containerd before 1.6.25 and 1.7.9",
-        symptoms: &["failed to delete task", "failed to handle sandbox TaskExit event"],
-        look: "R3 names the shim while it unmounts, which is one with this cause; later, shims without any child",
-        next: "see to the disk, then upgrade containerd",
-        sources: &["containerd#7496", "containerd#8931"],
-    },
-    Known {
         id: "S6",
         title: "a shim holds its lock during runc create, so that questions for its state time out",
         area: Shim,

@@ -49,6 +49,7 @@ mod s1_shim_reaper_and_lock;
 mod s2_ttrpc_jam;
 mod s3_exit_of_a_command_lost;
 mod s4_exit_of_a_container_lost;
+mod s5_task_delete_waits_for_an_unmount;
 mod s7_shim_locks_itself_out;
 mod u10_hook_hangs;
 mod u11_no_memory_for_filters;
@@ -115,6 +116,7 @@ pub static ALL: &[&Rule] = &[
     &s2_ttrpc_jam::RULE,
     &s3_exit_of_a_command_lost::RULE,
     &s4_exit_of_a_container_lost::RULE,
+    &s5_task_delete_waits_for_an_unmount::RULE,
     &s7_shim_locks_itself_out::RULE,
     &s10_shim_frozen::RULE,
     &s11_exit_held_by_a_tracer::RULE,

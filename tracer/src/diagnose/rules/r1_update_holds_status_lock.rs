@@ -1,13 +1,15 @@
 //! R1: an update of a container's resources holds the lock of its status, and every list waits for that.
 
+use super::{r3_unmount_writes_back as r3, s5_task_delete_waits_for_an_unmount as s5};
 use crate::{
-    correlate::{Held, Request, WaitsFor},
+    correlate::{Held, Known, Request, WaitsFor, thresholds::FILE_CALL_NS},
     cri::Method,
     diagnose::{
-        Area, Evidence, Finding, Page, Proof, Rule, Scene, Source, bus, evidence::in_syscall, scene::hostage,
+        Area, Evidence, Finding, Page, Proof, Rule, Scene, Source, bus, evidence::in_syscall,
+        kernel_wait::access, scene::hostage, unmount::Unmount,
     },
-    input::Component,
-    stuck::{Stuck, StuckKind},
+    input::{Component, ParkedThreads},
+    stuck::{Stuck, StuckKind, Waiter, with_those_behind},
     words,
 };
 
@@ -21,7 +23,8 @@ pub(super) static RULE: Rule = Rule {
         mechanism: "containerd holds the write lock of a container's status while UpdateContainerResources goes \
             through the shim and runc. ListContainers takes the read lock of every container in turn, so one update \
             that does not return stops every list, and with it every relist. The update itself waits for something \
-            else: a stopped shim, a runc update in the freezer, or systemd that does not answer.",
+            else: a stopped shim, one that unmounts the root of the same container, which has just ended (R3, S5), a runc update \
+            in the freezer, or systemd that does not answer.",
         versions: "containerd 1.4 to 2.1 as tested here, and its development branch (PR 11558 is open)",
         symptoms: &[
             "PLEG is not healthy",
@@ -31,14 +34,15 @@ pub(super) static RULE: Rule = Rule {
         evidence: &[
             "a containerd goroutine in UpdateContainerResources that holds a status lock (UpdateSync, Update)",
             "goroutines in ListContainers that wait for a status lock",
-            "what the update waits for: a shim that is stopped or frozen, or a runc that hangs",
+            "what the update waits for: a shim that is stopped or frozen, or that unmounts the container's root, or a runc that hangs",
         ],
         excluded_by: &[
             "ListPodSandbox hangs as well: the runtime as a whole does not answer (R14, R15)",
-            "the holder, or a thread of the runtime, is in fsync: the disk is slow",
+            "the holder is in fsync, or a thread of the runtime is and the holder does not wait for a shim: the disk is slow",
         ],
         next: &[
-            "unblock what the update waits for: resume or kill the shim, kill the runc update",
+            "unblock what the update waits for: resume or kill the shim, kill the runc update; an unmount ends when the disk has \
+             taken what is dirty (R3, S5)",
             "the list answers at once when the update returns, with success or with an error",
             "the static CPU manager policy keeps updating every container: without it this is rare",
         ],
@@ -53,7 +57,77 @@ pub(super) static RULE: Rule = Rule {
 const WRITES: [&str; 2] = ["fsync", "fdatasync"];
 
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
-    scene.stuck().filter_map(|stuck| behind_a_process(stuck, scene).or_else(|| alone(stuck, scene))).collect()
+    let unmounts = behind_unmounts(scene);
+    let holders: Vec<Request> = unmounts.iter().map(|(holder, _)| holder.clone()).collect();
+    let others = scene.stuck().filter(|stuck| match &stuck.what {
+        StuckKind::Request(request) => !holders.iter().any(|holder| holder.is(request)),
+        _ => true,
+    });
+    let others = others.filter_map(|stuck| behind_a_process(stuck, scene).or_else(|| alone(stuck, scene)));
+    unmounts.into_iter().map(|(_, finding)| finding).chain(others).collect()
+}
+
+/// What the update waits for is a shim that unmounts the root of the same container: each with the update.
+fn behind_unmounts(scene: &Scene<'_>) -> Vec<(Request, Finding)> {
+    let census = &scene.snapshot.census;
+    let known = Known::collect(census.round.as_ref(), census.processes.iter());
+    let all = Unmount::all(scene, &known, FILE_CALL_NS, ParkedThreads::unmounts);
+    let shims: Vec<&Unmount<'_>> =
+        all.iter().filter(|unmount| unmount.seen.fact.component == Component::Shim).collect();
+    let updates = census.requests.iter().filter(|request| {
+        let to_shim = matches!(request.waits_for, WaitsFor::Shim { .. });
+        is_update(request) && to_shim && request.holds == Some(Held::ContainerStatus)
+    });
+    let behind = |holder: &Request| {
+        let of = |unmount: &&&Unmount<'_>| unmount.holds_up(holder, &known);
+        let sure = shims.iter().find(|unmount| of(unmount) == Some(true));
+        // With one that it may be for and none that it is for.
+        let unmount = sure.or_else(|| shims.iter().find(|unmount| of(unmount).is_none()))?;
+        let finding = behind_an_unmount(holder, unmount, &known, scene)?;
+        Some((holder.clone(), if sure.is_some() { finding } else { finding.doubted(unknown_target(holder)) }))
+    };
+    updates.filter_map(behind).collect()
+}
+
+fn behind_an_unmount(
+    holder: &Request,
+    unmount: &Unmount<'_>,
+    known: &Known,
+    scene: &Scene<'_>,
+) -> Option<Finding> {
+    let waiters = with_those_behind(vec![holder.clone()], known, scene.snapshot);
+    let lock = WaitsFor::Lock(Held::ContainerStatus);
+    let at_lock = |waiter: &Waiter| matches!(waiter, Waiter::Requests(request) if request.waits_for == lock);
+    if !waiters.iter().any(at_lock) {
+        return None;
+    }
+    let headline = format!(
+        "every ListContainers waits behind one {} in {}: {} waits in {}: {}",
+        holder.operation,
+        holder.component.name(),
+        unmount.who(),
+        access(unmount.park),
+        s5::why(unmount.park)
+    );
+    let mut finding = unmount.finding(&RULE, headline, &waiters, scene);
+    if holder.since.ns > unmount.age.ns {
+        finding.since = Some(holder.since);
+    }
+    let flushes = unmount.park.flushes_overlay();
+    if flushes {
+        finding.evidence.extend(r3::evidence(unmount, scene));
+    }
+    let next = if flushes { r3::advice(unmount, scene) } else { s5::RULE.page.next.to_vec() };
+    Some(
+        finding.advise(["the lists answer when the unmount ends: there is no runc to be ended"]).advise(next),
+    )
+}
+
+fn unknown_target(holder: &Request) -> String {
+    format!(
+        "which container the {} is about was not seen: it may be waiting for another shim",
+        holder.operation
+    )
 }
 
 /// What the update waits for is known.
@@ -88,10 +162,7 @@ fn behind_a_process(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
         culprit.container = Some(container.clone());
     }
     if !holder.target_known {
-        finding = finding.doubted(format!(
-            "which container the {} is about was not seen: it may be waiting for another shim",
-            holder.operation
-        ));
+        finding = finding.doubted(unknown_target(holder));
     }
     let pid = stuck.what.pid();
     Some(match &stuck.what {
@@ -138,8 +209,8 @@ fn alone(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let finding = Finding::of_stuck(&RULE, headline, holder.component, stuck, scene)
         .seen(Evidence::new(Source::Goroutines, format!("its stack: {stack}")));
     Some(finding.doubted("what the update waits for is unknown").advise([
-        "find its runc update: pgrep -af 'runc.* update'",
-        "killing that runc makes the update fail, and the lists answer",
+        "is there a runc update (pgrep -af 'runc.* update')? Killing it makes the update fail, and the lists answer",
+        "if there is none: what do the threads of the shim wait for (cat /proc/SHIM/task/*/stack, as root)?",
     ]))
 }
 
@@ -147,7 +218,8 @@ fn is_update(request: &Request) -> bool {
     request.method() == Some(Method::UpdateContainerResources)
 }
 
-/// The request, or a thread of its runtime, waits for the disk: every status is written while its lock is held.
+/// The request, or a thread of its runtime, waits for the disk: every status is written while its lock is held. One that waits for a
+/// shim has not come to that.
 fn writes(holder: &Request, scene: &Scene<'_>) -> bool {
     let of_disk = |frame: &String| {
         let name = frame.rsplit_once('.').map_or(frame.as_str(), |(_, name)| name).to_ascii_lowercase();
@@ -155,6 +227,9 @@ fn writes(holder: &Request, scene: &Scene<'_>) -> bool {
             || frame.contains("(*File).Sync")
             || frame.contains("bbolt.(*Tx).Commit")
     };
+    if matches!(holder.waits_for, WaitsFor::Shim { .. }) {
+        return false;
+    }
     let mut runtime = scene.snapshot.census.processes.iter().filter(|seen| seen.fact.pid == holder.pid);
     holder.frames.iter().any(of_disk) || runtime.any(|seen| in_syscall(&seen.fact.parked, &WRITES).is_some())
 }

@@ -1,25 +1,18 @@
 //! R3: the unmount of an overlay waits until the whole file system under it is on the disk.
 
-use super::r2_slow_disk as r2;
+use super::{r2_slow_disk as r2, s5_task_delete_waits_for_an_unmount as s5};
 use crate::{
-    correlate::{
-        Age, BlockedThread, DeviceUse, Known, ProcessSeen, Request, WaitsFor, thresholds::FILE_CALL_NS,
-    },
-    cri::Method,
+    correlate::{DeviceUse, Known, ProcessSeen, thresholds::FILE_CALL_NS},
     diagnose::{
-        Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Severity, Source, excluded::percent,
-        finding::victims, kernel_wait::access,
+        Area, Evidence, Finding, Page, Proof, Rule, Scene, Source, excluded::percent, kernel_wait::access,
+        unmount::Unmount,
     },
-    input::{Component, ContainerFact, ParkedThreads, Unwritten},
-    stuck::{Stuck, StuckKind, Waiter},
-    words::{self, human, of_pod},
+    input::{Component, ParkedThreads, Unwritten},
+    words::human,
 };
 
 /// With less than this left to be written, on all disks, it is hardly what has to be written that takes so long.
 const LITTLE: u64 = 1 << 20;
-/// Requests that do not end before the task of their container is deleted, which its unmount is part of.
-const ENDS: [Method; 4] =
-    [Method::StopContainer, Method::StopPodSandbox, Method::RemoveContainer, Method::RemovePodSandbox];
 
 pub(super) static RULE: Rule = Rule {
     id: "R3",
@@ -84,150 +77,48 @@ pub(super) fn holds_up(seen: &ProcessSeen) -> bool {
     seen.flushes_overlays().next().is_some()
 }
 
-/// An unmount that lasts.
-struct Unmount<'a> {
-    seen: &'a ProcessSeen,
-    park: &'a ParkedThreads,
-    age: Age,
-    /// The container whose root it is, when the path tells.
-    container: Option<ContainerFact>,
-}
-
-impl<'a> Unmount<'a> {
-    /// The one that this process has been in for longest.
-    fn of(seen: &'a ProcessSeen, known: &Known) -> Option<Self> {
-        let component = seen.fact.component;
-        let unmounts =
-            component.role().is_runtime() || matches!(component, Component::Shim | Component::Runc);
-        let oldest = |(thread, _): &(BlockedThread, _)| thread.since;
-        let (thread, park) = seen.flushes_overlays().min_by_key(oldest).filter(|_| unmounts)?;
-        let age = Age { ns: seen.fact.at_ns.saturating_sub(thread.since.0), at_least: true };
-        let path = park.syscall.as_ref().and_then(|call| call.path.as_deref()).unwrap_or_default();
-        let container = path.rsplit('/').find_map(|part| known.get(part)).cloned();
-        (age.ns >= RULE.min_age_ns).then_some(Self { seen, park, age, container })
-    }
-
-    /// Does this request wait for its end?
-    fn holds_up(&self, request: &Request, known: &Known) -> bool {
-        if request.pid == self.seen.fact.pid {
-            let calls = request.frames.iter().take(3).any(|frame| frame.contains("yscall"));
-            return calls && request.frames.iter().any(|frame| frame.contains("nmount"));
-        }
-        let Some(container) = self.container.as_ref().filter(|_| request.target_known) else { return false };
-        let exactly = || request.containers.iter().all(|target| target.id == container.id);
-        let ends = request.method().is_some_and(|method| ENDS.contains(&method));
-        let asks = matches!(request.waits_for, WaitsFor::Shim { .. }) && exactly();
-        (ends || asks) && known.are_of(&request.containers, container) == Some(true)
-    }
-
-    /// What the disk with the overlays of the node did meanwhile.
-    fn device<'s>(&self, scene: &Scene<'s>) -> Option<&'s DeviceUse> {
-        scene.snapshot.census.disk.get(&self.seen.fact.pid)?.device.as_ref()
-    }
-
-    /// Functions of the kernel from the one that waits for the disk to the overlay.
-    fn syncs(&self) -> &'a [String] {
-        let stack = &self.park.kernel_stack;
-        let place = |function: &str| stack.iter().position(|name| name == function).unwrap_or(0);
-        stack.get(place("sync_filesystem").saturating_sub(1)..=place("ovl_sync_fs")).unwrap_or_default()
-    }
-
-    /// The process itself, when it should have ended long ago: a shim that cleans up after another, or runc.
-    fn late<'s>(&self, scene: &Scene<'s>) -> Option<&'s Stuck> {
-        let is_own = |stuck: &&Stuck| {
-            matches!(stuck.what, StuckKind::Process { .. }) && stuck.what.pid() == self.seen.fact.pid
-        };
-        scene.stuck().find(is_own)
-    }
-
-    /// Who waits: requests, and whoever waits for the process.
-    fn waiters(&self, known: &Known, scene: &Scene<'_>) -> Vec<Waiter> {
-        let mut all = self.late(scene).map_or_else(Vec::new, |stuck| stuck.waiters.clone());
-        let listed = |all: &[Waiter], request: &Request| {
-            all.iter().any(|waiter| matches!(waiter, Waiter::Requests(other) if other.is(request)))
-        };
-        let requests = scene.snapshot.census.requests.iter();
-        for request in requests.filter(|request| request.component.role().is_runtime()) {
-            if self.holds_up(request, known) && !listed(&all, request) {
-                all.push(Waiter::Requests(request.clone()));
-            }
-        }
-        all
-    }
-
-    /// The process that has ended, and of which the runtime says that it runs, because its container is not deleted yet.
-    fn unreported(&self, scene: &Scene<'_>) -> Option<u32> {
-        let container = self.container.as_ref()?;
-        scene.stuck().find_map(|stuck| match &stuck.what {
-            StuckKind::Unreported { id, exec: None, pid, .. } if *id == container.id => Some(*pid),
-            _ => None,
-        })
-    }
-}
-
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     let census = &scene.snapshot.census;
     let known = Known::collect(census.round.as_ref(), census.processes.iter());
-    let unmounts = census.processes.iter().filter_map(|seen| Unmount::of(seen, &known));
-    unmounts.map(|unmount| finding(&unmount, &known, scene)).collect()
+    let all = Unmount::all(scene, &known, RULE.min_age_ns, ParkedThreads::flushes_overlay);
+    all.iter().map(|unmount| finding(unmount, &known, scene)).collect()
 }
 
 fn finding(unmount: &Unmount<'_>, known: &Known, scene: &Scene<'_>) -> Finding {
-    let fact = &unmount.seen.fact;
-    let (waiters, unreported) = (unmount.waiters(known, scene), unmount.unreported(scene));
-    let mut held_up = victims(&waiters);
-    if unreported.is_some() {
-        held_up.push("the kubelet, which is told that the container still runs".to_owned());
+    let headline = format!("{} waits in {}: {}", unmount.who(), access(unmount.park), s5::why(unmount.park));
+    let mut finding = unmount.finding(&RULE, headline, &unmount.waiters(known, scene), scene);
+    if finding.victims.is_empty() && unmount.late(scene).is_none() {
+        finding = finding.into_notice();
     }
-    let stalls = !held_up.is_empty() || unmount.late(scene).is_some();
-    let severity = if stalls { Severity::Stall } else { Severity::Notice };
-    let container = unmount.container.as_ref().or(fact.container.as_ref());
-    let who = format!("{} {}{}", fact.component.name(), fact.pid, of_pod(container));
-    let headline = format!(
-        "{who} waits in {}: the kernel first writes the whole file system under the overlay to the disk",
-        access(unmount.park)
-    );
-    let culprit = Culprit {
-        component: fact.component,
-        pid: Some(fact.pid),
-        container: container.cloned(),
-        words: format!("{who}, whose unmount of an overlay waits for the disk"),
-    };
-    let finding = Finding {
-        culprit: Some(culprit),
-        behind: unreported,
-        since: Some(unmount.age),
-        severity,
-        reach: reach(&waiters),
-        victims: held_up,
-        also: unmount.device(scene).filter(|device| r2::is_busy(device)).map(|_| "X2").into_iter().collect(),
-        evidence: evidence(unmount, &waiters, scene),
-        ..Finding::new(&RULE, headline)
-    };
+    finding.also.extend(device(unmount, scene).filter(|device| r2::is_busy(device)).map(|_| "X2"));
+    finding.evidence.extend(evidence(unmount, scene));
     doubts(unmount, scene).into_iter().fold(finding, Finding::doubted).advise(advice(unmount, scene))
 }
 
-fn reach(waiters: &[Waiter]) -> u8 {
-    let of = |waiter: &Waiter| if matches!(waiter, Waiter::Requests(_)) { 2 } else { 1 };
-    waiters.iter().map(of).max().unwrap_or(0)
+/// What the disk with the overlays of the node did meanwhile.
+fn device<'s>(unmount: &Unmount<'_>, scene: &Scene<'s>) -> Option<&'s DeviceUse> {
+    scene.snapshot.census.disk.get(&unmount.seen.fact.pid)?.device.as_ref()
 }
 
-fn evidence(unmount: &Unmount<'_>, waiters: &[Waiter], scene: &Scene<'_>) -> Vec<Evidence> {
+/// Functions of the kernel from the one that waits for the disk to the overlay.
+fn syncs(park: &ParkedThreads) -> &[String] {
+    let stack = &park.kernel_stack;
+    let place = |function: &str| stack.iter().position(|name| name == function).unwrap_or(0);
+    stack.get(place("sync_filesystem").saturating_sub(1)..=place("ovl_sync_fs")).unwrap_or_default()
+}
+
+/// What the kernel syncs, how much that is, and what the disk does.
+pub(super) fn evidence(unmount: &Unmount<'_>, scene: &Scene<'_>) -> Vec<Evidence> {
     let of = |text: String| Evidence::new(Source::Census, text);
-    let requests = waiters.iter().filter(|waiter| matches!(waiter, Waiter::Requests(_)));
-    let mut all: Vec<Evidence> =
-        requests.map(|waiter| Evidence::new(Source::Goroutines, words::waiter_line(waiter))).collect();
-    all.push(of(words::park_line(unmount.park, false)));
-    let syncs = unmount.syncs().join(" < ");
-    all.push(of(format!("the kernel syncs the file system under the overlay: {syncs}")));
-    all.push(of(format!("every look for {} found it in this call", human::duration(unmount.age.ns))));
+    let syncs = syncs(unmount.park).join(" < ");
+    let mut all = vec![of(format!("the kernel syncs the file system under the overlay: {syncs}"))];
     let round = scene.snapshot.census.round.as_ref();
     all.extend(round.and_then(|round| round.unwritten).map(|unwritten| of(left(unwritten))));
     all.extend(round.and_then(|round| round.pressure).map(|pressure| {
         let some = percent(pressure.io_some_avg10);
         of(format!("some task of the node waited for a disk {some} % of the last 10 s"))
     }));
-    all.extend(unmount.device(scene).map(|device| of(r2::evidence(device))));
+    all.extend(device(unmount, scene).map(|device| of(r2::evidence(device))));
     if scene.relists_end() {
         all.push(Evidence::new(Source::Uprobes, "relists go on: lists need no disk"));
     }
@@ -256,9 +147,9 @@ fn doubts(unmount: &Unmount<'_>, scene: &Scene<'_>) -> Vec<&'static str> {
     all
 }
 
-fn advice(unmount: &Unmount<'_>, scene: &Scene<'_>) -> Vec<&'static str> {
+pub(super) fn advice(unmount: &Unmount<'_>, scene: &Scene<'_>) -> Vec<&'static str> {
     let mut all = RULE.page.next.to_vec();
-    if unmount.device(scene).is_some_and(|device| !r2::is_busy(device)) {
+    if device(unmount, scene).is_some_and(|device| !r2::is_busy(device)) {
         all.insert(0, r2::HELD_BACK);
     }
     if unmount.seen.fact.component.role().is_runtime() {

@@ -31,7 +31,7 @@ pub(super) static RULE: Rule = Rule {
         evidence: &[
             "the command's process (EXEC.pid in the bundle) is gone, reaped by its shim",
             "more ExecSync wait in that container than commands run there, for 10 s, found by every look",
-            "its shim runs, and waits for no runc",
+            "its shim runs, and waits neither for a runc nor in the kernel",
         ],
         excluded_by: &[
             "a process holds the command's output open (R8)",

@@ -34,10 +34,12 @@ pub(super) static RULE: Rule = Rule {
             "the container's first process (init.pid in its bundle) is gone, reaped by its shim",
             "the runtime, asked over the CRI, reports the container as running or its sandbox as ready",
             "both for 10 s, found by every look",
-            "its shim runs, and waits for no runc",
+            "its shim runs, and waits neither for a runc nor in the kernel",
         ],
         excluded_by: &[
             "the shim is stopped or frozen (S10), or a runc of its own hangs (U4, U10, D3)",
+            "a thread of the shim waits in the kernel, as in umount2 of the container's root (R3, S5), or containerd is having it delete \
+             a task: then the end was reported",
             "the process has ended and was not reaped: a tracer holds it (S11), or the shim itself is stuck (S1)",
         ],
         next: &[

@@ -264,11 +264,16 @@ impl ParkedThreads {
     /// `ovl_sync_fs`).
     #[must_use]
     pub fn flushes_overlay(&self) -> bool {
-        let call = self.syscall.as_ref().and_then(|call| call.name.as_deref());
         let place = |function: &str| self.kernel_stack.iter().position(|name| name == function);
         // Further out it is the overlay that is synced, further in what lies below it.
         let is_below = place("sync_filesystem").zip(place("ovl_sync_fs")).is_some_and(|(sync, of)| sync < of);
-        call == Some("umount2") && is_below && self.waits_for_server().is_none() && !self.waits_for_thaw()
+        self.unmounts() && is_below && self.waits_for_server().is_none() && !self.waits_for_thaw()
+    }
+
+    /// They unmount a file system, whatever that waits for, and wherever the kernel says that they are.
+    #[must_use]
+    pub fn unmounts(&self) -> bool {
+        self.syscall.as_ref().and_then(|call| call.name.as_deref()) == Some("umount2")
     }
 
     /// They wait inside the kernel for what neither they nor their program can hasten: a server, the disk, or the kernel itself.
@@ -279,7 +284,7 @@ impl ParkedThreads {
             || self.waits_for_rcu()
             || self.waits_for_audit()
             || self.waits_for_thaw()
-            || self.flushes_overlay()
+            || self.unmounts()
     }
 
     /// They wait inside the kernel for a program that answers for it: neither they nor a signal can end that.
