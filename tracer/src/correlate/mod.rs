@@ -58,7 +58,7 @@ pub use bus::{Bus, BusRow, BusWait, OpenBusCall, SystemdSerials};
 pub use bus_peers::{BusPeer, BusyWith};
 pub use caller::Caller;
 pub use census::{
-    BlockedThread, Census, DeviceUse, DiskWaits, FileCall, Held, Jam, Known, ProcessSeen, Request,
+    BlockedThread, Census, DeviceUse, DiskWaits, FileCall, Held, Jam, Known, NriWait, ProcessSeen, Request,
     Unreported, WaitsFor,
 };
 pub use correlator::Correlator;

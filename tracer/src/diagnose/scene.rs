@@ -85,6 +85,15 @@ impl<'a> Scene<'a> {
         self.stuck().filter(lost).flat_map(|stuck| &stuck.waiters).any(of)
     }
 
+    /// Does this handler wait for a lock of its runtime, or for a plugin that the runtime asks? Then no process of a pod is to blame.
+    #[must_use]
+    pub fn waits_for_lock(self, call: &OpenCall) -> bool {
+        let id = call.span.id;
+        let serves = |request: &&Request| request.pid == id.tgid && request.goids.contains(&id.goid);
+        let mut serving = self.snapshot.census.requests.iter().filter(serves);
+        serving.any(|request| matches!(request.waits_for, WaitsFor::Lock(_) | WaitsFor::NriPlugin))
+    }
+
     /// The longest-open calls change: nothing that answers calls is open for longer than its operation takes.
     #[must_use]
     pub fn oldest_changes(self) -> bool {

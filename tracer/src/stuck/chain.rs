@@ -63,7 +63,7 @@ fn behind_lock(request: &Request, holder: &Request, known: &Known) -> Option<Req
     }
     let same = match held {
         // There is one of each.
-        Held::Metadata | Held::Networks => Some(true),
+        Held::Metadata | Held::Networks | Held::Nri | Held::NriPlugins | Held::NriSync => Some(true),
         Held::ContainerStatus | Held::SandboxStatus => {
             let lock = request.lock_of.as_deref().and_then(|id| known.get(id));
             lock.filter(|_| holder.target_known).and_then(|lock| known.are_of(&holder.containers, lock))

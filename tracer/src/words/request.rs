@@ -28,6 +28,7 @@ pub fn waits_for(request: &Request) -> String {
         WaitsFor::Shim { method: None } => "waits for a shim".to_owned(),
         WaitsFor::Lock(held) => format!("waits for {}", lock(*held)),
         WaitsFor::Cni => "waits for a network plugin".to_owned(),
+        WaitsFor::NriPlugin => "waits for a plugin of NRI".to_owned(),
         WaitsFor::ExecOutput => "waits for the command's output to end".to_owned(),
         WaitsFor::Child => "waits for a child process".to_owned(),
         WaitsFor::Runtime { operation: Some(operation) } => {
@@ -58,7 +59,8 @@ pub(super) fn is_certain(request: &Request) -> bool {
         | WaitsFor::Cni
         | WaitsFor::ExecOutput
         | WaitsFor::Lock(Held::ContainerStatus | Held::SandboxStatus) => request.target_known,
-        WaitsFor::Lock(Held::Metadata | Held::Networks)
+        WaitsFor::Lock(Held::Metadata | Held::Networks | Held::Nri | Held::NriPlugins | Held::NriSync)
+        | WaitsFor::NriPlugin
         | WaitsFor::Child
         | WaitsFor::Runtime { .. }
         | WaitsFor::Unknown => true,
@@ -73,5 +75,8 @@ pub fn lock(held: Held) -> &'static str {
         Held::SandboxStatus => "a sandbox's status lock",
         Held::Metadata => "the metadata write transaction",
         Held::Networks => "the lock of the network configuration",
+        Held::Nri => "the runtime's lock around NRI",
+        Held::NriPlugins => "NRI's lock around its plugins",
+        Held::NriSync => "NRI's lock against registrations",
     }
 }

@@ -24,6 +24,7 @@ mod kubelet;
 mod lasting;
 mod limits;
 mod node;
+mod nri;
 mod reconnect;
 mod runc;
 mod runtime;

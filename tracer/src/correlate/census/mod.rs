@@ -4,6 +4,7 @@
 mod blocked;
 mod disk;
 mod jams;
+mod nri;
 mod requests;
 mod startup;
 mod subject;
@@ -19,6 +20,7 @@ use crate::{
 };
 pub use disk::{DeviceUse, DiskWaits};
 pub use jams::Jam;
+pub use nri::NriWait;
 pub use requests::{Held, Request, WaitsFor};
 pub use subject::Known;
 pub use unreported::Unreported;
@@ -111,6 +113,8 @@ pub struct Census {
     pub requests: Vec<Request>,
     /// Goroutines of kubelets that are in calls to the file system.
     pub file_calls: Vec<FileCall>,
+    /// Goroutines of runtimes that wait for one of NRI's locks and have another.
+    pub nri: Vec<NriWait>,
     /// Containers that have ended and run nevertheless, if one asks the runtime, and commands that have ended and are not
     /// deleted, by id.
     pub unreported: Vec<Unreported>,
@@ -153,6 +157,8 @@ pub(super) struct CensusState {
     inside: HashMap<u32, HashMap<u64, Inside>>,
     /// Calls to the file system, by process.
     file_calls: BTreeMap<u32, Vec<FileCall>>,
+    /// Waits for NRI's locks, by process.
+    nri: BTreeMap<u32, Vec<NriWait>>,
     /// By container and command.
     unreported: BTreeMap<(String, Option<String>), Unreported>,
     jams: Vec<Jam>,
@@ -197,6 +203,8 @@ impl CensusState {
         self.inside.insert(fact.pid, inside);
         let before = self.file_calls.remove(&fact.pid).unwrap_or_default();
         self.file_calls.insert(fact.pid, blocked::file_calls(&fact, &before));
+        let before = self.nri.remove(&fact.pid).unwrap_or_default();
+        self.nri.insert(fact.pid, nri::waits(&fact, &before, look(&fact)));
         if is_read(&fact) {
             self.read.insert(fact.pid);
             self.partly.remove(&fact.pid);
@@ -247,6 +255,7 @@ impl CensusState {
         let read = &self.goroutines;
         self.inside.retain(|pid, _| read.contains_key(pid));
         self.file_calls.retain(|pid, _| read.contains_key(pid));
+        self.nri.retain(|pid, _| read.contains_key(pid));
         self.unreported(&round, ended);
         self.rounds += 1;
         self.versions.extend(round.versions.iter().map(|fact| (fact.program.clone(), fact.clone())));
@@ -349,6 +358,7 @@ impl CensusState {
             goroutines: self.goroutines.values().cloned().collect(),
             requests,
             file_calls: self.file_calls.values().flatten().cloned().collect(),
+            nri: self.nri.values().flatten().cloned().collect(),
             unreported: self.unreported.values().cloned().collect(),
             jams: self.jams.clone(),
             disk: self.disk.waits(now),

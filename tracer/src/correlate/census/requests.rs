@@ -2,7 +2,7 @@
 //! the functions further in say what it waits for and what it holds meanwhile.
 
 use super::{
-    startup,
+    nri, startup,
     subject::{Known, Part, parts},
 };
 use crate::{
@@ -95,6 +95,8 @@ pub enum WaitsFor {
     Lock(Held),
     /// A network plugin.
     Cni,
+    /// A plugin of NRI.
+    NriPlugin,
     /// The output of a command in a container.
     ExecOutput,
     /// A child process.
@@ -119,6 +121,12 @@ pub enum Held {
     Metadata,
     /// The configuration of the networks (go-cni), which every set-up reads and a reload writes.
     Networks,
+    /// The runtime's lock around all that it asks NRI.
+    Nri,
+    /// NRI's lock around its plugins.
+    NriPlugins,
+    /// NRI's lock that keeps plugins from registering while a request is served.
+    NriSync,
 }
 
 /// A goroutine inside a request.
@@ -263,16 +271,19 @@ fn handler(frame: &str) -> Option<&str> {
 
 /// The innermost function that says what is waited for.
 fn waits_for(group: &GoroutineGroup) -> WaitsFor {
-    let frames = &group.frames;
-    let at_lock = is_at_lock(frames)
-        || group
-            .wait_reason
-            .as_deref()
-            .is_some_and(|why| why.starts_with("sync.") || why.starts_with("semacquire"));
+    let (frames, at_lock) = (&group.frames, waits_at_lock(group));
     if frames.iter().any(|frame| is_network(frame)) {
         return if at_lock { WaitsFor::Lock(Held::Networks) } else { WaitsFor::Cni };
     }
-    frames.iter().find_map(|frame| waited_in(frame, frames, at_lock)).unwrap_or(WaitsFor::Unknown)
+    let by_nri = nri::waits_for(frames, at_lock);
+    let found = by_nri.or_else(|| frames.iter().find_map(|frame| waited_in(frame, frames, at_lock)));
+    found.unwrap_or(WaitsFor::Unknown)
+}
+
+/// Does a goroutine wait for a lock of Go's, by its stack or by the reason that Go gives?
+pub(super) fn waits_at_lock(group: &GoroutineGroup) -> bool {
+    let is_lock = |why: &str| why.starts_with("sync.") || why.starts_with("semacquire");
+    is_at_lock(&group.frames) || group.wait_reason.as_deref().is_some_and(is_lock)
 }
 
 fn is_network(frame: &str) -> bool {
@@ -328,8 +339,8 @@ fn holds(frames: &[String], waits_for: &WaitsFor) -> Option<Held> {
         let locked = status_of(frame).filter(|_| matches!(method, "Update" | "UpdateSync" | "Delete"));
         locked.or_else(|| frame.contains("bbolt.(*Tx).Commit").then_some(Held::Metadata))
     };
-    let held = frames.iter().find_map(held)?;
-    (*waits_for != WaitsFor::Lock(held)).then_some(held)
+    let held = frames.iter().find_map(held).filter(|held| *waits_for != WaitsFor::Lock(*held));
+    held.or_else(|| nri::holds(frames, waits_for))
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ pub(super) static RULE: Rule = Rule {
         ],
         excluded_by: &[
             "a finding that names what the stop waits for (S10, U4, U10, N1)",
+            "the stop waits for a lock of the runtime, or for a plugin of NRI: no process of the pod is to blame (R16)",
             "the kubelet is still waiting for the stop: a grace period may last hours (reported as a notice)",
         ],
         next: &[
@@ -57,7 +58,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     }
     let now = scene.snapshot.now;
     let calls = STOPS.iter().chain(&REMOVALS).flat_map(|method| scene.open(*method));
-    let calls = calls.filter(|call| !scene.waits_for_exit(call));
+    let calls = calls.filter(|call| !scene.waits_for_exit(call) && !scene.waits_for_lock(call));
     let late = calls.filter_map(|call| Some((call, severity(call, now)?)));
     let worst = late.min_by_key(|(call, severity)| (*severity, Reverse(call.age_ns)));
     worst.map(|(call, severity)| finding(call, severity, scene)).into_iter().collect()

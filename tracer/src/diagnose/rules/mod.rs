@@ -36,6 +36,7 @@ mod r11_lock_of_one_container;
 mod r12_create_stats_a_dead_mount;
 mod r14_runtime_frozen;
 mod r15_runtime_down;
+mod r16_nri_locks_in_opposite_order;
 mod r1_update_holds_status_lock;
 mod r2_slow_disk;
 mod r3_unmount_writes_back;
@@ -112,6 +113,7 @@ pub static ALL: &[&Rule] = &[
     &r12_create_stats_a_dead_mount::RULE,
     &r14_runtime_frozen::RULE,
     &r15_runtime_down::RULE,
+    &r16_nri_locks_in_opposite_order::RULE,
     &s1_shim_reaper_and_lock::RULE,
     &s2_ttrpc_jam::RULE,
     &s3_exit_of_a_command_lost::RULE,

@@ -208,6 +208,7 @@ fn waits_for(waits_for: &WaitsFor) -> (&'static str, Option<&str>) {
         WaitsFor::Shim { method } => ("shim", method.as_deref()),
         WaitsFor::Lock(lock) => (held(*lock), None),
         WaitsFor::Cni => ("cni", None),
+        WaitsFor::NriPlugin => ("nri_plugin", None),
         WaitsFor::ExecOutput => ("exec_output", None),
         WaitsFor::Child => ("child", None),
         WaitsFor::Runtime { operation } => ("runtime", operation.as_deref()),
@@ -221,5 +222,8 @@ fn held(held: Held) -> &'static str {
         Held::SandboxStatus => "sandbox_status_lock",
         Held::Metadata => "metadata_transaction",
         Held::Networks => "network_configuration_lock",
+        Held::Nri => "nri_lock",
+        Held::NriPlugins => "nri_plugins_lock",
+        Held::NriSync => "nri_registration_lock",
     }
 }
