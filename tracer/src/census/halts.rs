@@ -1,5 +1,5 @@
 //! [`HaltWatch`]: has a daemon stopped since the last time, or a thread of the kubelet begun to wait for the server of a file
-//! system? One short file per process, and per thread of the kubelet, so it can be asked every second, where a round of the
+//! system, for an agent that permits accesses, or for a thaw? One short file per process, and per thread of the kubelet, so it can be asked every second, where a round of the
 //! census, which proves it, is taken only now and then.
 
 use std::{
@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    input::{Component, ProcessFact, served_by},
+    input::{Component, ParkedThreads, ProcessFact, served_by},
     target::read_stat,
 };
 
@@ -58,7 +58,10 @@ impl HaltWatch {
             halt.halted |= halted;
             halt.kubelet = fact.component == Component::Kubelet;
             // What the census has found is no news.
-            let waiting = fact.parked.iter().filter(|park| park.waits_for_server().is_some());
+            let waits = |park: &&ParkedThreads| {
+                park.waits_for_server().is_some() || park.waits_for_permission() || park.waits_for_thaw()
+            };
+            let waiting = fact.parked.iter().filter(waits);
             halt.waits.extend(waiting.map(|park| (park.tid, ASLEEP)));
         }
     }
@@ -96,12 +99,19 @@ impl Halt {
     }
 }
 
-/// The threads of a process that wait for the server of a file system.
+/// Functions of the kernel in which a thread waits for an agent (fanotify), or to write to a file system that is frozen.
+const HELD: [&str; 4] =
+    ["fanotify_handle_event", "fanotify_get_response", "percpu_rwsem_wait", "__sb_start_write"];
+
+/// The threads of a process that wait for the server of a file system, for an agent, or for a thaw.
 fn waiting(dir: &Path) -> impl Iterator<Item = u32> {
     let threads = fs::read_dir(dir.join("task")).into_iter().flatten().flatten().take(MAX_THREADS);
     threads.filter_map(|thread| {
         let place = fs::read_to_string(thread.path().join("wchan")).ok()?;
-        served_by(place.trim())?;
+        let is_held = HELD.contains(&place.trim()) || served_by(place.trim()).is_some();
+        if !is_held {
+            return None;
+        }
         thread.file_name().to_str()?.parse().ok()
     })
 }
@@ -130,15 +140,21 @@ mod tests {
         assert_eq!(new, [false, true, false, false, false]);
 
         let root = tempfile::tempdir().unwrap();
-        for (tid, place) in [(7, "request_wait_answer"), (8, "futex_do_wait"), (9, "rpc_wait_bit_killable\n")]
-        {
+        let places = [
+            (7, "request_wait_answer"),
+            (8, "futex_do_wait"),
+            (9, "rpc_wait_bit_killable\n"),
+            (10, "fanotify_handle_event"),
+            (11, "percpu_rwsem_wait"),
+        ];
+        for (tid, place) in places {
             let dir = root.path().join(format!("task/{tid}"));
             fs::create_dir_all(&dir).unwrap();
             fs::write(dir.join("wchan"), place).unwrap();
         }
         let mut found: Vec<u32> = waiting(root.path()).collect();
         found.sort_unstable();
-        assert_eq!(found, [7, 9]);
+        assert_eq!(found, [7, 9, 10, 11]);
     }
 
     /// What the census found halted is no news; a process that has ended is watched no longer.

@@ -6,7 +6,7 @@ use super::{Area, Evidence, Proof, Rule, Scene, evidence};
 use crate::{
     correlate::Age,
     input::{Component, ContainerFact},
-    stuck::{Stuck, StuckKind, Waiter},
+    stuck::{REACH_RELIST, Stuck, StuckKind, Waiter},
     words::{self, human},
 };
 
@@ -241,6 +241,16 @@ pub(super) fn victims(waiters: &[Waiter]) -> Vec<String> {
     }));
     all.extend(lines(|waiter| matches!(waiter, Waiter::Process { .. })));
     all
+}
+
+/// How far something reaches for which these wait, as [`Finding::reach`].
+pub(super) fn reach(waiters: &[Waiter]) -> u8 {
+    let of = |waiter: &Waiter| match waiter {
+        Waiter::Relist { .. } => REACH_RELIST,
+        Waiter::Requests(_) => 2,
+        Waiter::Process { .. } => 1,
+    };
+    waiters.iter().map(of).max().unwrap_or(0)
 }
 
 /// One culprit, one finding: the one that explains more of those who wait; what other rules say of it stands behind. A

@@ -3,6 +3,7 @@
 use crate::{
     diagnose::{
         Culprit, Evidence, Finding, Rule, Scene, Source,
+        kernel_victims::{self, Victim},
         scene::{parked_in, parks_of},
     },
     input::{Component, ParkedThreads},
@@ -22,7 +23,15 @@ pub(super) struct Wait {
 
 /// One for each thing that waits there for longer than the rule allows.
 pub(super) fn findings(rule: &'static Rule, wait: &Wait, scene: &Scene<'_>) -> Vec<Finding> {
-    scene.stuck().filter_map(|stuck| finding(rule, wait, stuck, scene)).collect()
+    let stuck = scene.stuck().filter_map(|stuck| finding(rule, wait, stuck, scene));
+    let victims = kernel_victims::find(scene, wait.is);
+    stuck.chain(victims.iter().map(|victim| of_victim(rule, wait, victim))).collect()
+}
+
+fn of_victim(rule: &'static Rule, wait: &Wait, victim: &Victim<'_>) -> Finding {
+    let (pod, call, why) = (of_pod(victim.container()), access(victim.park), wait.why);
+    let headline = format!("{}{pod} hangs in {call}: {why}", victim.who);
+    victim.finding(rule, headline, wait.culprit.to_owned()).advise(rule.page.next.iter().copied())
 }
 
 fn finding(rule: &'static Rule, wait: &Wait, stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {

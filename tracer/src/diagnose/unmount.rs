@@ -82,7 +82,7 @@ impl<'a> Unmount<'a> {
             behind: unreported,
             since: Some(self.age),
             victims: held_up,
-            reach: reach(waiters),
+            reach: finding::reach(waiters),
             evidence: self.evidence(waiters),
             explained: Explained::of_waiters(waiters),
             ..Finding::new(rule, headline)
@@ -157,15 +157,6 @@ impl<'a> Unmount<'a> {
             _ => None,
         })
     }
-}
-
-fn reach(waiters: &[Waiter]) -> u8 {
-    let of = |waiter: &Waiter| match waiter {
-        Waiter::Relist { .. } => crate::stuck::REACH_RELIST,
-        Waiter::Requests(_) => 2,
-        Waiter::Process { .. } => 1,
-    };
-    waiters.iter().map(of).max().unwrap_or(0)
 }
 
 /// The request by which the runtime has a task of this shim deleted, as the socket between the two shows it.

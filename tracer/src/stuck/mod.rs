@@ -30,7 +30,7 @@ pub(crate) use halted::is_shim_of_node;
 pub(crate) use shim_lock::Deadlock;
 pub use shim_lock::ShimLock;
 pub(crate) use silent::shims_to_read;
-pub(crate) use work::{blocked, late_from};
+pub(crate) use work::{blocked, late_from, waiting};
 
 /// [`Stuck::reach`] of what holds up the relist: nothing reaches farther.
 pub const REACH_RELIST: u8 = 3;

@@ -156,12 +156,20 @@ pub(crate) fn late_from(snapshot: &Snapshot) -> impl Iterator<Item = u64> {
     seen.chain(open).chain(handlers).chain(unreported).chain(blocked)
 }
 
-/// Since when threads of kubelets wait for the server of a file system, and those of others for the end of an unmount.
+/// Since when threads of kubelets wait for the server of a file system, those of others for the end of an unmount, and those of all
+/// that work for pods for an agent or for a thaw.
 pub(crate) fn blocked(snapshot: &Snapshot) -> impl Iterator<Item = u64> {
     let all = || snapshot.census.processes.iter();
     let kubelets = all().filter(|seen| seen.fact.component == Component::Kubelet);
     let served = kubelets.flat_map(ProcessSeen::waits_for_server);
-    served.chain(all().flat_map(ProcessSeen::unmounts)).map(|(thread, _)| thread.since.0)
+    let held = all().filter(|seen| serves_or_is_started(seen)).flat_map(ProcessSeen::waits);
+    let held = held.filter(|(_, park)| park.waits_for_permission() || park.waits_for_thaw());
+    served.chain(all().flat_map(ProcessSeen::unmounts)).chain(held).map(|(thread, _)| thread.since.0)
+}
+
+/// Is it a kubelet, a shim, or something that another program has started?
+fn serves_or_is_started(seen: &ProcessSeen) -> bool {
+    matches!(seen.fact.component, Component::Kubelet | Component::Shim | Component::Helper)
 }
 
 /// A process that started before we came has an exact age all the same: the kernel keeps it.
@@ -214,7 +222,7 @@ pub(super) fn waits_to_be_started(park: &ParkedThreads) -> Option<String> {
 }
 
 /// The processes that wait for a process with this parent.
-pub(super) fn waiting(parent: u32, snapshot: &Snapshot) -> Vec<Waiter> {
+pub(crate) fn waiting(parent: u32, snapshot: &Snapshot) -> Vec<Waiter> {
     ancestors(parent, snapshot).into_iter().map(|seen| waiter(seen, snapshot)).collect()
 }
 

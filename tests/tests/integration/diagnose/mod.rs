@@ -20,6 +20,7 @@ mod failing;
 mod helpers;
 mod jams;
 mod kernel;
+mod kernel_victims;
 mod kubelet;
 mod lasting;
 mod limits;

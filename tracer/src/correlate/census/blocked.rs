@@ -6,8 +6,8 @@ use crate::{
     input::{Component, GoroutineGroup, GoroutinesFact, ParkedThreads, ProcessFact},
 };
 
-/// Functions of Go in which a goroutine asks a file system for something by a path.
-const CALLS: [&str; 17] = [
+/// Functions of Go in which a goroutine asks a file system for something, most by a path.
+const CALLS: [&str; 35] = [
     "os.Stat",
     "os.Lstat",
     "os.statNolog",
@@ -25,6 +25,24 @@ const CALLS: [&str; 17] = [
     "golang.org/x/sys/unix.Stat",
     "golang.org/x/sys/unix.Statfs",
     "golang.org/x/sys/unix.Lstat",
+    "os.rename",
+    "os.Rename",
+    "os.removeAll",
+    "os.removeAllFrom",
+    "os.Symlink",
+    "os.Link",
+    "os.chmod",
+    "os.Chmod",
+    "os.Chown",
+    "os.Lchown",
+    "os.Truncate",
+    "os.StartProcess",
+    "os.(*File).Write",
+    "os.(*File).Sync",
+    "syscall.Mount",
+    "syscall.Unmount",
+    "golang.org/x/sys/unix.Mount",
+    "golang.org/x/sys/unix.Unmount",
 ];
 /// Frames in which such a function is looked for.
 const INNERMOST: usize = 8;

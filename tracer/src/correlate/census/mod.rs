@@ -38,7 +38,7 @@ pub struct ProcessSeen {
     pub still_since: Option<MonoNs>,
     /// Of a shim: since when every look found it running, and no runc below it.
     pub idle_since: Option<MonoNs>,
-    /// Its threads that wait in the kernel for a server, for the end of an unmount, or for the kernel itself.
+    /// Its threads that wait in the kernel for a server, an agent or the end of an unmount, or for the kernel itself.
     pub blocked: Vec<BlockedThread>,
 }
 
@@ -58,7 +58,8 @@ impl ProcessSeen {
         self.waits().filter(|(_, park)| park.unmounts())
     }
 
-    fn waits(&self) -> impl Iterator<Item = (BlockedThread, &ParkedThreads)> {
+    /// Its threads that wait in the kernel, wherever.
+    pub fn waits(&self) -> impl Iterator<Item = (BlockedThread, &ParkedThreads)> {
         let park = |tid| self.fact.parked.iter().find(|park| park.tid == tid);
         self.blocked.iter().filter_map(move |thread| Some((*thread, park(thread.tid)?)))
     }

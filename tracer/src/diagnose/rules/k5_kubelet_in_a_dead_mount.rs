@@ -3,9 +3,12 @@
 use super::r12_create_stats_a_dead_mount as r12;
 use crate::{
     correlate::{Age, BlockedThread, FileCall, ProcessSeen, thresholds::FILE_CALL_NS},
-    diagnose::{Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source},
+    diagnose::{
+        Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source,
+        kubelet_work::{Work, goroutine, relists_go_on},
+    },
     input::{Component, ParkedThreads},
-    words::{self, cut, go_stack},
+    words::{self, cut},
 };
 
 pub(super) static RULE: Rule = Rule {
@@ -31,7 +34,7 @@ pub(super) static RULE: Rule = Rule {
             "a goroutine of the kubelet that two looks find in os.Stat or another call to a file system, and whose work it does",
         ],
         excluded_by: &[
-            "the thread waits for a local disk (X2, X4)",
+            "the thread waits for a local disk (X2), a frozen file system (X4), or an agent that must permit the access (X11)",
             "the goroutine only gathers statistics: that is a notice",
         ],
         next: &[
@@ -45,68 +48,6 @@ pub(super) static RULE: Rule = Rule {
     examine,
 };
 
-/// What of the kubelet hangs, the worst first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Work {
-    SyncLoop,
-    Volumes,
-    Start,
-    Pod,
-    Volume,
-    /// The goroutines could not be read.
-    Unread,
-    Statistics,
-    Unknown,
-}
-
-/// Functions by which it is recognised.
-const FUNCTIONS: [(Work, &[&str]); 6] = [
-    (Work::SyncLoop, &["kubelet.(*Kubelet).syncLoop"]),
-    (Work::Volumes, &["reconciler.(*reconciler).", "populator.(*desiredStateOfWorldPopulator)."]),
-    (Work::Start, &["cmd/kubelet/app.run", "(*Kubelet).initialize"]),
-    (Work::Pod, &["kubelet.(*podWorkers)."]),
-    (Work::Volume, &["operationexecutor.(*operationGenerator)."]),
-    (Work::Statistics, &["/kubelet/server/stats.", "/kubelet/stats.", "/kubelet/eviction.", "/cadvisor/"]),
-];
-
-impl Work {
-    fn of(frames: &[String]) -> Self {
-        let is = |parts: &[&str]| frames.iter().any(|frame| parts.iter().any(|part| frame.contains(part)));
-        FUNCTIONS.iter().find(|(_, parts)| is(parts)).map_or(Self::Unknown, |(work, _)| *work)
-    }
-
-    /// Who hangs, and who is held up by it.
-    fn words(self) -> (&'static str, &'static str) {
-        match self {
-            Self::SyncLoop => (
-                "the sync loop of the kubelet",
-                "every change to the pods of this node: none is started, changed or removed",
-            ),
-            Self::Volumes => {
-                ("the volume manager of the kubelet", "every pod that needs a volume mounted or unmounted")
-            }
-            Self::Start => {
-                ("the start of the kubelet", "all pods of this node: the kubelet does not run yet")
-            }
-            Self::Pod => {
-                ("the work of the kubelet for one pod", "the pod of that volume, or one that uses it")
-            }
-            Self::Volume => ("the kubelet's mount or unmount of a volume", "the pod of that volume"),
-            Self::Statistics => ("the kubelet's statistics", "metrics, and evictions that depend on them"),
-            Self::Unread => ("a thread of the kubelet", "whatever that thread does, perhaps for all pods"),
-            Self::Unknown => ("a thread of the kubelet", "what that thread does is not known"),
-        }
-    }
-
-    fn reach(self) -> u8 {
-        match self {
-            Self::SyncLoop | Self::Volumes | Self::Start => 2,
-            Self::Pod | Self::Volume | Self::Unread => 1,
-            Self::Statistics | Self::Unknown => 0,
-        }
-    }
-}
-
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     let all = scene.snapshot.census.processes.iter();
     all.filter(|seen| seen.fact.component == Component::Kubelet)
@@ -116,14 +57,11 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
 
 fn finding(seen: &ProcessSeen, scene: &Scene<'_>) -> Option<Finding> {
     let (thread, park) = oldest(seen)?;
-    let call = worst(seen, scene);
     let age = Age { ns: seen.fact.at_ns.saturating_sub(thread.since.0), at_least: true };
     if age.ns < RULE.min_age_ns {
         return None;
     }
-    let mut read = scene.snapshot.census.goroutines.iter();
-    let unseen = if read.any(|fact| fact.pid == seen.fact.pid) { Work::Unknown } else { Work::Unread };
-    let work = call.map_or(unseen, |call| Work::of(&call.frames));
+    let (work, call) = Work::worst(seen, scene);
     let ((who, victims), place) = (work.words(), place(park));
     let kind = park.waits_for_server()?;
     let name = park.syscall.as_ref().and_then(|call| call.name.as_deref()).unwrap_or("a system call");
@@ -141,26 +79,16 @@ fn finding(seen: &ProcessSeen, scene: &Scene<'_>) -> Option<Finding> {
         _ => finding.advise([RULE.page.next[1]]),
     };
     let finding = finding.advise(["the kubelet then goes on by itself: leave it alone"]);
-    Some(match work {
-        Work::Statistics => finding.into_notice(),
-        Work::Unread => {
-            finding.doubted("the goroutines of the kubelet could not be read: whether pods wait is not known")
-        }
-        Work::Unknown => finding.doubted("which work of the kubelet waits there was not seen").into_notice(),
-        _ => finding,
-    })
+    let finding = match work.doubt() {
+        Some(doubt) => finding.doubted(doubt),
+        None => finding,
+    };
+    Some(if work.holds_up() { finding } else { finding.into_notice() })
 }
 
 /// The thread that has waited longest.
 fn oldest(seen: &ProcessSeen) -> Option<(BlockedThread, &ParkedThreads)> {
     seen.waits_for_server().min_by_key(|(thread, _)| thread.since)
-}
-
-/// Of the goroutines that two looks in a row found in the same call to a file system, the one that holds up most.
-fn worst<'a>(seen: &ProcessSeen, scene: &Scene<'a>) -> Option<&'a FileCall> {
-    let stays = |call: &&FileCall| call.pid == seen.fact.pid && call.stays;
-    let calls = scene.snapshot.census.file_calls.iter().filter(stays);
-    calls.min_by_key(|call| (Work::of(&call.frames), call.goid))
 }
 
 fn culprit(kubelet: u32, thread: u32) -> Culprit {
@@ -177,14 +105,8 @@ fn evidence(seen: &ProcessSeen, call: Option<&FileCall>, scene: &Scene<'_>) -> V
     let parks = seen.fact.parked.iter().filter(is_blocked).take(2);
     let mut all: Vec<Evidence> =
         parks.map(|park| Evidence::new(Source::Census, words::park_line(park, false))).collect();
-    all.extend(call.map(|call| {
-        let kubelet = call.frames.iter().position(|frame| frame.contains("kubelet.")).unwrap_or(0);
-        let stack = go_stack(&call.frames[kubelet..], false);
-        Evidence::new(Source::Goroutines, format!("goroutine {} of the kubelet: {stack}", call.goid))
-    }));
-    if scene.relists_end() {
-        all.push(Evidence::new(Source::Uprobes, "relists go on: neither the runtime nor PLEG is held up"));
-    }
+    all.extend(call.map(goroutine));
+    all.extend(relists_go_on(scene));
     all
 }
 

@@ -23,7 +23,9 @@ pub(super) static RULE: Rule = Rule {
             "tasks in state D",
             "ContainerCreating, or a pod stays Terminating",
         ],
-        evidence: &["something of the node does not move, and waits in a function of NFS, CIFS, Ceph or 9p"],
+        evidence: &[
+            "something of the node does not move, or a shim or a program that the kubelet has started has been in one call for 5 s, and waits in a function of NFS, CIFS, Ceph or 9p",
+        ],
         excluded_by: &[
             "a CreateContainer in os.Stat of a host path (R12), or the kubelet itself (K5)",
             "the file system is FUSE: then it is a program of this node (X6)",

@@ -26,7 +26,8 @@ pub(super) static RULE: Rule = Rule {
             "pods stay ContainerCreating or Terminating, while the disk has nothing to do (iostat)",
         ],
         evidence: &[
-            "two looks find a thread of the node in one and the same system call, waiting in the kernel to be allowed to write",
+            "two looks find a thread of the node, of the kubelet and of what it has started as well, in one and the same system call, \
+             waiting in the kernel to be allowed to write",
         ],
         excluded_by: &["the thread waits for the disk itself, or for the journal (R2)"],
         next: &[

@@ -5,6 +5,7 @@ use crate::{
     correlate::thresholds::HOOK_NS,
     diagnose::{
         Area, Finding, Page, Proof, Rule, Scene,
+        kernel_victims::{self, Victim},
         kernel_wait::access,
         scene::{parked_in, parks_of},
     },
@@ -27,11 +28,15 @@ pub(super) static RULE: Rule = Rule {
         versions: "all; FUSE is used by s3fs, gcsfuse, sshfs, GlusterFS, lxcfs and many CSI drivers",
         symptoms: &["a pod stays Terminating", "hung task in request_wait_answer", "ContainerCreating"],
         evidence: &[
-            "something of the node does not move, and waits in request_wait_answer",
+            "something of the node does not move, or a shim or a program that the kubelet has started has been in one call for 5 s, and waits \
+             in request_wait_answer",
             "a process that holds /dev/fuse, and no other one does",
             "by hand, for a container that does not end: a process of it in request_wait_answer",
         ],
-        excluded_by: &["a CreateContainer in os.Stat of a host path (R12)"],
+        excluded_by: &[
+            "a CreateContainer in os.Stat of a host path (R12)",
+            "a thread of the kubelet waits there (K5)",
+        ],
         next: &[
             "restart the FUSE server, or abort its connection: echo 1 > /sys/fs/fuse/connections/N/abort",
             "then unmount the file system lazily (umount -l)",
@@ -43,7 +48,18 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
-    scene.stuck().filter_map(|stuck| finding(stuck, scene)).collect()
+    let stuck = scene.stuck().filter_map(|stuck| finding(stuck, scene));
+    let victims = kernel_victims::find(scene, ParkedThreads::waits_for_fuse);
+    stuck.chain(victims.iter().map(|victim| of_victim(victim, scene))).collect()
+}
+
+fn of_victim(victim: &Victim<'_>, scene: &Scene<'_>) -> Finding {
+    let (what, container, pid) = (access(victim.park), victim.container(), victim.seen.fact.pid);
+    let headline =
+        format!("{}{} hangs in {what}: the FUSE file system does not answer", victim.who, of_pod(container));
+    let culprit = format!("the FUSE file system, for which {} waits in the kernel", victim.who);
+    let finding = victim.finding(&RULE, headline, culprit);
+    r12::served(finding, &what, container, pid, scene).advise(RULE.page.next.iter().copied())
 }
 
 fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {

@@ -276,10 +276,12 @@ impl ParkedThreads {
         self.syscall.as_ref().and_then(|call| call.name.as_deref()) == Some("umount2")
     }
 
-    /// They wait inside the kernel for what neither they nor their program can hasten: a server, the disk, or the kernel itself.
+    /// They wait inside the kernel for what neither they nor their program can hasten: a server, an agent, the disk, or the kernel
+    /// itself.
     #[must_use]
     pub fn waits_in_kernel(&self) -> bool {
         self.waits_for_server().is_some()
+            || self.waits_for_permission()
             || self.waits_for_network_namespaces()
             || self.waits_for_rcu()
             || self.waits_for_audit()
