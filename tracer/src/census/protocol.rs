@@ -39,6 +39,9 @@ pub(super) struct Order {
     pub(super) foreign: Vec<u32>,
     /// Shims that call another socket are foreign too.
     pub(super) shims_call: Option<PathBuf>,
+    /// Daemons of any user are looked at, not only root's.
+    #[serde(default)]
+    pub(super) of_user: bool,
     /// Processes of which an earlier child of this round told everything.
     pub(super) finished: Vec<u32>,
     /// The pid namespace of the node's own processes; that of process 1 when not known.
@@ -254,6 +257,7 @@ mod tests {
             skip: Vec::new(),
             foreign: Vec::new(),
             shims_call: None,
+            of_user: false,
             finished: Vec::new(),
             namespace: None,
             others_ms: 0,

@@ -50,6 +50,8 @@ mod tests {
             started_ns,
             host_namespace: Some(true),
             pid_namespace: None,
+            owner: None,
+            holds_socket: None,
             facts: CommandFacts::default(),
         }
     }

@@ -109,7 +109,8 @@ impl Survey {
     /// How processes of this node are asked; `None` when there is no program to ask with.
     pub(crate) fn request(&self, settings: &Settings) -> Option<census::Request> {
         let (namespace, files_of) = (self.node.pid_namespace(), self.files_of());
-        Some(census::Request { namespace, files_of, ..census_request(settings)? })
+        let of_user = self.node.is_of_user();
+        Some(census::Request { namespace, files_of, of_user, ..census_request(settings)? })
     }
 
     /// The process through which the node's files are seen, when we run in a container.

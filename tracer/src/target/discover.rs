@@ -95,7 +95,7 @@ pub fn discover_with(
     }
     let kubelet = overrides.kubelet.or_else(|| first_kubelet(&processes)).unwrap_or(1);
     let Traces { evidence, leftovers } = Traces::below(root);
-    Ok(Node {
+    let mut node = Node {
         processes,
         presence: evidence,
         leftovers,
@@ -106,13 +106,17 @@ pub fn discover_with(
             .and_then(|path| cmdline::socket(path.to_str()?)),
         forced_kubelet: overrides.kubelet,
         forced_runtime: overrides.runtime,
-    })
+    };
+    if node.is_ambiguous() {
+        node.find_holders(&proc);
+    }
+    Ok(node)
 }
 
 /// Whose network is looked at for sockets: those of a kubelet in a container are its own.
 fn first_kubelet(processes: &[Process]) -> Option<u32> {
     let mut kubelets = processes.iter().filter(|process| process.role == Role::Kubelet);
-    kubelets.find(|process| !process.is_nested()).map(|process| process.pid)
+    kubelets.find(|process| !process.is_nested() && !process.is_foreign()).map(|process| process.pid)
 }
 
 fn forced_role(overrides: &Overrides, pid: u32) -> Option<Role> {

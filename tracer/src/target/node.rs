@@ -1,18 +1,18 @@
 //! [`Node`]: which of the processes found are the node's own kubelet, runtime and shims.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use plegtrace_common::role::Role;
 
 use super::cmdline;
-use super::process::{Process, read_whole};
+use super::holders::{listens_at, table};
+use super::process::Process;
 use super::unix_sockets::unix_sockets;
 use crate::input::{Component, Presence};
 
-/// Bytes of a table of sockets; what is longer tells nothing of who does not listen.
-const MAX_TABLE: u64 = 4 << 20;
+/// Runtimes that are asked for their sockets, where there are several.
+const MAX_ASKED: usize = 8;
 
 /// The components of the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,9 +43,9 @@ impl Node {
         self.processes.iter().filter(move |process| process.role == role)
     }
 
-    /// The node's kubelet: the one given by the user, else one that says it calls the runtime given by the user, else one
-    /// outside of containers, else the oldest; none that calls another runtime than that. One inside of a container is not the node's where the node has
-    /// one that does not run.
+    /// The node's kubelet: the one given by the user, else one that says it calls the runtime given by the user, else one of root's, else one
+    /// outside of containers, else the oldest; none that calls another runtime than that. One inside of a container, or of another user, is not the
+    /// node's where the node has one that does not run.
     #[must_use]
     pub fn kubelet(&self) -> Option<&Process> {
         let mut kubelets: Vec<_> = self.with_role(Role::Kubelet).collect();
@@ -53,16 +53,19 @@ impl Node {
         let served = runtime.and_then(|process| process.facts.serves.as_deref());
         let socket = served.or(self.runtime_endpoint.as_deref());
         let installed = self.presence.iter().any(|presence| presence.component == Component::Kubelet);
+        let is_others = |it: &Process| it.is_foreign() && !runtime.is_some_and(Process::is_foreign);
         kubelets.retain(|process| {
             let given = self.forced_kubelet == Some(process.pid);
-            let possible = runtime.is_some() || !(installed && process.is_nested());
+            let nodes = runtime.is_some() || !(installed && process.is_nested());
+            let possible = if is_others(process) { !installed && !self.has_roots() } else { nodes };
             let by_docker =
                 || process.facts.docker.is_some() && runtime.is_some_and(|it| self.is_behind_docker(it));
             given || possible && (may_call(process, socket) || by_docker())
         });
         kubelets.sort_by_key(|process| {
             let calls_it = socket.is_some() && process.facts.calls.as_deref() == socket;
-            (self.forced_kubelet != Some(process.pid), !calls_it, process.is_nested(), process.started_ns)
+            let not_so = (is_others(process), !calls_it, process.is_nested());
+            (self.forced_kubelet != Some(process.pid), not_so, process.started_ns)
         });
         kubelets.first().copied()
     }
@@ -79,7 +82,8 @@ impl Node {
     /// The runtime that answers the node's kubelet.
     ///
     /// In order: the one given by the user; the one that serves the kubelet's endpoint; the only one outside of
-    /// Docker; dockerd. `None` when several are possible, and when nobody listens on the kubelet's endpoint.
+    /// Docker; of several, the one that holds its socket; dockerd. `None` when several are possible, and when nobody listens on the kubelet's
+    /// endpoint.
     #[must_use]
     pub fn runtime(&self) -> Option<&Process> {
         match self.choose() {
@@ -92,6 +96,15 @@ impl Node {
     #[must_use]
     pub fn is_ambiguous(&self) -> bool {
         matches!(self.choose(), Choice::Several)
+    }
+
+    /// Looks which of the first runtimes hold the sockets that they say they serve.
+    pub(super) fn find_holders(&mut self, proc: &Path) {
+        let asked: Vec<u32> = self.runtimes().take(MAX_ASKED).map(|process| process.pid).collect();
+        for process in self.processes.iter_mut().filter(|process| asked.contains(&process.pid)) {
+            let serves = process.facts.serves.as_deref();
+            process.holds_socket = serves.and_then(|path| listens_at(proc, process.pid, path));
+        }
     }
 
     fn choose(&self) -> Choice<'_> {
@@ -132,16 +145,41 @@ impl Node {
                 let docker = self.runtimes().find(|process| process.role == Role::Dockerd);
                 docker.map_or(Choice::Nobody, Choice::One)
             }
-            _ => Choice::Several,
+            (Some(one), Some(other)) => {
+                let mut holders =
+                    [one, other].into_iter().chain(cri).filter(|it| it.holds_socket == Some(true));
+                let only = holders.next().filter(|_| holders.next().is_none());
+                only.map_or(Choice::Several, Choice::One)
+            }
         }
     }
 
     /// Runtimes in the same kind of place as the kubelet: outside of containers, or inside of one. Without a kubelet,
-    /// outside, if any is.
+    /// outside, if any is. Those of other users only where the node is a user's.
     pub fn runtimes(&self) -> impl Iterator<Item = &Process> {
-        let all = || self.processes.iter().filter(|process| process.role.is_runtime());
+        let foreign = self.is_of_user();
+        let all = move || {
+            self.processes.iter().filter(move |it| it.role.is_runtime() && (foreign || !it.is_foreign()))
+        };
         let nested = self.kubelet().map_or_else(|| all().all(Process::is_nested), Process::is_nested);
         all().filter(move |process| process.is_nested() == nested)
+    }
+
+    /// Does all of the node belong to another user than root? Where components are installed, and where any of them is root's, none of
+    /// another user is taken for the node's; unless the operator says so.
+    #[must_use]
+    pub fn is_of_user(&self) -> bool {
+        if let Some(kubelet) = self.kubelet() {
+            return kubelet.is_foreign();
+        }
+        let given = self.processes.iter().find(|process| self.forced_runtime == Some(process.pid));
+        given.map_or_else(|| self.presence.is_empty() && !self.has_roots(), Process::is_foreign)
+    }
+
+    /// Does root run a component outside of containers?
+    fn has_roots(&self) -> bool {
+        let component = |it: &Process| it.role == Role::Kubelet || it.role.is_runtime();
+        self.processes.iter().any(|it| component(it) && !it.is_foreign() && !it.is_nested())
     }
 
     /// Components inside of containers, on a node whose own are outside: whatever they do is no business of the node. A `runc
@@ -191,11 +229,12 @@ impl Node {
     }
 
     fn behind(&self, runtime: &Process) -> Option<&Process> {
-        let mut daemons = self.with_role(match runtime.role {
+        let role = match runtime.role {
             Role::CriDockerd => Role::Dockerd,
             Role::Dockerd => Role::Containerd,
             _ => return None,
-        });
+        };
+        let mut daemons = self.with_role(role).filter(|it| runtime.is_foreign() || !it.is_foreign());
         if runtime.role == Role::CriDockerd {
             return daemons.next().filter(|_| daemons.next().is_none());
         }
@@ -220,7 +259,8 @@ impl Node {
                 .iter()
                 .any(|runtime| shim.facts.calls.is_none() || shim.facts.calls == runtime.facts.serves)
         };
-        self.with_role(Role::Shim).filter(of_ours).collect()
+        let foreign = self.is_of_user();
+        self.with_role(Role::Shim).filter(|shim| foreign || !shim.is_foreign()).filter(of_ours).collect()
     }
 
     /// Is there neither a kubelet nor a runtime, and never was?
@@ -264,9 +304,7 @@ pub(super) struct Listeners(BTreeSet<PathBuf>);
 impl Listeners {
     /// As this process sees them; `None` when they cannot be read, or not all.
     pub(super) fn read(proc: &Path, pid: u32) -> Option<Self> {
-        let file = File::open(proc.join(pid.to_string()).join("net/unix")).ok()?;
-        let table = read_whole(file, MAX_TABLE).ok().filter(|table| (table.len() as u64) < MAX_TABLE)?;
-        let sockets = unix_sockets(&String::from_utf8_lossy(&table));
+        let sockets = unix_sockets(&table(&proc.join(pid.to_string()).join("net/unix"))?);
         let paths = sockets.into_iter().filter(|socket| socket.listening).filter_map(|socket| socket.name);
         Some(Self(paths.filter_map(|path| cmdline::socket(&path)).collect()))
     }

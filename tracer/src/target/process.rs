@@ -12,6 +12,7 @@ use plegtrace_common::role::Role;
 
 use super::cmdline::{self, CommandFacts};
 use super::identity;
+use super::owner::{is_somebody_else, owner};
 
 const MAX_STAT: u64 = 4096;
 /// What is read at once; most texts are shorter.
@@ -46,6 +47,11 @@ pub struct Process {
     pub host_namespace: Option<bool>,
     /// Inode number of its pid namespace; `None` when that cannot be told.
     pub pid_namespace: Option<u32>,
+    /// Its user: 0 only for what root has started; `None` when that cannot be told.
+    pub owner: Option<u32>,
+    /// It holds the socket that it says it serves, on which somebody listens; `None` when that cannot be told, or nobody
+    /// has asked.
+    pub holds_socket: Option<bool>,
     /// Sockets and directories.
     pub facts: CommandFacts,
 }
@@ -79,6 +85,12 @@ impl Process {
     #[must_use]
     pub fn is_nested(&self) -> bool {
         self.host_namespace == Some(false)
+    }
+
+    /// Does it belong to another user than root?
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        is_somebody_else(self.owner)
     }
 
     /// The component that process `pid` is; `None` when it is none, or has ended.
@@ -117,6 +129,8 @@ impl Process {
             started_ns: ticks_to_ns(stat.start_ticks, clock_ticks()),
             host_namespace,
             pid_namespace,
+            owner: owner(&dir),
+            holds_socket: None,
             comm: stat.comm,
         })
     }

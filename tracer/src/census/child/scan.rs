@@ -7,7 +7,10 @@ use plegtrace_common::role::Role;
 use super::{read, tell::Tell};
 use crate::{
     census::protocol::Step,
-    target::{Stat, command_facts, exe_path, is_multi_call, multi_call_role, role_of_program},
+    target::{
+        Stat, command_facts, exe_path, is_multi_call, is_somebody_else, multi_call_role, owner,
+        role_of_program,
+    },
 };
 
 /// More processes than any node has.
@@ -69,6 +72,7 @@ pub(super) fn scan(tell: &mut Tell) -> io::Result<Tree> {
 /// Components that are not the node's.
 fn foreign(tell: &mut Tell, tree: &Tree) -> io::Result<Vec<u32>> {
     let mut foreign = tell.order.foreign.clone();
+    foreign.extend(tree.iter().filter(|(pid, seen)| is_anybodys(tell, **pid, seen)).map(|(pid, _)| *pid));
     let Some(ours) = tell.order.shims_call.clone() else { return Ok(foreign) };
     for (pid, seen) in tree.iter().filter(|(_, seen)| seen.role == Some(Role::Shim)) {
         let Some(arguments) = arguments(tell, *pid, &seen.stat.comm)? else { continue };
@@ -77,6 +81,13 @@ fn foreign(tell: &mut Tell, tree: &Tree) -> io::Result<Vec<u32>> {
         }
     }
     Ok(foreign)
+}
+
+/// Is it called like a daemon of the node, and is another user's? Whoever runs runc is told by its parents.
+fn is_anybodys(tell: &Tell, pid: u32, seen: &Seen) -> bool {
+    let given = [tell.order.kubelet, tell.order.runtime].contains(&Some(pid));
+    let daemon = seen.role.is_some_and(|role| role != Role::Runc);
+    daemon && !given && !tell.order.of_user && is_somebody_else(owner(&tell.process(pid)))
 }
 
 /// Is the process one of `roots`, or a descendant of one?
@@ -163,5 +174,33 @@ mod tests {
     fn shims_of_another_runtime_are_left_out() {
         assert_eq!(kept(Some("/run/a.sock")), [1, 10, 30]);
         assert_eq!(kept(None), [1, 10, 20, 21, 30]);
+    }
+
+    /// Whatever another user calls like a daemon of the node is none, nor is what it runs, be it stopped or not. runc is told by its
+    /// parents.
+    #[test]
+    fn daemons_of_other_users_are_left_out() {
+        let root = tempfile::tempdir().unwrap();
+        for (pid, parent, program, user) in [
+            (10, 1, "kubelet", 0),
+            (11, 1, "kubelet", 65_534),
+            (20, 1, "containerd", 65_534),
+            (21, 20, "sleep", 65_534),
+            (30, 1, "containerd-shim-runc-v2", 1000),
+            (40, 1, "runc", 1000),
+            (50, 1, "sleep", 1000),
+        ] {
+            process(root.path(), pid, parent, program, program);
+            let status = format!("Name:\tx\nUid:\t{user}\t{user}\t{user}\t{user}\n");
+            fs::write(root.path().join(format!("proc/{pid}/status")), status).unwrap();
+        }
+        let kept = |of_user, kubelet| {
+            let mut tell = Tell::below(root.path(), io::sink());
+            (tell.order.of_user, tell.order.kubelet) = (of_user, kubelet);
+            scan(&mut tell).unwrap().into_keys().collect::<Vec<_>>()
+        };
+        assert_eq!(kept(false, None), [10, 40, 50]);
+        assert_eq!(kept(false, Some(11)), [10, 11, 40, 50], "the operator says so");
+        assert_eq!(kept(true, None), [10, 11, 20, 21, 30, 40, 50]);
     }
 }

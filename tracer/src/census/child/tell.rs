@@ -56,6 +56,7 @@ impl Tell {
             skip: Vec::new(),
             foreign: Vec::new(),
             shims_call: None,
+            of_user: false,
             finished: Vec::new(),
             namespace: None,
             others_ms: 1000,

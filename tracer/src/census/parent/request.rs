@@ -22,6 +22,8 @@ pub struct Request {
     /// The socket of the node's runtime, when the operator has named it: shims that call another one, also those that came
     /// since, are foreign too.
     pub shims_call: Option<PathBuf>,
+    /// The node belongs to another user than root: else whatever other users call like a daemon of the node is foreign too.
+    pub of_user: bool,
     /// The pid namespace of the node's own processes; `None`: that of process 1. All others have a share of the time, and
     /// of what may be late.
     pub namespace: Option<u32>,
@@ -49,6 +51,7 @@ impl Request {
             runtime: None,
             foreign: Vec::new(),
             shims_call: None,
+            of_user: false,
             namespace: None,
             goroutines: Vec::new(),
             versions: false,
