@@ -342,6 +342,25 @@ impl Story {
         self.push(rec.header, &rec)
     }
 
+    /// A request of somebody else to containerd, answered a millisecond after it was sent.
+    pub fn request_by(&mut self, asker: u32, stream: u32, path: &str, sent: u64) -> &mut Self {
+        let mut name = [0; NAME];
+        name[..path.len()].copy_from_slice(path.as_bytes());
+        let rec = RequestRec {
+            header: header(RecKind::Request, size_of::<RequestRec>(), sent + MS, CONTAINERD),
+            start_ns: ARMED_NS + sent,
+            socket: u64::from(asker),
+            bytes: 0,
+            answer_bytes: 0,
+            stream,
+            asker,
+            answerer: CONTAINERD,
+            how: how::ANSWERED | how::OTHER,
+            name,
+        };
+        self.push(rec.header, &rec)
+    }
+
     /// A request of the kubelet to dockerd (method and path), asked and answered then.
     pub fn docker(&mut self, line: &str, dockerd: u32, asked: u64, answered: u64) -> &mut Self {
         let mut head = [0; HEAD];

@@ -11,7 +11,7 @@ use crate::{
     checks::{Check, State},
     cli::{Output, Settings, SocketBackend},
     clock,
-    engine::{EngineError, Survey, checks, node_and_kernel},
+    engine::{EngineError, Recognised, checks, node_and_kernel},
     exit::Exit,
     input::RefusedFact,
     kernel::{AttachMode, KernelError, WireProbes},
@@ -30,7 +30,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Exit, CommandError> {
     let mut checked = checks::run(settings);
     checked.report.checks.push(wire(settings.socket_backend));
     let mode = attach_mode(&checked.features, settings.attach).unwrap_or(AttachMode::Multi);
-    let survey = Survey::take(settings).map_err(EngineError::from)?;
+    let survey = Recognised::default().survey(settings).map_err(EngineError::from)?;
     let mut probes = Probes::new(mode, true, &settings.without);
     probes.inspect(&survey.wanted());
     let asked = survey.runtime_to_ask(settings).filter(|_| probes::can_tell_copies(mode));

@@ -68,7 +68,7 @@ pub use join::Joins;
 pub use latency::Latency;
 pub use limits::Limits;
 pub use messages::{MessageRow, Messages, OpenMessage};
-pub use other_clients::OtherClient;
+pub use other_clients::{LikeKubelet, OtherClient};
 pub use outcomes::{CallError, Streak};
 pub use pace::Pace;
 pub use pauses::Pause;

@@ -12,8 +12,8 @@ use super::{
 use crate::{
     decode::{MonoNs, Process, Step},
     input::{
-        Armed, Component, Cost, Fact, HookCounters, HookFact, Layer, LossCount, Presence, RefusedFact, Start,
-        Stop, TargetFact, TargetGone,
+        Armed, Component, Cost, Fact, HookCounters, HookFact, Layer, ListeningFact, LossCount, Presence,
+        RefusedFact, Start, Stop, TargetFact, TargetGone,
     },
 };
 
@@ -24,6 +24,8 @@ pub(super) struct NodeState {
     pub(super) began: Option<MonoNs>,
     pub(super) targets: BTreeMap<u32, TracedProcess>,
     pub(super) presences: Vec<Presence>,
+    /// Where somebody listens.
+    pub(super) listening: Option<ListeningFact>,
     pub(super) hooks: BTreeMap<u32, Arc<HookFact>>,
     pub(super) refused: Vec<RefusedFact>,
     pub(super) armed: Option<Armed>,
@@ -53,6 +55,7 @@ impl NodeState {
                     self.dropped += push_bounded(&mut self.presences, presence, limits.facts);
                 }
             }
+            Fact::Listening(listening) => self.listening = Some(listening),
             Fact::Hook(hook) if hook.index < MAX_HOOKS => {
                 if hook.layer == Layer::Relist {
                     self.relist_hook_at = Some(at);

@@ -9,7 +9,8 @@ use super::{
     messages::{MessageState, Messages},
 };
 use crate::{
-    decode::{MonoNs, Request},
+    cri::Method,
+    decode::{MonoNs, Request, RequestEnd},
     input::{ClientFact, MessagesFact, OtherClientsFact},
 };
 
@@ -29,6 +30,17 @@ pub struct OtherClient {
     pub pids: BTreeSet<u32>,
     /// What they asked.
     pub requests: Messages,
+    /// The process of this name that asks as a kubelet does; the last one that has, when there are several.
+    pub like_kubelet: Option<LikeKubelet>,
+}
+
+/// A process that asks a runtime as a kubelet does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LikeKubelet {
+    /// The process.
+    pub pid: u32,
+    /// When it got its last list of pods.
+    pub last: MonoNs,
 }
 
 /// What is kept of them.
@@ -46,6 +58,41 @@ pub(super) struct OtherClients {
 struct Asked {
     pids: BTreeSet<u32>,
     requests: MessageState,
+    /// By process, what it asked of all that a kubelet asks again and again.
+    asks: BTreeMap<u32, Asks>,
+}
+
+/// What a kubelet asks again and again: pods and containers at each relist, the state of the runtime every few seconds. Tools for people and
+/// agents ask for some of that.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asks {
+    pods: u32,
+    containers: u32,
+    status: u32,
+    last: MonoNs,
+}
+
+impl Asks {
+    /// So often, at least, does it list before it is taken for a kubelet.
+    const LISTS: u32 = 3;
+
+    fn add(&mut self, method: &str, end: MonoNs) {
+        match Method::from_name(method) {
+            Some(Method::ListPodSandbox | Method::StreamPodSandboxes) => {
+                self.pods = self.pods.saturating_add(1);
+                self.last = self.last.max(end);
+            }
+            Some(Method::ListContainers | Method::StreamContainers) => {
+                self.containers = self.containers.saturating_add(1);
+            }
+            Some(Method::Status) => self.status = self.status.saturating_add(1),
+            _ => {}
+        }
+    }
+
+    fn is_like_kubelet(&self) -> bool {
+        self.pods >= Self::LISTS && self.containers >= Self::LISTS && self.status > 0
+    }
 }
 
 impl OtherClients {
@@ -69,7 +116,12 @@ impl OtherClients {
             self.names.insert(client.pid, client.name);
         }
         for request in std::mem::take(&mut self.ended) {
-            self.asked(request.message.asker).requests.request(request, &limits);
+            let (pid, end) = (request.message.asker, request.message.end);
+            let asked = self.asked(pid);
+            if request.end == RequestEnd::Answered && asked.pids.contains(&pid) {
+                asked.asks.entry(pid).or_default().add(&request.message.method, end);
+            }
+            asked.requests.request(request, &limits);
         }
         let MessagesFact { at_ns, open, complete } = fact.requests;
         let mut of: HashMap<String, Vec<_>> = HashMap::new();
@@ -116,6 +168,12 @@ impl OtherClients {
             name: name.clone(),
             pids: asked.pids.clone(),
             requests: asked.requests.view(now),
+            like_kubelet: asked
+                .asks
+                .iter()
+                .filter(|(_, asks)| asks.is_like_kubelet())
+                .map(|(pid, asks)| LikeKubelet { pid: *pid, last: asks.last })
+                .max_by_key(|one| one.last),
         };
         self.clients.iter().map(view).collect()
     }
@@ -125,7 +183,7 @@ impl OtherClients {
 mod tests {
     use super::*;
     use crate::{
-        decode::{Message, MessageId, RequestEnd},
+        decode::{Message, MessageId},
         input::OpenMessageFact,
     };
 

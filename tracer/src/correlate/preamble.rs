@@ -56,6 +56,8 @@ impl Correlator {
     fn tell_node(&self, now: MonoNs, told: &mut Vec<(MonoNs, Fact)>) {
         let node = &self.node;
         told.extend(node.presences.iter().map(|presence| (now, Fact::Presence(presence.clone()))));
+        let listening = node.listening.iter();
+        told.extend(listening.map(|fact| (now, Fact::Listening(fact.clone()))));
         for target in node.targets.values() {
             let fact = &target.fact;
             told.push((target.seen, Fact::Target(fact.clone())));

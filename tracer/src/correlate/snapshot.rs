@@ -25,7 +25,9 @@ use super::{
 use crate::{
     cri::Method,
     decode::MonoNs,
-    input::{Armed, Cost, HookCounters, HookFact, LossCount, Presence, RefusedFact, Start, Stop},
+    input::{
+        Armed, Cost, HookCounters, HookFact, ListeningFact, LossCount, Presence, RefusedFact, Start, Stop,
+    },
     span::{Span, Tree},
 };
 
@@ -44,6 +46,8 @@ pub struct Snapshot {
     pub targets: Vec<TracedProcess>,
     /// Traces of components.
     pub presences: Vec<Presence>,
+    /// Where somebody listens as kubelets and runtimes do.
+    pub listening: Option<ListeningFact>,
     /// How the probes are attached.
     pub armed: Option<Armed>,
     /// Every hook, by index.

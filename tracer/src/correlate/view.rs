@@ -53,6 +53,7 @@ impl Correlator {
             relist_window: Window { from: node.relists_since, to: now },
             targets: node.targets.values().cloned().collect(),
             presences: node.presences.clone(),
+            listening: node.listening.clone(),
             armed: node.armed.clone(),
             hooks: self.hook_states(),
             refused: node.refused.clone(),

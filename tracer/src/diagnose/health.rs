@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use super::{
     paused,
     reason::{Doubt, Peer, Reason},
+    unnamed,
 };
 use crate::{
     correlate::{
@@ -21,7 +22,7 @@ use crate::{
 };
 
 /// Components that answer CRI calls, or stand behind one that does.
-const RUNTIMES: [Component; 4] =
+pub(super) const RUNTIMES: [Component; 4] =
     [Component::Containerd, Component::Crio, Component::Dockerd, Component::CriDockerd];
 
 /// What the census calls the question for goroutines, in the list of those who did not answer.
@@ -66,7 +67,8 @@ fn down(snapshot: &Snapshot) -> Vec<Reason> {
             TracedState::Live => None,
         });
         let last = last.max_by_key(|(at, _)| *at);
-        if last.as_ref().is_some_and(|(at, _)| has_successor(snapshot, component, *at)) {
+        let gone = last.as_ref().map(|(at, _)| *at);
+        if gone.is_some_and(|at| has_successor(snapshot, component, at)) || runs(component, snapshot, gone) {
             continue;
         }
         let mut evidence = last.map(|(_, how)| how);
@@ -77,6 +79,14 @@ fn down(snapshot: &Snapshot) -> Vec<Reason> {
         reasons.extend(evidence.map(|evidence| Reason::Down { component, evidence }));
     }
     reasons
+}
+
+/// Does something show that it runs, whatever its process is called?
+fn runs(component: Component, snapshot: &Snapshot, gone: Option<MonoNs>) -> bool {
+    if component == Component::Kubelet {
+        return unnamed::kubelet(snapshot, gone).is_some();
+    }
+    unnamed::lists_succeed(snapshot, gone) || unnamed::runtime(component, snapshot, gone).is_some()
 }
 
 /// Has the census found one that was started since? It is only not followed yet. Another one that was there all the time is
@@ -252,7 +262,8 @@ pub(super) fn doubts(snapshot: &Snapshot) -> Vec<Doubt> {
     let mut why = Vec::new();
     let traced = snapshot.hooks.iter().any(|state| state.hook.layer == Layer::Relist);
     if !is_live(snapshot, Component::Kubelet) {
-        why.push(Doubt::NoKubelet);
+        let sign = unnamed::kubelet(snapshot, unnamed::gone_at(Component::Kubelet, snapshot));
+        why.push(sign.map_or(Doubt::NoKubelet, |sign| Doubt::KubeletUnknown { sign }));
     } else if snapshot.window.from.is_none() {
         why.push(Doubt::NotArmed);
     } else if !traced {
@@ -268,6 +279,7 @@ pub(super) fn doubts(snapshot: &Snapshot) -> Vec<Doubt> {
     if snapshot.open_read_at.is_none() || !snapshot.open_complete {
         why.push(Doubt::OpenUnread);
     }
+    why.extend(unnamed::of_runtime(snapshot).map(|sign| Doubt::RuntimeUnknown { sign }));
     why.extend(census_doubts(snapshot));
     why.extend(paused::lately(snapshot).map(|pause| Doubt::Paused { ns: pause.ns() }));
     let lost: Vec<_> = snapshot.fresh_losses().collect();

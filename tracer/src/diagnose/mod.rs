@@ -33,6 +33,7 @@ mod slow;
 mod startup;
 mod unit;
 mod unmount;
+mod unnamed;
 mod verdict;
 
 use crate::{
@@ -48,6 +49,7 @@ pub use reason::{Doubt, Peer, Reason};
 pub use rule::{Area, Page, Proof, Rule};
 pub use scene::Scene;
 pub use slow::{Slow, SlowKind};
+pub use unnamed::Sign;
 pub use verdict::{Since, UnknownCause, Verdict};
 
 /// What the snapshot means.

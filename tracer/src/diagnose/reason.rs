@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use super::unnamed::Sign;
 use crate::{
     correlate::{Age, ProcessKind},
     input::Component,
@@ -134,6 +135,16 @@ impl Reason {
 pub enum Doubt {
     /// No kubelet runs here and none belongs here, as far as can be seen.
     NoKubelet,
+    /// Something shows that a kubelet runs, and no process is known to be it.
+    KubeletUnknown {
+        /// What.
+        sign: Sign,
+    },
+    /// Something shows that a runtime runs, and no process is known to be it.
+    RuntimeUnknown {
+        /// What.
+        sign: Sign,
+    },
     /// Relists are not traced.
     RelistUntraced,
     /// Relists are traced, and none was seen.
@@ -180,6 +191,8 @@ impl Doubt {
     pub fn name(&self) -> &'static str {
         match self {
             Self::NoKubelet => "no_kubelet",
+            Self::KubeletUnknown { .. } => "kubelet_unknown",
+            Self::RuntimeUnknown { .. } => "runtime_unknown",
             Self::RelistUntraced => "relist_untraced",
             Self::NoRelist { .. } => "no_relist",
             Self::ListUnknown => "list_unknown",

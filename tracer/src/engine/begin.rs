@@ -5,13 +5,13 @@ use std::{collections::HashMap, path::Path, sync::Arc};
 use plegtrace_common::settings::KernelSettings;
 
 use super::{
-    EngineError, Observation,
+    EngineError, Observation, Recognised,
     dying::Dying,
     pictures::Pictures,
     pipeline::{Pipeline, Tap},
     progress::Progress,
     rounds::{Depth, Rounds},
-    survey::{Survey, node_and_kernel},
+    survey::node_and_kernel,
     symbols::Symbols,
 };
 use crate::{
@@ -36,7 +36,8 @@ impl Observation {
         progress: &mut Progress,
     ) -> Result<Self, EngineError> {
         progress.step("looking for kubelet and container runtime");
-        let survey = Survey::take(settings)?;
+        let mut recognised = Recognised::default();
+        let survey = recognised.survey(settings)?;
         if survey.node.is_empty() {
             return Err(EngineError::NothingToTrace { leftovers: survey.node.leftovers });
         }
@@ -47,6 +48,7 @@ impl Observation {
             pipeline: Pipeline::new(tap),
             probes: Probes::new(mode, settings.parks, &settings.without),
             survey,
+            recognised,
             live: None,
             bus: OpenBus::default(),
             runc: None,
@@ -67,6 +69,7 @@ impl Observation {
         for presence in observation.survey.presences() {
             observation.pipeline.fact(clock::monotonic_ns(), Fact::Presence(presence));
         }
+        observation.tell_listening();
         observation.begin_census(settings, Depth::Goroutines, true, &[]);
         Ok(observation)
     }

@@ -3,7 +3,6 @@
 use super::{
     Observation,
     rounds::{Depth, may_ask},
-    survey::Survey,
 };
 use crate::{
     cli::Settings,
@@ -49,7 +48,7 @@ impl Observation {
             return;
         };
         let serves = !last && depth == Depth::Processes && self.survey.is_fresh();
-        if !serves && let Ok(mut survey) = Survey::take(settings) {
+        if !serves && let Ok(mut survey) = self.recognised.survey(settings) {
             self.dying.leave_out(&mut survey.node.processes);
             self.survey = survey;
             self.rescan |= self.survey.daemons().any(|pid| !self.alive.contains_key(&pid));

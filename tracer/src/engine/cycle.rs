@@ -13,7 +13,7 @@ use crate::{
     cli::Settings,
     clock,
     correlate::{Pulse, Snapshot},
-    diagnose::{Diagnosis, diagnose},
+    diagnose::{Diagnosis, Doubt, Sign, diagnose},
     input::{Fact, StopWhy},
     live::Live,
     probes::give_memory_back,
@@ -31,6 +31,8 @@ const COUNT_AT_REST: Duration = Duration::from_secs(5);
 /// New processes are looked for this often even when no exec was seen; and where none can be seen.
 const RESCAN: Duration = Duration::from_secs(120);
 const RESCAN_BLIND: Duration = Duration::from_secs(15);
+/// While something shows a kubelet or runtime that is not known, it is looked for this often.
+const SIGN_AGAIN: Duration = Duration::from_secs(10);
 /// What was freed goes back to the node this often: a month of upgrades leaves the allocator's memory in pieces.
 const GIVE_BACK: Duration = Duration::from_secs(60);
 /// The node must have been watched this long before an early end, unless what holds it up is proved to be older.
@@ -104,8 +106,21 @@ impl Observation {
         if let Some(watcher) = watcher {
             watcher.judged(&snapshot, &diagnosis, false);
         }
+        self.look_for_kubelet(&diagnosis);
         self.census_again(settings, &snapshot, &diagnosis, false);
         !settings.to_the_end && self.is_enough(&snapshot, &diagnosis, elapsed, !settings.needs_kernel())
+    }
+
+    /// Somebody asks the runtime as a kubelet does, or listens as one: it may be the kubelet, and where it is not, it may be gone soon.
+    fn look_for_kubelet(&mut self, diagnosis: &Diagnosis) {
+        let unknown = |doubt: &Doubt| match doubt {
+            Doubt::KubeletUnknown { sign } | Doubt::RuntimeUnknown { sign } => Some(sign.clone()),
+            _ => None,
+        };
+        for sign in diagnosis.doubts.iter().filter_map(unknown) {
+            let news = matches!(sign, Sign::Lists { pid, .. } if self.recognised.suspect(pid));
+            self.rescan |= news || self.survey.is_older(SIGN_AGAIN);
+        }
     }
 
     /// A cause that is settled, and was looked at twice, needs no more time; nor does a census that has nobody to wait for.

@@ -13,6 +13,7 @@ mod needs;
 mod pictures;
 mod pipeline;
 mod progress;
+mod recognised;
 mod rounds;
 mod shed;
 mod stop;
@@ -49,6 +50,7 @@ use pictures::Pictures;
 pub(crate) use pipeline::Pipeline;
 pub use pipeline::Tap;
 use progress::Progress;
+pub(crate) use recognised::Recognised;
 use rounds::Rounds;
 use stop::Interrupts;
 pub(crate) use survey::Survey;
@@ -172,6 +174,8 @@ struct Observation {
     pipeline: Pipeline,
     probes: Probes,
     survey: Survey,
+    /// What processes are whose names do not tell.
+    recognised: Recognised,
     live: Option<Live>,
     /// Without it: calls over D-Bus that goroutines wait for.
     bus: OpenBus,

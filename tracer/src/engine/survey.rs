@@ -1,6 +1,7 @@
 //! Which processes matter on this node, as facts and as programs to probe.
 
 use std::{
+    collections::BTreeSet,
     path::Path,
     time::{Duration, Instant},
 };
@@ -11,10 +12,13 @@ use super::rounds::Depth;
 use crate::{
     census,
     cli::Settings,
-    input::{Component, Presence, TargetFact},
+    clock,
+    input::{Component, ListeningFact, Presence, TargetFact},
     preflight::unproved,
     probes::{Probes, Wanted},
-    target::{DiscoverError, Node, Overrides, Process, discover, discover_with, elsewhere, root_of},
+    target::{
+        DiscoverError, Node, Overrides, Process, Recognised, discover, discover_with, elsewhere, root_of,
+    },
 };
 
 /// So old a survey still serves a calm round of the census: whoever came or went since is news of its own.
@@ -27,19 +31,28 @@ const FIRST: u32 = 1;
 pub(crate) struct Survey {
     pub(crate) node: Node,
     taken: Instant,
+    taken_ns: u64,
 }
 
 impl Survey {
-    /// Looks at every process once.
-    pub(crate) fn take(settings: &Settings) -> Result<Self, DiscoverError> {
+    /// Looks at every process once; `recognised` is what is known of some, `fruitless` are sockets whose holders are not looked for.
+    pub(super) fn take_knowing(
+        settings: &Settings,
+        recognised: &[Recognised],
+        fruitless: &BTreeSet<u64>,
+    ) -> Result<Self, DiscoverError> {
+        // Before the look: what ended since may be in it.
+        let taken_ns = clock::monotonic_ns();
         let overrides = Overrides {
+            recognised: recognised.to_vec(),
+            fruitless: fruitless.clone(),
             kubelet: settings.kubelet_pid,
             runtime: settings.runtime_pid,
             runtime_endpoint: settings.runtime_endpoint.clone(),
         };
         let root = &root_of(elsewhere([FIRST]));
         let Some(request) = census_request(settings) else {
-            return Ok(Self { node: discover(root, &overrides)?, taken: Instant::now() });
+            return Ok(Self { node: discover(root, &overrides)?, taken: Instant::now(), taken_ns });
         };
         // A process that is stuck must not hold us up: its command line is read by a child that can be killed.
         let mut ask = |pids: &[u32]| {
@@ -55,12 +68,16 @@ impl Survey {
             }
             lines
         };
-        Ok(Self { node: discover_with(root, &overrides, &mut ask)?, taken: Instant::now() })
+        Ok(Self { node: discover_with(root, &overrides, &mut ask)?, taken: Instant::now(), taken_ns })
     }
 
     /// Is it recent enough for a round that only looks whether all is still calm?
     pub(super) fn is_fresh(&self) -> bool {
         self.taken.elapsed() < FRESH
+    }
+
+    pub(super) fn is_older(&self, than: Duration) -> bool {
+        self.taken.elapsed() > than
     }
 
     /// Kubelet and runtime: the programs that are probed.
@@ -99,7 +116,7 @@ impl Survey {
             goroutines.filter(|_| depth == Depth::Goroutines).map(|process| process.pid).collect();
         let request = self.request(settings)?;
         let ask = self.node.runtime().filter(|_| asks).and_then(|runtime| self.cri(runtime));
-        let foreign = self.foreign(settings);
+        let foreign = [self.foreign(settings), request.foreign.clone()].concat();
         let runtimes = self.node.runtime_and_behind();
         let shims_call = runtimes.last().filter(|_| !settings.follows_names());
         let shims_call = shims_call.and_then(|runtime| runtime.facts.serves.clone());
@@ -110,7 +127,25 @@ impl Survey {
     pub(crate) fn request(&self, settings: &Settings) -> Option<census::Request> {
         let (namespace, files_of) = (self.node.pid_namespace(), self.files_of());
         let of_user = self.node.is_of_user();
-        Some(census::Request { namespace, files_of, of_user, ..census_request(settings)? })
+        let mut request = census::Request { namespace, files_of, of_user, ..census_request(settings)? };
+        request.kubelet = request.kubelet.or_else(|| self.unnamed(Role::Kubelet));
+        request.runtime = request.runtime.or_else(|| self.unnamed(Role::Containerd));
+        // What bears a name and is no component.
+        let others = self.node.recognised.iter().filter(|known| known.role.is_none());
+        request.foreign.extend(others.map(|known| known.pid));
+        Some(request)
+    }
+
+    /// The process that has this role whatever it is called.
+    fn unnamed(&self, role: Role) -> Option<u32> {
+        let known = self.node.recognised.iter().filter(|known| known.role == Some(role));
+        let lives = |pid: &u32| self.node.with_role(role).any(|process| process.pid == *pid);
+        known.map(|known| known.pid).find(lives)
+    }
+
+    /// Where somebody listens as kubelets and runtimes do; `None` when both are known.
+    pub(super) fn listening(&self) -> Option<ListeningFact> {
+        Some(ListeningFact { at_ns: self.taken_ns, ..self.node.listening.clone()? })
     }
 
     /// The process through which the node's files are seen, when we run in a container.

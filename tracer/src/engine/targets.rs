@@ -2,7 +2,7 @@
 
 use plegtrace_common::role::Role;
 
-use super::{EngineError, Observation, survey::Survey};
+use super::{EngineError, Observation, Recognised, survey::Survey};
 use crate::{
     chain::chain,
     cli::Settings,
@@ -25,6 +25,13 @@ impl Observation {
         }
     }
 
+    /// Says where somebody listens as kubelets and runtimes do, if one of them is not known.
+    pub(super) fn tell_listening(&mut self) {
+        if let Some(listening) = self.survey.listening() {
+            self.pipeline.fact(clock::monotonic_ns(), Fact::Listening(listening));
+        }
+    }
+
     /// Puts into the stream what is new about hooks and probes.
     pub(super) fn pass_on_facts(&mut self, mode: AttachMode) {
         let now = clock::monotonic_ns();
@@ -35,7 +42,8 @@ impl Observation {
 
     /// Looks at the processes again: says who is gone, probes who is new.
     pub(super) fn follow(&mut self, settings: &Settings) -> Result<(), EngineError> {
-        self.survey = survey_again(settings)?;
+        self.survey = survey_again(settings, &mut self.recognised)?;
+        self.tell_listening();
         self.dying.leave_out(&mut self.survey.node.processes);
         let now_alive: Vec<u32> = self.survey.node.processes.iter().map(|p| p.pid).collect();
         let gone: Vec<(u32, Component)> =
@@ -154,12 +162,13 @@ impl Observation {
 
 /// After a restart a process that the operator named is gone; its successor is found by what it has to do with the
 /// other one, which lives, else by name.
-fn survey_again(settings: &Settings) -> Result<Survey, DiscoverError> {
+fn survey_again(settings: &Settings, recognised: &mut Recognised) -> Result<Survey, DiscoverError> {
     let kubelet = Settings { runtime_pid: None, ..settings.clone() };
     let runtime = Settings { kubelet_pid: None, ..settings.clone() };
     let neither = Settings { kubelet_pid: None, runtime_pid: None, ..settings.clone() };
     let others = [kubelet, runtime, neither];
-    others.iter().fold(Survey::take(settings), |found, other| found.or_else(|_| Survey::take(other)))
+    let first = recognised.survey(settings);
+    others.iter().fold(first, |found, other| found.or_else(|_| recognised.survey(other)))
 }
 
 /// What fails here once is tried again at the next look.

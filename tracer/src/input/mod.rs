@@ -20,8 +20,8 @@ pub use envelope::{Arrival, Frame, FrameError, frame_fact, next_frame};
 pub use exec::admit;
 pub use fact::{
     Armed, BusFact, BusPeerFact, BusReaderFact, ClientFact, CommandFact, Component, Cost, CpuFact, DaemonCpu,
-    ErrorFact, ErrorsFact, Fact, HookCounters, HookFact, InFlight, KnownFact, Layer, LearntFact, Liveness,
-    LossCount, MessagesFact, NamesFact, OpenBusFact, OpenCallFact, OpenMessageFact, OtherClientsFact,
-    ParkerFact, Presence, ProcessesFact, QuotaFact, RefusedFact, RunnerFact, SYSTEMD, Start, Stop, StopWhy,
-    SymbolFact, SymbolsFact, SystemdWork, THE_BUS, TargetFact, TargetGone, WatchedFact,
+    ErrorFact, ErrorsFact, Fact, HookCounters, HookFact, InFlight, KnownFact, Layer, LearntFact,
+    ListeningFact, Liveness, LossCount, MessagesFact, NamesFact, OpenBusFact, OpenCallFact, OpenMessageFact,
+    OtherClientsFact, ParkerFact, Presence, ProcessesFact, QuotaFact, RefusedFact, RunnerFact, SYSTEMD,
+    Start, Stop, StopWhy, SymbolFact, SymbolsFact, SystemdWork, THE_BUS, TargetFact, TargetGone, WatchedFact,
 };

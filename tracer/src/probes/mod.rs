@@ -6,6 +6,7 @@ mod inspect;
 mod known;
 mod memory;
 mod put_off;
+mod recognise;
 mod room;
 mod runc;
 #[cfg(test)]
@@ -33,6 +34,7 @@ use known::Known;
 pub(crate) use memory::give_memory_back;
 use memory::keep_large_blocks_apart;
 use put_off::PutOff;
+pub(crate) use recognise::{Content, Question, look};
 use room::CrowdedOut;
 pub(crate) use runc::{RuncFiles, can_tell_copies, copies_refused, found_by};
 

@@ -146,6 +146,14 @@ fn on_the_way(leg: Leg) -> &'static str {
 pub(super) fn doubt(doubt: &Doubt) -> String {
     match doubt {
         Doubt::NoKubelet => "no kubelet runs here, so no relist can be seen".into(),
+        Doubt::KubeletUnknown { sign } => format!(
+            "no process was recognised as the kubelet, but {}: --kubelet-pid PID names it",
+            escape::text(&sign.words())
+        ),
+        Doubt::RuntimeUnknown { sign } => format!(
+            "no process was recognised as the runtime, but {}: --runtime-pid PID names it",
+            escape::text(&sign.words())
+        ),
         Doubt::RelistUntraced => {
             "relists of this kubelet cannot be traced (plegtrace doctor shows why)".into()
         }

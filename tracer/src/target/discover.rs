@@ -3,7 +3,7 @@
 //! A kubelet that is not running is a finding, not an absence: its traces (`traces`) are looked for too. The root
 //! directory is an argument, so that tests use a tree of their own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +26,21 @@ pub struct Overrides {
     pub runtime: Option<u32>,
     /// The kubelet's CRI endpoint is this socket.
     pub runtime_endpoint: Option<PathBuf>,
+    /// What processes are that were looked at before, whatever they are called.
+    pub recognised: Vec<Recognised>,
+    /// Sockets of whose holders nothing is known, although they were looked for not long ago.
+    pub fruitless: BTreeSet<u64>,
+}
+
+/// What a process is by what is in its executable, not by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recognised {
+    /// The process.
+    pub pid: u32,
+    /// Its start, CLOCK_BOOTTIME: a number is used again.
+    pub started_ns: u64,
+    /// What it is; `None`: neither kubelet nor runtime.
+    pub role: Option<Role>,
 }
 
 /// Why the search failed.
@@ -75,13 +90,15 @@ pub fn discover_with(
 ) -> Result<Node, DiscoverError> {
     let proc = root.join("proc");
     let mut pids = list_pids(&proc)?;
-    pids.retain(|pid| may_be_component(&proc, *pid, forced_role(overrides, *pid).is_some()));
     pids.sort_unstable();
+    let all = pids.clone();
+    let forced = |pid: u32| forced_role(overrides, pid).or_else(|| recognised(overrides, pid)?.role);
+    pids.retain(|pid| may_be_component(&proc, *pid, forced(*pid).is_some()));
     let lines = command_lines(&pids);
     let arguments = |pid: u32| lines.get(&pid).cloned().unwrap_or_default();
     let read = |pid: u32, forced| Process::read(&proc, pid, forced, &arguments);
     let mut processes: Vec<Process> =
-        pids.iter().filter_map(|pid| read(*pid, forced_role(overrides, *pid))).collect();
+        pids.iter().filter_map(|pid| known(read(*pid, forced(*pid))?, overrides, &read)).collect();
     for (role, wanted) in [("kubelet", overrides.kubelet), ("runtime", overrides.runtime)] {
         if let Some(pid) = wanted.filter(|pid| !processes.iter().any(|process| process.pid == *pid)) {
             return Err(DiscoverError::NoSuchProcess { role, pid });
@@ -93,24 +110,47 @@ pub fn discover_with(
             *process = named;
         }
     }
-    let kubelet = overrides.kubelet.or_else(|| first_kubelet(&processes)).unwrap_or(1);
+    let owner_of_network = overrides.kubelet.or_else(|| first_kubelet(&processes)).unwrap_or(1);
     let Traces { evidence, leftovers } = Traces::below(root);
     let mut node = Node {
         processes,
         presence: evidence,
         leftovers,
-        listeners: Listeners::read(&proc, kubelet),
+        listeners: Listeners::read(&proc, owner_of_network),
         runtime_endpoint: overrides
             .runtime_endpoint
             .as_ref()
             .and_then(|path| cmdline::socket(path.to_str()?)),
         forced_kubelet: overrides.kubelet,
         forced_runtime: overrides.runtime,
+        recognised: overrides.recognised.clone(),
+        ..Node::default()
     };
     if node.is_ambiguous() {
         node.find_holders(&proc);
     }
+    node.search(&proc, &all, overrides, &read);
     Ok(node)
+}
+
+/// What is known of this process, or of one that had its number.
+fn recognised(overrides: &Overrides, pid: u32) -> Option<Recognised> {
+    overrides.recognised.iter().find(|known| known.pid == pid).copied()
+}
+
+/// The process with what is known of it: whoever is neither kubelet nor runtime is not meant, and who has its number now is
+/// somebody else.
+fn known(
+    process: Process,
+    overrides: &Overrides,
+    read: &dyn Fn(u32, Option<Role>) -> Option<Process>,
+) -> Option<Process> {
+    let pid = process.pid;
+    match recognised(overrides, pid).filter(|_| forced_role(overrides, pid).is_none()) {
+        Some(known) if known.started_ns != process.started_ns => read(pid, None),
+        Some(Recognised { role: None, .. }) => None,
+        Some(_) | None => Some(process),
+    }
 }
 
 /// Whose network is looked at for sockets: those of a kubelet in a container are its own.
@@ -378,7 +418,7 @@ mod tests {
             (12, 1, "/opt/my-runtime", "my-runtime"),
             (13, 1, "/usr/bin/crio", "crio"),
         ]);
-        let given = Overrides { kubelet: Some(11), runtime: Some(12), runtime_endpoint: None };
+        let given = Overrides { kubelet: Some(11), runtime: Some(12), ..Overrides::default() };
         let node = discover(root.path(), &given).unwrap();
         assert_eq!(node.kubelet().unwrap().pid, 11);
         assert_eq!(node.runtime().map(|p| (p.pid, p.role)), Some((12, Role::Containerd)));

@@ -54,6 +54,15 @@ impl FakeTree {
         self.held(inode, holder)
     }
 
+    /// A user listens on this port.
+    pub(super) fn port(self, inode: u64, port: u16, uid: u32, holder: Option<u32>) -> Self {
+        let line = format!(
+            "   0: 00000000:{port:04X} 00000000:0000 0A 00000000:00000000 00:00000000 00000000 {uid:5} 0 {inode} 1 0\n"
+        );
+        self.row("tcp", "  sl  local_address rem_address   st\n", &line);
+        self.held(inode, holder)
+    }
+
     fn held(self, inode: u64, holder: Option<u32>) -> Self {
         if let Some(pid) = holder {
             symlink(format!("socket:[{inode}]"), self.dir(pid).join(format!("fd/{inode}"))).unwrap();

@@ -32,14 +32,19 @@ mod pattern;
 mod pclntab;
 mod pclntab_header;
 mod pcvalue;
+mod plain_name;
 mod process;
 mod program;
+mod recognise;
 mod relocation;
+mod search;
 mod site;
 mod source;
 mod symtab;
 mod traces;
 mod unix_sockets;
+#[cfg(test)]
+mod unnamed_tests;
 mod version;
 mod wire_offsets;
 
@@ -49,7 +54,7 @@ pub use btf::{Btf, BtfError};
 pub use buildinfo::{BuildInfo, Module};
 pub use cmdline::CommandFacts;
 pub(crate) use cmdline::facts as command_facts;
-pub use discover::{CommandLines, DiscoverError, Overrides, discover, discover_with};
+pub use discover::{CommandLines, DiscoverError, Overrides, Recognised, discover, discover_with};
 pub use elf::Machine;
 pub use error::{RefuseReason, SiteRefusal};
 pub use fields::FieldPath;
@@ -70,6 +75,8 @@ pub(crate) use process::{
     read_whole, role_of_program, split_args, ticks_to_ns,
 };
 pub use program::{FileVersion, Lease, LeaseEnd, Program, share_mounts};
+pub(crate) use recognise::is_go;
+pub use search::Suspect;
 pub use site::{GSource, Price, Site, SiteCheck};
 pub use symtab::Witness;
 pub use unix_sockets::{UnixSocket, is_bus_path, unix_sockets};

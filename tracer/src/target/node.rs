@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use plegtrace_common::role::Role;
 
 use super::cmdline;
+use super::discover::{Overrides, Recognised};
 use super::holders::{listens_at, table};
 use super::process::Process;
+use super::search::{Search, Suspect};
 use super::unix_sockets::unix_sockets;
-use crate::input::{Component, Presence};
+use crate::input::{Component, ListeningFact, Presence};
 
 /// Runtimes that are asked for their sockets, where there are several.
 const MAX_ASKED: usize = 8;
@@ -25,6 +27,14 @@ pub struct Node {
     pub leftovers: Vec<String>,
     /// The endpoint given by the user.
     pub runtime_endpoint: Option<PathBuf>,
+    /// Where somebody listens as kubelets and runtimes do; `None` when both are known.
+    pub listening: Option<ListeningFact>,
+    /// Who may be the kubelet by where it listens.
+    pub suspects: Vec<Suspect>,
+    /// Sockets that nobody was found to hold.
+    pub unheld: BTreeSet<u64>,
+    /// What is known of processes whatever they are called.
+    pub recognised: Vec<Recognised>,
     pub(super) listeners: Option<Listeners>,
     pub(super) forced_kubelet: Option<u32>,
     pub(super) forced_runtime: Option<u32>,
@@ -96,6 +106,39 @@ impl Node {
     #[must_use]
     pub fn is_ambiguous(&self) -> bool {
         matches!(self.choose(), Choice::Several)
+    }
+
+    /// Looks for the kubelet and the runtime by the sockets on which they listen, where no name tells.
+    pub(super) fn search(
+        &mut self,
+        proc: &Path,
+        pids: &[u32],
+        overrides: &Overrides,
+        read: &dyn Fn(u32, Option<Role>) -> Option<Process>,
+    ) {
+        let (kubelet, runtime) = (self.kubelet().is_none(), self.runtime().is_none() && !self.is_ambiguous());
+        if !kubelet && !runtime {
+            return;
+        }
+        let known = &self.processes;
+        let fruitless = &overrides.fruitless;
+        let found = Search { proc, pids, known, kubelet, runtime, fruitless }.run();
+        let is_new = |pid: u32| !self.processes.iter().any(|process| process.pid == pid);
+        let runtimes = found.runtimes.into_iter().filter(|(pid, ..)| is_new(*pid));
+        let serving = |(pid, path, role): (u32, &str, Role)| {
+            let mut process = read(pid, Some(role))?;
+            process.facts.serves = Some(path.into());
+            Some(process)
+        };
+        let runtimes: Vec<Process> = runtimes.filter_map(serving).collect();
+        self.recognised.extend(runtimes.iter().map(|it| Recognised {
+            pid: it.pid,
+            started_ns: it.started_ns,
+            role: Some(it.role),
+        }));
+        self.processes.extend(runtimes);
+        self.processes.sort_by_key(|process| process.pid);
+        (self.suspects, self.unheld, self.listening) = (found.suspects, found.unheld, Some(found.listening));
     }
 
     /// Looks which of the first runtimes hold the sockets that they say they serve.

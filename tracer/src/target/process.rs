@@ -13,6 +13,7 @@ use plegtrace_common::role::Role;
 use super::cmdline::{self, CommandFacts};
 use super::identity;
 use super::owner::{is_somebody_else, owner};
+use super::plain_name::plain_name;
 
 const MAX_STAT: u64 = 4096;
 /// What is read at once; most texts are shorter.
@@ -178,7 +179,7 @@ fn classify(
 
 /// The role of a program by its file name.
 pub(crate) fn role_of_program(name: &str) -> Option<Role> {
-    Some(match name {
+    Some(match plain_name(name) {
         "kubelet" => Role::Kubelet,
         "containerd" => Role::Containerd,
         "crio" | "cri-o" => Role::Crio,
@@ -186,14 +187,17 @@ pub(crate) fn role_of_program(name: &str) -> Option<Role> {
         "cri-dockerd" => Role::CriDockerd,
         "conmon" | "conmonrs" => Role::Conmon,
         "runc" | "crun" => Role::Runc,
-        _ if name.starts_with("containerd-shim") => Role::Shim,
+        plain if plain.starts_with("containerd-shim") => Role::Shim,
         _ => return None,
     })
 }
 
 /// Can an executable of this name play several roles?
 pub(crate) fn is_multi_call(name: &str) -> bool {
-    matches!(name, "k3s" | "hyperkube" | "kubelite" | "k3s-server" | "k3s-agent")
+    matches!(
+        plain_name(name),
+        "k3s" | "hyperkube" | "kubelite" | "k3s-server" | "k3s-agent" | "microshift" | "edgecore"
+    )
 }
 
 /// Which part of a multi-call program this process is: by the name it was called by, else by its first argument.
@@ -205,8 +209,9 @@ pub(crate) fn multi_call_role(name: &str, args: &[String]) -> Option<Role> {
     if let Some(role) = role_of_program(called) {
         return Some(role);
     }
-    match (name, words.next().unwrap_or_default()) {
-        ("kubelite" | "k3s-server" | "k3s-agent", _) | ("k3s", "server" | "agent") => Some(Role::Kubelet),
+    match (plain_name(name), words.next().unwrap_or_default()) {
+        ("kubelite" | "k3s-server" | "k3s-agent" | "edgecore", _) => Some(Role::Kubelet),
+        ("k3s", "server" | "agent") | ("microshift", "run") => Some(Role::Kubelet),
         ("hyperkube", sub) => role_of_program(sub),
         _ => None,
     }
@@ -333,15 +338,25 @@ mod tests {
         assert_eq!(role("hyperkube", "/hyperkube|kubelet|--v=2"), Some(Role::Kubelet));
         assert_eq!(role("hyperkube", "/hyperkube|kube-proxy"), None);
         assert_eq!(role("kubelite", "/snap/kubelite|--x"), Some(Role::Kubelet));
+        assert_eq!(role(".k3s-wrapped", "/nix/store/x-k3s/bin/k3s|server"), Some(Role::Kubelet));
+        assert_eq!(role(".k3s-wrapped", "containerd|-c|/x"), Some(Role::Containerd));
+        assert_eq!(role("microshift", "microshift|run"), Some(Role::Kubelet));
+        assert_eq!(role("microshift", "microshift|version"), None);
+        assert_eq!(role("edgecore", "/usr/local/bin/edgecore"), Some(Role::Kubelet));
+        assert!([".k3s-wrapped", "microshift", "edgecore"].iter().all(|name| is_multi_call(name)));
     }
 
-    /// Names are compared whole.
+    /// Names are compared whole, but for what distributions put around them.
     #[test]
     fn program_names() {
         assert_eq!(role_of_program("containerd-shim-runc-v2"), Some(Role::Shim));
         assert_eq!(role_of_program("containerd-stress"), None);
         assert_eq!(role_of_program("kubelet"), Some(Role::Kubelet));
         assert_eq!(role_of_program("kubelet2"), None);
+        assert_eq!(role_of_program("kubelet-1.36"), Some(Role::Kubelet));
+        assert_eq!(role_of_program("containerd-1.7"), Some(Role::Containerd));
+        assert_eq!(role_of_program("docker-containerd"), Some(Role::Containerd));
+        assert_eq!(role_of_program("docker-containerd-shim"), Some(Role::Shim));
     }
 
     /// The configuration of a containerd counts, but not of one in a container.

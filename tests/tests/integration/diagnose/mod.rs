@@ -37,6 +37,7 @@ mod slow_parts;
 mod standing;
 mod startup;
 mod unmounts;
+mod unnamed;
 
 const SHIM: u32 = 24_141;
 const RUNC: u32 = 24_200;

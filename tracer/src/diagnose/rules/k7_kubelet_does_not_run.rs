@@ -34,7 +34,8 @@ pub(super) static RULE: Rule = Rule {
         ],
         excluded_by: &[
             "one of its relists has ended since",
-            "it is not the node's kubelet but one in a container",
+            "it is not the node's kubelet but one in a container, or a program of another user",
+            "a process of root's listens on its ports, or asks the runtime as a kubelet does, whatever it is called",
         ],
         next: &[
             "start or resume the kubelet; leave the runtime and the containers alone",

@@ -23,7 +23,7 @@ pub use self::{
         OtherClientsFact,
     },
     process::{CommandFact, KnownFact, ProcessesFact, WatchedFact},
-    target::{Component, Presence, RefusedFact, TargetFact, TargetGone},
+    target::{Component, ListeningFact, Presence, RefusedFact, TargetFact, TargetGone},
 };
 use super::{CensusFact, GoroutinesFact, ProcessFact};
 
@@ -38,6 +38,8 @@ pub enum Fact {
     Target(TargetFact),
     /// Something of the node that is there although no process is.
     Presence(Presence),
+    /// Where somebody listens as kubelets and runtimes do; each replaces the one before.
+    Listening(ListeningFact),
     /// A hook that is armed; `index` is what kernel records call `hook`.
     Hook(HookFact),
     /// Something that is not seen, and why.

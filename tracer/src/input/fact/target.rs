@@ -47,6 +47,21 @@ impl Presence {
     }
 }
 
+/// Where somebody listens as a kubelet or a runtime does, whatever its program is called: that no process has the name of one does
+/// not tell that none runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListeningFact {
+    /// When that was read.
+    pub at_ns: u64,
+    /// TCP ports of kubelets (10250: its API, 10248: its health) on which a socket of root's listens.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<u16>,
+    /// Unix sockets of runtimes on which somebody listens, as the kernel has their paths, without `/var`; those that the first process keeps
+    /// for a service are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sockets: Vec<String>,
+}
+
 /// A component of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
