@@ -66,8 +66,8 @@ pub struct Correlator {
     pub(super) records: Vec<u64>,
     /// Latest end of a call.
     pub(super) newest: MonoNs,
-    /// Start of the last relist that got its list, among those no longer kept.
-    pub(super) forgotten_list: Option<MonoNs>,
+    /// Process and start of the last relist that got its list, among those no longer kept.
+    pub(super) forgotten_list: Option<(u32, MonoNs)>,
     pub(super) tally: Tally,
     pub(super) drops: Drops,
     pub(super) growth: Growth,
@@ -345,7 +345,8 @@ impl Correlator {
             self.taken.gone(&done.call);
             let relist = self.finished_relist(&done.call, &done.parts, self.newest);
             if relist.is_some_and(|relist| relist.list == ListOutcome::Ok) {
-                self.forgotten_list = self.forgotten_list.max(Some(done.call.start));
+                let last = (done.call.tgid, done.call.start);
+                self.forgotten_list = self.forgotten_list.into_iter().chain([last]).max_by_key(|(_, at)| *at);
             }
         }
     }

@@ -23,6 +23,7 @@ mod growth;
 pub mod helpers;
 mod inflight;
 mod join;
+mod last_list;
 mod latency;
 mod limits;
 mod messages;

@@ -32,6 +32,8 @@ pub(super) struct NodeState {
     pub(super) armed_at: Option<MonoNs>,
     /// From when on relists are seen.
     pub(super) relists_since: Option<MonoNs>,
+    /// Since when a kubelet is known that came while relists were seen: what was seen before is of another one.
+    pub(super) successor_since: Option<MonoNs>,
     /// When a hook on relists was announced last, and when they were last known to have counted nothing.
     relist_hook_at: Option<MonoNs>,
     no_relist_until: Option<MonoNs>,
@@ -139,7 +141,20 @@ impl NodeState {
         old
     }
 
+    /// Does this process count when it comes to relists? Where a kubelet runs, no other one does.
+    pub(super) fn is_kubelet_of_now(&self, pid: u32) -> bool {
+        let kubelets = self.targets.values().filter(|target| {
+            target.fact.component == Component::Kubelet && target.state == TracedState::Live
+        });
+        let mut live = kubelets.map(|target| target.fact.pid).peekable();
+        live.peek().is_none() || live.any(|known| known == pid)
+    }
+
     fn target(&mut self, at: MonoNs, fact: TargetFact, limits: &Limits) {
+        let known = self.targets.get(&fact.pid).is_some_and(|target| target.state == TracedState::Live);
+        if fact.component == Component::Kubelet && !known && self.relists_since.is_some() {
+            self.successor_since = Some(at);
+        }
         if self.targets.len() >= limits.facts && !self.targets.contains_key(&fact.pid) {
             let gone = self.targets.values().find(|target| target.state != TracedState::Live);
             let Some(gone) = gone.map(|target| target.fact.pid) else {

@@ -55,6 +55,9 @@ impl Snapshot {
     pub fn awaits_relist(&self) -> bool {
         let pace = self.pace();
         let hangs = self.census.requests.iter().any(Request::is_relist);
-        pace == Pace::EVENTED && self.relists.is_empty() && !hangs && self.relist_window.ns() <= pace.late_ns
+        pace == Pace::EVENTED
+            && self.relists_of_now().next().is_none()
+            && !hangs
+            && self.relist_window.ns() <= pace.late_ns
     }
 }

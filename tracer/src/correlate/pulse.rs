@@ -122,11 +122,7 @@ impl Correlator {
             && !late_process
             && last_list.is_some_and(|at| now.since(at) <= LAST_LIST_NS)
             && !self.is_down();
-        let last_list = match (last_list.max(self.census.last_list), self.node.relists_since) {
-            (Some(at), _) => LastList::At(at),
-            (None, Some(since)) => LastList::NotSince(since),
-            (None, None) => LastList::Untraced,
-        };
+        let last_list = self.last_list(last_list);
         let open_relists = self.open_relists().len() as u64;
         let relists = self.relists.count + open_relists;
         Pulse { relists, open: count, oldest_ns, until_late_ns, last_list, calm }
@@ -138,9 +134,9 @@ impl Correlator {
         Some(hook.long_lived || hook.layer == Layer::Mark)
     }
 
-    /// The start of the last relist, when that got its list.
+    /// The start of the last relist of the kubelet that runs, when that got its list.
     fn latest_list(&self) -> Option<MonoNs> {
-        let last = self.relists.done().last()?;
+        let last = self.relists.done().filter(|done| self.node.is_kubelet_of_now(done.call.tgid)).last()?;
         let relist = self.finished_relist(&last.call, &last.parts, last.call.end)?;
         (relist.list == ListOutcome::Ok).then_some(last.call.start)
     }

@@ -15,7 +15,7 @@ use super::{
     request_trees::{Material, Scope},
     rows::{RpcRow, Side},
     shims,
-    snapshot::{HookState, LastList, ListOutcome, OpenCall, Relist, Snapshot, Tally, Window},
+    snapshot::{HookState, ListOutcome, OpenCall, Relist, Snapshot, Tally, Window},
     time::request_time,
     trees,
 };
@@ -57,7 +57,7 @@ impl Correlator {
             armed: node.armed.clone(),
             hooks: self.hook_states(),
             refused: node.refused.clone(),
-            last_list: self.last_list(&relists),
+            last_list: self.last_list(self.last_kept_list(&relists)),
             relists,
             requests,
             relist_time,
@@ -200,17 +200,10 @@ impl Correlator {
         open
     }
 
-    /// The start of the last relist that got its list: that was seen, or that the kubelet itself has.
-    fn last_list(&self, relists: &[Relist]) -> LastList {
-        let kept = relists
-            .iter()
-            .filter(|relist| relist.list == ListOutcome::Ok)
-            .map(|relist| relist.root().start());
-        match (kept.max().max(self.forgotten_list).max(self.census.last_list), self.node.relists_since) {
-            (Some(at), _) => LastList::At(at),
-            (None, Some(since)) => LastList::NotSince(since),
-            (None, None) => LastList::Untraced,
-        }
+    /// The start of the last of these that got its list, of the kubelet that runs.
+    fn last_kept_list(&self, relists: &[Relist]) -> Option<MonoNs> {
+        let of_now = relists.iter().filter(|relist| self.node.is_kubelet_of_now(relist.root().id.tgid));
+        of_now.filter(|relist| relist.list == ListOutcome::Ok).map(|relist| relist.root().start()).max()
     }
 
     fn hook_states(&self) -> Vec<HookState> {

@@ -15,7 +15,7 @@ use crate::{
         thresholds::{RELIST_OPEN_NS, docker_stuck_after_ns, stuck_after_ns},
     },
     decode::MonoNs,
-    input::{Component, Layer, Presence},
+    input::{Component, Layer, Presence, RefusedFact},
     span::critical_path,
     stuck::{self, Stuck},
     words::human::count,
@@ -117,12 +117,12 @@ fn relist_open(relist: &Relist, snapshot: &Snapshot) -> Option<Reason> {
 /// The kubelet's own measure of health, long before its threshold. Lost records could hide a success, so with losses
 /// only what is open counts.
 fn list_stale(snapshot: &Snapshot) -> Option<Reason> {
-    let ended = snapshot.relists.iter().filter(|relist| !relist.root().is_open());
+    let ended = snapshot.relists_of_now().filter(|relist| !relist.root().is_open());
     let last = ended.max_by_key(|relist| relist.root().end)?;
     let failing = last.list == ListOutcome::Failed;
     let age = snapshot.last_list.age(snapshot.now)?;
     let unsure = snapshot.fresh_losses().next().is_some() || last.list == ListOutcome::Unknown;
-    let open = snapshot.relists.iter().any(|relist| relist.root().is_open());
+    let open = snapshot.relists_of_now().any(|relist| relist.root().is_open());
     let late = age.ns > snapshot.pace().late_ns;
     let stale = late && (open || !unsure) && is_live(snapshot, Component::Kubelet);
     (failing || stale).then_some(Reason::ListStale { age, failing })
@@ -260,7 +260,10 @@ fn group<'a>(calls: impl Iterator<Item = &'a OpenCall>) -> BTreeMap<(Component, 
 /// What forbids to call the node healthy.
 pub(super) fn doubts(snapshot: &Snapshot) -> Vec<Doubt> {
     let mut why = Vec::new();
-    let traced = snapshot.hooks.iter().any(|state| state.hook.layer == Layer::Relist);
+    let seen = snapshot.relists_of_now().next().is_some();
+    let hooked = snapshot.hooks.iter().any(|state| state.hook.layer == Layer::Relist);
+    // The hooks of a kubelet that has ended are those of its successor only if its file is probed.
+    let traced = hooked && (seen || !is_refused(snapshot));
     if !is_live(snapshot, Component::Kubelet) {
         let sign = unnamed::kubelet(snapshot, unnamed::gone_at(Component::Kubelet, snapshot));
         why.push(sign.map_or(Doubt::NoKubelet, |sign| Doubt::KubeletUnknown { sign }));
@@ -270,9 +273,9 @@ pub(super) fn doubts(snapshot: &Snapshot) -> Vec<Doubt> {
         why.push(Doubt::RelistUntraced);
     } else if snapshot.awaits_relist() {
         // Of a kubelet that lists every few minutes an observation need not see one.
-    } else if snapshot.relists.is_empty() {
+    } else if !seen {
         let period_ns = snapshot.pace().period_ns;
-        why.push(Doubt::NoRelist { window_ns: snapshot.relist_window.ns(), period_ns });
+        why.push(Doubt::NoRelist { window_ns: seen_for_ns(snapshot), period_ns });
     } else if !matches!(snapshot.last_list, LastList::At(_)) {
         why.push(Doubt::ListUnknown);
     }
@@ -288,6 +291,32 @@ pub(super) fn doubts(snapshot: &Snapshot) -> Vec<Doubt> {
         why.push(Doubt::Lost { count, sentence: worst.sentence.clone() });
     }
     why
+}
+
+/// Is the file of a kubelet that runs refused?
+fn is_refused(snapshot: &Snapshot) -> bool {
+    let of_file = |refused: &RefusedFact, target: &TracedProcess| {
+        refused.source == "uprobes"
+            && refused.component == Some(Component::Kubelet)
+            && refused.matters
+            && refused.what == target.fact.exe
+    };
+    let kubelets = kubelets(snapshot);
+    kubelets.into_iter().any(|kubelet| snapshot.refused.iter().any(|refused| of_file(refused, kubelet)))
+}
+
+/// For how long relists of a kubelet that runs would have been seen.
+fn seen_for_ns(snapshot: &Snapshot) -> u64 {
+    let known = kubelets(snapshot).into_iter().map(|kubelet| snapshot.now.since(kubelet.seen)).max();
+    snapshot.relist_window.ns().min(known.unwrap_or(u64::MAX))
+}
+
+/// Kubelets that run.
+fn kubelets(snapshot: &Snapshot) -> Vec<&TracedProcess> {
+    let live = |target: &&TracedProcess| {
+        target.fact.component == Component::Kubelet && target.state == TracedState::Live
+    };
+    snapshot.targets.iter().filter(live).collect()
 }
 
 /// What the census could not tell. A cut round is no doubt after a whole one: what that found is kept.

@@ -132,7 +132,7 @@ pub(super) fn since(snapshot: &Snapshot, reasons: &[Reason], accused: Option<&Fi
         LastList::At(at) => Some(at),
         LastList::NotSince(_) | LastList::Untraced => None,
     };
-    let bad = snapshot.relists.iter().find(|relist| {
+    let bad = snapshot.relists_of_now().find(|relist| {
         matches!(relist.list, ListOutcome::Failed | ListOutcome::Pending)
             && good.is_none_or(|good| relist.root().start() > good)
     });

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    Probes, Wanted, analyses::Answer, inspect::Inspected, known::Taken, memory::give_memory_back, runc::Found,
+    Probes, Unreadable, Wanted, analyses::Answer, inspect::Inspected, known::Taken, memory::give_memory_back,
+    runc::Found,
 };
-use crate::{input::Component, target::RefuseReason};
+use crate::{chain::chain, input::Component, target::RefuseReason};
 
 /// How long the files may take, all together: one can be on a disk that does not answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -38,7 +39,7 @@ impl Probes {
             let why = format!(
                 "its file was not read within {seconds} s (a slow disk or too little CPU); it will be probed as soon as it is"
             );
-            self.planner.put_off(late.component, &late.exe, &why);
+            self.planner.put_off(late.component, &late.exe, &why, true);
         }
     }
 
@@ -60,17 +61,30 @@ impl Probes {
             match answer {
                 Some(Ok(inspected)) => {
                     self.planner.admit(wanted.component, &wanted.exe);
+                    self.unreadable.remove(&(wanted.component, wanted.pid));
+                    self.unread.forget((wanted.component, wanted.pid));
                     self.take(inspected);
                 }
+                Some(Err(why @ RefuseReason::Io(_))) => self.try_later(&wanted, &chain(&why)),
                 Some(Err(why)) => self.give_up(&wanted, &why.to_string()),
-                None => self.give_up(&wanted, "its analysis failed"),
+                None => self.try_later(&wanted, "its analysis failed"),
             }
         }
         true
     }
 
+    /// It could not be read, which may pass: it is read again, ever less often, when the processes are looked at.
+    fn try_later(&mut self, wanted: &Wanted, why: &str) {
+        let of = (wanted.component, wanted.pid);
+        self.unreadable.insert(of, Unreadable::ForNow);
+        if self.unread.fail(of, Instant::now()) {
+            let why = format!("{why}; plegtrace tries again");
+            self.planner.put_off(wanted.component, &wanted.exe, &why, true);
+        }
+    }
+
     fn give_up(&mut self, wanted: &Wanted, why: &str) {
-        self.unreadable.insert((wanted.component, wanted.pid));
+        self.unreadable.insert((wanted.component, wanted.pid), Unreadable::Ever);
         self.planner.refuse(wanted.component, &wanted.exe, why, true);
     }
 
@@ -86,7 +100,12 @@ impl Probes {
 
     fn is_fresh(&self, wanted: &Wanted) -> bool {
         let known = self.of_pid(wanted.component, wanted.pid).is_some();
-        let refused = self.unreadable.contains(&(wanted.component, wanted.pid));
+        let of = (wanted.component, wanted.pid);
+        let refused = match self.unreadable.get(&of) {
+            Some(Unreadable::Ever) => true,
+            Some(Unreadable::ForNow) => self.unread.waits(of, Instant::now()),
+            None => false,
+        };
         !known && !refused && !self.analyses.is_open(wanted)
     }
 

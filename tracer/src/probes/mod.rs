@@ -13,7 +13,7 @@ mod runc;
 mod tests;
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{HashMap, VecDeque},
     time::{Duration, Instant},
 };
 
@@ -61,11 +61,13 @@ pub(crate) struct Probes {
     planner: Planner,
     analyses: Analyses,
     known: Known<Inspected>,
-    unreadable: HashSet<(Component, u32)>,
+    /// Processes whose files cannot be analysed: for ever, or for now.
+    unreadable: HashMap<(Component, u32), Unreadable>,
+    unread: PutOff<(Component, u32)>,
     /// Places in the plan's `binaries` of what is to be attached.
     waiting: Vec<usize>,
     /// What cannot be attached at the moment.
-    put_off: PutOff,
+    put_off: PutOff<usize>,
     /// What is attached, by its place.
     attached: HashMap<usize, Attached>,
     /// Places of what was probed and is not any more, and since when: whoever starts from the same file has its probes put
@@ -79,11 +81,25 @@ pub(crate) struct Probes {
 }
 
 /// Why an executable has no probes.
+#[derive(Debug)]
 enum NotAttached {
     /// It would stop the node at the moment.
     Now(Hazard),
+    /// It failed, for a reason that may pass, in words.
+    Failed(String),
+    /// Its file is not the one that was analysed.
+    Changed(String),
     /// It is another reason, in words.
     Ever(String),
+}
+
+/// Why a file has not been analysed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unreadable {
+    /// It is nothing that can be probed.
+    Ever,
+    /// It could not be read.
+    ForNow,
 }
 
 /// The probes of one executable.
@@ -102,7 +118,8 @@ impl Probes {
             planner: Planner::new(budget).with_parks(parks).without(without),
             analyses: Analyses::default(),
             known: Known::default(),
-            unreadable: HashSet::new(),
+            unreadable: HashMap::new(),
+            unread: PutOff::default(),
             waiting: Vec::new(),
             put_off: PutOff::default(),
             attached: HashMap::new(),
@@ -142,7 +159,8 @@ impl Probes {
 
     /// Follows processes that ended: who runs a file next may run another one in its place.
     pub(crate) fn keep(&mut self, lives: impl Fn(u32, Component) -> bool) {
-        self.unreadable.retain(|(component, pid)| lives(*pid, *component));
+        self.unreadable.retain(|(component, pid), _| lives(*pid, *component));
+        self.unread.keep(|(component, pid)| lives(pid, component));
         self.analyses.keep(|wanted| lives(wanted.pid, wanted.component));
         let ended = self.known.keep(lives);
         self.forget_crowded_out();
@@ -215,36 +233,74 @@ impl Probes {
         let began = Instant::now();
         self.give_way(live);
         live.learn(self.planner.plan());
+        self.attach_with(Instant::now(), |probes, place, binary| probes.attach_one(place, binary, live));
+        self.took += began.elapsed();
+    }
+
+    fn attach_with(
+        &mut self,
+        now: Instant,
+        mut attach: impl FnMut(&mut Self, usize, &PlannedBinary) -> Result<Option<KernelError>, NotAttached>,
+    ) {
         for place in std::mem::take(&mut self.waiting) {
             let Some(binary) = self.planner.plan().binaries.get(place).cloned() else { continue };
             let name = self.name_of(place, &binary);
-            match self.attach_one(place, &binary, live) {
-                Ok(None) => {}
-                Err(NotAttached::Now(hazard)) => {
-                    if self.put_off.add(place, Instant::now()) {
-                        let why = format!(
-                            "attaching would stop this node: {hazard}; plegtrace tries again every few seconds; without probes: \
-                             --sources census"
-                        );
-                        self.planner.refuse(
-                            binary.component,
-                            &name,
-                            &why,
-                            binary.component != Component::Runc,
-                        );
+            match attach(self, place, &binary) {
+                Ok(parks) => {
+                    self.put_off.forget(place);
+                    self.planner.admit(binary.component, &name);
+                    if let Some(why) = parks {
+                        let why = format!("{}; places where its goroutines wait are not traced", chain(&why));
+                        self.planner.refuse_source("parks", binary.component, &name, &why, false);
                     }
                 }
-                Ok(Some(why)) => {
-                    let why = format!("{}; places where its goroutines wait are not traced", chain(&why));
-                    self.planner.refuse_source("parks", binary.component, &name, &why, false);
-                }
-                Err(NotAttached::Ever(why)) => {
-                    self.put_off.forget(place);
-                    self.planner.refuse(binary.component, &name, &why, binary.component != Component::Runc);
-                }
+                Err(why) => self.not_attached(place, &binary, &name, why, now),
             }
         }
-        self.took += began.elapsed();
+    }
+
+    /// Says once why there are no probes, and remembers what is tried again.
+    fn not_attached(
+        &mut self,
+        place: usize,
+        binary: &PlannedBinary,
+        name: &str,
+        why: NotAttached,
+        now: Instant,
+    ) {
+        let (component, matters) = (binary.component, binary.component != Component::Runc);
+        match why {
+            NotAttached::Now(hazard) => {
+                let why = format!(
+                    "attaching would stop this node: {hazard}; plegtrace tries again every few seconds; without probes: \
+                     --sources census"
+                );
+                if self.put_off.add(place, now) {
+                    self.planner.put_off(component, name, &why, matters);
+                }
+            }
+            NotAttached::Failed(why) => {
+                if self.put_off.fail(place, now) {
+                    self.planner.put_off(component, name, &format!("{why}; plegtrace tries again"), matters);
+                }
+            }
+            NotAttached::Changed(why) if binary.pid != 0 => {
+                // It is analysed anew at the next look at the processes, if one still runs it.
+                self.put_off.forget(place);
+                self.known.forget(place);
+                self.ended.push_back((now, place));
+                self.planner.put_off(
+                    component,
+                    name,
+                    &format!("{why}; plegtrace analyses it again"),
+                    matters,
+                );
+            }
+            NotAttached::Changed(why) | NotAttached::Ever(why) => {
+                self.put_off.forget(place);
+                self.planner.refuse(component, name, &why, matters);
+            }
+        }
     }
 
     fn attach_one(
@@ -258,13 +314,13 @@ impl Probes {
             return Err(ever(why.clone()));
         }
         let lease = self.lease(place, binary).map_err(ever)?;
-        self.check(place, binary).map_err(ever)?;
+        self.check(place, binary).map_err(NotAttached::Changed)?;
         let mappers = Mappers::of_file(binary.pid, &binary.path);
         // Whoever has waited once is tried again soon.
         let patience = if self.put_off.has(place) { Duration::ZERO } else { PATIENCE_OF_MAPPERS };
         mappers.wait_until_free(patience).map_err(NotAttached::Now)?;
-        let parks = live.attach(place as u64, binary).map_err(|error| ever(chain(&error)))?;
-        self.put_off.forget(place);
+        let failed = |error: KernelError| NotAttached::Failed(chain(&error));
+        let parks = live.attach(place as u64, binary).map_err(failed)?;
         let left_out = if parks.is_some() { binary.parks.len() + binary.resumes.len() } else { 0 };
         let attached = Attached { sites: binary.sites() - left_out, end: lease.end() };
         self.attached.insert(place, attached);

@@ -37,7 +37,7 @@ impl Probes {
             Err(_) if self.planner.is_empty() => self.planner.add(facts),
             Err(why) => {
                 let why = format!("{why}; it will be probed as soon as programs that ended have made room");
-                self.planner.put_off(facts.component, &facts.exe, &why);
+                self.planner.put_off(facts.component, &facts.exe, &why, true);
                 return self.crowded_out.files.push(key);
             }
         };

@@ -10,8 +10,9 @@ use plegtrace_common::site::g_source;
 
 use super::*;
 use crate::{
+    input::RefusedFact,
     plan::{BinaryFacts, CATALOGUE, FoundFunction, FoundSite, wanted},
-    target::exe_link,
+    target::{RefuseReason, exe_link},
 };
 
 const RELIST: &str = "k8s.io/kubernetes/pkg/kubelet/pleg.(*GenericPLEG).relist";
@@ -225,4 +226,98 @@ fn room_is_waited_for() {
     let admitted = probes.planner.take_admitted();
     assert!(matches!(&admitted[..], [one] if one.what == second.display().to_string()), "{admitted:?}");
     assert!(probes.crowded_out.is_empty() && probes.of_pid(Component::Kubelet, 12).is_none());
+}
+
+/// What is said to be refused now, and what is no longer.
+fn refusals(probes: &mut Probes, path: &Path) -> (Vec<String>, Vec<String>) {
+    let of_file = |all: Vec<RefusedFact>| {
+        let of_file = all.into_iter().filter(|refused| refused.what == path.display().to_string());
+        of_file.map(|refused| refused.why).collect::<Vec<_>>()
+    };
+    let admitted = of_file(probes.planner.take_admitted());
+    (of_file(probes.planner.take_refused()), admitted)
+}
+
+/// An executable that could not be attached is tried again, ever less often, and is refused once; when it is attached, it is refused no
+/// longer. The same of one that would have stopped the node.
+#[test]
+fn refused_once_and_tried_again() {
+    let late = || NotAttached::Now(Hazard::Late);
+    let failed = || NotAttached::Failed("the kernel is busy".to_owned());
+    for why in [&late as &dyn Fn() -> NotAttached, &failed] {
+        let file = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        let (mut probes, begun) = (probes(), Instant::now());
+        probes.take(kubelet(&file, 10));
+        refusals(&mut probes, &file);
+        let mut tries = 0;
+        let mut attach = |probes: &mut Probes, second: u64, works: bool| {
+            let now = begun + Duration::from_secs(second);
+            let due = probes.put_off.due(now);
+            probes.waiting.extend(due);
+            probes.attach_with(now, |_, _, _| {
+                tries += 1;
+                if works { Ok(None) } else { Err(why()) }
+            });
+            tries
+        };
+        assert_eq!(attach(&mut probes, 0, false), 1);
+        let (refused, admitted) = refusals(&mut probes, &file);
+        assert!(refused.len() == 1 && refused[0].contains("plegtrace tries again"), "{refused:?}");
+        assert!(admitted.is_empty());
+        for second in 1..100 {
+            attach(&mut probes, second, false);
+        }
+        let tried = attach(&mut probes, 100, false);
+        assert!((4..=21).contains(&tried), "{tried}");
+        assert_eq!(refusals(&mut probes, &file), (vec![], vec![]), "said once");
+        assert_eq!(attach(&mut probes, 1000, true), tried + 1);
+        assert_eq!(refusals(&mut probes, &file), (vec![], refused), "it is attached");
+        assert_eq!(attach(&mut probes, 5000, true), tried + 1, "nothing is left to try");
+    }
+}
+
+/// A file that is not the one that was analysed is analysed again for the process that runs it.
+#[test]
+fn a_changed_file_is_analysed_again() {
+    let file = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+    let mut probes = probes();
+    probes.take(kubelet(&file, 10));
+    let changed =
+        |_: &mut Probes, _: usize, _: &PlannedBinary| Err(NotAttached::Changed("it changed".to_owned()));
+    probes.attach_with(Instant::now(), changed);
+    assert!(probes.of_pid(Component::Kubelet, 10).is_none());
+    fs::write(&file, "another kubelet").unwrap();
+    probes.take(kubelet(&file, 10));
+    assert_eq!(probes.waiting, [1], "planned anew");
+}
+
+/// A file that cannot be read is read again, not at once; one that is nothing to probe is not.
+#[test]
+fn files_that_cannot_be_read_are_read_again() {
+    let (asked, asks) = channel();
+    let fails = move |transient: bool| {
+        let asked = asked.clone();
+        move |wanted: &Wanted| {
+            let _ = asked.send(wanted.pid);
+            Err(if transient {
+                RefuseReason::Io(std::io::ErrorKind::NotFound.into())
+            } else {
+                RefuseReason::NotGo
+            })
+        }
+    };
+    let mut probes = probes();
+    let patience = Duration::from_secs(60);
+    for (pid, transient) in [(10, true), (11, false)] {
+        probes.inspect_within(patience, &wanted_kubelet(pid), fails(transient));
+        probes.inspect_within(patience, &wanted_kubelet(pid), fails(transient));
+    }
+    assert_eq!(asks.try_iter().collect::<Vec<_>>(), [10, 11], "not at once");
+    let long_ago = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
+    for pid in [10, 11] {
+        probes.unread.forget((Component::Kubelet, pid));
+        probes.unread.fail((Component::Kubelet, pid), long_ago);
+        probes.inspect_within(patience, &wanted_kubelet(pid), fails(true));
+    }
+    assert_eq!(asks.try_iter().collect::<Vec<_>>(), [10]);
 }

@@ -36,6 +36,7 @@ mod slow_deletes;
 mod slow_parts;
 mod standing;
 mod startup;
+mod successor;
 mod unmounts;
 mod unnamed;
 

@@ -152,8 +152,8 @@ pub(super) struct CensusState {
     /// Of the round that is not complete yet.
     coming: BTreeMap<u32, ProcessSeen>,
     goroutines: BTreeMap<u32, GoroutinesFact>,
-    /// When a kubelet last got its list, by its own clock.
-    pub(super) last_list: Option<MonoNs>,
+    /// Which kubelet last got its list, and when, by its own clock.
+    pub(super) last_list: Option<(u32, MonoNs)>,
     /// When a goroutine was first seen inside a request, by process.
     inside: HashMap<u32, HashMap<u64, Inside>>,
     /// Calls to the file system, by process.
@@ -217,7 +217,8 @@ impl CensusState {
         } else if is_read(&fact) {
             self.streams.remove(&fact.pid);
         }
-        self.last_list = self.last_list.max(fact.last_list_ns.map(MonoNs));
+        let told = fact.last_list_ns.map(|at_ns| (fact.pid, MonoNs(at_ns)));
+        self.last_list = self.last_list.into_iter().chain(told).max_by_key(|(_, at)| *at);
         self.goroutines.insert(fact.pid, fact);
     }
 

@@ -179,8 +179,8 @@ impl Planner {
     }
 
     /// Notes an executable that is not seen for now.
-    pub fn put_off(&mut self, component: Component, exe: &str, why: &str) {
-        self.refuse(component, exe, why, true);
+    pub fn put_off(&mut self, component: Component, exe: &str, why: &str, matters: bool) {
+        self.refuse(component, exe, why, matters);
         if let Some(refused) = self.plan.refused.last()
             && self.put_off.len() < MAX_PUT_OFF
             && !self.put_off.contains(refused)
