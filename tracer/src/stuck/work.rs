@@ -164,7 +164,11 @@ pub(crate) fn blocked(snapshot: &Snapshot) -> impl Iterator<Item = u64> {
     let served = kubelets.flat_map(ProcessSeen::waits_for_server);
     let held = all().filter(|seen| serves_or_is_started(seen)).flat_map(ProcessSeen::waits);
     let held = held.filter(|(_, park)| park.waits_for_permission() || park.waits_for_thaw());
-    served.chain(all().flat_map(ProcessSeen::unmounts)).chain(held).map(|(thread, _)| thread.since.0)
+    // On a node on which pods come and go, some shim unmounts at many looks, and does not do so at the next.
+    let looked = snapshot.census.round.as_ref().map_or(0, |round| round.ended_ns);
+    let unmounts = all().flat_map(ProcessSeen::unmounts);
+    let unmounts = unmounts.filter(move |(thread, park)| park.flushes_overlay() || thread.since.0 < looked);
+    served.chain(unmounts).chain(held).map(|(thread, _)| thread.since.0)
 }
 
 /// Is it a kubelet, a shim, or something that another program has started?

@@ -149,6 +149,38 @@ fn s5_needs_an_end_and_ten_seconds() {
     none(&running.snapshot(13 * S));
 }
 
+fn asks_shim(story: &mut Story, ns: u64, sent: u64, method: &str, answerer: u32) {
+    let open = OpenMessageFact {
+        start_ns: at(sent).0,
+        asker: CONTAINERD,
+        answerer,
+        service: "containerd.task.v2.Task".into(),
+        method: method.into(),
+        ..OpenMessageFact::default()
+    };
+    let fact = MessagesFact { at_ns: at(ns).0, open: vec![open], complete: true };
+    story.fact(ns, &Fact::Messages(fact));
+}
+
+/// Where the runtime was not asked what it believes, the request that has the task deleted tells that the container has ended; one that
+/// has just come may be for a command.
+#[test]
+fn s5_by_the_request_to_delete() {
+    let asked = |sent: u64| {
+        let end = ended_with(waits(&LOCKED), Vec::new());
+        let mut story = end.ended();
+        story.ended.clear();
+        end.looks(&mut story, &[S, 13 * S]);
+        asks_shim(&mut story, 13 * S, sent, "Delete", SHIM);
+        story.snapshot(13 * S)
+    };
+    let finding = only(&asked(4 * S), "S5");
+    assert_eq!((culprit(&finding), finding.severity), (Some(SHIM), Severity::Stall));
+    let told = finding.evidence.iter().any(|seen| seen.text.contains("asked of the shim 9.0 s ago"));
+    assert!(told, "{:?}", finding.evidence);
+    none(&asked(12 * S));
+}
+
 /// A shim that waits in the kernel, or of which containerd is having the task deleted, has not lost the exit, whatever the kernel says
 /// of where it waits.
 #[test]
@@ -163,18 +195,7 @@ fn s4_is_not_said_of_a_shim_that_is_in_the_kernel() {
     }
     let asked = |method: &str, answerer| {
         let mut story = ended_with(shim(), vec![stop()]).story();
-        let open = OpenMessageFact {
-            start_ns: at(S).0,
-            asker: CONTAINERD,
-            answerer,
-            service: "containerd.task.v2.Task".into(),
-            method: method.into(),
-            ..OpenMessageFact::default()
-        };
-        story.fact(
-            12 * S,
-            &Fact::Messages(MessagesFact { at_ns: at(12 * S).0, open: vec![open], complete: true }),
-        );
+        asks_shim(&mut story, 12 * S, S, method, answerer);
         is_lost(&story.snapshot(12 * S))
     };
     assert!(!asked("Delete", SHIM));

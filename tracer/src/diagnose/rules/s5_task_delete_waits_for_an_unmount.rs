@@ -1,7 +1,10 @@
 //! S5: the task of a container that has ended cannot be deleted, because its shim does not come back from an unmount.
 
 use crate::{
-    correlate::{Known, thresholds::TASK_DELETE_NS},
+    correlate::{
+        Known,
+        thresholds::{FILE_CALL_NS, TASK_DELETE_NS},
+    },
     diagnose::{
         Area, Evidence, Finding, Page, Proof, Rule, Scene, Source,
         kernel_wait::access,
@@ -63,7 +66,8 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
 }
 
 fn finding(unmount: &Unmount<'_>, known: &Known, scene: &Scene<'_>) -> Option<Finding> {
-    let delete = open_delete(unmount.seen.fact.pid, scene);
+    // That of a command in a container is answered at once.
+    let delete = open_delete(unmount.seen.fact.pid, scene).filter(|delete| delete.age_ns >= FILE_CALL_NS);
     if unmount.unreported(scene).is_none() && delete.is_none() {
         return None;
     }
