@@ -393,7 +393,7 @@ mod tests {
         let mut snapshot = Correlator::new(Limits::default()).snapshot(MonoNs(100 * SECOND_NS));
         let round = |at: u64| Some(CensusFact { began_ns: at * SECOND_NS, ..CensusFact::default() });
         snapshot.processes.open.push(OpenProcess {
-            late_after_ns: None,
+            late_after_ns: Some(5 * SECOND_NS),
             pid: 7,
             kind: ProcessKind::RuncInit,
             start: Some(MonoNs(94 * SECOND_NS)),

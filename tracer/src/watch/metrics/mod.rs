@@ -263,8 +263,11 @@ mod tests {
         let briefly = Some(10_000_000_000);
         assert!(line.trim_end().ends_with("} > 10"), "{line}");
         assert_eq!(listed(line), of(&|limit| limit != briefly));
-        let line = ALERTS.lines().find(|line| line.contains("operation_type=~")).unwrap();
-        assert!(line.trim_end().ends_with("} > 30"), "{line}");
-        assert_eq!(listed(line), of(&|limit| limit == Some(30_000_000_000)));
+        for seconds in [30, 120] {
+            let end = format!("}} > {seconds}");
+            let is_it = |line: &&str| line.contains("operation_type=~") && line.trim_end().ends_with(&end);
+            let line = ALERTS.lines().find(is_it).unwrap();
+            assert_eq!(listed(line), of(&|limit| limit == Some(seconds * 1_000_000_000)), "{seconds}");
+        }
     }
 }
