@@ -97,9 +97,10 @@ impl Story {
             CONTAINERD,
             "1.6.20",
         );
-        story
-            .hooks()
-            .fact(0, &Fact::Armed(Armed { mode: "uprobe_multi".into(), sites: 112, took_ns: 9 * MS }));
+        story.hooks().fact(
+            0,
+            &Fact::Armed(Armed { mode: "uprobe_multi".into(), sites: 112, took_ns: 9 * MS, hooks: None }),
+        );
         story
     }
 

@@ -20,12 +20,18 @@ const WORKER: &str = "google.golang.org/grpc.(*Server).serverWorker";
 fn probed() -> Story {
     let mut story = Story::blank();
     story.start().target(Component::Kubelet, KUBELET, "1.20.2").hook(Layer::Relist, "Relist");
-    story.fact(0, &Fact::Armed(Armed { mode: "uprobe_multi".into(), sites: 4, took_ns: 0 }));
+    story.fact(0, &armed(None));
     story
 }
 
+fn armed(hooks: Option<Vec<u32>>) -> Fact {
+    Fact::Armed(Armed { mode: "uprobe_multi".into(), sites: 4, took_ns: 0, hooks })
+}
+
+/// As the kernel side tells it: hooks that were never hit are left out.
 fn hits(story: &mut Story, ns: u64, hits: u64) {
-    let hooks = vec![HookCounters { hook: 0, hits, ..HookCounters::default() }];
+    let hooks = (hits > 0).then(|| HookCounters { hook: 0, hits, ..HookCounters::default() });
+    let hooks = hooks.into_iter().collect();
     story.fact(ns, &Fact::Counters { hooks });
 }
 
@@ -98,6 +104,26 @@ fn a_relist_from_before_the_probes() {
         hits(story, 5 * S, 0);
     };
     assert_eq!(relist_age(&[S, 5 * S], 5 * S, off), at_least(0), "without probes nothing is hit");
+    let planned = |story: &mut Story| {
+        story.fact(0, &armed(Some(Vec::new())));
+        hits(story, 5 * S, 0);
+    };
+    assert_eq!(relist_age(&[S, 5 * S], 5 * S, planned), at_least(0), "the probes were never on");
+    let unwatched = |story: &mut Story| {
+        let refused = RefusedFact {
+            source: "processes".into(),
+            component: Some(Component::Kubelet),
+            what: format!("process {KUBELET}"),
+            why: "the table is full".into(),
+            matters: true,
+        };
+        story.fact(0, &Fact::Refused(refused));
+        hits(story, 5 * S, 0);
+    };
+    assert_eq!(relist_age(&[S, 5 * S], 5 * S, unwatched), at_least(0), "only watched processes are counted");
+    // The kubelet before had relists; this one was hit by none between two readings.
+    let earlier = |story: &mut Story| [S, 2 * S, 5 * S].into_iter().for_each(|ns| hits(story, ns, 70));
+    assert_eq!(relist_age(&[2 * S, 5 * S], 5 * S, earlier), at_least(3 * S));
 }
 
 /// A look lasts, and a relist that it finds may have begun after the counters were read for the last time.

@@ -393,13 +393,15 @@ fn failing_lists() {
 fn relists_are_judged_from_their_probes_on() {
     let mut story = Story::blank();
     story.start().target(Component::Kubelet, KUBELET, "1.20.2");
-    story.fact(0, &Fact::Armed(Armed { mode: "uprobe_multi".into(), sites: 0, took_ns: 0 }));
+    story.fact(0, &Fact::Armed(Armed { mode: "uprobe_multi".into(), sites: 0, took_ns: 0, hooks: None }));
     assert_eq!(story.snapshot(19 * S).last_list, LastList::Untraced);
     let hooks =
         [(Layer::Relist, "Relist"), (Layer::ListPhase, "GetPods"), (Layer::KubeletCall, "ListPodSandbox")];
     for (layer, operation) in hooks {
         story.hook_at(20 * S, layer, operation);
     }
+    let on = Some(vec![0, 1, 2]);
+    story.fact(20 * S, &Fact::Armed(Armed { mode: "uprobe_multi".into(), sites: 12, took_ns: 0, hooks: on }));
     let doubt = Doubt::NoRelist { window_ns: S / 2, period_ns: S };
     let why = diagnose(&story.snapshot(20 * S + S / 2)).doubts;
     assert!(why.contains(&doubt), "{why:?}");

@@ -7,6 +7,7 @@ use plegtrace_common::site::MAX_HOOKS;
 use super::{
     cpu::CpuState,
     limits::Limits,
+    quiet::Quiet,
     traced::{TracedProcess, TracedState},
 };
 use crate::{
@@ -30,13 +31,12 @@ pub(super) struct NodeState {
     pub(super) refused: Vec<RefusedFact>,
     pub(super) armed: Option<Armed>,
     pub(super) armed_at: Option<MonoNs>,
-    /// From when on relists are seen.
+    /// From when on relists are seen, by probes that are on now, and by which hooks.
     pub(super) relists_since: Option<MonoNs>,
     /// Since when a kubelet is known that came while relists were seen: what was seen before is of another one.
     pub(super) successor_since: Option<MonoNs>,
-    /// When a hook on relists was announced last, and when they were last known to have counted nothing.
-    relist_hook_at: Option<MonoNs>,
-    no_relist_until: Option<MonoNs>,
+    pub(super) relists_on: Vec<u32>,
+    pub(super) quiet: Quiet,
     pub(super) counters: BTreeMap<u32, HookCounters>,
     pub(super) losses: BTreeMap<(String, String), LossCount>,
     pub(super) cost: Option<Cost>,
@@ -60,32 +60,32 @@ impl NodeState {
             Fact::Listening(listening) => self.listening = Some(listening),
             Fact::Hook(hook) if hook.index < MAX_HOOKS => {
                 if hook.layer == Layer::Relist {
-                    self.relist_hook_at = Some(at);
-                    self.no_relist_until = None;
+                    // It may stand for another program now.
+                    self.relists_on.clear();
                 }
                 self.hooks.insert(hook.index, Arc::new(hook));
-                self.relists_are_seen(at);
+                self.probes_changed(at);
             }
             Fact::Hook(_) => self.dropped += 1,
             Fact::Refused(refused) => {
-                if self.armed_at.is_some() && refused.component == Some(Component::Kubelet) {
-                    // It may be that its probes came off.
-                    self.relist_hook_at = None;
-                }
                 if !self.refused.contains(&refused) {
                     self.dropped += push_bounded(&mut self.refused, refused, limits.facts);
                 }
+                self.probes_changed(at);
             }
-            Fact::Admitted(admitted) => self.refused.retain(|refused| *refused != admitted),
+            Fact::Admitted(admitted) => {
+                self.refused.retain(|refused| *refused != admitted);
+                self.probes_changed(at);
+            }
             Fact::Armed(armed) => {
                 self.armed_at.get_or_insert(at);
                 self.armed = Some(armed);
-                self.relists_are_seen(at);
+                self.probes_changed(at);
             }
             Fact::Counters { hooks } => {
                 let known = hooks.into_iter().filter(|counters| counters.hook < MAX_HOOKS);
                 self.counters.extend(known.map(|counters| (counters.hook, counters)));
-                self.no_relist_until = self.no_relist_hit().then_some(at);
+                self.relists_counted(at);
             }
             Fact::Loss { counts } => counts.into_iter().for_each(|count| self.loss(count, limits)),
             Fact::Cost(cost) => self.cost = Some(cost),
@@ -173,6 +173,11 @@ impl NodeState {
         }
     }
 
+    /// Is this process one of the node's that runs?
+    pub(super) fn is_live(&self, pid: u32) -> bool {
+        self.targets.get(&pid).is_some_and(|target| target.state == TracedState::Live)
+    }
+
     /// A process ended; an old record is about another one with its number.
     fn exited(&mut self, at: MonoNs, pid: u32, how: String) {
         if self.targets.get(&pid).is_some_and(|target| target.seen <= at) {
@@ -186,29 +191,6 @@ impl NodeState {
             self.losses.insert(key, count);
         } else {
             self.dropped += 1;
-        }
-    }
-
-    /// Has no hook on relists counted anything, neither a start nor an end?
-    fn no_relist_hit(&self) -> bool {
-        let mut relists = self.hooks.values().filter(|hook| hook.layer == Layer::Relist).peekable();
-        let hits = |hook: &Arc<HookFact>| self.counters.get(&hook.index).map(|counters| counters.hits);
-        relists.peek().is_some() && relists.all(|hook| hits(hook) == Some(0))
-    }
-
-    /// From when to when no relist of this kubelet began or ended, although a probe would have told.
-    pub(super) fn no_relist_began(&self, pid: u32) -> Option<(MonoNs, MonoNs)> {
-        let known = self.targets.get(&pid).filter(|target| target.state == TracedState::Live)?.seen;
-        let from = self.armed_at?.max(self.relist_hook_at?).max(known);
-        let until = self.no_relist_until.filter(|until| from <= *until)?;
-        Some((from, until))
-    }
-
-    /// They are from the moment on that their hook is there, and hooks are armed.
-    fn relists_are_seen(&mut self, at: MonoNs) {
-        let traced = self.hooks.values().any(|hook| hook.layer == Layer::Relist);
-        if self.relists_since.is_none() && self.armed_at.is_some() && traced {
-            self.relists_since = Some(at);
         }
     }
 

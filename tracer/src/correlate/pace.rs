@@ -50,14 +50,13 @@ impl Snapshot {
         if streams && !often { Pace::EVENTED } else { Pace::STEADY }
     }
 
-    /// No relist was seen, and none need be: the kubelet lists seldom, and none of them hangs as far as can be seen.
+    /// No relist was seen, and none need be: the kubelet lists seldom, and none of them hangs as far as can be seen, by probes that would
+    /// have shown one.
     #[must_use]
     pub fn awaits_relist(&self) -> bool {
         let pace = self.pace();
         let hangs = self.census.requests.iter().any(Request::is_relist);
-        pace == Pace::EVENTED
-            && self.relists_of_now().next().is_none()
-            && !hangs
-            && self.relist_window.ns() <= pace.late_ns
+        let none = self.sees_relists() && self.relists_now().next().is_none();
+        pace == Pace::EVENTED && none && !hangs && self.relist_window.ns() <= pace.late_ns
     }
 }

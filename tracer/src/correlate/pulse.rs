@@ -138,7 +138,7 @@ impl Correlator {
     fn latest_list(&self) -> Option<MonoNs> {
         let last = self.relists.done().filter(|done| self.node.is_kubelet_of_now(done.call.tgid)).last()?;
         let relist = self.finished_relist(&last.call, &last.parts, last.call.end)?;
-        (relist.list == ListOutcome::Ok).then_some(last.call.start)
+        (relist.list == ListOutcome::Ok && relist.is_of(self.node.relists_since)).then_some(last.call.start)
     }
 
     /// Has a kubelet or runtime gone without a successor?

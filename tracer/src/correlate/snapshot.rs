@@ -175,6 +175,8 @@ pub struct HookState {
     pub counters: Option<HookCounters>,
     /// Records of calls that started at it.
     pub records: u64,
+    /// Its probes are on now, in a program that runs.
+    pub on: bool,
 }
 
 impl HookState {

@@ -200,10 +200,18 @@ impl Correlator {
         open
     }
 
-    /// The start of the last of these that got its list, of the kubelet that runs.
+    /// The start of the last of these that got its list, of the kubelet that runs. What was seen before a time without probes is not known
+    /// to be the last.
     fn last_kept_list(&self, relists: &[Relist]) -> Option<MonoNs> {
+        let since = self.node.relists_since;
         let of_now = relists.iter().filter(|relist| self.node.is_kubelet_of_now(relist.root().id.tgid));
-        of_now.filter(|relist| relist.list == ListOutcome::Ok).map(|relist| relist.root().start()).max()
+        let known = of_now.filter(|relist| relist.list == ListOutcome::Ok && relist.is_of(since));
+        known.map(|relist| relist.root().start()).max()
+    }
+
+    /// When the kubelet that runs last got its list, by its own clock.
+    pub(super) fn own_last_list(&self) -> Option<MonoNs> {
+        self.census.last_list(|pid| self.node.is_live(pid))
     }
 
     fn hook_states(&self) -> Vec<HookState> {
@@ -211,6 +219,7 @@ impl Correlator {
             hook: Arc::clone(hook),
             counters: self.node.counters.get(index).cloned(),
             records: self.records[*index as usize],
+            on: self.node.is_on(hook),
         };
         self.node.hooks.iter().map(state).collect()
     }

@@ -6,16 +6,16 @@ use std::collections::{BTreeMap, HashSet};
 use super::{
     paused,
     reason::{Doubt, Peer, Reason},
-    unnamed,
+    stale, unnamed,
 };
 use crate::{
     correlate::{
-        Caller, LastList, ListOutcome, OpenCall, OpenMessage, OpenProcess, ProcessKind, Relist, Snapshot,
-        TracedProcess, TracedState,
+        Caller, LastList, OpenCall, OpenMessage, OpenProcess, ProcessKind, Relist, Snapshot, TracedProcess,
+        TracedState,
         thresholds::{RELIST_OPEN_NS, docker_stuck_after_ns, stuck_after_ns},
     },
     decode::MonoNs,
-    input::{Component, Layer, Presence, RefusedFact},
+    input::{Component, Layer, Presence},
     span::critical_path,
     stuck::{self, Stuck},
     words::human::count,
@@ -37,7 +37,7 @@ pub(super) fn reasons(snapshot: &Snapshot, stuck: &[Stuck]) -> Vec<Reason> {
     let matter = stuck.iter().filter(|stuck| stuck::matters(stuck, snapshot));
     reasons.extend(matter.map(|stuck| Reason::Stuck(Box::new(stuck.clone()))));
     reasons.extend(snapshot.relists.iter().filter_map(|relist| relist_open(relist, snapshot)));
-    reasons.extend(list_stale(snapshot));
+    reasons.extend(stale::find(snapshot));
     reasons.extend(abandoned(snapshot));
     reasons.extend(calls_open(snapshot));
     reasons.extend(requests_open(snapshot));
@@ -46,7 +46,7 @@ pub(super) fn reasons(snapshot: &Snapshot, stuck: &[Stuck]) -> Vec<Reason> {
     reasons
 }
 
-fn is_live(snapshot: &Snapshot, component: Component) -> bool {
+pub(super) fn is_live(snapshot: &Snapshot, component: Component) -> bool {
     let live =
         |target: &&TracedProcess| target.fact.component == component && target.state == TracedState::Live;
     snapshot.targets.iter().any(|target| live(&target))
@@ -112,20 +112,6 @@ fn relist_open(relist: &Relist, snapshot: &Snapshot) -> Option<Reason> {
     let path = critical_path(root, snapshot.now);
     let inner = path.iter().skip(1).rfind(|span| span.is_open());
     Some(Reason::RelistOpen { age_ns, waiting_in: inner.map(|span| span.operation().to_owned()) })
-}
-
-/// The kubelet's own measure of health, long before its threshold. Lost records could hide a success, so with losses
-/// only what is open counts.
-fn list_stale(snapshot: &Snapshot) -> Option<Reason> {
-    let ended = snapshot.relists_of_now().filter(|relist| !relist.root().is_open());
-    let last = ended.max_by_key(|relist| relist.root().end)?;
-    let failing = last.list == ListOutcome::Failed;
-    let age = snapshot.last_list.age(snapshot.now)?;
-    let unsure = snapshot.fresh_losses().next().is_some() || last.list == ListOutcome::Unknown;
-    let open = snapshot.relists_of_now().any(|relist| relist.root().is_open());
-    let late = age.ns > snapshot.pace().late_ns;
-    let stale = late && (open || !unsure) && is_live(snapshot, Component::Kubelet);
-    (failing || stale).then_some(Reason::ListStale { age, failing })
 }
 
 fn abandoned(snapshot: &Snapshot) -> Vec<Reason> {
@@ -260,24 +246,23 @@ fn group<'a>(calls: impl Iterator<Item = &'a OpenCall>) -> BTreeMap<(Component, 
 /// What forbids to call the node healthy.
 pub(super) fn doubts(snapshot: &Snapshot) -> Vec<Doubt> {
     let mut why = Vec::new();
-    let seen = snapshot.relists_of_now().next().is_some();
-    let hooked = snapshot.hooks.iter().any(|state| state.hook.layer == Layer::Relist);
-    // The hooks of a kubelet that has ended are those of its successor only if its file is probed.
-    let traced = hooked && (seen || !is_refused(snapshot));
     if !is_live(snapshot, Component::Kubelet) {
         let sign = unnamed::kubelet(snapshot, unnamed::gone_at(Component::Kubelet, snapshot));
         why.push(sign.map_or(Doubt::NoKubelet, |sign| Doubt::KubeletUnknown { sign }));
     } else if snapshot.window.from.is_none() {
         why.push(Doubt::NotArmed);
-    } else if !traced {
+    } else if !snapshot.sees_relists() {
         why.push(Doubt::RelistUntraced);
     } else if snapshot.awaits_relist() {
         // Of a kubelet that lists every few minutes an observation need not see one.
-    } else if !seen {
+    } else if snapshot.relists_now().next().is_none() {
         let period_ns = snapshot.pace().period_ns;
         why.push(Doubt::NoRelist { window_ns: seen_for_ns(snapshot), period_ns });
     } else if !matches!(snapshot.last_list, LastList::At(_)) {
         why.push(Doubt::ListUnknown);
+    }
+    if is_live(snapshot, Component::Kubelet) && snapshot.window.from.is_some() && !snapshot.sees_calls() {
+        why.push(Doubt::CallsUntraced);
     }
     if snapshot.open_read_at.is_none() || !snapshot.open_complete {
         why.push(Doubt::OpenUnread);
@@ -291,18 +276,6 @@ pub(super) fn doubts(snapshot: &Snapshot) -> Vec<Doubt> {
         why.push(Doubt::Lost { count, sentence: worst.sentence.clone() });
     }
     why
-}
-
-/// Is the file of a kubelet that runs refused?
-fn is_refused(snapshot: &Snapshot) -> bool {
-    let of_file = |refused: &RefusedFact, target: &TracedProcess| {
-        refused.source == "uprobes"
-            && refused.component == Some(Component::Kubelet)
-            && refused.matters
-            && refused.what == target.fact.exe
-    };
-    let kubelets = kubelets(snapshot);
-    kubelets.into_iter().any(|kubelet| snapshot.refused.iter().any(|refused| of_file(refused, kubelet)))
 }
 
 /// For how long relists of a kubelet that runs would have been seen.

@@ -30,6 +30,7 @@ mod scene;
 mod settled;
 mod size;
 mod slow;
+mod stale;
 mod startup;
 mod unit;
 mod unmount;

@@ -154,6 +154,8 @@ pub enum Doubt {
         /// How often one is due.
         period_ns: u64,
     },
+    /// No CRI call is traced, neither in the kubelet nor in the runtime nor between them.
+    CallsUntraced,
     /// Relists were seen, but not whether their lists succeeded.
     ListUnknown,
     /// The probes were not on.
@@ -195,6 +197,7 @@ impl Doubt {
             Self::RuntimeUnknown { .. } => "runtime_unknown",
             Self::RelistUntraced => "relist_untraced",
             Self::NoRelist { .. } => "no_relist",
+            Self::CallsUntraced => "calls_untraced",
             Self::ListUnknown => "list_unknown",
             Self::NotArmed => "not_armed",
             Self::OpenUnread => "open_unread",

@@ -92,7 +92,7 @@ impl Observation {
         let Some(live) = self.live.as_mut() else { return };
         let before = self.probes.sites();
         self.probes.give_way(live);
-        if self.probes.sites() != before {
+        if self.probes.sites() != before || self.probes.have_changed() {
             let mode = live.mode();
             self.pass_on_facts(mode);
         }

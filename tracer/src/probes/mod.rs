@@ -13,7 +13,7 @@ mod runc;
 mod tests;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeSet, HashMap, VecDeque},
     time::{Duration, Instant},
 };
 
@@ -76,6 +76,8 @@ pub(crate) struct Probes {
     /// What is run and was not planned for want of room.
     crowded_out: CrowdedOut,
     took: Duration,
+    /// The hooks that the stream has been told to be on.
+    told: Vec<u32>,
     /// Why nothing can be attached on this kernel.
     cannot: Option<String>,
 }
@@ -105,6 +107,8 @@ enum Unreadable {
 /// The probes of one executable.
 struct Attached {
     sites: usize,
+    /// Its hooks, but for those on parks.
+    hooks: BTreeSet<u32>,
     /// Takes them off.
     end: LeaseEnd,
 }
@@ -126,6 +130,7 @@ impl Probes {
             ended: VecDeque::new(),
             crowded_out: CrowdedOut::default(),
             took: Duration::ZERO,
+            told: Vec::new(),
             cannot: None,
         }
     }
@@ -143,6 +148,19 @@ impl Probes {
     /// Number of sites attached.
     pub(crate) fn sites(&self) -> usize {
         self.attached.values().map(|attached| attached.sites).sum()
+    }
+
+    /// The hooks whose probes are on, in programs that run: not those that wait to be taken off.
+    fn on(&self) -> Vec<u32> {
+        let on = self.attached.values().filter(|attached| !attached.end.is_given_up());
+        let mut hooks: Vec<u32> = on.flat_map(|attached| &attached.hooks).copied().collect();
+        hooks.sort_unstable();
+        hooks
+    }
+
+    /// Are other hooks on than the stream has been told?
+    pub(crate) fn have_changed(&self) -> bool {
+        self.on() != self.told
     }
 
     /// What was read from the file that a process runs.
@@ -322,7 +340,8 @@ impl Probes {
         let failed = |error: KernelError| NotAttached::Failed(chain(&error));
         let parks = live.attach(place as u64, binary).map_err(failed)?;
         let left_out = if parks.is_some() { binary.parks.len() + binary.resumes.len() } else { 0 };
-        let attached = Attached { sites: binary.sites() - left_out, end: lease.end() };
+        let sites = binary.sites() - left_out;
+        let attached = Attached { sites, hooks: hooks_of(binary), end: lease.end() };
         self.attached.insert(place, attached);
         live.guard(place as u64, Guard { lease, mappers });
         Ok(parks)
@@ -396,13 +415,20 @@ impl Probes {
         let hooks: Vec<Fact> = self.planner.take_hooks().into_iter().map(Fact::Hook).collect();
         let admitted: Vec<Fact> = self.planner.take_admitted().into_iter().map(Fact::Admitted).collect();
         let refused = self.planner.take_refused().into_iter().map(Fact::Refused);
+        self.told = self.on();
         let armed = Armed {
             mode: mode.to_owned(),
             sites: u32::try_from(self.sites()).unwrap_or(u32::MAX),
             took_ns: u64::try_from(self.took.as_nanos()).unwrap_or(u64::MAX),
+            hooks: Some(self.told.clone()),
         };
         hooks.into_iter().chain(admitted).chain(refused).chain([Fact::Armed(armed)]).collect()
     }
+}
+
+/// The hooks of an executable, but for those on parks, which can come off alone.
+fn hooks_of(binary: &PlannedBinary) -> BTreeSet<u32> {
+    binary.starts.iter().chain(&binary.ends).map(|site| site.conf.hook).collect()
 }
 
 /// A source that is not used at all.

@@ -64,7 +64,8 @@ fn attach(probes: &mut Probes) -> Vec<(usize, Lease)> {
     let attach = |place: usize| {
         let binary = probes.planner.plan().binaries[place].clone();
         let lease = probes.lease(place, &binary).unwrap();
-        probes.attached.insert(place, Attached { sites: binary.sites(), end: lease.end() });
+        let attached = Attached { sites: binary.sites(), hooks: hooks_of(&binary), end: lease.end() };
+        probes.attached.insert(place, attached);
         (place, lease)
     };
     waiting.into_iter().map(attach).collect()
@@ -88,6 +89,25 @@ fn restarted_programs_are_probed_again() {
         probes.attached.clear();
     }
     assert_eq!((versions.len(), probes.plan().binaries.len(), probes.plan().hooks.len()), (1000, 1, 1));
+}
+
+/// Which hooks are on is told, and told again when that changes: neither what is only planned is, nor what nobody runs any more.
+#[test]
+fn what_is_on_is_told() {
+    let file = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+    let mut probes = probes();
+    let told = |probes: &mut Probes| match probes.take_facts("").pop() {
+        Some(Fact::Armed(armed)) => armed.hooks.unwrap(),
+        other => panic!("{other:?}"),
+    };
+    probes.take(kubelet(&file, 10));
+    assert!(told(&mut probes).is_empty() && !probes.have_changed(), "planned");
+    let _leases = attach(&mut probes);
+    assert!(probes.have_changed());
+    assert_eq!((told(&mut probes), probes.have_changed()), (vec![0], false));
+    probes.keep(|_, _| false);
+    assert!(probes.have_changed(), "they wait to be taken off");
+    assert!(told(&mut probes).is_empty());
 }
 
 /// A program that ended before it had probes leaves its successor a chance.

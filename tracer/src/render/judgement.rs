@@ -167,6 +167,9 @@ pub(super) fn doubt(doubt: &Doubt) -> String {
                 duration(*window_ns)
             )
         }
+        Doubt::CallsUntraced => {
+            "no CRI call of kubelet or runtime can be traced (plegtrace doctor shows why), so a pod may be held up".into()
+        }
         Doubt::ListUnknown => "relists ended, but whether their lists succeeded was not seen".into(),
         Doubt::NotArmed => "the probes were never attached".into(),
         Doubt::OpenUnread => "the list of open calls is incomplete".into(),

@@ -1,9 +1,6 @@
-//! What "healthy" is said of: what was watched, by name, and what was not. A verdict claims no more.
+//! What "healthy" is said of: what was watched by probes that are on, by name, and what was not. A verdict claims no more.
 
-use crate::{
-    correlate::Snapshot,
-    input::{Layer, RuntimeCondition},
-};
+use crate::{correlate::Snapshot, input::RuntimeCondition};
 
 /// What the runtime says of itself.
 #[must_use]
@@ -35,11 +32,10 @@ pub(super) fn not_seen(snapshot: &Snapshot) -> String {
 }
 
 fn parts(snapshot: &Snapshot) -> [(&'static str, bool); 5] {
-    let hooked = |wanted: &[Layer]| snapshot.hooks.iter().any(|state| wanted.contains(&state.hook.layer));
     let follows_programs = snapshot.processes.read_at.is_some();
     [
-        ("relists", hooked(&[Layer::Relist])),
-        ("CRI calls", hooked(&[Layer::KubeletCall, Layer::Handler])),
+        ("relists", snapshot.sees_relists()),
+        ("CRI calls", snapshot.sees_calls()),
         ("runc", follows_programs),
         ("network plugins", follows_programs),
         ("D-Bus", snapshot.bus.complete),

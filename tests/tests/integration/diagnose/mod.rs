@@ -39,6 +39,7 @@ mod startup;
 mod successor;
 mod unmounts;
 mod unnamed;
+mod watched;
 
 const SHIM: u32 = 24_141;
 const RUNC: u32 = 24_200;

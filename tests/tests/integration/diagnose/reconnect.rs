@@ -2,7 +2,7 @@
 
 use plegtrace::correlate::Snapshot;
 use plegtrace::diagnose::{Confidence, Severity, diagnose};
-use plegtrace::input::{Component, GoroutineGroup, Layer, ProcessFact, SocketFact};
+use plegtrace::input::{Armed, Component, Fact, GoroutineGroup, Layer, ProcessFact, SocketFact};
 use plegtrace_common::rec::CALL_FAILED;
 use plegtrace_common::role::Role;
 use plegtrace_tests::found::{group, process, relist, stopped};
@@ -56,7 +56,8 @@ impl Node {
             story.target(Component::Containerd, old, "1.6.20").found(old, Role::Containerd).exit(S, old, 9);
         }
         story.target_at(BACK, Component::Containerd, CONTAINERD, "1.6.20").hooks();
-        story.relist(0, 0);
+        let armed = Armed { mode: "uprobe_multi".into(), sites: 112, took_ns: 9 * MS, hooks: None };
+        story.fact(0, &Fact::Armed(armed)).relist(0, 0);
         for from in [2 * S, BACK - S, self.now - S] {
             let flags = if self.fails { CALL_FAILED } else { 0 };
             story.begin(Layer::Relist, "Relist", PLEG, 100, from);

@@ -62,7 +62,7 @@ fn a_successor_that_has_not_listed_yet() {
 fn a_successor_that_lists() {
     let mut story = Story::blank();
     story.start().target(Component::Kubelet, OTHER, "1.20.2").hooks();
-    let armed = plegtrace::input::Armed { mode: "uprobe_multi".into(), sites: 9, took_ns: 0 };
+    let armed = plegtrace::input::Armed { mode: "uprobe_multi".into(), sites: 9, took_ns: 0, hooks: None };
     story.fact(0, &Fact::Armed(armed)).gone(S, Component::Kubelet, OTHER, "ended");
     story.target_at(2 * S, Component::Kubelet, KUBELET, "1.20.2").relist(3 * S, 0).relist(4 * S, 0);
     story.read_open(5 * S).census(5 * S, &[], &[], &[]);

@@ -152,8 +152,8 @@ pub(super) struct CensusState {
     /// Of the round that is not complete yet.
     coming: BTreeMap<u32, ProcessSeen>,
     goroutines: BTreeMap<u32, GoroutinesFact>,
-    /// Which kubelet last got its list, and when, by its own clock.
-    pub(super) last_list: Option<(u32, MonoNs)>,
+    /// When kubelets last got their lists, by their own clocks.
+    last_lists: BTreeMap<u32, MonoNs>,
     /// When a goroutine was first seen inside a request, by process.
     inside: HashMap<u32, HashMap<u64, Inside>>,
     /// Calls to the file system, by process.
@@ -217,9 +217,16 @@ impl CensusState {
         } else if is_read(&fact) {
             self.streams.remove(&fact.pid);
         }
-        let told = fact.last_list_ns.map(|at_ns| (fact.pid, MonoNs(at_ns)));
-        self.last_list = self.last_list.into_iter().chain(told).max_by_key(|(_, at)| *at);
+        if let Some(list) = fact.last_list_ns.map(MonoNs) {
+            let known = self.last_lists.entry(fact.pid).or_insert(list);
+            *known = list.max(*known);
+        }
         self.goroutines.insert(fact.pid, fact);
+    }
+
+    /// When a kubelet that runs last got its list, by its own clock.
+    pub(super) fn last_list(&self, lives: impl Fn(u32) -> bool) -> Option<MonoNs> {
+        self.last_lists.iter().filter(|(pid, _)| lives(**pid)).map(|(_, list)| *list).max()
     }
 
     /// A process ended: what a look before that found of it is over. What is not reaped, the next look finds.
@@ -253,6 +260,7 @@ impl CensusState {
         }
         // Goroutines that this round did not read may have gone on since.
         let alive = &self.processes;
+        self.last_lists.retain(|pid, _| alive.contains_key(pid));
         self.goroutines.retain(|pid, fact| alive.contains_key(pid) && fact.at_ns >= round.began_ns);
         let read = &self.goroutines;
         self.inside.retain(|pid, _| read.contains_key(pid));

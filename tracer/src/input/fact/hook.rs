@@ -60,6 +60,9 @@ pub struct Armed {
     pub sites: u32,
     /// Time from the first to the last attach.
     pub took_ns: u64,
+    /// The hooks whose probes are on, in programs that run; `None`: recorded before this was told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hooks: Option<Vec<u32>>,
 }
 
 /// Counters of one hook, summed over the CPUs.

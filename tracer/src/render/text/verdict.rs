@@ -33,9 +33,10 @@ pub fn headline(snapshot: &Snapshot, diagnosis: &Diagnosis) -> String {
 fn verdict(snapshot: &Snapshot, diagnosis: &Diagnosis) -> (String, String) {
     match diagnosis.verdict {
         Verdict::Healthy => {
-            let relists = human::plural(snapshot.relists.len() as u64, "relist");
+            let seen = snapshot.relists_now().count() as u64;
+            let relists = human::plural(seen, "relist");
             let window = duration(snapshot.relist_window.ns());
-            let due = if snapshot.relists.is_empty() { " (the kubelet follows events)" } else { "" };
+            let due = if seen == 0 { " (the kubelet follows events)" } else { "" };
             ("HEALTHY".into(), format!("{relists} in {window}{due}, nothing held up"))
         }
         Verdict::Stall => match (diagnosis.accused().first(), diagnosis.reasons.first()) {
