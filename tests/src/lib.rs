@@ -15,6 +15,7 @@ pub mod goroutines;
 pub mod kernel_side;
 pub mod life;
 pub mod matrix;
+pub mod oracle;
 pub mod perfetto;
 mod plot;
 pub mod program;

@@ -9,6 +9,7 @@ use bytes::{Bytes, BytesMut};
 use plegtrace::{
     correlate::{Correlator, Limits, Snapshot},
     decode::{MonoNs, decode},
+    diagnose::diagnose,
     input::{
         Armed, Component, ContainerFact, EndedInit, Fact, Frame, HookFact, InFlight, Layer, Liveness,
         OpenCallFact, RuntimeSays, Start, SymbolFact, SymbolsFact, TargetFact, Unwritten, frame_fact,
@@ -24,6 +25,8 @@ use plegtrace_common::{
     wire::{docker::HEAD, request::NAME},
 };
 use zerocopy::{Immutable, IntoBytes};
+
+use crate::oracle::Oracle;
 
 /// The kubelet of a story.
 pub const KUBELET: u32 = 23_871;
@@ -434,20 +437,25 @@ impl Story {
         self.snapshot_within(Limits::default(), now)
     }
 
-    /// What a correlator with these limits makes of the story.
+    /// What a correlator with these limits makes of the story. Whatever a story is about, its verdict contradicts none of its records.
     ///
     /// # Panics
     ///
-    /// A record of the story cannot be read back.
+    /// A record of the story cannot be read back, or the verdict contradicts one.
     #[must_use]
     pub fn snapshot_within(&self, limits: Limits, now: u64) -> Snapshot {
-        let mut correlator = Correlator::new(limits);
+        let (mut correlator, mut oracle) = (Correlator::new(limits), Oracle::default());
         let mut bytes = self.bytes();
         while !bytes.is_empty() {
             let frame = next_frame(&mut bytes).expect("stories are made of whole records");
+            oracle.read(&frame);
             correlator.push(decode(&frame).expect("stories are made of sound records"));
         }
-        correlator.snapshot(at(now))
+        let snapshot = correlator.snapshot(at(now));
+        let diagnosis = diagnose(&snapshot);
+        let wrong = oracle.contradictions(&snapshot, &diagnosis);
+        assert!(wrong.is_empty(), "{}\n{diagnosis:#?}", wrong.join("\n"));
+        snapshot
     }
 }
 

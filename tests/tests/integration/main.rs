@@ -35,6 +35,7 @@ mod target_hostile;
 mod target_kit;
 mod target_kubelet;
 mod timeline;
+mod truth;
 mod unit;
 mod watch;
 mod wire;
