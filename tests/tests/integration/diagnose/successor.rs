@@ -45,7 +45,7 @@ fn a_successor_without_probes() {
         story.read_open(now).census(now, &[], &[], &[]);
         assert_eq!(verdict(&story.snapshot(now)), (Verdict::CannotTell, Some("relist_untraced")), "{now}");
     }
-    assert_eq!(story.snapshot(LATER).last_list, LastList::NotSince(at(7 * S)));
+    assert_eq!(story.snapshot(LATER).last_list, LastList::Untraced);
 }
 
 /// It is probed, and none of its relists was seen so far: no health before the first one.
