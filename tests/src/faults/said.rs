@@ -54,6 +54,7 @@ fn said(kind: Kind) -> Option<Said> {
         Kind::CniFlock => of("process", &["process"], &[]),
         Kind::SilentAgent => of("process", &["process", "process"], &["\"openat\"", "fanotify"]),
         Kind::DeadFuse => of("process", &["process", "process"], &["\"openat\"", "request_wait_answer"]),
+        Kind::HangingVolume => of("process", &["process"], &["nanosleep"]),
         Kind::DeadMount => of("request", &[], &["CreateContainer", "os.Stat"]),
         // What is gone, answers slowly or merely does too much is not stuck.
         Kind::ContainerdKilled

@@ -9,12 +9,12 @@ use super::guard::{Facts, Fault};
 use super::stopped::stopped_fault;
 use super::{
     cni_deadlock, cni_flock, cni_reload, dead_fuse, dead_mount, dead_volume, deadlocked_shim, exec_pipe_held,
-    exec_storm, fork_storm, freezing_init, frozen_container, frozen_shim, full_channel, hog, jammed_socket,
-    kill_containerd, kill_kubelet, large_list, late_runtime, lock_hostage, lost_exit, many_changed_pods,
-    old_shim, orphaned_init, quota, rc93_hang, rc93_standalone, restart_containerd, self_locked_shim,
-    silent_agent, silent_cni_agent, silent_old_shim, sleeping_cni, sleeping_hook, sleeping_poststop,
-    slow_cni, slow_unmount, status_hangs, stop_containerd, stop_kubelet, stop_shim, stopped_cni_agent,
-    traced_exit,
+    exec_storm, fork_storm, freezing_init, frozen_container, frozen_shim, full_channel, hanging_volume, hog,
+    jammed_socket, kill_containerd, kill_kubelet, large_list, late_runtime, lock_hostage, lost_exit,
+    many_changed_pods, old_shim, orphaned_init, quota, rc93_hang, rc93_standalone, restart_containerd,
+    self_locked_shim, silent_agent, silent_cni_agent, silent_old_shim, sleeping_cni, sleeping_hook,
+    sleeping_poststop, slow_cni, slow_unmount, status_hangs, stop_containerd, stop_kubelet, stop_shim,
+    stopped_cni_agent, traced_exit,
 };
 use crate::disk;
 use crate::knobs::{Generation, Knobs, ShimBuild};
@@ -100,6 +100,8 @@ pub enum Kind {
     DeadFuse,
     /// The volume of a pod that is gone is on a FUSE file system that does not answer: the kubelet's sync loop hangs.
     DeadVolume,
+    /// The driver of a volume does not come back from `mount`: its pod does not start.
+    HangingVolume,
     /// Commands are executed in all pods all the time.
     ExecStorm,
     /// containerd is throttled by the quota of its cgroup: every call is late.
@@ -167,6 +169,7 @@ impl Kind {
             Kind::DeadMount => Some("R12"),
             Kind::DeadFuse => Some("X6"),
             Kind::DeadVolume => Some("K5"),
+            Kind::HangingVolume => Some("H1"),
             Kind::ExecStorm => Some("O2"),
             Kind::Quota | Kind::Hog | Kind::ForkStorm => Some("O1"),
             Kind::FullChannel => Some("K1"),
@@ -286,6 +289,7 @@ impl Kind {
             Kind::DeadMount => dead_mount(node, &pod()?),
             Kind::DeadFuse => dead_fuse(node, &pod()?),
             Kind::DeadVolume => dead_volume(node),
+            Kind::HangingVolume => hanging_volume(node),
             Kind::ExecStorm => exec_storm(node),
             Kind::Quota => quota(node),
             Kind::Hog => hog(node),

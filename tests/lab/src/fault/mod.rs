@@ -40,6 +40,7 @@
 //! | `dead-mount` | R12 | CreateContainer, in stat(2) of a host path on FUSE | the end of the mount |
 //! | `dead-fuse` | X6 | StartContainer, in `runc create`, in a hook, in open(2) of a file on FUSE | the end of the mount |
 //! | `dead-volume` | K5 | the kubelet's sync loop, in stat(2) of a volume on FUSE whose pod is gone | the end of the mount |
+//! | `hanging-volume` | H1 | the mount of a volume, in a driver of the kubelet | SIGKILL of the program that the driver runs |
 //! | `exec-storm` | O2 | nothing: all is a little late | the end of the threads that exec |
 //! | `quota` | O1 | nothing: containerd is throttled by its cgroup, and all is late | containerd's own cgroup |
 //! | `hog` | O1 | nothing: containerd waits for a CPU, and all is late | the end of the thread that has it |
@@ -75,6 +76,7 @@ mod frozen;
 mod full_channel;
 mod gated;
 mod guard;
+mod hanging_volume;
 mod held_off;
 mod hostage;
 mod jammed_socket;
@@ -114,6 +116,7 @@ pub use frozen::{frozen_container, frozen_shim, frozen_shim_unified};
 pub use full_channel::full_channel;
 pub use gated::{cni_flock, sleeping_cni, sleeping_hook, sleeping_poststop, slow_cni};
 pub use guard::{Facts, Fault};
+pub use hanging_volume::hanging_volume;
 pub use held_off::{hog, throttled_until};
 pub use hostage::{Hostage, lock_hostage};
 pub use jammed_socket::jammed_socket;

@@ -13,7 +13,7 @@ pub(super) static RULE: Rule = Rule {
     title: "a helper of the kubelet or the runtime does not end",
     area: Area::Kernel,
     min_age_ns: HELPER_NS,
-    proof: Proof::Story,
+    proof: Proof::Scripted,
     page: Page {
         mechanism: "The kubelet runs programs and waits for each: mount, drivers of FlexVolumes, credential providers. So does the \
             runtime: mount, dmsetup, apparmor_parser. None of them has a deadline that ends it in time. A mount whose server does not \
