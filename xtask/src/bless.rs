@@ -50,7 +50,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }
     }
     let object = Object::build(Want::Shipped)?;
+    // Many goldens are what the program prints.
+    cmd::run(host_cargo().args(["build", "-p", "plegtrace", "--bin", "plegtrace"]).envs(object.envs()))?;
     let mut command = host_cargo();
+    command.env("PLEGTRACE_BIN", paths::target().join("debug/plegtrace"));
     command.args(["test", "-p", "plegtrace-tests", "--no-fail-fast", "--lib"]);
     for name in unprivileged()? {
         command.args(["--test", &name]);
