@@ -204,6 +204,7 @@ fn check_streams(suite: Suite) {
         return;
     };
     let program = tree.path("usr/bin/containerd").expect("the package has its program");
+    assert_eq!(target::is_go(&program), Some(true));
     let directory = program.parent().expect("a directory").to_owned();
     let program =
         target::Program::find(std::process::id(), &[directory], "containerd").expect("it is executable");

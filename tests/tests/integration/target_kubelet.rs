@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use crate::target_kit::{available, check_against_objdump, resolve_all};
-use plegtrace::target::{Convention, GoBinary, Match, Pattern};
+use plegtrace::target::{Convention, GoBinary, Match, Pattern, is_go};
 use plegtrace_lab::kubelet::{self, KubeletBuild};
 
 const WANTED: &[&str] = &[
@@ -59,7 +59,7 @@ fn check(build: KubeletBuild, convention: Convention) {
     let grown = peak_kib(false) - before;
     eprintln!("{build:?}: {} of {} functions in {took:?}, {grown} KiB", found.len(), binary.function_count());
     assert!(binary.function_count() > 100_000 && found.len() > 60, "{}", found.len());
-    assert_eq!(binary.abi().convention, convention);
+    assert_eq!((binary.abi().convention, is_go(&path)), (convention, Some(true)));
     assert!(grown < 80 * 1024, "{grown} KiB");
     for function in resolve_all(&binary, WANTED) {
         check_against_objdump(&path, &binary, &function);

@@ -75,7 +75,7 @@ pub(crate) use process::{
     read_whole, role_of_program, split_args, ticks_to_ns,
 };
 pub use program::{FileVersion, Lease, LeaseEnd, Program, share_mounts};
-pub(crate) use recognise::is_go;
+pub use recognise::is_go;
 pub use search::Suspect;
 pub use site::{GSource, Price, Site, SiteCheck};
 pub use symtab::Witness;

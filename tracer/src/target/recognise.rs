@@ -9,10 +9,12 @@ const GO: [&str; 3] = [".go.buildinfo", ".gopclntab", ".data.rel.ro.gopclntab"];
 
 /// Is it a Go program? `None` when that cannot be told: it cannot be read, or has no sections, as packed ones have not. Reads
 /// headers, and of what is no Go program the first megabyte of data.
-pub(crate) fn is_go(exe: &Path) -> Option<bool> {
+#[must_use]
+pub fn is_go(exe: &Path) -> Option<bool> {
     let source = ByteSource::from_file(identity::open(exe).ok()?).ok()?;
     let elf = Elf::parse(Arc::new(source)).ok()?;
-    if GO.iter().any(|name| elf.section(name).is_some()) {
+    // Whatever the segments say: a doubt is no reason to call it something else.
+    if elf.sections.iter().any(|section| GO.contains(&section.name.as_str())) {
         return Some(true);
     }
     let info = buildinfo::read(&elf).ok()?;
