@@ -5,6 +5,7 @@
 mod ageing;
 mod ages;
 mod alerts;
+mod allocations;
 mod census_recorded;
 mod cli;
 mod diagnose;
@@ -17,6 +18,7 @@ mod goroutine_ages;
 mod goroutine_hostile;
 mod goroutine_kit;
 mod goroutines;
+mod memory;
 mod preamble;
 mod property;
 mod recording;

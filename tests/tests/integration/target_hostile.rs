@@ -4,46 +4,12 @@
 //! A real small Go program is cut at many lengths and has bytes flipped in the places that decide: headers, tables,
 //! moduledata, build info, code. The seed of the damage is fixed, so a failure can be repeated.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::allocations::largest;
 use crate::target_kit::available;
 use plegtrace::target::{GoBinary, Pattern, RefuseReason};
 use plegtrace_lab::packages::{self, Suite};
-
-/// The largest single allocation so far.
-struct Watched;
-static LARGEST: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call is handed to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Watched {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LARGEST.fetch_max(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        LARGEST.fetch_max(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc_zeroed`.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        LARGEST.fetch_max(size, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `realloc`.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static WATCHED: Watched = Watched;
 
 const LARGEST_ALLOWED: usize = 128 << 20;
 
@@ -107,7 +73,7 @@ fn truncated_files() {
         }
         assert!(refused > 150, "{refused}");
     }
-    assert!(LARGEST.load(Ordering::Relaxed) < LARGEST_ALLOWED);
+    assert!(largest() < LARGEST_ALLOWED);
 }
 
 /// Flipped bytes and planted extreme words where it hurts.
@@ -135,7 +101,7 @@ fn damaged_files() {
         }
         assert!(refused > 10, "damage is noticed: {refused}");
     }
-    assert!(LARGEST.load(Ordering::Relaxed) < LARGEST_ALLOWED);
+    assert!(largest() < LARGEST_ALLOWED);
 }
 
 /// Files that are no Go executables, each with its own sentence.

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     decode::{BusCall, BusCallId, BusKind, BusNames, MonoNs},
-    input::{BusFact, BusReaderFact, OpenBusFact, SYSTEMD},
+    input::{BusFact, BusReaderFact, OpenBusFact, SYSTEMD, Weight},
 };
 
 /// The calls over D-Bus at one moment.
@@ -202,6 +202,13 @@ impl BusState {
                 (row.last_error, row.last_error_at) = (call.error, Some(call.end));
             }
         }
+    }
+
+    /// What the facts that are kept take, bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let texts = |names: &BusNames| names.interface.len() + names.member.len() + names.destination.len();
+        let rows = self.rows.keys().map(|(names, _)| texts(names)).sum::<usize>();
+        Weight::sum(&self.open) + Weight::sum(&self.readers) + self.peers.bytes() + rows
     }
 
     /// systemd has numbered an answer.

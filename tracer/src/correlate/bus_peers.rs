@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::thresholds::SECOND_NS;
 use crate::{
     decode::MonoNs,
-    input::{BusPeerFact, Component, SystemdWork},
+    input::{BusPeerFact, Component, SystemdWork, Weight},
 };
 
 /// What is seen at readings this far apart is a state, not a moment.
@@ -120,6 +120,11 @@ struct Seen {
 pub(super) struct BusPeers(BTreeMap<u32, Seen>);
 
 impl BusPeers {
+    /// What was read of them takes so much, bytes.
+    pub(super) fn bytes(&self) -> usize {
+        Weight::sum(self.0.values().map(|seen| &seen.fact))
+    }
+
     /// They were looked at; others are forgotten.
     pub(super) fn reading(&mut self, at: MonoNs, peers: Vec<BusPeerFact>, most: usize) {
         self.0.retain(|pid, _| peers.iter().any(|peer| peer.pid == *pid));

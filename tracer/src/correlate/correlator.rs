@@ -29,6 +29,7 @@ use super::{
     rows::{Rows, Side},
     snapshot::{ListOutcome, Tally},
     time::TimeTable,
+    weights::Memory,
 };
 use crate::{
     decode::{Call, Event, MonoNs, Step},
@@ -74,6 +75,7 @@ pub struct Correlator {
     pub(super) pauses: Pauses,
     pub(super) taken: Taken,
     pub(super) ageing: Ageing,
+    pub(super) memory: Memory,
 }
 
 impl Default for Correlator {
@@ -117,6 +119,7 @@ impl Correlator {
             pauses: Pauses::default(),
             taken: Taken::default(),
             ageing: Ageing::default(),
+            memory: Memory::default(),
         }
     }
 
@@ -163,6 +166,10 @@ impl Correlator {
     }
 
     fn fact(&mut self, at: MonoNs, fact: Fact) {
+        if !self.has_room_for(&fact) {
+            self.drops.heavy_facts += 1;
+            return;
+        }
         match fact {
             Fact::InFlight(reading) => return self.in_flight(reading),
             Fact::Messages(reading) => return self.messages.reading(reading, &self.limits),
@@ -189,7 +196,7 @@ impl Correlator {
         let counts = matches!(fact, Fact::Loss { .. });
         self.node.push(at, fact, &self.limits);
         if counts {
-            self.growth.note(at, self.losses(0).iter(), &self.limits);
+            self.growth.note(at, self.losses(0, 0).iter(), &self.limits);
             self.expire(at);
         }
     }

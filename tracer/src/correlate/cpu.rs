@@ -8,7 +8,7 @@ use std::{
 use super::traced::TracedProcess;
 use crate::{
     decode::MonoNs,
-    input::{Component, CpuFact, DaemonCpu, QuotaFact, RunnerFact},
+    input::{Component, CpuFact, DaemonCpu, QuotaFact, RunnerFact, Weight},
 };
 
 /// Readings of so long ago are forgotten, …
@@ -53,6 +53,11 @@ pub struct CpuShare {
 pub(super) struct CpuState(VecDeque<CpuFact>);
 
 impl CpuState {
+    /// What the readings that are kept take, bytes.
+    pub(super) fn bytes(&self) -> usize {
+        Weight::sum(&self.0)
+    }
+
     /// Takes a reading; one that is older than the last is ignored.
     pub(super) fn push(&mut self, mut fact: CpuFact) {
         if self.0.back().is_some_and(|last| last.at_ns >= fact.at_ns) {

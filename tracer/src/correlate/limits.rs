@@ -41,6 +41,8 @@ pub struct Limits {
     pub open_requests: usize,
     /// Targets, refusals and loss reasons kept, each.
     pub facts: usize,
+    /// Memory for all facts that are kept, whatever they are about, bytes.
+    pub fact_bytes: usize,
     /// Processes of a census kept, and Go programs of which goroutines are.
     pub census: usize,
     /// Parks kept; the oldest go first.
@@ -52,7 +54,7 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// About 24 MiB when everything is full.
+    /// About 24 MiB when everything is full, and what facts take.
     fn default() -> Self {
         Self {
             reorder_ns: 2_000_000_000,
@@ -72,6 +74,8 @@ impl Default for Limits {
             requests: 64,
             open_requests: 256,
             facts: 4096,
+            // Recorded nodes, of a few pods each, take up to half a MiB.
+            fact_bytes: 64 << 20,
             census: 4096,
             parks: 32_768,
             stacks: 8192,
@@ -109,6 +113,8 @@ pub(super) struct Drops {
     pub(super) open_requests: u64,
     /// Facts that did not fit.
     pub(super) facts: u64,
+    /// Facts for which there was no memory, or with a text that none of ours has.
+    pub(super) heavy_facts: u64,
     /// Parks that made room for younger ones.
     pub(super) parks: u64,
     /// Stacks of parks, and their names, that did not fit.
@@ -172,6 +178,12 @@ impl Drops {
                 "bus_calls_full",
                 "too many calls over D-Bus at once: some are in no table",
                 self.bus_calls,
+                true,
+            ),
+            (
+                "facts_too_large",
+                "facts took too much memory, or had texts that are too long: they were left out",
+                self.heavy_facts,
                 true,
             ),
             ("facts_full", "too many targets, refusals or reasons: some are not shown", self.facts, true),

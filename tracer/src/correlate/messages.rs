@@ -9,7 +9,7 @@ use super::{Latency, limits::Limits};
 use crate::{
     cri::{docker_call_lasts, request_lasts, shim_call_lasts},
     decode::{Message, MessageId, MonoNs, Request, RequestEnd},
-    input::{LearntFact, MessagesFact, NamesFact, OpenMessageFact},
+    input::{LearntFact, MessagesFact, NamesFact, OpenMessageFact, Weight},
 };
 
 /// The requests at one moment.
@@ -160,6 +160,14 @@ impl MessageState {
                 row.add(&nameless);
             }
         }
+    }
+
+    /// What the facts that are kept take, bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let names = |(service, method): &(String, String)| service.len() + method.len();
+        let rows = self.rows.keys().map(names).sum::<usize>();
+        let learnt = self.learnt.iter().map(|(unknown, name)| unknown.len() + names(name)).sum::<usize>();
+        Weight::sum(&self.open) + rows + learnt
     }
 
     /// What a stream that begins now must know of names.

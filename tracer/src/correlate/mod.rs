@@ -55,6 +55,7 @@ mod time;
 mod traced;
 mod trees;
 mod view;
+mod weights;
 
 pub use age::Age;
 pub use bus::{Bus, BusRow, BusWait, OpenBusCall, SystemdSerials};

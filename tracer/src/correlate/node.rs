@@ -14,7 +14,7 @@ use crate::{
     decode::{MonoNs, Process, Step},
     input::{
         Armed, Component, Cost, Fact, HookCounters, HookFact, Layer, ListeningFact, LossCount, Presence,
-        RefusedFact, Start, Stop, TargetFact, TargetGone,
+        RefusedFact, Start, Stop, TargetFact, TargetGone, Weight,
     },
 };
 
@@ -77,7 +77,12 @@ impl NodeState {
                 self.refused.retain(|refused| *refused != admitted);
                 self.probes_changed(at);
             }
-            Fact::Armed(armed) => {
+            Fact::Armed(mut armed) => {
+                if let Some(hooks) = &mut armed.hooks {
+                    hooks.retain(|hook| *hook < MAX_HOOKS);
+                    hooks.sort_unstable();
+                    hooks.dedup();
+                }
                 self.armed_at.get_or_insert(at);
                 self.armed = Some(armed);
                 self.probes_changed(at);
@@ -192,6 +197,21 @@ impl NodeState {
         } else {
             self.dropped += 1;
         }
+    }
+
+    /// What the facts that are kept take, bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let hooks = self.hooks.values().map(|hook| Weight::of(&**hook).bytes).sum::<usize>();
+        let targets = self.targets.values().map(|target| match &target.state {
+            TracedState::Live => Weight::of(&target.fact).bytes,
+            TracedState::Gone { how, .. } => Weight::of(&target.fact).bytes + how.len(),
+        });
+        let lists = Weight::sum(&self.presences)
+            + Weight::sum(&self.refused)
+            + Weight::sum(&self.armed)
+            + Weight::sum(self.counters.values());
+        // When each loss grew last is kept by its name.
+        lists + hooks + targets.sum::<usize>() + 2 * Weight::sum(self.losses.values()) + self.cpu.bytes()
     }
 
     /// Does a kubelet hook see the client side of this operation?

@@ -135,6 +135,12 @@ impl OtherClients {
         }
     }
 
+    /// What the facts that are kept take, bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let names = self.names.values().map(String::len).sum::<usize>();
+        names + self.clients.iter().map(|(name, asked)| name.len() + asked.requests.bytes()).sum::<usize>()
+    }
+
     /// Name under which a process is counted.
     fn name_of(&self, pid: u32) -> String {
         let name = self.names.get(&pid).cloned().unwrap_or_default();

@@ -10,7 +10,7 @@ use plegtrace_common::rec::{CALL_PARKS, CALL_REPLIED, PARK_FRAMES};
 use super::{inflight::Goroutine, limits::Limits, needed::Needed};
 use crate::{
     decode::{MonoNs, ParkEvent, Parked},
-    input::{InFlight, OpenCallFact, ParkerFact, SymbolsFact},
+    input::{InFlight, OpenCallFact, ParkerFact, SymbolsFact, Weight},
     span::{self, Span},
 };
 
@@ -91,6 +91,11 @@ impl Parks {
             let left = left.get_mut(goroutine).filter(|left| **left > 0);
             left.map(|left| *left -= 1).is_none()
         });
+    }
+
+    /// What names and the last reading take, bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.names.values().map(|name| name.len()).sum::<usize>() + Weight::sum(self.parkers.values())
     }
 
     /// How many parks are kept.

@@ -43,7 +43,7 @@ impl Correlator {
             Material { joined, answers, open: &open, census: &census.requests, only: None, ended: None };
         let (requests, no_tree) = self.requests_at(material, &mut names);
         let node = &self.node;
-        let losses = self.losses(no_tree);
+        let losses = self.losses(no_tree, census.unshown);
         let relist_time = self.relist_time_at(&relists, now);
         let request_time = request_time(&requests, now);
         Snapshot {
@@ -246,13 +246,13 @@ impl Correlator {
         rows
     }
 
-    pub(super) fn losses(&self, no_tree: u64) -> Vec<LossCount> {
+    pub(super) fn losses(&self, no_tree: u64, unshown: u64) -> Vec<LossCount> {
         let mut drops = self.drops;
         drops.open_requests += no_tree;
         drops.ended_processes += self.processes.evicted_runs();
         drops.open_calls += self.open.dropped + self.phases.dropped;
         drops.row_calls += self.rows.dropped;
-        drops.census += self.census.dropped;
+        drops.census += self.census.dropped + unshown;
         drops.processes += self.processes.dropped();
         drops.process_rows += self.processes.uncounted();
         drops.facts += self.node.dropped;

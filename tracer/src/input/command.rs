@@ -73,6 +73,24 @@ impl Command {
         }
     }
 
+    /// Are its texts no longer than those that [`Self::parse`] takes? They are copied to whoever is started by it.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        let (names, path) = match self {
+            Self::Runc { sub, container, bundle } => ([Some(sub), container.as_ref(), None], bundle.as_ref()),
+            Self::Shim { action, namespace, id } => {
+                ([action.as_ref(), namespace.as_ref(), id.as_ref()], None)
+            }
+            Self::Cni { plugin, action, container } => {
+                ([Some(plugin), action.as_ref(), container.as_ref()], None)
+            }
+            Self::Other { program } => ([Some(program), None, None], None),
+        };
+        // A name that was cut has so many characters, not bytes.
+        names.into_iter().flatten().all(|name| name.len() <= 4 * MAX_NAME)
+            && path.is_none_or(|path| path.len() <= MAX_PATH)
+    }
+
     /// Id of the container it works for.
     #[must_use]
     pub fn container(&self) -> Option<&str> {
@@ -160,6 +178,17 @@ mod tests {
     fn runc(sub: &str, container: Option<&str>, bundle: Option<&str>) -> Command {
         let own = |text: Option<&str>| text.map(str::to_owned);
         Command::Runc { sub: sub.into(), container: own(container), bundle: own(bundle) }
+    }
+
+    /// What is longer than what passes was told by somebody else.
+    #[test]
+    fn long_texts_are_not_ours() {
+        let long = |bytes: usize| "x".repeat(bytes);
+        assert!(parsed(&format!("/{} a", long(9000))).is_short());
+        assert!(!Command::Other { program: long(4 * MAX_NAME + 1) }.is_short());
+        assert!(runc("create", Some("c1"), Some(&long(MAX_PATH))).is_short());
+        assert!(!runc("create", Some("c1"), Some(&long(MAX_PATH + 1))).is_short());
+        assert!(!runc("create", Some(&long(9000)), None).is_short());
     }
 
     /// As containerd's shims call it: the id is behind the options, the bundle in one of them.

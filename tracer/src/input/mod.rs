@@ -7,6 +7,7 @@ mod command;
 mod envelope;
 mod exec;
 mod fact;
+mod weight;
 
 pub use census::{
     Answerers, CallError, CensusFact, Command, ContainerFact, DescriptorsFact, DiskFact, EndedInit, FdFact,
@@ -25,3 +26,4 @@ pub use fact::{
     OtherClientsFact, ParkerFact, Presence, ProcessesFact, QuotaFact, RefusedFact, RunnerFact, SYSTEMD,
     Start, Stop, StopWhy, SymbolFact, SymbolsFact, SystemdWork, THE_BUS, TargetFact, TargetGone, WatchedFact,
 };
+pub use weight::Weight;

@@ -93,7 +93,7 @@ proptest! {
             open_calls: 4, rows: 6, facts: 8,
             processes: 5, process_rows: 4, process_list: 3, census: 4,
             kept_ns: S, gone_ns: S, ended_processes: 4, requests: 3, open_requests: 2,
-            parks: 20, stacks: 3, symbols: 5,
+            parks: 20, stacks: 3, symbols: 5, fact_bytes: 1 << 20,
         };
         let snapshot = pushed(limits, events).snapshot(at(7 * S));
         sound(&snapshot);

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::limits::Limits;
 use crate::{
     decode::MonoNs,
-    input::{CensusFact, Component, Fact, GoroutinesFact, ParkedThreads, ProcessFact, VersionFact},
+    input::{CensusFact, Component, Fact, GoroutinesFact, ParkedThreads, ProcessFact, VersionFact, Weight},
 };
 pub use disk::{DeviceUse, DiskWaits};
 pub use jams::Jam;
@@ -28,6 +28,10 @@ pub use unreported::Unreported;
 /// Goroutines that may be unread in a process that counts as read: those that run all the time, and one in so many.
 const RESTLESS: u32 = 8;
 const ONE_IN: u32 = 100;
+/// Programs of which the version is kept; a node has a dozen that are asked.
+const MAX_PROGRAMS: usize = 64;
+/// Requests that are shown, the longest of those that stacks show. Each has the names of its containers.
+const MAX_REQUESTS: usize = 4096;
 
 /// A process as it was found last.
 #[derive(Clone, Debug, PartialEq)]
@@ -123,6 +127,8 @@ pub struct Census {
     pub jams: Vec<Jam>,
     /// How often the threads of a runtime were found waiting for the disk lately, and what the disk did for whom; by process.
     pub disk: BTreeMap<u32, DiskWaits>,
+    /// Requests that were too many to be among `requests`.
+    pub unshown: u64,
 }
 
 /// A goroutine that the last look found inside a request.
@@ -268,7 +274,13 @@ impl CensusState {
         self.nri.retain(|pid, _| read.contains_key(pid));
         self.unreported(&round, ended);
         self.rounds += 1;
-        self.versions.extend(round.versions.iter().map(|fact| (fact.program.clone(), fact.clone())));
+        for fact in &round.versions {
+            if self.versions.len() < MAX_PROGRAMS || self.versions.contains_key(&fact.program) {
+                self.versions.insert(fact.program.clone(), fact.clone());
+            } else {
+                self.dropped += 1;
+            }
+        }
         self.round = Some(round);
     }
 
@@ -296,6 +308,20 @@ impl CensusState {
                 self.processes.insert(pid, old);
             }
         }
+    }
+
+    /// What the facts that are kept take, bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let facts = |seen: &BTreeMap<u32, ProcessSeen>| Weight::sum(seen.values().map(|seen| &seen.fact));
+        let read = Weight::sum(&self.round)
+            + Weight::sum(self.versions.values())
+            + Weight::sum(self.goroutines.values());
+        let frames = self.file_calls.values().flatten().map(|call| Weight::sum(&call.frames)).sum::<usize>();
+        let inside = self.inside.values().flat_map(HashMap::values);
+        let inside = inside.map(|inside| size_of::<Inside>() + inside.operation.len()).sum::<usize>();
+        let ends = |one: &Unreported| Weight::sum(&one.said) + Weight::of(&one.init).bytes;
+        let unreported = self.unreported.values().map(ends).sum::<usize>();
+        facts(&self.processes) + facts(&self.coming) + read + frames + inside + unreported
     }
 
     /// Tells the last round again, and what has come of the next one. It stands for the rounds before it, so it was not cut
@@ -353,6 +379,8 @@ impl CensusState {
         }
         requests
             .sort_by_key(|request| (std::cmp::Reverse(request.since.ns), request.pid, request.goids.clone()));
+        let unshown = requests.len().saturating_sub(MAX_REQUESTS);
+        requests.truncate(MAX_REQUESTS);
         let (by_hand, processes) =
             self.processes.values().cloned().partition(|seen| seen.fact.by_hand.is_some());
         Census {
@@ -372,6 +400,7 @@ impl CensusState {
             unreported: self.unreported.values().cloned().collect(),
             jams: self.jams.clone(),
             disk: self.disk.waits(now),
+            unshown: unshown as u64,
         }
     }
 }

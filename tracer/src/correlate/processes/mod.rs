@@ -309,6 +309,11 @@ impl Follower {
         self.runs.age(|run, end| parents.contains(&run.pid) || needed.wants(run.start, end));
     }
 
+    /// What is told of the processes that run takes so much, bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.spans.values().map(Span::bytes).sum()
+    }
+
     /// How many ended programs are kept.
     pub(super) fn kept_runs(&self) -> usize {
         self.runs.kept().count()

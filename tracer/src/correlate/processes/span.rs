@@ -8,7 +8,7 @@ use plegtrace_common::{
 use super::{super::thresholds, ProcessKind};
 use crate::{
     decode::{MonoNs, Process},
-    input::{Command, CommandFact, Component, KnownFact, WatchedFact},
+    input::{Command, CommandFact, Component, KnownFact, WatchedFact, Weight},
 };
 
 /// A watched process that has not ended as far as records tell.
@@ -101,6 +101,13 @@ impl Span {
                 has_begun: self.has_begun,
             }),
         }
+    }
+
+    /// What its texts take, bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let texts = [&self.container, &self.bundle, &self.under].into_iter().flatten();
+        let texts = texts.map(String::len).sum::<usize>();
+        self.comm.len() + texts + Weight::of(&self.command).bytes
     }
 
     /// Takes over whom it works for from the process that made it.
