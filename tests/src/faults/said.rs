@@ -63,6 +63,7 @@ fn said(kind: Kind) -> Option<Said> {
         | Kind::CniSlow
         | Kind::CniDeadlock
         | Kind::DeadVolume
+        | Kind::AgentBeforeKubelet
         | Kind::ContainerdRestarted
         | Kind::LateRuntime
         | Kind::SlowUmount

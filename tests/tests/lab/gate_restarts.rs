@@ -4,7 +4,7 @@ use plegtrace_lab::fault::Kind;
 use plegtrace_lab::{Knobs, Node};
 
 use super::shared::{self, Shared};
-use super::{matrix, targets};
+use super::{matrix, names, targets};
 
 const PODS: usize = 1;
 
@@ -31,6 +31,11 @@ fn a_killed_containerd_is_named() {
 #[test]
 fn a_killed_kubelet_is_named() {
     on_node(|node| _ = matrix::inject_and_name(node, Kind::KubeletKilled, "p1"));
+}
+
+#[test]
+fn names_of_programs_deceive_nobody() {
+    on_node(names::deceive_nobody);
 }
 
 #[test]

@@ -28,6 +28,7 @@ mod limits;
 mod matrix;
 mod matrix_loud;
 mod modes;
+mod names;
 mod operator;
 mod parks;
 mod phases;

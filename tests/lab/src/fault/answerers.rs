@@ -80,6 +80,36 @@ pub fn silent_agent(node: &Node, pod: &Pod) -> Result<Fault> {
     opening_hook(node, pod, container, scanned, guard, let_go)
 }
 
+/// A manifest that an agent must permit the kubelet to read, and does not: one of its threads hangs, and no static pod changes any more.
+///
+/// # Errors
+///
+/// When the kernel has no fanotify, or the kubelet does not read it.
+pub fn agent_before_kubelet(node: &Node) -> Result<Fault> {
+    let (kubelet, manifests) = (node.kubelet().pid(), node.kubelet().manifests());
+    // Names that begin with a dot are not read, so that it is marked before it is.
+    let (hidden, scanned) = (manifests.join(".scanned"), manifests.join("scanned.json"));
+    fs::write(&hidden, "{}").context("cannot write a file")?;
+    let agent = listener(&hidden)?;
+    fs::rename(&hidden, &scanned).context("cannot publish a manifest")?;
+    let facts = Facts {
+        victims: vec![kubelet],
+        culprits: vec![std::process::id()],
+        path: Some(scanned.clone()),
+        ..Facts::default()
+    };
+    let guard = Fault::new(facts).healed_by(move || {
+        // The kernel permits what waits.
+        drop(agent);
+        fs::remove_file(scanned).context("cannot remove a manifest")
+    });
+    process::wait_for("a kubelet in open", EFFECT_LIMIT, || {
+        let waits = |thread: &process::Blocked| thread.syscall == libc::SYS_openat;
+        Ok(process::blocked_threads(kubelet).iter().any(waits).then_some(()))
+    })?;
+    Ok(guard)
+}
+
 /// Starts a container whose createRuntime hook opens a file and waits there, until `let_go` lets it go on.
 fn opening_hook(
     node: &Node,

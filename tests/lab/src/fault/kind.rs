@@ -8,13 +8,13 @@ use super::frozen::Freezer;
 use super::guard::{Facts, Fault};
 use super::stopped::stopped_fault;
 use super::{
-    cni_deadlock, cni_flock, cni_reload, dead_fuse, dead_mount, dead_volume, deadlocked_shim, exec_pipe_held,
-    exec_storm, fork_storm, freezing_init, frozen_container, frozen_shim, full_channel, hanging_volume, hog,
-    jammed_socket, kill_containerd, kill_kubelet, large_list, late_runtime, lock_hostage, lost_exit,
-    many_changed_pods, old_shim, orphaned_init, quota, rc93_hang, rc93_standalone, restart_containerd,
-    self_locked_shim, silent_agent, silent_cni_agent, silent_old_shim, sleeping_cni, sleeping_hook,
-    sleeping_poststop, slow_cni, slow_unmount, status_hangs, stop_containerd, stop_kubelet, stop_shim,
-    stopped_cni_agent, traced_exit,
+    agent_before_kubelet, cni_deadlock, cni_flock, cni_reload, dead_fuse, dead_mount, dead_volume,
+    deadlocked_shim, exec_pipe_held, exec_storm, fork_storm, freezing_init, frozen_container, frozen_shim,
+    full_channel, hanging_volume, hog, jammed_socket, kill_containerd, kill_kubelet, large_list,
+    late_runtime, lock_hostage, lost_exit, many_changed_pods, old_shim, orphaned_init, quota, rc93_hang,
+    rc93_standalone, restart_containerd, self_locked_shim, silent_agent, silent_cni_agent, silent_old_shim,
+    sleeping_cni, sleeping_hook, sleeping_poststop, slow_cni, slow_unmount, status_hangs, stop_containerd,
+    stop_kubelet, stop_shim, stopped_cni_agent, traced_exit,
 };
 use crate::disk;
 use crate::knobs::{Generation, Knobs, ShimBuild};
@@ -94,6 +94,8 @@ pub enum Kind {
     StatusHangs,
     /// A hook opens a file, and the program that must permit it does not answer: StartContainer hangs in runc create.
     SilentAgent,
+    /// The kubelet opens a manifest, and the program that must permit it does not answer.
+    AgentBeforeKubelet,
     /// A host path of a container is on a FUSE file system that does not answer: CreateContainer hangs.
     DeadMount,
     /// A hook opens a file on a FUSE file system that does not answer: StartContainer hangs in runc create.
@@ -165,7 +167,7 @@ impl Kind {
             Kind::JammedSocket => Some("S2"),
             Kind::SlowUmount => Some("R3"),
             Kind::StatusHangs => Some("L2"),
-            Kind::SilentAgent => Some("X11"),
+            Kind::SilentAgent | Kind::AgentBeforeKubelet => Some("X11"),
             Kind::DeadMount => Some("R12"),
             Kind::DeadFuse => Some("X6"),
             Kind::DeadVolume => Some("K5"),
@@ -286,6 +288,7 @@ impl Kind {
             Kind::SlowUmount => slow_unmount(node, &pod()?),
             Kind::StatusHangs => status_hangs(node),
             Kind::SilentAgent => silent_agent(node, &pod()?),
+            Kind::AgentBeforeKubelet => agent_before_kubelet(node),
             Kind::DeadMount => dead_mount(node, &pod()?),
             Kind::DeadFuse => dead_fuse(node, &pod()?),
             Kind::DeadVolume => dead_volume(node),

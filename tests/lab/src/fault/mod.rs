@@ -37,6 +37,7 @@
 //! | `slow-umount` | R3 | StopContainer: the shim unmounts an overlay on a slow disk | no limit of that disk |
 //! | `status-hangs` | L2 | Status, behind a reload of the CNI configuration that reads a FIFO | the FIFO's other end |
 //! | `silent-agent` | X11 | StartContainer, in `runc create`, in a hook, in open(2) | the end of the agent |
+//! | `agent-before-kubelet` | X11 | a thread of the kubelet, in open(2) of a manifest | the end of the agent |
 //! | `dead-mount` | R12 | CreateContainer, in stat(2) of a host path on FUSE | the end of the mount |
 //! | `dead-fuse` | X6 | StartContainer, in `runc create`, in a hook, in open(2) of a file on FUSE | the end of the mount |
 //! | `dead-volume` | K5 | the kubelet's sync loop, in stat(2) of a volume on FUSE whose pod is gone | the end of the mount |
@@ -98,7 +99,7 @@ mod stopped;
 mod storm;
 mod traced;
 
-pub use answerers::{dead_fuse, dead_mount, silent_agent};
+pub use answerers::{agent_before_kubelet, dead_fuse, dead_mount, silent_agent};
 pub use changed_pods::{fill_pods, many_changed_pods};
 pub use cni_agent::{silent_cni_agent, stopped_cni_agent};
 pub use cni_deadlock::cni_deadlock;

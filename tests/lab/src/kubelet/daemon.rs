@@ -138,6 +138,12 @@ impl Kubelet {
         self.dir.join("kubelet/pods").join(uid)
     }
 
+    /// Where it looks for manifests of static pods.
+    #[must_use]
+    pub fn manifests(&self) -> PathBuf {
+        manifests(&self.dir)
+    }
+
     /// Where it looks for drivers of FlexVolumes.
     #[must_use]
     pub fn volume_plugins(&self) -> PathBuf {
