@@ -14,6 +14,7 @@ pub(super) enum Work {
     Start,
     Pod,
     Volume,
+    Manifests,
     /// The goroutines could not be read.
     Unread,
     Statistics,
@@ -21,12 +22,13 @@ pub(super) enum Work {
 }
 
 /// Functions by which it is recognised.
-const FUNCTIONS: [(Work, &[&str]); 6] = [
+const FUNCTIONS: [(Work, &[&str]); 7] = [
     (Work::SyncLoop, &["kubelet.(*Kubelet).syncLoop"]),
     (Work::Volumes, &["reconciler.(*reconciler).", "populator.(*desiredStateOfWorldPopulator)."]),
     (Work::Start, &["cmd/kubelet/app.run", "(*Kubelet).initialize"]),
     (Work::Pod, &["kubelet.(*podWorkers)."]),
     (Work::Volume, &["operationexecutor.(*operationGenerator)."]),
+    (Work::Manifests, &["kubelet/config.(*sourceFile)."]),
     (Work::Statistics, &["/kubelet/server/stats.", "/kubelet/stats.", "/kubelet/eviction.", "/cadvisor/"]),
 ];
 
@@ -64,6 +66,9 @@ impl Work {
                 ("the work of the kubelet for one pod", "that pod, or one that uses the same volume")
             }
             Self::Volume => ("the kubelet's mount or unmount of a volume", "the pod of that volume"),
+            Self::Manifests => {
+                ("the kubelet's reading of manifests", "every change to the static pods of this node")
+            }
             Self::Statistics => ("the kubelet's statistics", "metrics, and evictions that depend on them"),
             Self::Unread => ("a thread of the kubelet", "whatever that thread does, perhaps for all pods"),
             Self::Unknown => ("a thread of the kubelet", "what that thread does is not known"),
@@ -73,7 +78,7 @@ impl Work {
     pub(super) fn reach(self) -> u8 {
         match self {
             Self::SyncLoop | Self::Volumes | Self::Start => 2,
-            Self::Pod | Self::Volume | Self::Unread => 1,
+            Self::Pod | Self::Volume | Self::Manifests | Self::Unread => 1,
             Self::Statistics | Self::Unknown => 0,
         }
     }
