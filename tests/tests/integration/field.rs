@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use plegtrace::{
     commands,
     correlate::Snapshot,
-    diagnose::{Failing, Verdict, diagnose},
+    diagnose::{Confidence, Failing, Verdict, diagnose},
+    input::Component,
 };
 use plegtrace_tests::recordings::text_of;
 
@@ -55,10 +56,32 @@ fn what_was_not_seen_is_not_claimed() {
     }
 }
 
-/// A `runc update` that was stopped holds up all lists.
+/// A `runc update` that was stopped holds up all lists: it is named, with everybody behind it, and what to do about it.
 #[test]
 fn an_update_that_was_stopped() {
-    let diagnosis = diagnose(&replayed("containerd-runc-update-stopped"));
-    assert_eq!(diagnosis.verdict, Verdict::Stall);
-    assert_eq!(diagnosis.first().map(|finding| finding.rule.id), Some("R1"));
+    const RUNC: u32 = 15_648;
+    let snapshot = replayed("containerd-runc-update-stopped");
+    let diagnosis = diagnose(&snapshot);
+    let [finding] = &diagnosis.findings[..] else { panic!("{diagnosis:#?}") };
+    assert_eq!((diagnosis.verdict, finding.rule.id), (Verdict::Stall, "R1"));
+    let culprit = finding.culprit.as_ref().unwrap();
+    assert_eq!((culprit.component, culprit.pid), (Component::Runc, Some(RUNC)));
+    let words = "runc update of d6de0c214017 (pid 15648) of default/h2-n1: 1 of 1 threads stopped";
+    assert_eq!(culprit.words, words);
+    assert_eq!((finding.confidence, &finding.doubts[..]), (Confidence::High, &[][..]));
+    let chain = [
+        "relist in kubelet 1966",
+        "UpdateContainerResources in ",
+        "4 ListContainers in ",
+        "shim 2091 waits",
+        words,
+    ];
+    let texts: Vec<&str> = finding.evidence.iter().map(|evidence| evidence.text.as_str()).collect();
+    for link in chain {
+        assert!(texts.iter().any(|text| text.starts_with(link)), "no {link} in {texts:#?}");
+    }
+    assert!(finding.next[0].starts_with("kill -CONT 15648"), "{:?}", finding.next);
+    assert!(!finding.next.iter().any(|next| next.contains("restarts the containers")), "{:?}", finding.next);
+    let text = text_of(&snapshot, false).unwrap();
+    assert!(!text.contains("\n  also "), "one story: {text}");
 }

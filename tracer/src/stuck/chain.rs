@@ -108,7 +108,9 @@ fn nearest(stuck: &Stuck, known: &Known, snapshot: &Snapshot) -> Vec<Request> {
                 let own = runner_of(stuck).is_some_and(|(_, pid)| pid == request.pid);
                 own && request.waits_for == WaitsFor::Child
             }
-            StuckKind::Process { command, .. } => {
+            StuckKind::Process { command, .. }
+            | StuckKind::Stopped { command: Some(command), .. }
+            | StuckKind::Frozen { component: Component::Runc, command: Some(command), .. } => {
                 let command = runc_of(stuck).unwrap_or(command);
                 let may = request.method().is_none_or(|method| may_run(method, command, stuck));
                 may && waits_for_command(&request.waits_for, command, snapshot)

@@ -20,32 +20,50 @@ fn halted(seen: &ProcessSeen, snapshot: &Snapshot) -> Option<Stuck> {
     let fact = &seen.fact;
     let still_since = daemon::halted_since(seen, seen.still_since?, snapshot)?;
     let since = Age { ns: snapshot.now.since(still_since), at_least: true };
-    let (component, pid) = (fact.component, fact.pid);
+    let (component, pid, comm) = (fact.component, fact.pid, fact.comm.clone());
+    let command = fact.command.clone().filter(|command| does_one_thing(command, seen, snapshot));
+    // A program that does one thing and is halted is waited for; a container that is paused may be meant so.
+    let is_waited_for = component == Component::Runc || command.is_some() && fact.freezer.is_none();
+    let ancestors = if is_waited_for { work::ancestors(fact.parent, snapshot) } else { Vec::new() };
     let what = if fact.state == 'Z' {
         // Every exit is unreaped for a moment.
         if since.ns < UNREAPED_NS {
             return None;
         }
-        StuckKind::Unreaped { comm: fact.comm.clone(), pid, parent: fact.parent }
+        StuckKind::Unreaped { comm, pid, parent: fact.parent }
     } else if let Some(freezer) = &fact.freezer {
-        StuckKind::Frozen { component, pid, freezer: freezer.clone() }
+        StuckKind::Frozen { component, pid, freezer: freezer.clone(), command, comm }
     } else {
-        StuckKind::Stopped { component, pid, threads: fact.threads }
+        StuckKind::Stopped { component, pid, threads: fact.threads, command, comm }
     };
-    // A runc that is halted is waited for; a container that is paused may be meant so.
-    let waiters =
-        if component == Component::Runc { work::waiting(fact.parent, snapshot) } else { Vec::new() };
     let waits = |socket: &&crate::input::SocketFact| socket.unread > 0;
     Some(Stuck {
         what,
         since,
-        container: fact.container.clone(),
+        container: if is_waited_for { work::container(seen, &ancestors) } else { fact.container.clone() },
         parks: fact.parked.clone(),
         frames: Vec::new(),
         phases: phases(fact, snapshot),
         sockets: fact.sockets.iter().filter(waits).cloned().collect(),
-        waiters,
+        waiters: ancestors.into_iter().map(|seen| work::waiter(seen, snapshot)).collect(),
     })
+}
+
+/// Was it told to do one thing and end: a command of runc, a network plugin, a hook? What runs in a container was not.
+fn does_one_thing(command: &Command, seen: &ProcessSeen, snapshot: &Snapshot) -> bool {
+    // Those two have no hooks: what they start is what runs in the container.
+    let has_hooks =
+        |command: &Command| matches!(command, Command::Runc { sub, .. } if sub != "exec" && sub != "run");
+    let is_hook = || {
+        let mut processes = snapshot.census.processes.iter();
+        let parent = processes.find(|other| other.fact.pid == seen.fact.parent);
+        parent.and_then(|parent| parent.fact.command.as_ref()).is_some_and(has_hooks)
+    };
+    match (seen.fact.component, command) {
+        (Component::Runc, Command::Runc { .. }) | (Component::Helper, Command::Cni { .. }) => true,
+        (Component::Helper, Command::Other { .. }) => is_hook(),
+        _ => false,
+    }
 }
 
 /// Is this process halted? Then what its children and clients do is its consequence.

@@ -86,6 +86,10 @@ pub enum StuckKind {
         pid: u32,
         /// Number of its threads.
         threads: u32,
+        /// What it was told to do, when it is a program that does one thing and ends.
+        command: Option<Command>,
+        /// The kernel's name of it. Hostile text.
+        comm: String,
     },
     /// A process in a frozen cgroup.
     Frozen {
@@ -95,6 +99,10 @@ pub enum StuckKind {
         pid: u32,
         /// The cgroup.
         freezer: Freezer,
+        /// What it was told to do, when it is a program that does one thing and ends.
+        command: Option<Command>,
+        /// The kernel's name of it. Hostile text.
+        comm: String,
     },
     /// A process that should have ended long ago: runc, a CNI plugin, a hook.
     Process {

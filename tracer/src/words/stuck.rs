@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     correlate::Age,
-    input::Component,
+    input::{Command, Component},
     stuck::{Stuck, StuckKind, Waiter},
     words::human::duration,
 };
@@ -20,15 +20,16 @@ use crate::{
 #[must_use]
 pub fn what(stuck: &Stuck) -> String {
     match &stuck.what {
-        StuckKind::Stopped { component, pid, threads } => {
+        StuckKind::Stopped { component, pid, threads, command, comm } => {
+            let who = halted(component.name(), *pid, command.as_ref(), comm);
             let of = of_pod(stuck.container.as_ref());
-            format!("{} {pid}{of}: {} of {threads} threads stopped", component.name(), threads)
+            format!("{who}{of}: {threads} of {threads} threads stopped")
         }
-        StuckKind::Frozen { component, pid, freezer } => {
-            let of = of_pod(stuck.container.as_ref());
-            let path = cut(&freezer.path, LONG);
+        StuckKind::Frozen { component, pid, freezer, command, comm } => {
             let name = if *component == Component::Helper { "process" } else { component.name() };
-            format!("{name} {pid}{of}: {} in cgroup {path}", cut(&freezer.state, LONG))
+            let who = halted(name, *pid, command.as_ref(), comm);
+            let of = of_pod(stuck.container.as_ref());
+            format!("{who}{of}: {} in cgroup {}", cut(&freezer.state, LONG), cut(&freezer.path, LONG))
         }
         StuckKind::Process { command, comm, pid, state } => {
             let of = of_pod(stuck.container.as_ref());
@@ -71,6 +72,14 @@ pub fn what(stuck: &Stuck) -> String {
         }
         StuckKind::Bus(stall) => bus_stall(stall),
         StuckKind::Request(request) => format!("{}: {}", requests(request), waits_for(request)),
+    }
+}
+
+/// `shim 4711`, `runc update of c1 (pid 4711)`.
+fn halted(name: &str, pid: u32, command: Option<&Command>, comm: &str) -> String {
+    match command {
+        Some(command) => format!("{} (pid {pid})", command_words(command, comm)),
+        None => format!("{name} {pid}"),
     }
 }
 

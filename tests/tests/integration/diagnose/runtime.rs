@@ -1,13 +1,15 @@
 //! Causes in the runtime and its shims.
 
 use plegtrace::diagnose::{Confidence, Severity, Verdict, diagnose};
-use plegtrace::input::{Component, ContainerFact, GoroutineGroup, ParkedThreads, ProcessFact};
+use plegtrace::input::{
+    Command, Component, ContainerFact, Freezer, GoroutineGroup, ParkedThreads, ProcessFact,
+};
 use plegtrace_common::role::Role;
 use plegtrace_tests::found::{about, group, lists, pipe_of, process, relist, stopped, update};
 use plegtrace_tests::life::Life as _;
-use plegtrace_tests::story::{CONTAINERD, KUBELET, S, Story, at};
+use plegtrace_tests::story::{CONTAINERD, KUBELET, MS, S, Story, at};
 
-use super::{CHILD, SHIM, culprit, ids, none, only, park, seen_twice, syscall};
+use super::{CHILD, RUNC, SHIM, culprit, ids, none, only, park, runc, seen_twice, syscall};
 
 /// The lock hostage: R1 with the shim as culprit, of which S10 is the nearer half; certain only when the update is known
 /// to work for a container of that shim.
@@ -62,6 +64,40 @@ fn r1_alone_is_doubted() {
     let finding = only(&story.snapshot(15 * S), "R1");
     assert_eq!(finding.confidence, Confidence::Medium);
     assert!(!finding.doubts.is_empty());
+}
+
+/// A runc that is stopped, or frozen, while it updates a container: one look names it, and all who wait behind it.
+#[test]
+fn r1_behind_a_runc_that_is_halted() {
+    let shim = process(Component::Shim, SHIM, 1, 0);
+    let halted = stopped(runc("update", RUNC, SHIM));
+    let freezer = Freezer { path: "/kubepods/pod7".into(), version: 1, state: "FROZEN".into(), own: true };
+    let frozen = ProcessFact { freezer: Some(freezer), state: 'D', stopped: 0, ..halted.clone() };
+    let of = |id: &str| ContainerFact {
+        id: id.into(),
+        sandbox: Some(format!("s-{id}")),
+        ..ContainerFact::default()
+    };
+    let seen = |runc: &ProcessFact| {
+        let groups = [about(update(), ").UpdateContainerResources", "c1"), lists()];
+        let mut story = Story::node();
+        story.containers = vec![of("c1"), of("c9")];
+        story.census(2 * S, &[runc.clone(), shim.clone()], &groups, &[relist()]);
+        story.snapshot(2 * S + 500 * MS)
+    };
+    for (runc, advice) in [(&halted, "kill -CONT 24200"), (&frozen, "echo THAWED")] {
+        let finding = only(&seen(runc), "R1");
+        assert_eq!((culprit(&finding), finding.reach), (Some(RUNC), 3));
+        assert_eq!(finding.confidence, Confidence::High, "{:?}", finding.doubts);
+        assert!(finding.next[0].starts_with(advice), "{:?}", finding.next);
+    }
+    // Another command of runc, or an update of another container, holds nobody up who waits for this one.
+    let other = Command::Runc { sub: "update".into(), container: Some("c9".into()), bundle: None };
+    let other = ProcessFact { command: Some(other), ..halted };
+    for runc in [stopped(runc("kill", RUNC, SHIM)), other] {
+        let diagnosis = diagnose(&seen(&runc));
+        assert!(!diagnosis.findings.iter().any(|finding| culprit(finding) == Some(RUNC)), "{diagnosis:#?}");
+    }
 }
 
 /// Who holds a status while the disk is slow, or in another call than an update, is not R1: only the stack is told.

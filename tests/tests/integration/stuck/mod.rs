@@ -85,7 +85,10 @@ fn a_stopped_shim_and_everybody_behind_it() {
     }
     let snapshot = story.snapshot(6 * S);
     let stuck = only(&snapshot);
-    assert_eq!(stuck.what, StuckKind::Stopped { component: Component::Shim, pid: SHIM, threads: 3 });
+    assert!(matches!(
+        stuck.what,
+        StuckKind::Stopped { component: Component::Shim, pid: SHIM, threads: 3, .. }
+    ));
     assert_eq!(stuck.since, Age { ns: 5 * S, at_least: true }, "as long as we know");
     assert_eq!(stuck.sockets, [socket]);
     let relist = format!("relist {KUBELET}");
@@ -285,6 +288,38 @@ fn frozen_cgroups() {
         let snapshot = story.snapshot(2 * S);
         assert!(matches!(only(&snapshot).what, StuckKind::Frozen { .. }));
         assert_eq!(stalled(&snapshot), stall, "{component:?}");
+    }
+}
+
+/// A plugin or a hook that is stopped holds up whoever started it; what runs in a container may be stopped.
+#[test]
+fn programs_of_the_node_that_are_stopped() {
+    let plugin = Command::Cni { plugin: "bridge".into(), action: Some("ADD".into()), container: None };
+    let other = Command::Other { program: "x".into() };
+    let cases = [
+        (plugin, "create", CONTAINERD, Some(CONTAINERD)),
+        (other.clone(), "create", RUNC, Some(RUNC)),
+        (other.clone(), "exec", RUNC, None),
+        (other, "create", SHIM, None),
+    ];
+    for (command, sub, parent, waits) in cases {
+        let helper =
+            ProcessFact { command: Some(command), ..stopped(process(Component::Helper, HOOK, parent, S)) };
+        let shim = process(Component::Shim, SHIM, 1, 0);
+        let mut story = Story::node();
+        story.relist(0, 0).relist(S, 0);
+        story.census(2 * S, &[helper, runc(sub, RUNC, SHIM, S), shim], &[], &[]).read_open(2 * S);
+        let snapshot = story.snapshot(2 * S);
+        let stuck = only(&snapshot);
+        let first = stuck.waiters.first().map(|waiter| match waiter {
+            Waiter::Process { pid, .. } | Waiter::Relist { pid, .. } => *pid,
+            Waiter::Requests(request) => request.pid,
+        });
+        assert_eq!(
+            (stuck.what.pid(), first, stalled(&snapshot)),
+            (HOOK, waits, waits.is_some()),
+            "{stuck:#?}"
+        );
     }
 }
 

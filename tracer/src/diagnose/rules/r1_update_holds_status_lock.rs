@@ -24,8 +24,10 @@ pub(super) static RULE: Rule = Rule {
             through the shim and runc. ListContainers takes the read lock of every container in turn, so one update \
             that does not return stops every list, and with it every relist. The update itself waits for something \
             else: a stopped shim, one that unmounts the root of the same container, which has just ended (R3, S5), a runc update \
-            in the freezer, or systemd that does not answer.",
-        versions: "containerd 1.4 to 2.1 as tested here, and its development branch (PR 11558 is open)",
+            that is stopped or in the freezer, or systemd that does not answer.",
+        versions: "containerd 1.4 to 2.1 as tested here, and its development branch (PR 11558 is open); behind a stopped runc update also \
+            2.4.0-beta. On containerd 2.x a shim that was stopped before the update does not cause it: the update gives up on that shim \
+            after 2 s",
         symptoms: &[
             "PLEG is not healthy",
             "get state for …: context deadline exceeded",
@@ -34,7 +36,7 @@ pub(super) static RULE: Rule = Rule {
         evidence: &[
             "a containerd goroutine in UpdateContainerResources that holds a status lock (UpdateSync, Update)",
             "goroutines in ListContainers that wait for a status lock",
-            "what the update waits for: a shim that is stopped or frozen, or that unmounts the container's root, or a runc that hangs",
+            "what the update waits for: a shim that is stopped or frozen, or that unmounts the container's root, or a runc that hangs or is stopped",
         ],
         excluded_by: &[
             "ListPodSandbox hangs as well: the runtime as a whole does not answer (R14, R15)",
@@ -166,6 +168,11 @@ fn behind_a_process(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     }
     let pid = stuck.what.pid();
     Some(match &stuck.what {
+        StuckKind::Stopped { component: Component::Runc, .. } => finding.advise([
+            format!("kill -CONT {pid}: the update goes on, and the lists answer when it ends"),
+            format!("if it stays stopped: kill -9 {pid}: the update fails, and the lists answer"),
+            "then find out who stopped it".to_owned(),
+        ]),
         StuckKind::Stopped { .. } => finding.advise([
             format!("kill -CONT {pid}"),
             format!("if it stays stopped: kill -9 {pid}, which restarts the containers of its pod"),
