@@ -26,8 +26,7 @@ pub(super) static RULE: Rule = Rule {
             else: a stopped shim, one that unmounts the root of the same container, which has just ended (R3, S5), a runc update \
             that is stopped or in the freezer, or systemd that does not answer.",
         versions: "containerd 1.4 to 2.1 as tested here, and its development branch (PR 11558 is open); behind a stopped runc update also \
-            2.4.0-beta. On containerd 2.x a shim that was stopped before the update does not cause it: the update gives up on that shim \
-            after 2 s",
+            2.4.0-beta, where a shim that was stopped before the update does not cause it: the update gives up on that shim after 2 s",
         symptoms: &[
             "PLEG is not healthy",
             "get state for …: context deadline exceeded",
