@@ -85,3 +85,19 @@ fn an_update_that_was_stopped() {
     let text = text_of(&snapshot, false).unwrap();
     assert!(!text.contains("\n  also "), "one story: {text}");
 }
+
+/// CRI-O with crun: each program has its own name, and nothing is said of shims that are not there.
+#[test]
+fn programs_of_cri_o() {
+    for name in ["crio-healthy", "crio-kubectl-exec"] {
+        let snapshot = replayed(name);
+        let text = text_of(&snapshot, true).unwrap();
+        let header = text.lines().take_while(|line| !line.is_empty()).collect::<Vec<_>>().join("   ");
+        assert!(header.contains("crun ?") && header.contains(" conmons"), "{header}");
+        for wrong in ["runc", "ttrpc", "shim"] {
+            let line = text.lines().find(|line| line.contains(wrong));
+            assert!(line.is_none_or(|line| line.starts_with("  watched ")), "{name}: {line:?}");
+        }
+        assert!(text.contains("\n  crun exec ") && text.contains("\n  crun init "), "{text}");
+    }
+}

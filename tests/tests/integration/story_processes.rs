@@ -1,7 +1,7 @@
 //! Stories of short-lived processes: what a snapshot says of those that run, those that have ended, and those whose
 //! records were lost.
 
-use plegtrace::correlate::{Limits, ProcessEnd, ProcessKind, Side, Snapshot};
+use plegtrace::correlate::{Limits, OciRuntime, ProcessEnd, ProcessKind, Side, Snapshot};
 use plegtrace::diagnose::{Reason, Verdict, diagnose};
 use plegtrace::input::{Command, Component};
 use plegtrace_common::rec::{PROCESS_AGAIN, PROCESS_EXECED, PROCESS_INIT};
@@ -52,7 +52,10 @@ fn a_container_is_made() {
     story.exit(160 * MS, 10, 0).read_processes(200 * MS);
     let waiting = story.snapshot(3 * S);
     let [init] = &waiting.processes.open[..] else { panic!("{:?}", waiting.processes.open) };
-    assert_eq!((init.pid, &init.kind, init.container.as_deref()), (13, &ProcessKind::RuncInit, Some("c1")));
+    assert_eq!(
+        (init.pid, &init.kind, init.container.as_deref()),
+        (13, &ProcessKind::RuncInit { by: OciRuntime::Runc }, Some("c1"))
+    );
     assert_eq!((init.under.as_deref(), init.late, init.age_ns), (Some("create"), false, 2880 * MS));
     assert_eq!(diagnose(&waiting).verdict, Verdict::Healthy);
 

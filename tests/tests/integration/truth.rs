@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use plegtrace::correlate::{Correlator, Limits};
+use plegtrace::correlate::{Correlator, Limits, OciRuntime, ProcessKind};
 use plegtrace::decode::{MonoNs, decode};
 use plegtrace::diagnose::{Diagnosis, Reason, Verdict, diagnose};
 use plegtrace::input::{
@@ -170,7 +170,7 @@ fn a_stall_of_others_would_be_contradicted() {
     };
     let accuse = |pid: u32| {
         move |diagnosis: &mut Diagnosis| {
-            let kind = plegtrace::correlate::ProcessKind::Runc { sub: "create".into() };
+            let kind = ProcessKind::Runc { by: OciRuntime::Runc, sub: "create".into() };
             diagnosis.verdict = Verdict::Stall;
             diagnosis.reasons =
                 vec![Reason::ProcessesOpen { kind, count: 1, oldest_ns: S, pid, container: None }];

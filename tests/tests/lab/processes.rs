@@ -335,7 +335,12 @@ fn compare_with_the_report(churn: &Churn) {
     assert_eq!(inits, made + failed, "and each of these became a workload, or failed");
     // A guest is stopped at once. Before its `execve` its first process is still Go, which answers SIGTERM in a pid
     // namespace of its own with exit code 2 (runtime/signal_unix.go, `dieFromSignal`).
-    let ended = churn.snapshot.processes.failed.iter().filter(|ended| ended.kind == ProcessKind::RuncInit);
+    let ended = churn
+        .snapshot
+        .processes
+        .failed
+        .iter()
+        .filter(|ended| matches!(ended.kind, ProcessKind::RuncInit { .. }));
     let early = |ended: &&EndedProcess| {
         let of_guest = ended.container.as_ref().is_some_and(|id| guests.contains(&id));
         of_guest && ended.how == ProcessEnd::Exited(2)

@@ -78,7 +78,7 @@ pub use pace::Pace;
 pub use pauses::Pause;
 pub use phases::Phase;
 pub use processes::{
-    EndedProcess, OpenProcess, ProcessEnd, ProcessKind, ProcessRow, Processes, WorkloadProcess,
+    EndedProcess, OciRuntime, OpenProcess, ProcessEnd, ProcessKind, ProcessRow, Processes, WorkloadProcess,
 };
 pub use pulse::{InFlightCalls, Pulse};
 pub use recent::{Recent, RecentKind};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Correlator,
-    processes::{ProcessKind, Run},
+    processes::{OciRuntime, ProcessKind, Run},
     thresholds::RECENT_NS,
 };
 use crate::{cri::Method, decode::MonoNs};
@@ -23,8 +23,13 @@ pub struct Recent {
 pub enum RecentKind {
     /// Calls of the kubelet.
     Calls(Method),
-    /// Commands of runc, by sub-command, without the hooks that they waited for.
-    Runc(String),
+    /// Commands of runc or crun, without the hooks that they waited for.
+    Runc {
+        /// Which of them.
+        by: OciRuntime,
+        /// "create", "start", …
+        sub: String,
+    },
     /// Network plugins, by name and action: a DEL takes a fraction of an ADD.
     Cni {
         /// Name of the program.
@@ -68,7 +73,7 @@ impl Correlator {
 
 fn kind(run: &Run) -> Option<RecentKind> {
     match &run.kind {
-        ProcessKind::Runc { sub } => Some(RecentKind::Runc(sub.clone())),
+        ProcessKind::Runc { by, sub } => Some(RecentKind::Runc { by: *by, sub: sub.clone() }),
         ProcessKind::Cni { plugin, action } => {
             Some(RecentKind::Cni { plugin: plugin.clone(), action: action.clone() })
         }

@@ -162,7 +162,7 @@ impl Hang<'_> {
         let children = children.into_iter().flatten().map(|&child| self.part(child, level + 1)).collect();
         // What a program left behind when it ended says nothing about the request.
         place(&mut span, children);
-        (if run.kind == ProcessKind::RuncInit { Rank::Waits } else { Rank::Works }, span)
+        (if matches!(run.kind, ProcessKind::RuncInit { .. }) { Rank::Waits } else { Rank::Works }, span)
     }
 }
 
@@ -195,7 +195,7 @@ fn place(parent: &mut Span, mut parts: Vec<(Rank, Span)>) -> u64 {
 
 fn span(run: &Run, read_at: Option<MonoNs>) -> Span {
     let component = match &run.kind {
-        ProcessKind::Runc { .. } | ProcessKind::RuncInit => Component::Runc,
+        ProcessKind::Runc { .. } | ProcessKind::RuncInit { .. } => Component::Runc,
         ProcessKind::Shim { .. } => Component::Shim,
         ProcessKind::Component(component) => *component,
         _ => Component::Helper,

@@ -46,7 +46,7 @@ impl Correlator {
 /// The `runc exec` that ran for each command, by its place: a program belongs to the command that began last before it, of those
 /// that it ended before. One of another pod that runs meanwhile belongs to a younger command.
 fn own_programs<'a>(commands: &[&Call], runs: &'a [Arc<Run>]) -> BTreeMap<usize, Vec<&'a Run>> {
-    let is_exec = |run: &&Arc<Run>| matches!(&run.kind, ProcessKind::Runc { sub } if sub == "exec");
+    let is_exec = |run: &&Arc<Run>| matches!(&run.kind, ProcessKind::Runc { sub, .. } if sub == "exec");
     let mut own: BTreeMap<usize, Vec<&Run>> = BTreeMap::new();
     for run in runs.iter().filter(is_exec) {
         let Some((end, _)) = run.end else { continue };

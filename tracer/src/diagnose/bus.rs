@@ -160,10 +160,10 @@ pub(super) fn name(stall: &BusStall) -> String {
 /// The first runc that waits, of those with this command: `runc update of c1 (pid 4711)`, and its process.
 pub(super) fn caller(stuck: &Stuck, wanted: Option<&str>) -> Option<(String, u32)> {
     stuck.waiters.iter().find_map(|waiter| match waiter {
-        Waiter::Process { command: Some(command @ Command::Runc { sub, .. }), pid, .. }
+        Waiter::Process { command: Some(command @ Command::Runc { sub, .. }), comm, pid, .. }
             if sub != "init" && wanted.is_none_or(|wanted| sub == wanted) =>
         {
-            Some((format!("{} (pid {pid})", words::command_words(command, "runc")), *pid))
+            Some((format!("{} (pid {pid})", words::command_words(command, comm)), *pid))
         }
         _ => None,
     })
@@ -184,7 +184,7 @@ pub(super) fn wait(stuck: &Stuck, stall: &BusStall) -> String {
 /// systemd too.
 pub(super) fn let_go(stuck: &Stuck, stall: &BusStall) -> Option<String> {
     let fact = &stall.call.fact;
-    let by_name = (fact.comm == "runc").then_some(fact.asker);
+    let by_name = matches!(fact.comm.as_str(), "runc" | "crun").then_some(fact.asker);
     let pid = caller(stuck, None).map(|(_, pid)| pid).or(by_name)?;
     Some(format!(
         "kill -9 {pid}: the request behind it fails, and the kubelet tries again; calls of other runc stay stuck until \

@@ -101,7 +101,7 @@ fn program_of(method: Method, snapshot: &Snapshot) -> Option<FailedProgram> {
 }
 
 fn is(program: Program, kind: &ProcessKind) -> bool {
-    let runc = |name: &str| matches!(kind, ProcessKind::Runc { sub } if sub == name);
+    let runc = |name: &str| matches!(kind, ProcessKind::Runc { sub, .. } if sub == name);
     let cni = |name: &str| matches!(kind, ProcessKind::Cni { action, .. } if action.as_deref() == Some(name));
     let shim = |name: &str| matches!(kind, ProcessKind::Shim { action } if action.as_deref() == Some(name));
     match program {

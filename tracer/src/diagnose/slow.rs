@@ -54,7 +54,7 @@ impl Slow {
     #[must_use]
     pub fn component(&self) -> Option<Component> {
         match (&self.what, &self.part) {
-            (SlowKind::Recent(RecentKind::Runc(_)), _) => Some(Component::Runc),
+            (SlowKind::Recent(RecentKind::Runc { .. }), _) => Some(Component::Runc),
             (SlowKind::Recent(RecentKind::Cni { .. } | RecentKind::Hook(_)), _) => Some(Component::Helper),
             (SlowKind::Recent(RecentKind::Shim(_)), _) => Some(Component::Shim),
             (_, Some((place, _))) => place.component,
@@ -155,7 +155,7 @@ fn normal(what: &RecentKind) -> Option<(u64, u64)> {
             let takes = method.facts().takes;
             (takes.normal_ns()?, if takes == Takes::Memory { MANY } else { FEW })
         }
-        RecentKind::Runc(sub) => (runc_normal_ns(sub)?, MANY),
+        RecentKind::Runc { sub, .. } => (runc_normal_ns(sub)?, MANY),
         RecentKind::Cni { .. } => (CNI_SLOW_NS, FEW),
         RecentKind::Hook(_) => (HOOK_SLOW_NS, FEW),
         RecentKind::Shim(_) => (SHIM_SLOW_NS, FEW),

@@ -119,8 +119,8 @@ impl Rounds {
     /// Is a seccomp filter to be tried in the next round? When a container did not start since the last one, and as long as the
     /// kernel refuses them.
     pub(crate) fn look_for_failed_starts(&mut self, snapshot: &Snapshot) {
-        let create = ProcessKind::Runc { sub: "create".to_owned() };
-        let rows = snapshot.processes.rows.iter().filter(|row| row.kind == create);
+        let is_create = |kind: &ProcessKind| matches!(kind, ProcessKind::Runc { sub, .. } if sub == "create");
+        let rows = snapshot.processes.rows.iter().filter(|row| is_create(&row.kind));
         let failed = rows.map(|row| row.failed).sum();
         let was_refused = snapshot.census.round.as_ref().is_some_and(|round| round.seccomp.is_some());
         self.tries_seccomp = was_refused || failed > self.failed_starts;
@@ -262,7 +262,7 @@ fn has_ended(snapshot: &Snapshot) -> bool {
 mod tests {
     use super::*;
     use crate::{
-        correlate::{Correlator, Latency, Limits, OpenProcess, ProcessRow, Unreported},
+        correlate::{Correlator, Latency, Limits, OciRuntime, OpenProcess, ProcessRow, Unreported},
         decode::MonoNs,
         input::{CallError, CensusFact, EndedInit, OwnCall, RuntimeSays, SeccompFact, Unanswered},
     };
@@ -284,7 +284,7 @@ mod tests {
         let mut rounds = Rounds::default();
         let mut tries = |failed, refused: bool| {
             let mut snapshot = Correlator::new(Limits::default()).snapshot(MonoNs(9 * SECOND_NS));
-            let kind = ProcessKind::Runc { sub: "create".into() };
+            let kind = ProcessKind::Runc { by: OciRuntime::Crun, sub: "create".into() };
             snapshot.processes.rows =
                 vec![ProcessRow { kind, latency: Latency::default(), failed, killed: 0 }];
             let seccomp = refused.then_some(SeccompFact { limit: None, spares_root: true });
@@ -395,7 +395,7 @@ mod tests {
         snapshot.processes.open.push(OpenProcess {
             late_after_ns: Some(5 * SECOND_NS),
             pid: 7,
-            kind: ProcessKind::RuncInit,
+            kind: ProcessKind::RuncInit { by: OciRuntime::Runc },
             start: Some(MonoNs(94 * SECOND_NS)),
             age_ns: 6 * SECOND_NS,
             at_least: false,

@@ -84,7 +84,9 @@ pub(super) fn slowness(slow: &Slow) -> String {
     let (what, verb) = match &slow.what {
         SlowKind::Relists => ("relists".to_owned(), "take"),
         SlowKind::Recent(RecentKind::Calls(method)) => (method.name().to_owned(), "takes"),
-        SlowKind::Recent(RecentKind::Runc(sub)) => (format!("runc {}", escape::text(sub)), "takes"),
+        SlowKind::Recent(RecentKind::Runc { by, sub }) => {
+            (format!("{} {}", by.name(), escape::text(sub)), "takes")
+        }
         SlowKind::Recent(RecentKind::Cni { plugin, action }) => {
             let action = action.as_ref().map(|action| format!(" {}", escape::text(action)));
             (format!("CNI plugin {}{}", escape::text(plugin), action.unwrap_or_default()), "takes")

@@ -233,11 +233,11 @@ fn caller(call: &OpenBusCall, known: &Known, snapshot: &Snapshot) -> (Option<Con
 /// A caller that no census has seen: its birth may have been, or it is a daemon; else only its name is known.
 fn unseen(call: &OpenBusCall, known: &Known, snapshot: &Snapshot) -> (Option<ContainerFact>, Vec<Waiter>) {
     let (pid, start) = (call.fact.asker, MonoNs(call.fact.start_ns));
-    let of = |component, command, phases| Waiter::Process { component, command, pid, phases };
+    let of = |component, command, comm, phases| Waiter::Process { component, command, comm, pid, phases };
     let is_caller =
         |process: &&OpenProcess| process.pid == pid && process.start.is_none_or(|begun| begun <= start);
     if let Some(process) = snapshot.processes.open.iter().find(is_caller)
-        && let ProcessKind::Runc { sub } = &process.kind
+        && let ProcessKind::Runc { by, sub } = &process.kind
     {
         let container = process.container.as_ref().map(|id| {
             let fresh = || ContainerFact {
@@ -248,24 +248,26 @@ fn unseen(call: &OpenBusCall, known: &Known, snapshot: &Snapshot) -> (Option<Con
             known.get(id).cloned().unwrap_or_else(fresh)
         });
         let command = Command::Runc { sub: sub.clone(), container: process.container.clone(), bundle: None };
-        let mut waiters = vec![of(Component::Runc, Some(command), process.phases.clone())];
+        let mut waiters =
+            vec![of(Component::Runc, Some(command), by.name().to_owned(), process.phases.clone())];
         waiters.extend(inits_of(pid, snapshot));
         return (container, waiters);
     }
     if let Some(target) = snapshot.targets.iter().find(|target| target.fact.pid == pid) {
-        return (None, vec![of(target.fact.component, None, Vec::new())]);
+        return (None, vec![of(target.fact.component, None, call.fact.comm.clone(), Vec::new())]);
     }
     let program = match call.fact.comm.as_str() {
         "" => "process".to_owned(),
         comm => comm.to_owned(),
     };
-    (None, vec![of(Component::Helper, Some(Command::Other { program }), Vec::new())])
+    (None, vec![of(Component::Helper, Some(Command::Other { program }), call.fact.comm.clone(), Vec::new())])
 }
 
 /// Every `runc init` that such a caller has started, which waits for it.
 fn inits_of(parent: u32, snapshot: &Snapshot) -> impl Iterator<Item = Waiter> {
     let is_child = move |process: &&OpenProcess| {
-        process.kind == ProcessKind::RuncInit && process.parents.iter().any(|(pid, _)| *pid == parent)
+        matches!(process.kind, ProcessKind::RuncInit { .. })
+            && process.parents.iter().any(|(pid, _)| *pid == parent)
     };
     snapshot.processes.open.iter().filter(is_child).map(|process| Waiter::Process {
         component: Component::Runc,
@@ -274,6 +276,7 @@ fn inits_of(parent: u32, snapshot: &Snapshot) -> impl Iterator<Item = Waiter> {
             container: process.container.clone(),
             bundle: None,
         }),
+        comm: process.comm.clone(),
         pid: process.pid,
         phases: Vec::new(),
     })

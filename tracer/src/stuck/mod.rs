@@ -222,6 +222,8 @@ pub enum Waiter {
         component: Component,
         /// What it was told to do.
         command: Option<Command>,
+        /// The kernel's name of it. Hostile text.
+        comm: String,
         /// Process.
         pid: u32,
         /// What it is doing, as in [`Stuck::phases`].

@@ -233,7 +233,13 @@ pub(crate) fn waiting(parent: u32, snapshot: &Snapshot) -> Vec<Waiter> {
 pub(super) fn waiter(seen: &ProcessSeen, snapshot: &Snapshot) -> Waiter {
     let fact = &seen.fact;
     let phases = phases(fact, snapshot);
-    Waiter::Process { component: fact.component, command: fact.command.clone(), pid: fact.pid, phases }
+    Waiter::Process {
+        component: fact.component,
+        command: fact.command.clone(),
+        comm: fact.comm.clone(),
+        pid: fact.pid,
+        phases,
+    }
 }
 
 /// Parents up to the first that serves others (a shim, a runtime, the kubelet), that one included.

@@ -45,7 +45,9 @@ pub fn command_words(command: &Command, comm: &str) -> String {
     match command {
         Command::Runc { sub, container, .. } => {
             let of = container.as_deref().map(|id| format!(" of {}", short_id(id)));
-            format!("runc {}{}", cut(sub, 20), of.unwrap_or_default())
+            // The first word of its own name: `crun`, `runc:[2:INIT]`, or, of a copy of itself, only a number.
+            let program = if comm.starts_with("crun") { "crun" } else { "runc" };
+            format!("{program} {}{}", cut(sub, 20), of.unwrap_or_default())
         }
         Command::Shim { action, .. } => {
             format!("containerd-shim {}", cut(action.as_deref().unwrap_or(""), 20))

@@ -121,11 +121,12 @@ pub fn waiter_line(waiter: &Waiter) -> String {
         Waiter::Process {
             component: Component::Runc | Component::Helper,
             command: Some(command),
+            comm,
             pid,
             phases,
         } => {
             let phase = phase(phases).map(|phase| format!(", in {phase}"));
-            format!("{} (pid {pid}{})", command_words(command, "?"), phase.unwrap_or_default())
+            format!("{} (pid {pid}{})", command_words(command, comm), phase.unwrap_or_default())
         }
         Waiter::Process { component, pid, .. } => format!("{} {pid}", component.name()),
         Waiter::Requests(request) => {

@@ -43,7 +43,7 @@ pub(super) fn all(tell: &mut Tell, wanted: &[(u32, Component)]) -> io::Result<()
         let fact = of_process(tell, *pid, *component);
         tell.say(&Answer::Version { pid: *pid, fact })?;
     }
-    if wanted.iter().all(|(_, component)| *component != Component::Runc) {
+    if is_installed_one_used(wanted) {
         installed_runc(tell)?;
     }
     let systemd = read::stat(&tell.process(1)).is_some_and(|stat| stat.comm == "systemd");
@@ -53,6 +53,12 @@ pub(super) fn all(tell: &mut Tell, wanted: &[(u32, Component)]) -> io::Result<()
         tell.say(&Answer::Version { pid: 1, fact: Some(fact) })?;
     }
     Ok(())
+}
+
+/// Does the node run what is installed under runc's name, as far as can be told? Not when a runc runs, which tells by itself, nor with
+/// CRI-O, whose configuration names its programs (`default_runtime` in crio.conf).
+fn is_installed_one_used(wanted: &[(u32, Component)]) -> bool {
+    !wanted.iter().any(|(_, component)| matches!(component, Component::Runc | Component::Crio))
 }
 
 /// No runc runs now: the one that a runtime finds first, unless it is told another.
@@ -79,7 +85,12 @@ fn of_process(tell: &Tell, pid: u32, component: Component) -> Option<VersionFact
         return None;
     }
     let version = version(&output(&exe, flag(component)).ok()?)?;
-    Some(VersionFact { program: component.name().to_owned(), version })
+    Some(VersionFact { program: told_as(component, name).to_owned(), version })
+}
+
+/// What a version is said to be of: crun is no version of runc.
+fn told_as(component: Component, name: &str) -> &str {
+    if component == Component::Runc { name } else { component.name() }
 }
 
 /// What makes a program print its version and end.
@@ -125,4 +136,18 @@ fn systemd_version(dir: &Path) -> Option<String> {
         let version = rest.strip_suffix(".so")?;
         version.starts_with(|c: char| c.is_ascii_digit()).then(|| version.to_owned())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A runc that is only installed says nothing of what CRI-O runs, and a version of crun is none of runc.
+    #[test]
+    fn programs_are_called_by_their_names() {
+        let of = |component| is_installed_one_used(&[(1, Component::Kubelet), (2, component)]);
+        assert!(of(Component::Containerd) && !of(Component::Crio) && !of(Component::Runc));
+        assert_eq!(told_as(Component::Runc, "crun"), "crun");
+        assert_eq!(told_as(Component::Shim, "containerd-shim-runc-v2"), "shim");
+    }
 }

@@ -106,7 +106,7 @@ fn is_helper(kind: &ProcessKind) -> bool {
 
 /// One `runc init` is three processes (nsexec); the two that only make the third end well and do not count.
 pub(super) fn counts(kind: &ProcessKind, how: ProcessEnd) -> bool {
-    kind.is_short_lived() && !(*kind == ProcessKind::RuncInit && how == ProcessEnd::Exited(0))
+    kind.is_short_lived() && !(matches!(kind, ProcessKind::RuncInit { .. }) && how == ProcessEnd::Exited(0))
 }
 
 /// A first process that lives.

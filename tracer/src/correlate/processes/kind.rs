@@ -11,16 +11,42 @@ use crate::{
     input::Component,
 };
 
+/// The program that makes containers of bundles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum OciRuntime {
+    /// runc, and whatever is called like it.
+    #[default]
+    Runc,
+    /// crun.
+    Crun,
+}
+
+impl OciRuntime {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Runc => "runc",
+            Self::Crun => "crun",
+        }
+    }
+}
+
 /// What a process does for the node. Texts come from the node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ProcessKind {
     /// A command of runc or crun.
     Runc {
+        /// Which of them.
+        by: OciRuntime,
         /// "create", "start", …; empty when its command line could not be read.
         sub: String,
     },
-    /// `runc init` up to the `execve` that makes it the workload.
-    RuncInit,
+    /// `runc init`, or the fork of crun, up to the `execve` that makes it the workload.
+    RuncInit {
+        /// Which of them made it.
+        by: OciRuntime,
+    },
     /// A containerd shim.
     Shim {
         /// "start" or "delete"; `None` is the server, which lives as long as its pod.
@@ -57,7 +83,7 @@ impl ProcessKind {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Runc { .. } => "runc",
-            Self::RuncInit => "runc_init",
+            Self::RuncInit { .. } => "runc_init",
             Self::Shim { .. } => "shim",
             Self::Cni { .. } => "cni",
             Self::Hook { .. } => "hook",
@@ -73,7 +99,7 @@ impl ProcessKind {
     pub fn is_short_lived(&self) -> bool {
         match self {
             Self::Runc { .. }
-            | Self::RuncInit
+            | Self::RuncInit { .. }
             | Self::Cni { .. }
             | Self::Hook { .. }
             | Self::Helper { .. } => true,
@@ -85,8 +111,8 @@ impl ProcessKind {
     /// The age from which it is a stall, when this component started it; `None`: never by its age.
     pub(super) fn late_after_ns(&self, parent: Option<Component>) -> Option<u64> {
         match self {
-            Self::Runc { sub } => thresholds::runc_late_after_ns(sub),
-            Self::RuncInit => Some(thresholds::RUNC_NS),
+            Self::Runc { sub, .. } => thresholds::runc_late_after_ns(sub),
+            Self::RuncInit { .. } => Some(thresholds::RUNC_NS),
             Self::Cni { plugin, .. } => Some(cni_late_after_ns(plugin)),
             Self::Hook { program } => Some(hook_late_after_ns(program)),
             Self::Shim { action } => action.is_some().then_some(thresholds::SHIM_HELPER_NS),
@@ -99,9 +125,9 @@ impl ProcessKind {
 impl fmt::Display for ProcessKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Runc { sub } if sub.is_empty() => write!(f, "runc (command not read)"),
-            Self::Runc { sub } => write!(f, "runc {sub}"),
-            Self::RuncInit => write!(f, "runc init"),
+            Self::Runc { by, sub } if sub.is_empty() => write!(f, "{} (command not read)", by.name()),
+            Self::Runc { by, sub } => write!(f, "{} {sub}", by.name()),
+            Self::RuncInit { by } => write!(f, "{} init", by.name()),
             Self::Shim { action: Some(action) } => write!(f, "shim {action}"),
             Self::Shim { action: None } => write!(f, "shim"),
             Self::Cni { plugin, action: Some(action) } => write!(f, "CNI {plugin} {action}"),

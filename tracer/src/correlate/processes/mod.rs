@@ -18,7 +18,7 @@ use std::{
 
 use plegtrace_common::{rec::PROCESS_AGAIN, role::Role};
 
-pub use kind::ProcessKind;
+pub use kind::{OciRuntime, ProcessKind};
 pub use snapshot::{EndedProcess, OpenProcess, ProcessEnd, ProcessRow, Processes, WorkloadProcess};
 
 pub(super) use self::run::Run;
@@ -216,7 +216,7 @@ impl Follower {
             comm: span.comm.clone(),
             container: span.container.clone(),
             bundle: span.bundle.clone(),
-            under: if kind == ProcessKind::RuncInit { span.under.clone() } else { None },
+            under: span.under.clone().filter(|_| matches!(kind, ProcessKind::RuncInit { .. })),
             parent: span.parent,
             parents: self.parents(span),
             phases: Vec::new(),
@@ -239,7 +239,7 @@ impl Follower {
     fn waits_for_hook(&self, span: &Span, now: MonoNs, since: Option<MonoNs>) -> bool {
         let runc = match span.kind() {
             ProcessKind::Runc { .. } => Some(span.pid),
-            ProcessKind::RuncInit => span.parent,
+            ProcessKind::RuncInit { .. } => span.parent,
             _ => None,
         };
         let may_last = |hook: &Span| {

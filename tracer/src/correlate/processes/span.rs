@@ -5,7 +5,7 @@ use plegtrace_common::{
     role::Role,
 };
 
-use super::{super::thresholds, ProcessKind};
+use super::{super::thresholds, OciRuntime, ProcessKind};
 use crate::{
     decode::{MonoNs, Process},
     input::{Command, CommandFact, Component, KnownFact, WatchedFact, Weight},
@@ -165,14 +165,15 @@ impl Span {
     /// What it does for the node.
     pub(super) fn kind(&self) -> ProcessKind {
         let own = self.executed() || self.start.is_none();
+        let by = if self.flags & PROCESS_CRUN == 0 { OciRuntime::Runc } else { OciRuntime::Crun };
         match self.role {
             Role::Workload => ProcessKind::Workload,
-            Role::Runc if self.flags & PROCESS_INIT != 0 => ProcessKind::RuncInit,
-            Role::Runc if !own && self.flags & PROCESS_CRUN != 0 => ProcessKind::RuncInit,
+            Role::Runc if self.flags & PROCESS_INIT != 0 => ProcessKind::RuncInit { by },
+            Role::Runc if !own && by == OciRuntime::Crun => ProcessKind::RuncInit { by },
             Role::Runc | Role::Helper | Role::Shim if !own => ProcessKind::Starting,
             Role::Runc => match &self.command {
-                Some(Command::Runc { sub, .. }) => ProcessKind::Runc { sub: sub.clone() },
-                _ => ProcessKind::Runc { sub: String::new() },
+                Some(Command::Runc { sub, .. }) => ProcessKind::Runc { by, sub: sub.clone() },
+                _ => ProcessKind::Runc { by, sub: String::new() },
             },
             Role::Shim => match &self.command {
                 Some(Command::Shim { action, .. }) => ProcessKind::Shim { action: action.clone() },
@@ -224,7 +225,7 @@ impl Span {
         let (kind, parent) = (self.kind(), Component::of_role(self.parent_role));
         match &kind {
             // Of one from before the probes it was not seen whether its command began.
-            ProcessKind::Runc { sub }
+            ProcessKind::Runc { sub, .. }
                 if thresholds::waits_for_its_command(sub, parent)
                     && (self.has_begun || self.start.is_none()) =>
             {

@@ -169,6 +169,7 @@ mod tests {
     use plegtrace_common::role::Role;
 
     use super::*;
+    use crate::correlate::OciRuntime;
 
     const RUNTIME: u32 = 800;
 
@@ -184,7 +185,7 @@ mod tests {
     }
 
     fn runc(sub: &str, container: &str, start: u64) -> Arc<Run> {
-        run(ProcessKind::Runc { sub: sub.into() }, container, start)
+        run(ProcessKind::Runc { by: OciRuntime::Runc, sub: sub.into() }, container, start)
     }
 
     fn cni(action: &str, container: &str, start: u64) -> Arc<Run> {

@@ -21,7 +21,7 @@ fn program(kind: &ProcessKind) -> Option<Program> {
             Some("DEL") | None => Program::CniDel,
             Some(_) => return None,
         },
-        ProcessKind::Runc { sub } => match sub.as_str() {
+        ProcessKind::Runc { sub, .. } => match sub.as_str() {
             "create" => Program::RuncCreate,
             "start" => Program::RuncStart,
             "exec" => Program::RuncExec,
@@ -35,7 +35,7 @@ fn program(kind: &ProcessKind) -> Option<Program> {
             Some("delete") => Program::ShimDelete,
             _ => return None,
         },
-        ProcessKind::RuncInit
+        ProcessKind::RuncInit { .. }
         | ProcessKind::Hook { .. }
         | ProcessKind::Helper { .. }
         | ProcessKind::Workload

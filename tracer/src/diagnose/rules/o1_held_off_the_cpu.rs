@@ -68,7 +68,7 @@ fn is_of_daemons(slow: &Slow) -> bool {
     let lacks =
         |place: &Place| !matches!(place.doing, Doing::Waits | Doing::Lock) && place.component.is_none_or(own);
     match &slow.what {
-        SlowKind::Relists | SlowKind::Recent(RecentKind::Runc(_)) => true,
+        SlowKind::Relists | SlowKind::Recent(RecentKind::Runc { .. }) => true,
         SlowKind::Recent(RecentKind::Calls(_)) => slow.part.as_ref().is_none_or(|(place, _)| lacks(place)),
         SlowKind::Recent(_) => false,
     }

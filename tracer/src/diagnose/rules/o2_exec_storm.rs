@@ -1,7 +1,7 @@
 //! O2: so many exec probes that the node is busy with nothing else.
 
 use crate::{
-    correlate::{Age, ProcessKind, thresholds::SECOND_NS},
+    correlate::{Age, thresholds::SECOND_NS},
     diagnose::{
         Area, Confidence, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Severity, Source,
         excluded::{CPU_PRESSURE, percent},
@@ -50,8 +50,9 @@ pub(super) static RULE: Rule = Rule {
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     let snapshot = scene.snapshot;
     let (window, cpus) = (snapshot.window.ns(), snapshot.start.cpus);
-    let kind = ProcessKind::Runc { sub: "exec".to_owned() };
-    let Some(row) = scene.ended(&kind).filter(|_| window >= WINDOW_NS && cpus > 0) else { return Vec::new() };
+    let Some(row) = scene.ended("exec").filter(|_| window >= WINDOW_NS && cpus > 0) else {
+        return Vec::new();
+    };
     #[allow(clippy::cast_precision_loss, reason = "a rate with two figures")]
     let rate = row.latency.count() as f64 / (window as f64 / SECOND_NS as f64);
     if rate < PER_CORE * f64::from(cpus) {
@@ -59,8 +60,9 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     }
     let p50 = row.latency.quantile_ns(0.5).unwrap_or_default();
     let text = format!(
-        "{} runc exec in {}: {rate:.0} per second on {} processors, p50 {}, max {}",
+        "{} {} in {}: {rate:.0} per second on {} processors, p50 {}, max {}",
         count(row.latency.count()),
+        row.kind,
         duration(window),
         cpus,
         duration(p50),

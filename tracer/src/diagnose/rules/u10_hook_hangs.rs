@@ -50,14 +50,17 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let StuckKind::Process { command: command @ Command::Other { .. }, comm, pid, .. } = &stuck.what else {
         return None;
     };
-    let Some(Waiter::Process { component: Component::Runc, command: Some(runc), .. }) = parent(stuck) else {
+    let Some(Waiter::Process { component: Component::Runc, command: Some(runc), comm: program, .. }) =
+        parent(stuck)
+    else {
         return None;
     };
     if stuck.since.ns < RULE.min_age_ns || stuck.parks.iter().any(ParkedThreads::waits_for_answerer) {
         return None;
     }
     let (hook, pod) = (command_words(command, comm), of_pod(stuck.container.as_ref()));
-    let headline = format!("hook {hook} (pid {pid}){pod} hangs; {} waits for it", command_words(runc, "?"));
+    let headline =
+        format!("hook {hook} (pid {pid}){pod} hangs; {} waits for it", command_words(runc, program));
     let finding = Finding::of_stuck(&RULE, headline, Component::Helper, stuck, scene);
     Some(finding.advise([
         format!("check what {hook} waits for (see above); then kill {pid}: runc fails, and the kubelet tries again"),

@@ -1,7 +1,6 @@
 //! U11: the kernel has no memory left for compiled seccomp filters.
 
 use crate::{
-    correlate::ProcessKind,
     diagnose::{Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source},
     input::{Component, SeccompFact},
     words::human,
@@ -68,11 +67,10 @@ fn finding(fact: &SeccompFact, scene: &Scene<'_>) -> Finding {
     } else {
         finding.doubted("with privileges it was refused as well, so it may not be the limit")
     };
-    let create = ProcessKind::Runc { sub: "create".to_owned() };
-    finding = match scene.ended(&create).map_or(0, |row| row.failed) {
-        0 => finding.doubted("no runc create has failed while plegtrace observed"),
-        failed => {
-            let text = format!("runc create has failed {}", human::plural(failed, "time"));
+    finding = match scene.ended("create").filter(|row| row.failed > 0) {
+        None => finding.doubted("no container failed to be created while plegtrace observed"),
+        Some(row) => {
+            let text = format!("{} has failed {}", row.kind, human::plural(row.failed, "time"));
             finding.seen(Evidence::new(Source::Processes, text))
         }
     };

@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use super::{calls::trimmed, doc::At};
 use crate::correlate::{
-    EndedProcess, OpenProcess, Phase, ProcessEnd, ProcessKind, ProcessRow, Snapshot, WorkloadProcess,
+    EndedProcess, OciRuntime, OpenProcess, Phase, ProcessEnd, ProcessKind, ProcessRow, Snapshot,
+    WorkloadProcess,
 };
 
 #[derive(Debug, Serialize)]
@@ -40,7 +41,8 @@ impl<'a> ProcessesDoc<'a> {
     }
 }
 
-/// What a process does: `kind`, and the fields that this kind has.
+/// What a process does: `kind`, and the fields that this kind has. The `program` of the kinds "runc" and "runc_init" is only told when it
+/// is another one.
 #[derive(Debug, Serialize)]
 struct KindDoc<'a> {
     kind: &'static str,
@@ -52,13 +54,15 @@ struct KindDoc<'a> {
 
 impl<'a> KindDoc<'a> {
     fn new(kind: &'a ProcessKind) -> Self {
+        let other = |by: OciRuntime| (by != OciRuntime::Runc).then(|| by.name());
         let (program, action) = match kind {
-            ProcessKind::Runc { sub } => (None, Some(sub.as_str())),
+            ProcessKind::Runc { by, sub } => (other(*by), Some(sub.as_str())),
+            ProcessKind::RuncInit { by } => (other(*by), None),
             ProcessKind::Shim { action } => (None, action.as_deref()),
             ProcessKind::Cni { plugin, action } => (Some(plugin.as_str()), action.as_deref()),
             ProcessKind::Hook { program } | ProcessKind::Helper { program } => (Some(program.as_str()), None),
             ProcessKind::Component(component) => (Some(component.name()), None),
-            ProcessKind::RuncInit | ProcessKind::Workload | ProcessKind::Starting => (None, None),
+            ProcessKind::Workload | ProcessKind::Starting => (None, None),
         };
         Self { kind: kind.name(), program, action }
     }

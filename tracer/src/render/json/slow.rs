@@ -33,7 +33,7 @@ impl<'a> SlowDoc<'a> {
         let (kind, operation) = match &slow.what {
             SlowKind::Relists => ("relists", None),
             SlowKind::Recent(RecentKind::Calls(method)) => ("calls", Some(method.name())),
-            SlowKind::Recent(RecentKind::Runc(sub)) => ("runc", Some(sub.as_str())),
+            SlowKind::Recent(RecentKind::Runc { sub, .. }) => ("runc", Some(sub.as_str())),
             SlowKind::Recent(RecentKind::Cni { plugin, .. }) => ("cni", Some(plugin.as_str())),
             SlowKind::Recent(RecentKind::Hook(program)) => ("hook", Some(program.as_str())),
             SlowKind::Recent(RecentKind::Shim(_)) => ("shim", None),

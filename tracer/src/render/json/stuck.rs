@@ -158,7 +158,7 @@ impl<'a> WaiterDoc<'a> {
             phase: Vec::new(),
         };
         match waiter {
-            Waiter::Process { component, command, pid, phases } => Self {
+            Waiter::Process { component, command, pid, phases, .. } => Self {
                 pid: *pid,
                 component: Some(name(*component)),
                 command: command.as_ref().map(CommandDoc::from),

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, io};
 
 use super::page::Page;
 use crate::{
-    correlate::TracedState,
-    input::{Component, Cost},
+    correlate::{OciRuntime, ProcessKind, Snapshot, TracedProcess, TracedState},
+    input::{Component, Cost, VersionFact},
     render::{escape, human},
 };
 
@@ -72,13 +72,50 @@ fn components(page: &Page<'_>) -> Vec<String> {
     }
     let main =
         versions.into_iter().map(|(component, list)| format!("{} {}", component.name(), list.join(" and ")));
+    if let Some(conmons) = conmons(page.snapshot) {
+        helpers.insert(Component::Conmon, conmons);
+    }
     let helpers = helpers.into_iter().map(|(component, n)| human::plural(n, component.name()));
-    let others = page.snapshot.census.versions.iter().filter(|fact| {
-        !page.snapshot.targets.iter().any(|target| target.fact.component.name() == fact.program)
-    });
-    let others = others
-        .map(|fact| format!("{} {}", escape::text_to(&fact.program, 24), escape::text_to(&fact.version, 24)));
-    main.chain(others).chain(helpers).collect()
+    main.chain(others(page.snapshot)).chain(helpers).collect()
+}
+
+/// Programs that are no targets, with their versions: runc, crun, systemd.
+fn others(snapshot: &Snapshot) -> impl Iterator<Item = String> {
+    let versions = || snapshot.census.versions.iter();
+    let is_target = |name: &str| snapshot.targets.iter().any(|target| target.fact.component.name() == name);
+    // What is installed as runc says nothing of what CRI-O runs.
+    let is_of_node = |fact: &&VersionFact| !(fact.program.starts_with("runc in ") && has_crio(snapshot));
+    let told = versions().filter(move |fact| !is_target(&fact.program)).filter(is_of_node);
+    let told = told.map(|fact| (escape::text_to(&fact.program, 24), escape::text_to(&fact.version, 24)));
+    let crun = OciRuntime::Crun;
+    let untold = runs(crun, snapshot) && !versions().any(|fact| fact.program == crun.name());
+    let untold = untold.then(|| (crun.name().to_owned(), "?".to_owned()));
+    told.chain(untold).map(|(program, version)| format!("{program} {version}"))
+}
+
+/// Has the node run this program?
+fn runs(wanted: OciRuntime, snapshot: &Snapshot) -> bool {
+    let is_it = |kind: &ProcessKind| matches!(kind, ProcessKind::Runc { by, .. } if *by == wanted);
+    let processes = &snapshot.processes;
+    processes.rows.iter().any(|row| is_it(&row.kind)) || processes.open.iter().any(|open| is_it(&open.kind))
+}
+
+fn has_crio(snapshot: &Snapshot) -> bool {
+    let is_crio = |target: &TracedProcess| {
+        target.fact.component == Component::Crio && target.state == TracedState::Live
+    };
+    snapshot.targets.iter().any(is_crio)
+}
+
+/// How many conmons watch containers of CRI-O: no probes are in them. Those that watch a command for a moment are its children.
+fn conmons(snapshot: &Snapshot) -> Option<u64> {
+    let is_crio = |pid: u32| {
+        let mut targets = snapshot.targets.iter();
+        targets.any(|target| target.fact.pid == pid && target.fact.component == Component::Crio)
+    };
+    let all = snapshot.census.processes.iter().filter(|seen| seen.fact.component == Component::Conmon);
+    let count = all.filter(|seen| !is_crio(seen.fact.parent)).count() as u64;
+    (count > 0 && has_crio(snapshot)).then_some(count)
 }
 
 /// What everybody else pays: `probes cost 0.2 % in traced programs, 0.5 % in system calls`.

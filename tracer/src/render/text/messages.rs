@@ -6,6 +6,7 @@ use std::{cmp::Reverse, io};
 use super::{other_clients, page::Page};
 use crate::{
     correlate::{MessageRow, Messages, OpenMessage, Snapshot, thresholds::SECOND_NS},
+    input::Component,
     render::{
         escape, human,
         table::{Align, Cell, Table, Tone},
@@ -26,7 +27,19 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
     }
     write_one(page, &snapshot.docker, "Docker API calls (HTTP)", "Docker API calls without an answer")?;
     other_clients::write(page)?;
-    write_one(page, &snapshot.messages, "Shim calls (ttrpc)", "Shim calls without an answer")
+    if !snapshot.messages.rows.is_empty() || has_shims(snapshot) {
+        write_one(page, &snapshot.messages, "Shim calls (ttrpc)", "Shim calls without an answer")?;
+    }
+    Ok(())
+}
+
+/// Is there somebody to be called? CRI-O has no shims that speak ttrpc.
+fn has_shims(snapshot: &Snapshot) -> bool {
+    let mut seen = snapshot.census.processes.iter().map(|seen| seen.fact.component);
+    let mut targets = snapshot.targets.iter().map(|target| target.fact.component);
+    // Whoever calls shims has them sooner or later.
+    targets.any(|component| matches!(component, Component::Shim | Component::Containerd))
+        || seen.any(|component| component == Component::Shim)
 }
 
 fn write_one(page: &mut Page<'_>, messages: &Messages, title: &str, title_of_open: &str) -> io::Result<()> {
