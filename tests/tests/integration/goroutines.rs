@@ -50,15 +50,38 @@ pub(crate) struct Sources {
     main: &'static str,
     /// There is a second file, which depends on release and mode.
     extra: bool,
+    /// The module, and its other packages: path and source of each file.
+    module: &'static str,
+    packages: &'static [(&'static str, &'static str)],
 }
 
-const PARKED: Sources =
-    Sources { name: "goroutines", generation: 2, main: include_str!("goroutine_kit/parked.go"), extra: true };
+/// A module of one package.
+const ALONE: &str = "example.test/parked";
+
+const PARKED: Sources = Sources {
+    name: "goroutines",
+    generation: 2,
+    main: include_str!("goroutine_kit/parked.go"),
+    extra: true,
+    module: ALONE,
+    packages: &[],
+};
 pub(crate) const AGES: Sources = Sources {
     name: "goroutine-ages",
     generation: 1,
     main: include_str!("goroutine_kit/ages.go"),
     extra: false,
+    module: ALONE,
+    packages: &[],
+};
+/// A kubelet's relists, with the names and types of Kubernetes 1.36.
+pub(crate) const RELISTS: Sources = Sources {
+    name: "goroutine-relists",
+    generation: 1,
+    main: include_str!("goroutine_kit/relists/main.go"),
+    extra: false,
+    module: "k8s.io/kubernetes",
+    packages: &[("pkg/kubelet/pleg/generic.go", include_str!("goroutine_kit/relists/generic.go"))],
 };
 
 /// Builds a program once; results live in the cache. `None` when the toolchain has left the archive.
@@ -77,8 +100,12 @@ pub(crate) fn build(suite: Suite, go: &str, mode: &Mode, sources: &Sources) -> O
     let dir = cache::entry(&name, |dir| {
         let (source, scratch) = (dir.join("src"), dir.join("scratch"));
         fs::create_dir_all(&source)?;
-        fs::write(source.join("go.mod"), format!("module example.test/parked\n\ngo {language}\n"))?;
+        fs::write(source.join("go.mod"), format!("module {}\n\ngo {language}\n", sources.module))?;
         fs::write(source.join("main.go"), sources.main)?;
+        for (path, text) in sources.packages {
+            fs::create_dir_all(source.join(path).parent().expect("a path"))?;
+            fs::write(source.join(path), text)?;
+        }
         if sources.extra {
             fs::write(source.join("extra.go"), extra)?;
         }

@@ -23,6 +23,7 @@ mod preamble;
 mod property;
 mod recording;
 mod recordings;
+mod relist_clock;
 mod render;
 mod story;
 mod story_processes;

@@ -49,7 +49,7 @@ pub(crate) fn run(input: &[u8]) -> bool {
     let limits = Limits { goroutines: LIMIT, groups: 10, text_bytes: 2000, until_ns };
     let lists = [vec![BASE, BASE + 8, 8], vec![BASE + 16, BASE + 0x80]];
     let reasons = [BASE + REASONS, BASE + REASONS + 8];
-    let places = Places { lists: &lists, reasons: &reasons, methods: &[] };
+    let places = Places { lists: &lists, reasons: &reasons, methods: Some(&[]) };
     match take(&process, &mut Toy { returns }, &g, &places, Cycles::default(), &limits, &clock) {
         Ok(picture) => {
             check(&picture);

@@ -8,7 +8,7 @@ use super::code::Code;
 use super::cycles::Cycles;
 use super::group::{Groups, Key, Member};
 use super::header::{Header, state};
-use super::relist_time::Seek;
+use super::receivers::{Seek, Stack};
 use super::unwind::{Step, Unwinder, broken};
 use crate::census::memory::{Memory, MemoryError, Piece};
 use crate::input::IdOnStack;
@@ -227,7 +227,14 @@ impl Collector<'_> {
                 key.frames = walk.frames;
                 let many = self.groups.count(&key);
                 if first.whole {
-                    self.seek.look(self.memory, self.code, &key.frames, first.into)?;
+                    let stack = Stack {
+                        frames: &key.frames,
+                        ends: &walk.ends,
+                        whole: header.stack_lo..header.stack_hi,
+                        at: first.addr,
+                        bytes: first.into,
+                    };
+                    self.seek.look(self.memory, self.code, &stack)?;
                 }
                 ids = self.about.ids(self.memory, self.code, &key.frames, &walk.ends, many)?;
             }

@@ -9,7 +9,8 @@
 //! unwind    stack memory → functions, by the tables the runtime itself unwinds by
 //! about     the stack of a CRI handler → ids of containers on it
 //! collect   all goroutines in batches; what changed while it was read is read again
-//! relist_time  the stacks of a kubelet → when its last list succeeded, by its own clock
+//! receivers the stacks of a kubelet → who may be its `*GenericPLEG`
+//! relist_time  of these the one → when its last list succeeded, by its own clock
 //! group     goroutines that are alike → one entry
 //! ```
 //!
@@ -29,6 +30,7 @@ mod loaded;
 mod program;
 mod reader;
 mod reasons;
+mod receivers;
 mod relist_time;
 mod unwind;
 

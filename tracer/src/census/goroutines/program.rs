@@ -7,7 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::code::Known;
 use super::error::GoroutineError;
-use super::relist_time::{CLOCK_USER, RELISTS};
+use super::receivers::RELISTS;
+use super::relist_time::CLOCK_USER;
 use crate::target::{FileId, Functions, GcOffsets, GoBinary, RefuseReason, exe_link};
 
 /// Who refers to `runtime.allgs`: first the one that appends to it (Go 1.13 to 1.27), then the others, for the case that

@@ -14,7 +14,8 @@ use super::group::Groups;
 use super::loaded;
 use super::program::Program;
 use super::reasons::Reasons;
-use super::relist_time::{self, RelistTime, Seek};
+use super::receivers::Seek;
+use super::relist_time::{self, RelistTime};
 use crate::census::clock;
 use crate::census::memory::{Memory, MemoryError, ProcessMemory};
 use crate::input::{Component, GoroutineGroup, GoroutinesFact};
@@ -34,7 +35,7 @@ pub struct Picture {
     pub groups: Vec<GoroutineGroup>,
     /// Groups that were left out.
     pub groups_left_out: u32,
-    /// Receivers of the method values that were sought.
+    /// What can be the receiver of a relist.
     pub receivers: BTreeSet<u64>,
 }
 
@@ -125,8 +126,9 @@ impl Reader {
         let mut code = ProgramCode::new(&self.program, bias);
         let g = self.program.functions.abi().g;
         let sought = self.component == Component::Kubelet && self.relist_time.get().is_none();
-        let methods = if sought { biased(&self.program.relists) } else { Vec::new() };
-        let places = Places { lists: &lists, reasons: &biased(&self.program.reasons), methods: &methods };
+        let methods = sought.then(|| biased(&self.program.relists));
+        let places =
+            Places { lists: &lists, reasons: &biased(&self.program.reasons), methods: methods.as_deref() };
         let cycles = self.cycles(&memory, bias);
         let picture = cycles
             .map_err(TakeError::Memory)
@@ -224,8 +226,8 @@ pub struct Places<'a> {
     pub lists: &'a [Vec<u64>],
     /// The words for wait reasons.
     pub reasons: &'a [u64],
-    /// The code of method values whose receivers are sought on the stacks of loops.
-    pub methods: &'a [u64],
+    /// The code of the method values of a relist, which older kubelets have; `None` when its receiver is not sought.
+    pub methods: Option<&'a [u64]>,
 }
 
 /// Reads all goroutines of any memory with any code. `cycles`: the collections that have ended.
@@ -266,10 +268,11 @@ pub fn take(
     };
     collector.run(&list.entries)?;
     let Collector { groups, counts, cycles, code, seek, .. } = collector;
+    let receivers = seek.found();
     let (groups, groups_left_out) = groups.finish(code, &reasons, &cycles, limits.text_bytes);
     let count = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
     let (total, unread) = (count(counts.total), count(counts.unread));
-    Ok(Picture { total, unread, groups, groups_left_out, receivers: seek.receivers })
+    Ok(Picture { total, unread, groups, groups_left_out, receivers })
 }
 
 /// The one place that holds a list of goroutines.

@@ -7,46 +7,33 @@
 //! * The relists are a method value that `wait.Until` calls again and again. Its closure is on the stack of that goroutine:
 //!   a pointer to two words, the code of `relist-fm` and the receiver, `*GenericPLEG`. Where `BackoffUntil` calls it with a
 //!   context (Kubernetes 1.33), it is in the closure that does so.
+//! * Since Kubernetes 1.36 a loop of its own does it ([generic.go of 1.36], `workerLoopIteration`), with no method value. The
+//!   receiver is then among the pointers in the frames of `GenericPLEG`'s methods.
 //! * In the receiver, `relistTime` is the one pair of words whose first is the type `time.Time`, by size, kind and name.
 //! * A `time.Time` of `time.Now` has nanoseconds of CLOCK_MONOTONIC since `time.startNano` ([time.go]), to which `time.Now`
 //!   itself refers, and which lies right after the start of the process.
 //!
 //! Whatever does not fit gives no time: two candidates, a time before the process or after now, one that goes back.
-//! Seen with Kubernetes 1.20.2 (Go 1.19); the source of later ones was read.
+//! Seen with Kubernetes 1.20.2 (Go 1.19) and, as a program with the types and frames of 1.36, with Go 1.19; the source of
+//! others was read.
 //!
 //! [generic.go]: https://github.com/kubernetes/kubernetes/blob/v1.34.0/pkg/kubelet/pleg/generic.go#L181
+//! [generic.go of 1.36]: https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/kubelet/pleg/generic.go
 //! [time.go]: https://github.com/golang/go/blob/go1.24.4/src/time/time.go#L1330
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::code::Code;
 use super::header::{USER, word, words};
-use crate::census::memory::{Memory, MemoryError, Piece};
+use super::receivers::is_pointer;
+use crate::census::memory::{Memory, MemoryError};
 use crate::target::go_type::{self, KIND_AT, KIND_MASK, KIND_STRUCT, MAX_TYPES, MODULEDATA, NAME_AT};
 
-/// The method value of a relist; exported since Kubernetes 1.27.
-pub(super) const RELISTS: [&str; 2] = [
-    "k8s.io/kubernetes/pkg/kubelet/pleg.(*GenericPLEG).relist-fm",
-    "k8s.io/kubernetes/pkg/kubelet/pleg.(*GenericPLEG).Relist-fm",
-];
 /// Who refers to `time.startNano`.
 pub(super) const CLOCK_USER: &str = "time.Now";
-/// The package whose loops call a relist, vendored or not.
-const LOOPS: &str = "k8s.io/apimachinery/pkg/util/wait.";
 
 /// Bytes of the receiver that are looked at; `relistTime` is within its first 100 in all releases.
 const RECEIVER: usize = 256;
-/// A closure, and a closure in a closure.
-const DEPTH: usize = 2;
-/// Bytes of a closure that are looked at: its code, and three things that it has caught.
-const CLOSURE: usize = 32;
-/// Addresses that are looked at for one goroutine.
-const MAX_POINTERS: usize = 16 << 10;
-/// Receivers that are looked at; there is one.
-const MAX_RECEIVERS: usize = 8;
-/// Goroutines whose stacks are searched; a kubelet has about fifty such loops.
-const MAX_SEARCHED: u32 = 1024;
 /// `time.Time` has three words, and is a struct.
 const TIME_SIZE: u64 = 24;
 /// Its name; a pointer type shares the string, with a star in front.
@@ -58,67 +45,6 @@ const NANOSECONDS: u64 = (1 << 30) - 1;
 const START_NS: u64 = 60_000_000_000;
 /// The kernel tells the start of a process in steps of 10 ms.
 const START_STEP_NS: u64 = 20_000_000;
-
-/// Receivers of method values on the stacks of loops.
-#[derive(Debug, Default)]
-pub(super) struct Seek<'a> {
-    /// Addresses of the code of the method values; none when nothing is sought.
-    code: &'a [u64],
-    searched: u32,
-    /// What was found.
-    pub(super) receivers: BTreeSet<u64>,
-}
-
-impl<'a> Seek<'a> {
-    pub(super) fn new(code: &'a [u64]) -> Self {
-        Self { code, ..Self::default() }
-    }
-
-    /// Looks at the stack of a goroutine with these functions.
-    pub(super) fn look(
-        &mut self,
-        memory: &dyn Memory,
-        code: &dyn Code,
-        frames: &[u32],
-        stack: &[u8],
-    ) -> Result<(), MemoryError> {
-        let is_loop = |function: &u32| code.name(*function).is_some_and(|name| name.contains(LOOPS));
-        if self.code.is_empty() || self.searched >= MAX_SEARCHED || !frames.iter().any(is_loop) {
-            return Ok(());
-        }
-        self.searched += 1;
-        let mut pointers: BTreeSet<u64> = words(stack).filter(is_pointer).collect();
-        for _ in 0..DEPTH {
-            pointers = self.closures(memory, &pointers)?;
-        }
-        Ok(())
-    }
-
-    /// Looks at what could be closures, for that of a method value; what they have caught.
-    fn closures(&mut self, memory: &dyn Memory, at: &BTreeSet<u64>) -> Result<BTreeSet<u64>, MemoryError> {
-        let many = at.len().min(MAX_POINTERS);
-        let mut bytes = vec![0; CLOSURE * many];
-        let mut pieces: Vec<Piece<'_>> =
-            at.iter().zip(bytes.chunks_mut(CLOSURE)).map(|(at, into)| Piece::new(*at, into)).collect();
-        memory.read(&mut pieces)?;
-        let mut caught = BTreeSet::new();
-        for piece in pieces.iter().filter(|piece| piece.whole) {
-            let code = word(piece.into, 0).filter(|code| self.code.contains(code));
-            let mut inside = words(piece.into).skip(1);
-            match code {
-                Some(_) if self.receivers.len() < MAX_RECEIVERS => {
-                    self.receivers.extend(inside.next().filter(is_pointer));
-                }
-                _ => caught.extend(inside.filter(is_pointer)),
-            }
-        }
-        Ok(caught)
-    }
-}
-
-fn is_pointer(word: &u64) -> bool {
-    word.is_multiple_of(8) && USER.contains(word)
-}
 
 /// What was found out about a process before.
 #[derive(Clone, Copy, Debug)]
@@ -158,7 +84,7 @@ impl RelistTime {
         if !memory.read_one(node.moduledata, &mut modules)? {
             return Ok(None);
         }
-        let mut found = BTreeSet::new();
+        let (mut found, mut types) = (BTreeSet::new(), BTreeMap::new());
         for receiver in receivers {
             let mut bytes = [0; RECEIVER];
             if !memory.read_one(*receiver, &mut bytes)? {
@@ -167,9 +93,13 @@ impl RelistTime {
             for at in (0..RECEIVER - 8).step_by(8) {
                 let pair = word(&bytes, at).zip(word(&bytes, at + 8));
                 let pair = pair.filter(|(kind, data)| is_pointer(kind) && is_pointer(data));
-                if let Some((time_type, _)) = pair
-                    && is_time(memory, time_type, &modules)?
-                {
+                let Some((time_type, _)) = pair else { continue };
+                let is_time = match types.get(&time_type) {
+                    Some(known) => *known,
+                    None => is_time(memory, time_type, &modules)?,
+                };
+                types.insert(time_type, is_time);
+                if is_time {
                     found.insert((receiver + at as u64, time_type));
                 }
             }
@@ -217,8 +147,9 @@ fn start(memory: &dyn Memory, node: &Node<'_>) -> Result<Option<u64>, MemoryErro
 
 /// Is there the type `time.Time`? `modules` has the beginning of all types among its words.
 fn is_time(memory: &dyn Memory, at: u64, modules: &[u8]) -> Result<bool, MemoryError> {
+    let bases = || words(modules).filter(|base| USER.contains(base) && *base <= at && at - *base < MAX_TYPES);
     let mut bytes = [0; go_type::LEN];
-    if !memory.read_one(at, &mut bytes)? {
+    if bases().next().is_none() || !memory.read_one(at, &mut bytes)? {
         return Ok(false);
     }
     let is_struct = bytes[KIND_AT] & KIND_MASK == KIND_STRUCT;
@@ -226,7 +157,7 @@ fn is_time(memory: &dyn Memory, at: u64, modules: &[u8]) -> Result<bool, MemoryE
         return Ok(false);
     }
     let name = word(&bytes, NAME_AT).map_or(0, |word| word & u64::from(u32::MAX));
-    for base in words(modules).filter(|base| USER.contains(base) && *base <= at && at - *base < MAX_TYPES) {
+    for base in bases() {
         // A byte of flags, a byte of length, the name.
         let mut text = [0; 12];
         let whole = memory.read_one(base.saturating_add(name), &mut text)?;

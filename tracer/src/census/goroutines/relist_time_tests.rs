@@ -3,9 +3,11 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use super::super::code::Place;
+use super::super::code::{Code, Place};
+use super::super::receivers::{Seek, Stack};
 use super::super::unwind::Return;
 use super::*;
+use crate::census::memory::Piece;
 
 const SECOND: u64 = 1_000_000_000;
 const STARTED: u64 = 1000 * SECOND;
@@ -99,7 +101,10 @@ fn last_list(memory: &Words) -> Option<u64> {
     find(memory)?.read(memory, NOW).unwrap()
 }
 
-/// Loops of the package for waiting, and nothing else.
+/// Where stacks are.
+const STACK: u64 = 0xc00f_0000;
+
+/// Loops of the package for waiting, methods of the receiver, and nothing else.
 struct Loops;
 
 impl Code for Loops {
@@ -110,19 +115,31 @@ impl Code for Loops {
         Return::Pushed
     }
     fn name(&self, function: u32) -> Option<&str> {
-        (function == 1).then_some("k8s.io/kubernetes/vendor/k8s.io/apimachinery/pkg/util/wait.BackoffUntil")
+        match function {
+            1 => Some("k8s.io/kubernetes/vendor/k8s.io/apimachinery/pkg/util/wait.BackoffUntil"),
+            4 => Some("k8s.io/kubernetes/pkg/kubelet/pleg.(*GenericPLEG).workerLoopIteration"),
+            5 => Some("k8s.io/kubernetes/pkg/kubelet/pleg.(*GenericPLEG).Start.func1"),
+            _ => None,
+        }
     }
     fn keeps_argument(&self, _: u32, _: usize) -> bool {
         false
     }
 }
 
-fn receivers(frames: &[u32], stack: &[u64], code: &[u64]) -> Vec<u64> {
+fn sought(frames: &[u32], ends: &[u64], stack: &[u64], code: Option<&[u64]>) -> Vec<u64> {
     let memory = kubelet();
     let bytes: Vec<u8> = stack.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let ends: Vec<u64> = ends.iter().map(|words| STACK + 8 * words).collect();
+    let whole = STACK - 64..STACK + bytes.len() as u64;
+    let stack = Stack { frames, ends: &ends, whole, at: STACK, bytes: &bytes };
     let mut seek = Seek::new(code);
-    seek.look(&memory, &Loops, frames, &bytes).unwrap();
-    seek.receivers.into_iter().collect()
+    seek.look(&memory, &Loops, &stack).unwrap();
+    seek.found().into_iter().collect()
+}
+
+fn receivers(frames: &[u32], stack: &[u64], code: &[u64]) -> Vec<u64> {
+    sought(frames, &[], stack, Some(code))
 }
 
 /// The closure is found on the stack of a loop, among words that are nothing, point nowhere or to something else; on no other
@@ -136,6 +153,30 @@ fn receivers_on_stacks() {
     assert!(receivers(&[3, 1], &stack, &[CODE + 8]).is_empty());
     assert!(receivers(&[3, 1], &stack[..3], &[CODE]).is_empty());
     assert!(receivers(&[3, 1], &stack, &[]).is_empty());
+}
+
+/// Since Kubernetes 1.36 no method value relists, but a loop of its own: whatever the frames of its methods point to is a candidate,
+/// also what the outermost keeps above its return address. Frames of others are no place for it, and neither is the stack.
+#[test]
+fn receivers_in_frames() {
+    let stack = [STOP, 7, 0x40_2000, TIME, STACK + 8, RECEIVER, 0x40_3000, 0, 0x40_4000, CLOSURE];
+    let of = |frames: &[u32], ends: &[u64]| sought(frames, ends, &stack, Some(&[]));
+    assert_eq!(of(&[3, 4, 5], &[3, 7, 9]), [0x40_3000, 0x40_4000, CLOSURE, RECEIVER, TIME]);
+    assert_eq!(of(&[3, 3, 5], &[3, 7, 9]), [0x40_4000, CLOSURE]);
+    assert!(of(&[3, 3, 3], &[3, 7, 9]).is_empty());
+    assert!(of(&[3, 4, 5], &[3]).is_empty(), "where a walk ended early, nothing is guessed");
+    assert!(sought(&[3, 4, 5], &[3, 7, 9], &stack, None).is_empty(), "it is known already");
+    let with_value = sought(&[3, 4, 1], &[3, 7, 9], &stack, Some(&[CODE]));
+    assert_eq!(with_value, [RECEIVER], "a method value is certain");
+}
+
+/// Among all that frames point to, one has the time.
+#[test]
+fn one_candidate_decides() {
+    let memory = kubelet();
+    let all = BTreeSet::from([STOP, CLOSURE, RECEIVER, TIME, RECEIVER + 8, 0xdead_0000]);
+    let time = RelistTime::find(&memory, &all, &node(&[CLOCK])).unwrap().unwrap();
+    assert_eq!(time.read(&memory, NOW).unwrap(), Some(START + 200 * SECOND));
 }
 
 /// The time of the list, on the clock of all records.
