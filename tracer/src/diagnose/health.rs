@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::{
-    paused,
+    newer, paused,
     reason::{Doubt, Peer, Reason},
     stale, unnamed,
 };
@@ -264,6 +264,7 @@ pub(super) fn doubts(snapshot: &Snapshot) -> Vec<Doubt> {
     if is_live(snapshot, Component::Kubelet) && snapshot.window.from.is_some() && !snapshot.sees_calls() {
         why.push(Doubt::CallsUntraced);
     }
+    why.extend(newer::than_known(snapshot));
     if snapshot.open_read_at.is_none() || !snapshot.open_complete {
         why.push(Doubt::OpenUnread);
     }

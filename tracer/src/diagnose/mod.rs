@@ -21,6 +21,7 @@ mod kernel_wait;
 pub mod known;
 mod kubelet_work;
 mod networks;
+mod newer;
 mod paused;
 mod prediction;
 mod reason;

@@ -154,6 +154,13 @@ pub enum Doubt {
         /// How often one is due.
         period_ns: u64,
     },
+    /// A program has none of the functions by which these calls would be seen.
+    NewerThanKnown {
+        /// Which.
+        component: Component,
+        /// Which calls.
+        calls: String,
+    },
     /// No CRI call is traced, neither in the kubelet nor in the runtime nor between them.
     CallsUntraced,
     /// Relists were seen, but not whether their lists succeeded.
@@ -197,6 +204,7 @@ impl Doubt {
             Self::RuntimeUnknown { .. } => "runtime_unknown",
             Self::RelistUntraced => "relist_untraced",
             Self::NoRelist { .. } => "no_relist",
+            Self::NewerThanKnown { .. } => "newer_than_known",
             Self::CallsUntraced => "calls_untraced",
             Self::ListUnknown => "list_unknown",
             Self::NotArmed => "not_armed",

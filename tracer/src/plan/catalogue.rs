@@ -81,33 +81,43 @@ const SERVED: &[Row] = &[
         versions: "kubelet 1.5 and later",
         lost_without: Some("the status phase of relists"),
     },
-    // hook: kubelet 1.6..: pkg/kubelet/kuberuntime.instrumentedRuntimeService.X
+    // hook: kubelet 1.6..: pkg/kubelet/kuberuntime.instrumentedRuntimeService.X; 1.38..: pkg/kubelet/metrics/cri
     Row {
         id: "counted-runtime",
         components: KUBELET,
-        select: Select::Methods("kuberuntime.instrumentedRuntimeService"),
+        select: Select::Methods(&[
+            "kuberuntime.instrumentedRuntimeService",
+            "metrics/cri.instrumentedRuntimeService",
+        ]),
         class: Class::KubeletCall,
         what: calls(Layer::KubeletCall, End::Marks),
         at_call: None,
         versions: "kubelet 1.6 and later",
         lost_without: Some("the calls that the kubelet's metrics count"),
     },
-    // hook: kubelet 1.6..: pkg/kubelet/kuberuntime.instrumentedImageManagerService.X
+    // hook: kubelet 1.6..: pkg/kubelet/kuberuntime.instrumentedImageManagerService.X; 1.38..: pkg/kubelet/metrics/cri
     Row {
         id: "counted-image",
         components: KUBELET,
-        select: Select::Methods("kuberuntime.instrumentedImageManagerService"),
+        select: Select::Methods(&[
+            "kuberuntime.instrumentedImageManagerService",
+            "metrics/cri.instrumentedImageManagerService",
+        ]),
         class: Class::KubeletCall,
         what: calls(Layer::KubeletCall, End::Marks),
         at_call: None,
         versions: "kubelet 1.6 and later",
         lost_without: Some("the image calls that the kubelet's metrics count"),
     },
-    // hook: kubelet 1.6..: pkg/kubelet/kuberuntime.recordOperation(operation string, start time.Time), deferred
+    // hook: kubelet 1.6..: pkg/kubelet/kuberuntime.recordOperation(operation string, start time.Time), deferred; 1.38..:
+    // pkg/kubelet/metrics/cri
     Row {
         id: "counted-end",
         components: KUBELET,
-        select: Select::Function { owner: "kuberuntime", names: &["recordOperation"] },
+        select: Select::Functions(&[
+            ("kuberuntime", &["recordOperation"]),
+            ("metrics/cri", &["recordOperation"]),
+        ]),
         class: Class::KubeletCall,
         what: HookRole::Mark(Mark::End(None)),
         // Where the kubelet reads the clock for its metric.
@@ -115,11 +125,11 @@ const SERVED: &[Row] = &[
         versions: "kubelet 1.6 and later",
         lost_without: Some("the ends of counted calls"),
     },
-    // hook: kubelet 1.6..: pkg/kubelet/kuberuntime.recordError(operation string, err error)
+    // hook: kubelet 1.6..: pkg/kubelet/kuberuntime.recordError(operation string, err error); 1.38..: pkg/kubelet/metrics/cri
     Row {
         id: "counted-error",
         components: KUBELET,
-        select: Select::Function { owner: "kuberuntime", names: &["recordError"] },
+        select: Select::Functions(&[("kuberuntime", &["recordError"]), ("metrics/cri", &["recordError"])]),
         class: Class::KubeletCall,
         what: HookRole::Mark(Mark::Result(ERROR_AFTER_STRING)),
         at_call: None,
@@ -130,7 +140,7 @@ const SERVED: &[Row] = &[
     Row {
         id: "client-runtime-old",
         components: KUBELET,
-        select: Select::Methods("remote.(*remoteRuntimeService)"),
+        select: Select::Methods(&["remote.(*remoteRuntimeService)"]),
         class: Class::KubeletClient,
         what: calls(Layer::KubeletClient, End::Marks),
         at_call: None,
@@ -141,7 +151,7 @@ const SERVED: &[Row] = &[
     Row {
         id: "client-image-old",
         components: KUBELET,
-        select: Select::Methods("remote.(*remoteImageService)"),
+        select: Select::Methods(&["remote.(*remoteImageService)"]),
         class: Class::KubeletClient,
         what: calls(Layer::KubeletClient, End::Marks),
         at_call: None,
@@ -152,7 +162,7 @@ const SERVED: &[Row] = &[
     Row {
         id: "client-runtime",
         components: KUBELET,
-        select: Select::Methods("cri-client/pkg.(*remoteRuntimeService)"),
+        select: Select::Methods(&["cri-client/pkg.(*remoteRuntimeService)"]),
         class: Class::KubeletClient,
         what: calls(Layer::KubeletClient, End::Marks),
         at_call: None,
@@ -163,7 +173,7 @@ const SERVED: &[Row] = &[
     Row {
         id: "client-image",
         components: KUBELET,
-        select: Select::Methods("cri-client/pkg.(*remoteImageService)"),
+        select: Select::Methods(&["cri-client/pkg.(*remoteImageService)"]),
         class: Class::KubeletClient,
         what: calls(Layer::KubeletClient, End::Marks),
         at_call: None,
@@ -237,11 +247,17 @@ const SERVED: &[Row] = &[
         versions: "containerd 1.6 and later",
         lost_without: None,
     },
-    // hook: grpc-go 1.0..: (*Server).sendResponse, after the handler returned without an error
+    // hook: grpc-go 1.0..: (*Server).sendResponse, after the handler returned without an error. Since grpc-go#9309 (2026) unary calls
+    // run as streams in (*Server).processRPC, and the reply goes by (*serverStream).SendMsg. Before, only streams used that: where
+    // (*Server).processRPC is missing, it says nothing about a unary handler
     Row {
         id: "handler-reply",
         components: SERVERS,
-        select: Select::Function { owner: "google.golang.org/grpc.(*Server)", names: &["sendResponse"] },
+        select: Select::BySign {
+            sign: ("google.golang.org/grpc.(*Server)", "processRPC"),
+            with: ("google.golang.org/grpc.(*serverStream)", "SendMsg"),
+            without: ("google.golang.org/grpc.(*Server)", "sendResponse"),
+        },
         class: Class::Handler,
         what: HookRole::Mark(Mark::Reply),
         at_call: None,

@@ -8,5 +8,5 @@ mod runc;
 
 pub use catalogue::CATALOGUE;
 pub use planned::{Plan, PlannedBinary, PlannedSite};
-pub use planner::{BinaryFacts, Budget, FoundFunction, FoundSite, Planner};
-pub use row::{Class, End, HookRole, Mark, Row, Select, StreamTypes, Wanted, WordPlace, wanted};
+pub use planner::{BinaryFacts, Budget, CATALOGUE_SOURCE, FoundFunction, FoundSite, Planner, layers_of};
+pub use row::{Class, End, HookRole, Mark, Named, Row, Select, StreamTypes, Wanted, WordPlace, wanted};

@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// Pairing group: starts and ends of one group meet. The number travels to the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
 #[expect(missing_docs, reason = "one per layer, described there")]
 pub enum Class {
@@ -27,8 +27,8 @@ pub enum Class {
 /// (`k8s.io/kubernetes/vendor/…`, `github.com/containerd/containerd/vendor/…`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Select {
-    /// CRI methods of a type: package and receiver as they end, before the last dot.
-    Methods(&'static str),
+    /// CRI methods of a type, by what it was called over the versions: package and receiver as they end, before the last dot.
+    Methods(&'static [&'static str]),
     /// gRPC handlers `_Service_Method_Handler` of a package: its path as it ends, and the service.
     Handlers {
         /// End of the package path.
@@ -45,8 +45,30 @@ pub enum Select {
     },
     /// Several functions that do the same thing in different versions: each as in [`Select::Function`].
     Functions(&'static [(&'static str, &'static [&'static str])]),
+    /// One function where the program has another one, which says that it is of a newer design, and a different one where not.
+    BySign {
+        /// What says so.
+        sign: Named,
+        /// The function where it is there.
+        with: Named,
+        /// The function where it is not.
+        without: Named,
+    },
     /// One function of Go's own package `runtime`, and of no other package of that name.
     Runtime(&'static str),
+}
+
+/// Package and receiver of a function as they end, and its name.
+pub type Named = (&'static str, &'static str);
+
+impl Select {
+    /// Does it take this function, which it matches, in a program that has these?
+    #[must_use]
+    pub fn takes<'a>(self, symbol: &str, mut all: impl Iterator<Item = &'a str>) -> bool {
+        let Self::BySign { sign, with, without } = self else { return true };
+        let has_sign = all.any(|symbol| is_named(symbol, sign));
+        is_named(symbol, if has_sign { with } else { without })
+    }
 }
 
 /// Where an error result lies, or an argument.
@@ -169,9 +191,9 @@ pub fn wanted(rows: &'static [Row], component: Component, symbol: &str) -> Optio
 /// Operation and service of a symbol under a selection.
 fn matches<'a>(select: Select, owner: &str, name: &'a str) -> Option<(&'a str, String)> {
     match select {
-        Select::Methods(receiver) => {
-            let ours = ends_at_boundary(owner, receiver) && Method::from_name(name).is_some();
-            ours.then(|| (name, receiver.to_owned()))
+        Select::Methods(receivers) => {
+            let receiver = receivers.iter().find(|receiver| ends_at_boundary(owner, receiver))?;
+            Method::from_name(name).map(|_| (name, (*receiver).to_owned()))
         }
         Select::Handlers { package, service } => {
             let method = name.strip_prefix('_')?.strip_prefix(service)?.strip_prefix('_')?;
@@ -188,8 +210,15 @@ fn matches<'a>(select: Select, owner: &str, name: &'a str) -> Option<(&'a str, S
             let ours = names.contains(&name) && ends_at_boundary(owner, wanted);
             ours.then(|| (name, (*wanted).to_owned()))
         }),
+        Select::BySign { with, without, .. } => [with, without].into_iter().find_map(|(wanted, known)| {
+            (name == known && ends_at_boundary(owner, wanted)).then(|| (name, wanted.to_owned()))
+        }),
         Select::Runtime(wanted) => (owner == "runtime" && name == wanted).then(|| (name, owner.to_owned())),
     }
+}
+
+fn is_named(symbol: &str, (owner, name): Named) -> bool {
+    symbol.rsplit_once('.').is_some_and(|(of, called)| called == name && ends_at_boundary(of, owner))
 }
 
 /// Does `path` end with `end`, on the border of a path element?
@@ -250,5 +279,37 @@ mod tests {
         );
         assert_eq!(id(&format!("{pkg}/pleg.(*GenericPLEG).Relist")), Some("relist"));
         assert_eq!(id(&format!("{pkg}/pleg.(*GenericPLEG).relist")), Some("relist"));
+    }
+
+    /// What the kubelet counts moves to another package in 1.38 (kubernetes#141480), with the same types and functions.
+    #[test]
+    fn counted_calls_of_1_38() {
+        let of = |symbol: &str| row_of(Component::Kubelet, symbol).map(|(id, ..)| id);
+        let pkg = "k8s.io/kubernetes/pkg/kubelet/metrics/cri";
+        assert_eq!(of(&format!("{pkg}.instrumentedRuntimeService.ListContainers")), Some("counted-runtime"));
+        assert_eq!(of(&format!("{pkg}.instrumentedImageManagerService.PullImage")), Some("counted-image"));
+        assert_eq!(of(&format!("{pkg}.recordOperation")), Some("counted-end"));
+        assert_eq!(of(&format!("{pkg}.recordError")), Some("counted-error"));
+        assert_eq!(of("example.com/cri.recordOperation"), None);
+    }
+
+    /// A unary handler replies by `sendResponse`; in a grpc-go whose unary calls are streams (grpc-go#9309) by `SendMsg`. That
+    /// says nothing where it is only for streams, also when `sendResponse` is missing.
+    #[test]
+    fn replies_by_the_design_of_grpc() {
+        let grpc = |name: &str| format!("github.com/x/vendor/google.golang.org/grpc.{name}");
+        let (old, new) = (grpc("(*Server).sendResponse"), grpc("(*serverStream).SendMsg"));
+        let sign = grpc("(*Server).processRPC");
+        let taken = |all: &[&str]| -> Vec<String> {
+            let wants = |symbol: &&&str| {
+                wanted(CATALOGUE, Component::Containerd, symbol)
+                    .is_some_and(|found| found.row.select.takes(symbol, all.iter().copied()))
+            };
+            all.iter().filter(wants).map(|symbol| (*symbol).to_owned()).collect()
+        };
+        assert_eq!(taken(&[&old, &new]), [old.as_str()]);
+        assert_eq!(taken(&[&sign, &new]), [new.as_str()]);
+        assert_eq!(taken(&[&sign, &old, &new]), [new.as_str()], "what nobody calls any more says nothing");
+        assert!(taken(&[&new]).is_empty());
     }
 }

@@ -121,7 +121,12 @@ const STREAM_NUMBER: &str = "id";
 /// Every function that the catalogue wants for this component, with its sites.
 fn functions(component: Component, binary: &GoBinary) -> Vec<FoundFunction> {
     let matches = binary.resolve(&patterns(component));
-    let wanted = |found: Match| Some((plan::wanted(CATALOGUE, component, &found.name)?, found));
+    let names: Vec<String> = matches.iter().map(|found| found.name.clone()).collect();
+    let wanted = |found: Match| {
+        let wanted = plan::wanted(CATALOGUE, component, &found.name)?;
+        let taken = wanted.row.select.takes(&found.name, names.iter().map(String::as_str));
+        taken.then_some((wanted, found))
+    };
     let all: Vec<_> = matches.into_iter().filter_map(wanted).collect();
     let streams = Streams::of(binary, all.iter().flat_map(|(wanted, _)| stream_types(wanted)));
     all.into_iter().map(|(wanted, found)| function(binary, wanted, &found, &streams)).collect()
@@ -208,7 +213,9 @@ fn found_site(site: &Site) -> Result<FoundSite, String> {
 fn patterns(component: Component) -> Vec<Pattern> {
     let rows = CATALOGUE.iter().filter(|row| row.components.contains(&component));
     rows.flat_map(|row| match row.select {
-        Select::Methods(receiver) => vec![Pattern::new(&format!("{receiver}.*"))],
+        Select::Methods(receivers) => {
+            receivers.iter().map(|receiver| Pattern::new(&format!("{receiver}.*"))).collect()
+        }
         Select::Handlers { package, service } => {
             vec![Pattern::new(&format!("{package}._{service}_*_Handler"))]
         }
@@ -219,6 +226,9 @@ fn patterns(component: Component) -> Vec<Pattern> {
             .iter()
             .flat_map(|(owner, names)| names.iter().map(move |name| Pattern::new(&format!("{owner}.{name}"))))
             .collect(),
+        Select::BySign { sign, with, without } => {
+            [sign, with, without].map(|(owner, name)| Pattern::new(&format!("{owner}.{name}"))).to_vec()
+        }
         Select::Runtime(name) => vec![Pattern::new(&format!("runtime.{name}"))],
     })
     .collect()

@@ -1,7 +1,10 @@
 //! [`sentence`] and [`doubt`]: what is held up, and why nothing can be said, in words that are safe to print.
 
 use crate::{
-    correlate::{Age, Doing, Place, RecentKind, thresholds::RELIST_PERIOD_NS},
+    correlate::{
+        Age, Doing, Place, RecentKind,
+        thresholds::{RELIST_PERIOD_NS},
+    },
     cri::Method,
     diagnose::{Doubt, Peer, Reason, Slow, SlowKind},
     input::Component,
@@ -169,6 +172,11 @@ pub(super) fn doubt(doubt: &Doubt) -> String {
                 duration(*window_ns)
             )
         }
+        Doubt::NewerThanKnown { component, calls } => format!(
+            "this {} is newer than this plegtrace knows: no {} found (plegtrace doctor)",
+            component.name(),
+            escape::text(calls)
+        ),
         Doubt::CallsUntraced => {
             "no CRI call of kubelet or runtime can be traced (plegtrace doctor shows why), so a pod may be held up".into()
         }

@@ -1,7 +1,7 @@
 //! "Healthy" is said of what probes that are on have seen. What was only planned, what came off, and what the process before saw is no
 //! evidence.
 
-use plegtrace::correlate::Snapshot;
+use plegtrace::correlate::{HookState, Snapshot};
 use plegtrace::diagnose::{Doubt, Reason, Verdict, diagnose};
 use plegtrace::input::{
     Armed, CensusFact, Component, Fact, GoroutineGroup, GoroutinesFact, Layer, MessagesFact, ProcessFact,
@@ -56,6 +56,40 @@ fn a_kubelet_without_probes_is_not_healthy() {
         doubts(&told(&[refused(Component::Kubelet), refused(Component::Containerd)])),
         ["relist_untraced", "calls_untraced"]
     );
+}
+
+/// A program that is newer than the catalogue: none of its functions shows a kind of calls. Nobody is healthy because of that, and the
+/// report says so; nor is it said of a successor that has them.
+#[test]
+fn a_program_that_is_newer_than_the_catalogue() {
+    let told = |what: &str, armed: Option<Vec<u32>>| {
+        let mut story = Story::node();
+        let why = "newer than this plegtrace knows: none found in /usr/bin/kubelet";
+        let newer = RefusedFact {
+            source: "catalogue".into(),
+            component: Some(Component::Kubelet),
+            what: what.into(),
+            why: why.into(),
+            matters: true,
+        };
+        let armed = Armed { mode: "uprobe_multi".into(), sites: 9, took_ns: 0, hooks: armed };
+        story.fact(0, &Fact::Refused(newer)).fact(0, &Fact::Armed(armed));
+        story.relist(S, 0).relist(2 * S, 0).census(2 * S, &[], &[], &[]).read_open(3 * S).snapshot(3 * S)
+    };
+    let probe = |snapshot: &Snapshot, layer: Layer| {
+        let of = |state: &&HookState| state.hook.layer != layer || state.hook.component != Component::Kubelet;
+        snapshot.hooks.iter().filter(of).map(|state| state.hook.index).collect::<Vec<u32>>()
+    };
+    let counted = "calls that the kubelet counts";
+    let known = told(counted, None);
+    assert!(is_healthy(&known), "what is seen is known");
+    let others = probe(&known, Layer::KubeletCall);
+    let newer = told(counted, Some(others));
+    assert_eq!(doubts(&newer), ["newer_than_known"]);
+    let text = text_of(&newer, false).unwrap();
+    let said = "this kubelet is newer than this plegtrace knows: no calls that the kubelet counts found";
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains(said), "{text}");
 }
 
 /// Relists alone, whose lists succeed, do not tell that no pod is held up. A handler of the runtime would, and so would the kubelet's

@@ -24,6 +24,9 @@ use crate::{
     input::{Component, HookFact, Layer, RefusedFact},
 };
 
+/// The source of refusals that say: a program has none of the functions by which a kind of calls would be seen.
+pub const CATALOGUE_SOURCE: &str = "catalogue";
+
 /// Most sites in one executable: every probed page of its text is copied once per process.
 const MAX_SITES_PER_BINARY: usize = 400;
 /// Executables that are remembered as refused for now; the refusal of any more stays.
@@ -351,22 +354,34 @@ impl Planner {
             }
         }
         let class_seen = |class| facts.functions.iter().any(|f| f.wanted.row.class == class && is_call(f));
-        let expected = match facts.component {
-            Component::Kubelet => Some(Class::KubeletClient),
-            Component::Containerd | Component::Crio | Component::CriDockerd => Some(Class::Handler),
-            _ => None,
-        };
-        if let Some(class) = expected.filter(|class| !class_seen(*class)) {
-            self.refuse(facts.component, calls_of(class), &format!("none found in {}", facts.exe), true);
+        for class in in_every_release(facts.component).into_iter().filter(|class| !class_seen(*class)) {
+            let why = format!("newer than this plegtrace knows: none found in {}", facts.exe);
+            self.refuse_source(CATALOGUE_SOURCE, facts.component, calls_of(class), &why, true);
         }
     }
+}
+
+/// Classes of calls of which every release that is known has some.
+fn in_every_release(component: Component) -> BTreeSet<Class> {
+    let daemon = component == Component::Kubelet || component.role().is_runtime();
+    let rows = CATALOGUE.iter().filter(|row| daemon && row.components.contains(&component));
+    rows.filter(|row| matches!(row.what, HookRole::Calls { .. })).map(|row| row.class).collect()
+}
+
+/// The layers of the calls that people know by this name: those that a refusal of [`CATALOGUE_SOURCE`] is about.
+pub fn layers_of(calls: &str) -> impl Iterator<Item = Layer> {
+    CATALOGUE.iter().filter_map(move |row| match row.what {
+        HookRole::Calls { layer, .. } if calls_of(row.class) == calls => Some(layer),
+        _ => None,
+    })
 }
 
 /// Calls of a class, for people.
 fn calls_of(class: Class) -> &'static str {
     match class {
         Class::Relist => "relists",
-        Class::ListPhase | Class::StatusPhase => "phases of relists",
+        Class::ListPhase => "list phases of relists",
+        Class::StatusPhase => "status phases of relists",
         Class::KubeletCall => "calls that the kubelet counts",
         Class::KubeletClient => "CRI client methods",
         Class::Handler => "CRI handlers",

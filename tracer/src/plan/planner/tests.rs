@@ -59,7 +59,18 @@ fn kubelet_plan() {
     assert_eq!(plan.binaries[0].ends[0].conf.pairing, pairing::GOROUTINE);
     assert_eq!(plan.binaries[0].ends[2].conf.pairing, pairing::FRAME);
     assert!(plan.refused.iter().any(|r| r.what == "list-phase" && r.matters));
-    assert!(plan.refused.iter().any(|r| r.what == "CRI client methods"));
+    let newer = plan.refused.iter().filter(|r| r.source == CATALOGUE_SOURCE);
+    let newer: Vec<&str> = newer.map(|r| r.what.as_str()).collect();
+    let unseen = [
+        "list phases of relists",
+        "status phases of relists",
+        "calls that the kubelet counts",
+        "CRI client methods",
+    ];
+    assert_eq!(newer, unseen);
+    let layers = unseen.map(|calls| layers_of(calls).collect::<BTreeSet<Layer>>());
+    let expected = [Layer::ListPhase, Layer::StatusPhase, Layer::KubeletCall, Layer::KubeletClient];
+    assert_eq!(layers, expected.map(|layer| BTreeSet::from([layer])));
 }
 
 /// A handler takes the stream that came in on its goroutine only where such a site is planned; the site knows where the number
