@@ -28,8 +28,6 @@ pub struct Oracle {
     relists: BTreeSet<u32>,
     /// The open calls, as they were read last.
     open: Option<InFlight>,
-    /// Kubelets in whose goroutines a stream of events was seen when they were read last.
-    streams: BTreeSet<u32>,
     /// The last answer to `Status`.
     conditions: Vec<RuntimeCondition>,
     /// Programs that run, by process: since when, and as what they were started.
@@ -106,15 +104,6 @@ impl Oracle {
                 self.children.insert(command.pid, (command.since_ns, command.command));
             }
             Fact::Processes(reading) => self.programs(&reading),
-            Fact::Goroutines(look) => {
-                let stream = |frame: &String| frame.ends_with("moteRuntimeService).GetContainerEvents");
-                match look.groups.iter().any(|group| group.frames.iter().any(stream)) {
-                    true => drop(self.streams.insert(look.pid)),
-                    // A part of them says nothing of the rest.
-                    false if look.unread == 0 => drop(self.streams.remove(&look.pid)),
-                    false => {}
-                }
-            }
             Fact::Process(process) => drop(self.coming.insert(process.pid, process)),
             Fact::Census(round) => self.round(round),
             Fact::BusCalls(reading) => self.sees_bus = reading.complete,

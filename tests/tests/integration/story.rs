@@ -216,8 +216,9 @@ fn no_deadline_is_over() {
     assert_eq!(reasons(&story.snapshot(722 * S)), ["abandoned_handlers"]);
 }
 
-/// A kubelet that follows events keeps a stream open and lists every five minutes: neither is a stall. A list that is due
-/// and does not come is one, and so it is when lists follow each other beside a stream of somebody else.
+/// A kubelet that follows events keeps a stream open and, before 1.37, lists every five minutes. That is no stall, and no health
+/// either before such an interval was seen. A list that is due and does not come is a stall, and so it is when lists follow each
+/// other beside a stream of somebody else, and since 1.37, when a kubelet lists each second all the same.
 #[test]
 fn a_kubelet_that_follows_events() {
     let mut story = Story::node();
@@ -227,15 +228,33 @@ fn a_kubelet_that_follows_events() {
     assert_eq!(doubts(&story.snapshot(8 * S)), ["no_relist"]);
     story.begin(Layer::KubeletClient, "GetContainerEvents", 9, 900, 0).read_open(8 * S);
     let waiting = story.snapshot(8 * S);
-    assert!(healthy(&waiting), "{:?}", diagnose(&waiting));
+    assert_eq!(doubts(&waiting), ["pace_unknown"]);
     let page = headline(&waiting);
-    assert!(page.contains("follows events"), "{page}");
-    assert_eq!(doubts(&story.snapshot(400 * S)), ["no_relist"]);
-    story.relist(10 * S, 0).read_open(300 * S);
-    assert!(healthy(&story.snapshot(300 * S)));
-    let late = story.snapshot(330 * S);
+    assert!(page.contains("in 8.0 s") && page.contains("before Kubernetes 1.37"), "{page}");
+    story.relist(10 * S, 0).read_open(15 * S);
+    assert!(healthy(&story.snapshot(15 * S)));
+    assert_eq!(doubts(&story.read_open(300 * S).snapshot(300 * S)), ["pace_unknown"]);
+    assert_eq!(reasons(&story.snapshot(330 * S)), ["list_stale"], "not even every five minutes");
+    story.relist(310 * S, 0).read_open(600 * S);
+    assert!(healthy(&story.snapshot(600 * S)), "it lists seldom, as was seen");
+    let late = story.snapshot(630 * S);
     assert_eq!(reasons(&late), ["list_stale"]);
     assert_eq!(late.pace().threshold_ns, 600 * S);
+    story.relist(631 * S, 0).relist(632 * S, 0).read_open(645 * S);
+    assert_eq!(reasons(&story.snapshot(645 * S)), ["list_stale"], "it has gone back to lists");
+    let mut always = Story::blank();
+    always.start().target(Component::Kubelet, KUBELET, "1.37.1").target(
+        Component::Containerd,
+        CONTAINERD,
+        "2.4.0",
+    );
+    let armed = Armed { mode: "uprobe_multi".into(), sites: 112, took_ns: 9 * MS, hooks: None };
+    always.hooks().fact(0, &Fact::Armed(armed));
+    always.hook(Layer::KubeletClient, "GetContainerEvents");
+    always.begin(Layer::KubeletClient, "GetContainerEvents", 9, 900, 0).read_open(8 * S);
+    assert_eq!(doubts(&always.snapshot(8 * S)), ["no_relist"]);
+    always.relist(10 * S, 0).read_open(25 * S);
+    assert_eq!(reasons(&always.snapshot(25 * S)), ["list_stale"]);
     let mut other = Story::node();
     other.hook(Layer::Handler, "GetContainerEvents").begin(Layer::Handler, "GetContainerEvents", 70, 700, 0);
     other.relist(S, 0).relist(2 * S, 0).read_open(20 * S);
@@ -571,11 +590,11 @@ fn an_old_stream_of_events() {
     };
     assert_eq!(doubts(&told(&[]).snapshot(20 * S)), ["no_relist"], "somebody else's");
     let mut own = told(std::slice::from_ref(&stream));
-    assert!(healthy(&own.snapshot(20 * S)));
+    assert_eq!(doubts(&own.snapshot(20 * S)), ["pace_unknown"]);
     own.fact(15 * S, &Fact::Census(CensusFact { began_ns: at(15 * S).0, ..CensusFact::default() }));
-    assert!(healthy(&own.snapshot(20 * S)));
+    assert_eq!(doubts(&own.snapshot(20 * S)), ["pace_unknown"]);
     let relist = group(&[PLEG], "select", &["k8s.io/kubernetes/pkg/kubelet/pleg.(*GenericPLEG).Relist"]);
-    assert_eq!(doubts(&told(&[stream, relist]).snapshot(20 * S)), ["no_relist"]);
+    assert_eq!(doubts(&told(&[stream, relist]).snapshot(20 * S)), ["pace_unknown"]);
 }
 
 /// What a person typed is shown, and is nothing that holds up the node, however long it lasts and whoever stopped it.

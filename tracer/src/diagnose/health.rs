@@ -12,7 +12,7 @@ use crate::{
     correlate::{
         Caller, LastList, OpenCall, OpenMessage, OpenProcess, ProcessKind, Relist, Snapshot, TracedProcess,
         TracedState,
-        thresholds::{RELIST_OPEN_NS, docker_stuck_after_ns, stuck_after_ns},
+        thresholds::{LAST_LIST_NS, RELIST_OPEN_NS, docker_stuck_after_ns, stuck_after_ns},
     },
     decode::MonoNs,
     input::{Component, Layer, Presence},
@@ -255,6 +255,8 @@ pub(super) fn doubts(snapshot: &Snapshot) -> Vec<Doubt> {
         why.push(Doubt::RelistUntraced);
     } else if snapshot.awaits_relist() {
         // Of a kubelet that lists every few minutes an observation need not see one.
+    } else if let Some(silent_ns) = silent_at_unknown_pace(snapshot) {
+        why.push(Doubt::PaceUnknown { silent_ns });
     } else if snapshot.relists_now().next().is_none() {
         let period_ns = snapshot.pace().period_ns;
         why.push(Doubt::NoRelist { window_ns: seen_for_ns(snapshot), period_ns });
@@ -277,6 +279,17 @@ pub(super) fn doubts(snapshot: &Snapshot) -> Vec<Doubt> {
         why.push(Doubt::Lost { count, sentence: worst.sentence.clone() });
     }
     why
+}
+
+/// For how long no list has succeeded, of a kubelet of which it is not known whether that is long.
+fn silent_at_unknown_pace(snapshot: &Snapshot) -> Option<u64> {
+    let none = snapshot.relists_now().next().is_none();
+    let silent_ns = match snapshot.last_list {
+        LastList::At(at) if !none => snapshot.now.since(at),
+        _ if none => seen_for_ns(snapshot),
+        _ => return None,
+    };
+    (snapshot.may_be_slow() && (none || silent_ns > LAST_LIST_NS)).then_some(silent_ns)
 }
 
 /// For how long relists of a kubelet that runs would have been seen.

@@ -154,6 +154,11 @@ pub enum Doubt {
         /// How often one is due.
         period_ns: u64,
     },
+    /// It follows events, and whether it lists seldom because of that was not seen.
+    PaceUnknown {
+        /// For how long no list has succeeded, as far as was seen.
+        silent_ns: u64,
+    },
     /// A program has none of the functions by which these calls would be seen.
     NewerThanKnown {
         /// Which.
@@ -204,6 +209,7 @@ impl Doubt {
             Self::RuntimeUnknown { .. } => "runtime_unknown",
             Self::RelistUntraced => "relist_untraced",
             Self::NoRelist { .. } => "no_relist",
+            Self::PaceUnknown { .. } => "pace_unknown",
             Self::NewerThanKnown { .. } => "newer_than_known",
             Self::CallsUntraced => "calls_untraced",
             Self::ListUnknown => "list_unknown",

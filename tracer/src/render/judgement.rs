@@ -3,7 +3,7 @@
 use crate::{
     correlate::{
         Age, Doing, Place, RecentKind,
-        thresholds::{RELIST_PERIOD_NS},
+        thresholds::{EVENTED_PERIOD_NS, RELIST_PERIOD_NS},
     },
     cri::Method,
     diagnose::{Doubt, Peer, Reason, Slow, SlowKind},
@@ -172,6 +172,11 @@ pub(super) fn doubt(doubt: &Doubt) -> String {
                 duration(*window_ns)
             )
         }
+        Doubt::PaceUnknown { silent_ns } => format!(
+            "no list succeeded in {}, and the kubelet follows events: before Kubernetes 1.37 it then lists every {}, later each second; which one was not seen",
+            duration(*silent_ns),
+            duration(EVENTED_PERIOD_NS)
+        ),
         Doubt::NewerThanKnown { component, calls } => format!(
             "this {} is newer than this plegtrace knows: no {} found (plegtrace doctor)",
             component.name(),
