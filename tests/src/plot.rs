@@ -90,6 +90,38 @@ impl Story {
             .begin(Layer::Handler, "ListContainers", handler, 700, from + MS + 90_000)
     }
 
+    /// The kubelet has what relists of one pod need, as since Kubernetes 1.36.
+    pub fn relists_pods(&mut self) -> &mut Self {
+        self.hook(Layer::PodRelist, "relistPod").hook(Layer::ListPhase, "GetPod")
+    }
+
+    /// A relist of one pod, whose status takes so long, on the goroutine of the relists.
+    pub fn pod_relist(&mut self, from: u64, status: u64) -> &mut Self {
+        self.pod_relist_lists(from);
+        self.rpc("ContainerStatus", PLEG, from + 3 * MS, from + 3 * MS + status);
+        let to = from + 3 * MS + status;
+        self.end(Layer::StatusPhase, "updateCache", PLEG, to + 10_000, CALL_OK);
+        self.end(Layer::PodRelist, "relistPod", PLEG, to + 20_000, 0)
+    }
+
+    /// A relist of one pod gets its list, and does not come to its end: nobody answers for the status.
+    pub fn pod_relist_hangs(&mut self, from: u64) -> &mut Self {
+        let handler = self.handler_goroutine();
+        self.pod_relist_lists(from)
+            .begin(Layer::KubeletCall, "ContainerStatus", PLEG, 900, from + 3 * MS)
+            .begin(Layer::KubeletClient, "ContainerStatus", PLEG, 1000, from + 3 * MS + 5_000)
+            .begin(Layer::Handler, "ContainerStatus", handler, 700, from + 3 * MS + 90_000)
+    }
+
+    fn pod_relist_lists(&mut self, from: u64) -> &mut Self {
+        self.begin(Layer::PodRelist, "relistPod", PLEG, 100, from);
+        self.begin(Layer::ListPhase, "GetPod", PLEG, 300, from + 10_000);
+        self.rpc("ListPodSandbox", PLEG, from + 20_000, from + MS);
+        self.rpc("ListContainers", PLEG, from + MS, from + 2 * MS);
+        self.end(Layer::ListPhase, "GetPod", PLEG, from + 2 * MS + 10_000, CALL_OK);
+        self.begin(Layer::StatusPhase, "updateCache", PLEG, 300, from + 2 * MS + 20_000)
+    }
+
     /// The kubelet gives up the list it waits for; the handler stays.
     pub fn list_times_out(&mut self, ns: u64) -> &mut Self {
         self.end(Layer::KubeletClient, "ListContainers", PLEG, ns, CALL_FAILED)

@@ -44,8 +44,9 @@ fn asked() -> impl Strategy<Value = Asked> {
 /// A kubelet that relists each second and asks for this; facts first, then calls in any order.
 fn told(asked: &[Asked]) -> (Vec<Event>, Vec<Call>) {
     let mut story = Story::node();
+    story.relists_pods();
     for n in 0..6 {
-        story.relist(n * S, 0);
+        story.relist(n * S, 0).pod_relist(n * S + 100 * MS, (n + 1) * MS);
     }
     for (goid, asked) in (1000..).zip(asked) {
         let (start, end) = (asked.start_ms * MS, (asked.start_ms + asked.length_ms) * MS);
@@ -128,8 +129,8 @@ proptest! {
             }
         }
         prop_assert!(take(&mut correlator, true, &mut taken));
-        // Relists, and requests; handlers have trees of their own where it is not certain whom they answer.
-        prop_assert_eq!(taken.roots.iter().filter(|id| id.tgid == KUBELET).count(), 6 + asked.len());
+        // Relists of all pods and of one, and requests; handlers have trees of their own where it is not certain whom they answer.
+        prop_assert_eq!(taken.roots.iter().filter(|id| id.tgid == KUBELET).count(), 12 + asked.len());
         let all = finished(&correlator.snapshot(at(20 * S)));
         // Whom a handler answers can become uncertain when it has been handed out with its call.
         let missing: Vec<_> = all.difference(&taken.spans).collect();

@@ -19,6 +19,7 @@ mod goroutine_hostile;
 mod goroutine_kit;
 mod goroutines;
 mod memory;
+mod pod_relists;
 mod preamble;
 mod property;
 mod recording;

@@ -72,7 +72,10 @@ fn hanging_list() {
     let during = story.snapshot(32 * S);
     assert_eq!(reasons(&during), ["relist_open", "list_stale", "calls_open"]);
     let why = diagnose(&during).reasons;
-    assert_eq!(why[0], Why::RelistOpen { age_ns: 31 * S, waiting_in: Some("ListContainers".into()) });
+    assert_eq!(
+        why[0],
+        Why::RelistOpen { age_ns: 31 * S, waiting_in: Some("ListContainers".into()), of_pod: false }
+    );
     assert_eq!(during.relists[1].list, ListOutcome::Pending);
     let handler = during.open.iter().find(|call| call.span.layer() == Layer::Handler).unwrap();
     assert_eq!(handler.caller, Caller::Waiting);
@@ -446,7 +449,10 @@ fn status_phase_counts_as_listed() {
     let snapshot = story.snapshot(9 * S);
     assert_eq!(snapshot.last_list, LastList::At(at(S)));
     let reasons = diagnose(&snapshot).reasons;
-    assert_eq!(reasons[..], [Why::RelistOpen { age_ns: 8 * S, waiting_in: Some("PodSandboxStatus".into()) }]);
+    assert_eq!(
+        reasons[..],
+        [Why::RelistOpen { age_ns: 8 * S, waiting_in: Some("PodSandboxStatus".into()), of_pod: false }]
+    );
 }
 
 /// A call of a hook that nobody announced is counted as lost, not dropped in silence.

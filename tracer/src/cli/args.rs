@@ -346,6 +346,8 @@ pub enum Source {
 pub enum Family {
     /// The relist.
     Relist,
+    /// The relist of one pod.
+    PodRelist,
     /// Its list phase.
     ListPhase,
     /// Its status phase.

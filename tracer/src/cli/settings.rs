@@ -169,6 +169,7 @@ impl TryFrom<&Common> for Settings {
 fn layer(family: Family) -> Layer {
     match family {
         Family::Relist => Layer::Relist,
+        Family::PodRelist => Layer::PodRelist,
         Family::ListPhase => Layer::ListPhase,
         Family::StatusPhase => Layer::StatusPhase,
         Family::KubeletCall => Layer::KubeletCall,

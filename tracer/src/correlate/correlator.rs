@@ -229,16 +229,21 @@ impl Correlator {
         self.phases.reading(&mut reading, &self.node, &self.limits);
         self.open.snapshot(reading, &self.limits);
         abandoned::remember(&mut self.open, &self.clients, &self.handlers, &self.node.hooks);
-        for goroutine in self.open_relists() {
+        for goroutine in self.open_relists().into_iter().chain(self.inside(Layer::PodRelist)) {
             self.relists.follow(goroutine);
         }
     }
 
     /// Goroutines that are inside a relist.
     pub(super) fn open_relists(&self) -> Vec<Goroutine> {
+        self.inside(Layer::Relist)
+    }
+
+    /// Goroutines on which a call of this layer is open.
+    pub(super) fn inside(&self, layer: Layer) -> Vec<Goroutine> {
         let relists = self.open.entries().filter(|entry| {
             let hook = self.node.hooks.get(&entry.fact.hook);
-            entry.is_open() && hook.is_some_and(|hook| hook.layer == Layer::Relist)
+            entry.is_open() && hook.is_some_and(|hook| hook.layer == layer)
         });
         let mut found: Vec<Goroutine> = relists.map(|entry| (entry.fact.tgid, entry.fact.goid)).collect();
         found.sort_unstable();
@@ -275,7 +280,8 @@ impl Correlator {
         }
         self.outcomes.add(&call, &hook);
         self.newest = self.newest.max(call.end);
-        if matches!(hook.layer, Layer::Relist | Layer::Handler | Layer::KubeletCall | Layer::KubeletClient) {
+        let is_root = matches!(hook.layer, Layer::Relist | Layer::PodRelist | Layer::Handler);
+        if is_root || matches!(hook.layer, Layer::KubeletCall | Layer::KubeletClient) {
             self.taken.late(&call);
             if !hook.long_lived {
                 self.ageing.call(&call);
@@ -283,6 +289,7 @@ impl Correlator {
         }
         match hook.layer {
             Layer::Relist => self.relist(call),
+            Layer::PodRelist => self.pod_relist(call),
             Layer::Handler => self.handler(call),
             Layer::KubeletCall | Layer::KubeletClient => {
                 self.client(call, hook.layer);
@@ -296,6 +303,16 @@ impl Correlator {
     fn relist(&mut self, call: Call) {
         self.relists.relist(call, &self.limits, &mut self.drops);
         self.spend_relists();
+    }
+
+    fn pod_relist(&mut self, call: Call) {
+        self.relists.pod_relist(call, &self.limits);
+        if self.relists.pods_are_full(&self.limits) {
+            self.keep_slow_requests(self.newest);
+            for gone in self.relists.evict_pods() {
+                self.taken.gone(&gone.call);
+            }
+        }
     }
 
     fn handler(&mut self, call: Call) {

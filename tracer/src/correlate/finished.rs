@@ -26,7 +26,7 @@ use crate::{
 pub enum Finished {
     /// A relist.
     Relist(Relist),
-    /// A request outside of relists.
+    /// A request outside of relists, or a relist of one pod.
     Request(RequestTree),
 }
 
@@ -87,11 +87,14 @@ impl Correlator {
     /// they answer lasts.
     fn finished(&self, ended: &dyn Fn(&Call) -> bool) -> (Vec<(Order, Finished)>, HashSet<SpanId>) {
         let relists: Vec<&Done> = self.relists.done().filter(|done| ended(&done.call)).collect();
+        let pods: Vec<&Done> = self.relists.pods().filter(|done| ended(&done.call)).collect();
         let clients = self.clients.all().filter(|client| client.outermost()).map(|client| &client.call);
         let waited = |call: &&Call| self.taken.answers.contains(&call.id().into());
         let handlers = self.handlers.iter().filter(|call| ended(call) || waited(call));
-        let requests: Vec<&Call> = clients.filter(|call| ended(call)).chain(handlers).collect();
-        let Some(scope) = self.scope(&relists, &requests) else { return <_>::default() };
+        let roots = clients.filter(|call| ended(call)).chain(handlers);
+        let requests: Vec<&Call> = roots.chain(pods.iter().map(|done| &done.call)).collect();
+        let around: Vec<&Done> = relists.iter().chain(&pods).copied().collect();
+        let Some(scope) = self.scope(&around, &requests) else { return <_>::default() };
         let ids: HashSet<SpanId> = requests.iter().map(|call| call.id().into()).collect();
         let mut joined = self.joined(Some(&scope));
         let mut answers: HashSet<SpanId> =

@@ -36,6 +36,7 @@ mod pace;
 mod parks;
 mod pauses;
 mod phases;
+mod pod_relists;
 mod preamble;
 mod probed;
 mod processes;

@@ -69,7 +69,7 @@ impl<'a> Callers<'a> {
 /// How long until a call of this hook is late.
 fn until_late(hook: &HookFact, age_ns: u64) -> Option<u64> {
     let limit = match hook.layer {
-        Layer::Relist => Some(RELIST_OPEN_NS),
+        Layer::Relist | Layer::PodRelist => Some(RELIST_OPEN_NS),
         Layer::Handler => stuck_after_ns(&hook.operation),
         _ => None,
     };

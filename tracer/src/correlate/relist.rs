@@ -27,6 +27,9 @@ pub(super) struct Relists {
     /// By end.
     done: VecDeque<Done>,
     done_calls: usize,
+    /// Relists of one pod, by end.
+    pods: VecDeque<Done>,
+    pod_calls: usize,
     /// How many have ended, those that made room included.
     pub(super) count: u64,
     /// Calls of goroutines that relist, not yet inside a finished relist.
@@ -40,6 +43,22 @@ pub(super) struct Relists {
 impl Relists {
     /// A relist ended.
     pub(super) fn relist(&mut self, call: Call, limits: &Limits, drops: &mut Drops) {
+        let parts = self.take_parts(&call, limits);
+        self.done_calls += parts.len();
+        self.count += 1;
+        insert(&mut self.done, Done { call, parts, spent: false });
+        self.shrink(limits, drops);
+    }
+
+    /// A relist of one pod ended.
+    pub(super) fn pod_relist(&mut self, call: Call, limits: &Limits) {
+        let parts = self.take_parts(&call, limits);
+        self.pod_calls += parts.len();
+        insert(&mut self.pods, Done { call, parts, spent: false });
+    }
+
+    /// The calls that wait on its goroutine and lie in it.
+    fn take_parts(&mut self, call: &Call, limits: &Limits) -> Vec<Call> {
         let goroutine = (call.tgid, call.goid);
         self.follow(goroutine);
         let mut parts = Vec::new();
@@ -52,21 +71,43 @@ impl Relists {
                 !inside && part.end.plus(limits.reorder_ns) >= call.start
             });
         }
-        self.done_calls += parts.len();
-        self.count += 1;
-        let at = self.done.partition_point(|done| (done.call.end, done.call.id()) <= (call.end, call.id()));
-        self.done.insert(at, Done { call, parts, spent: false });
-        self.shrink(limits, drops);
+        parts
+    }
+
+    /// Are there as many relists of one pod, or calls in them, as are kept?
+    pub(super) fn pods_are_full(&self, limits: &Limits) -> bool {
+        self.pods.len() >= limits.relists || self.pod_calls >= limits.relist_calls
+    }
+
+    /// The older half of the relists of one pod makes room.
+    pub(super) fn evict_pods(&mut self) -> Vec<Done> {
+        let gone: Vec<Done> = self.pods.drain(..self.pods.len().div_ceil(2)).collect();
+        self.pod_calls -= gone.iter().map(|done| done.parts.len()).sum::<usize>();
+        gone
+    }
+
+    /// The relists of one pod that are kept, oldest end first.
+    pub(super) fn pods(&self) -> impl Iterator<Item = &Done> {
+        self.pods.iter()
     }
 
     /// A call that may lie inside a relist ended.
     pub(super) fn part(&mut self, call: Call, limits: &Limits, drops: &mut Drops) {
         let goroutine = (call.tgid, call.goid);
         if self.current.contains_key(&goroutine) {
-            if let Some(done) = self.around(&call) {
+            if let Some(done) = around(&mut self.done, &call) {
                 done.parts.push(call);
                 self.done_calls += 1;
                 self.shrink(limits, drops);
+                return;
+            }
+            if let Some(done) = around(&mut self.pods, &call) {
+                if self.pod_calls < limits.relist_calls {
+                    done.parts.push(call);
+                    self.pod_calls += 1;
+                } else {
+                    drops.relist_calls += 1;
+                }
                 return;
             }
             let waiting = self.current.get_mut(&goroutine).expect("just looked at");
@@ -82,15 +123,6 @@ impl Relists {
             self.loose.pop_front();
             drops.loose_calls += 1;
         }
-    }
-
-    /// The finished relist that a late call belongs to.
-    fn around(&mut self, call: &Call) -> Option<&mut Done> {
-        let inside = |done: &Done| {
-            (done.call.tgid, done.call.goid) == (call.tgid, call.goid) && done.call.start <= call.start
-        };
-        let first = self.done.partition_point(|done| done.call.end < call.end);
-        self.done.range_mut(first..).find(|done| inside(done))
     }
 
     /// This goroutine relists: its calls are kept apart from now on, so that busy goroutines cannot push them out.
@@ -118,12 +150,14 @@ impl Relists {
     /// A hook stands for something else from now on: forgets the calls of what it stood for, and relists of which one
     /// would be missing.
     pub(super) fn forget_hook(&mut self, hook: u32) {
-        let (calls, done) = (&mut self.done_calls, &mut self.done);
-        done.retain(|done| {
-            let whole = done.call.hook != hook && done.parts.iter().all(|part| part.hook != hook);
-            *calls -= if whole { 0 } else { done.parts.len() };
-            whole
-        });
+        let pods = (&mut self.pod_calls, &mut self.pods);
+        for (calls, done) in [(&mut self.done_calls, &mut self.done), pods] {
+            done.retain(|done| {
+                let whole = done.call.hook != hook && done.parts.iter().all(|part| part.hook != hook);
+                *calls -= if whole { 0 } else { done.parts.len() };
+                whole
+            });
+        }
         self.current.values_mut().for_each(|parts| parts.retain(|part| part.hook != hook));
         self.loose.retain(|call| call.hook != hook);
     }
@@ -136,6 +170,8 @@ impl Relists {
     /// Gives up calls that wait for a relist and are not needed.
     pub(super) fn age(&mut self, needed: &Needed) {
         self.loose.retain(|call| needed.wants_call(call));
+        self.pods.retain(|done| needed.wants_call(&done.call));
+        self.pod_calls = self.pods.iter().map(|done| done.parts.len()).sum();
         self.current.values_mut().for_each(|calls| calls.retain(|call| needed.wants_call(call)));
     }
 
@@ -184,6 +220,22 @@ impl Relists {
         let loose = self.loose.iter().filter(move |call| (call.tgid, call.goid) == goroutine);
         known.chain(loose).filter(move |call| call.start >= since)
     }
+}
+
+/// Puts a relist among the others, by end.
+fn insert(all: &mut VecDeque<Done>, done: Done) {
+    let order = |done: &Done| (done.call.end, done.call.id());
+    let at = all.partition_point(|other| order(other) <= order(&done));
+    all.insert(at, done);
+}
+
+/// The finished relist that a late call belongs to.
+fn around<'a>(all: &'a mut VecDeque<Done>, call: &Call) -> Option<&'a mut Done> {
+    let inside = |done: &Done| {
+        (done.call.tgid, done.call.goid) == (call.tgid, call.goid) && done.call.start <= call.start
+    };
+    let first = all.partition_point(|done| done.call.end < call.end);
+    all.range_mut(first..).find(|done| inside(done))
 }
 
 #[cfg(test)]

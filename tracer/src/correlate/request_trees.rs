@@ -53,7 +53,7 @@ pub(super) struct Scope {
 }
 
 impl Material<'_> {
-    fn wants(&self, operation: &str) -> bool {
+    pub(super) fn wants(&self, operation: &str) -> bool {
         self.only.is_none_or(|only| only.operations.contains(operation))
     }
 }
@@ -107,7 +107,8 @@ impl Correlator {
     fn slow(&self) -> Option<Scope> {
         let clients = self.clients.all().filter(|client| client.outermost()).map(|client| &client.call);
         let mut longest = Longest::default();
-        for call in clients.chain(&self.handlers) {
+        let pods = self.relists.pods().map(|done| &done.call);
+        for call in clients.chain(&self.handlers).chain(pods) {
             let ns = call.answered().since(call.start);
             if ns < WORTH_KEEPING_NS || !longest.wants(ns, call.id().into()) {
                 continue;
@@ -118,13 +119,17 @@ impl Correlator {
                 longest.add(ns, call.id().into(), (call.start, hook.operation.clone()));
             }
         }
-        let (starts, operations): (Vec<MonoNs>, BTreeSet<String>) = longest.all().unzip();
-        Some(Scope { operations, since: starts.into_iter().min()? })
+        let (starts, mut operations): (Vec<MonoNs>, BTreeSet<String>) = longest.all().unzip();
+        let since = starts.into_iter().min()?;
+        let inside = self.relists.pods().filter(|done| done.call.start >= since).flat_map(|done| &done.parts);
+        operations.extend(inside.filter_map(|part| Some(self.node.hooks.get(&part.hook)?.operation.clone())));
+        Some(Scope { operations, since })
     }
 
     /// Goroutines whose calls belong to relists.
     pub(super) fn relisting(&self) -> HashSet<Goroutine> {
-        self.relists.goroutines().chain(self.open_relists()).collect()
+        let open = self.open_relists().into_iter().chain(self.inside(Layer::PodRelist));
+        self.relists.goroutines().chain(open).collect()
     }
 
     /// Open requests, oldest first, and the longest of those that have ended.
@@ -134,6 +139,7 @@ impl Correlator {
         relisting: &HashSet<Goroutine>,
         names: &mut Names,
     ) -> Vec<RequestTree> {
+        let pods = self.pod_relists(&material);
         let mut roots = self.client_roots(&material, relisting);
         roots.extend(self.handler_roots(&mut material));
         roots.sort_by_key(|root| (root.span.start(), root.span.id));
@@ -154,6 +160,13 @@ impl Correlator {
             }
             trees.push(RequestTree { tree, caller: root.caller, container: None, left_out: 0 });
         }
+        for (root, parts) in pods {
+            let mut tree = Tree::build(root, parts);
+            tree.graft(&mut material.joined.answers);
+            self.parks.attach(&mut tree.root, names);
+            trees.push(RequestTree { tree, caller: Caller::NotAsked, container: None, left_out: 0 });
+        }
+        trees.sort_by_key(|tree| (tree.root().start(), tree.root().id));
         self.hang_programs(&mut trees, material.census);
         trees
     }
@@ -295,32 +308,32 @@ impl Correlator {
 
 /// Finished calls that get a tree.
 #[derive(Debug)]
-enum Picked<'a, T> {
+pub(super) enum Picked<'a, T> {
     Longest(Longest<T>),
     /// Those of a list.
     Listed(&'a HashSet<SpanId>, Vec<T>),
 }
 
 impl<'a, T> Picked<'a, T> {
-    fn new(list: Option<&'a HashSet<SpanId>>) -> Self {
+    pub(super) fn new(list: Option<&'a HashSet<SpanId>>) -> Self {
         list.map_or_else(|| Self::Longest(Longest::default()), |list| Self::Listed(list, Vec::new()))
     }
 
-    fn wants(&self, ns: u64, id: SpanId) -> bool {
+    pub(super) fn wants(&self, ns: u64, id: SpanId) -> bool {
         match self {
             Self::Longest(longest) => longest.wants(ns, id),
             Self::Listed(list, _) => list.contains(&id),
         }
     }
 
-    fn add(&mut self, ns: u64, id: SpanId, item: T) {
+    pub(super) fn add(&mut self, ns: u64, id: SpanId, item: T) {
         match self {
             Self::Longest(longest) => longest.add(ns, id, item),
             Self::Listed(_, picked) => picked.push(item),
         }
     }
 
-    fn all(self) -> impl Iterator<Item = T> {
+    pub(super) fn all(self) -> impl Iterator<Item = T> {
         let (longest, listed) = match self {
             Self::Longest(longest) => (longest, Vec::new()),
             Self::Listed(_, picked) => (Longest::default(), picked),
@@ -336,7 +349,7 @@ fn slot(id: SpanId) -> usize {
 
 /// The longest of each hook.
 #[derive(Debug)]
-struct Longest<T>(Vec<Vec<(Reverse<u64>, SpanId, T)>>);
+pub(super) struct Longest<T>(Vec<Vec<(Reverse<u64>, SpanId, T)>>);
 
 impl<T> Default for Longest<T> {
     fn default() -> Self {

@@ -13,6 +13,8 @@ use crate::{
 pub enum Side {
     /// Whole relists.
     Relist,
+    /// Whole relists of one pod.
+    PodRelist,
     /// List and status phases, wherever the kubelet runs them.
     Phase,
     /// Client calls at the layer that the kubelet's own metrics count.
@@ -30,6 +32,7 @@ impl Side {
     pub(super) fn of_layer(layer: Layer) -> Option<Self> {
         match layer {
             Layer::Relist => Some(Self::Relist),
+            Layer::PodRelist => Some(Self::PodRelist),
             Layer::ListPhase | Layer::StatusPhase => Some(Self::Phase),
             Layer::KubeletCall => Some(Self::Counted),
             Layer::KubeletClient => Some(Self::Bare),

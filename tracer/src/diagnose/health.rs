@@ -10,13 +10,13 @@ use super::{
 };
 use crate::{
     correlate::{
-        Caller, LastList, OpenCall, OpenMessage, OpenProcess, ProcessKind, Relist, Snapshot, TracedProcess,
-        TracedState,
+        Caller, LastList, OpenCall, OpenMessage, OpenProcess, ProcessKind, Relist, RequestTree, Snapshot,
+        TracedProcess, TracedState,
         thresholds::{LAST_LIST_NS, RELIST_OPEN_NS, docker_stuck_after_ns, stuck_after_ns},
     },
     decode::MonoNs,
     input::{Component, Layer, Presence},
-    span::critical_path,
+    span::{Span, critical_path},
     stuck::{self, Stuck},
     words::human::count,
 };
@@ -36,7 +36,9 @@ pub(super) fn reasons(snapshot: &Snapshot, stuck: &[Stuck]) -> Vec<Reason> {
     let mut reasons = down(snapshot);
     let matter = stuck.iter().filter(|stuck| stuck::matters(stuck, snapshot));
     reasons.extend(matter.map(|stuck| Reason::Stuck(Box::new(stuck.clone()))));
-    reasons.extend(snapshot.relists.iter().filter_map(|relist| relist_open(relist, snapshot)));
+    let of_pods = snapshot.requests.iter().map(RequestTree::root).filter(|root| root.is_any_relist());
+    let relists = snapshot.relists.iter().map(Relist::root).chain(of_pods);
+    reasons.extend(relists.filter_map(|root| relist_open(root, snapshot)));
     reasons.extend(stale::find(snapshot));
     reasons.extend(abandoned(snapshot));
     reasons.extend(calls_open(snapshot));
@@ -103,15 +105,15 @@ fn has_successor(snapshot: &Snapshot, component: Component, gone: MonoNs) -> boo
     })
 }
 
-fn relist_open(relist: &Relist, snapshot: &Snapshot) -> Option<Reason> {
-    let root = relist.root();
+fn relist_open(root: &Span, snapshot: &Snapshot) -> Option<Reason> {
     let age_ns = root.duration_ns(snapshot.now);
     if !root.is_open() || age_ns <= RELIST_OPEN_NS {
         return None;
     }
     let path = critical_path(root, snapshot.now);
     let inner = path.iter().skip(1).rfind(|span| span.is_open());
-    Some(Reason::RelistOpen { age_ns, waiting_in: inner.map(|span| span.operation().to_owned()) })
+    let waiting_in = inner.map(|span| span.operation().to_owned());
+    Some(Reason::RelistOpen { age_ns, waiting_in, of_pod: root.layer() == Layer::PodRelist })
 }
 
 fn abandoned(snapshot: &Snapshot) -> Vec<Reason> {
@@ -131,8 +133,7 @@ fn calls_open(snapshot: &Snapshot) -> Vec<Reason> {
     let counted: HashSet<_> =
         snapshot.open.iter().filter(|call| call.span.layer() == Layer::KubeletCall).map(on).collect();
     // An open relist speaks for what is open inside it.
-    let relists: HashSet<_> =
-        snapshot.open.iter().filter(|call| call.span.layer() == Layer::Relist).map(on).collect();
+    let relists: HashSet<_> = snapshot.open.iter().filter(|call| call.span.is_any_relist()).map(on).collect();
     let stuck = snapshot.open.iter().filter(|call| {
         let layer = match call.span.layer() {
             Layer::KubeletCall => !relists.contains(&on(call)),
@@ -140,6 +141,7 @@ fn calls_open(snapshot: &Snapshot) -> Vec<Reason> {
             Layer::KubeletClient => !relists.contains(&on(call)) && !counted.contains(&on(call)),
             Layer::Handler => !call.replied && !matches!(call.caller, Caller::Gone(_) | Caller::Own),
             Layer::Relist
+            | Layer::PodRelist
             | Layer::ListPhase
             | Layer::StatusPhase
             | Layer::RuncPhase

@@ -28,6 +28,8 @@ pub enum Reason {
         age_ns: u64,
         /// The innermost open call inside it, if one is.
         waiting_in: Option<String>,
+        /// It is of one pod. No other list comes meanwhile.
+        of_pod: bool,
     },
     /// The kubelet has not got a whole list for long.
     ListStale {

@@ -138,8 +138,7 @@ impl Flame {
             let leaf = self.enter(Some(top), Frame::of_kind(Kind::Unexplained));
             return self.spend(leaf, whole);
         }
-        let at =
-            if root.layer() == Layer::Relist { top } else { self.enter(Some(top), Frame::of_span(root)) };
+        let at = if root.is_any_relist() { top } else { self.enter(Some(top), Frame::of_span(root)) };
         self.span(at, root, now, late);
     }
 

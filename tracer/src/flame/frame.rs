@@ -78,7 +78,7 @@ impl Frame {
 
     /// Of what was asked for. What has not ended stands apart: it is in no metric yet.
     pub(super) fn of_root(root: &Span) -> Self {
-        let name = if root.layer() == Layer::Relist { "relist" } else { root.operation() };
+        let name = root.root_name();
         Self::named(Kind::Root, if root.is_open() { format!("{name}, open") } else { name.to_owned() })
     }
 

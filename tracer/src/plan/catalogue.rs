@@ -18,6 +18,10 @@ const ERROR_AFTER_STRING: WordPlace = WordPlace { register: 2, stack: 24 };
 /// argument words and the return address.
 const ERROR_AFTER_SLICE: WordPlace = WordPlace { register: 3, stack: 48 };
 
+/// `(*Pod, error)` after `(receiver, ctx Context, podUID string)`: one result word, then the error; on the stack behind five
+/// argument words and the return address.
+const ERROR_AFTER_POD: WordPlace = WordPlace { register: 1, stack: 56 };
+
 /// `gopark(unlockf, lock, reason, …)`: two words, then a byte.
 const WAIT_REASON: WordPlace = WordPlace { register: 2, stack: 24 };
 /// The first argument.
@@ -58,6 +62,29 @@ const SERVED: &[Row] = &[
         at_call: None,
         versions: "kubelet 1.5 and later",
         lost_without: Some("relists"),
+    },
+    // hook: kubelet 1.36..: pkg/kubelet/pleg.(*GenericPLEG).relistPod(podUID), on the goroutine of the relists, between two of them.
+    // What calls both, workerLoopIteration, waits in a select for the next: it is no call
+    Row {
+        id: "relist-pod",
+        components: KUBELET,
+        select: Select::Function { owner: "pleg.(*GenericPLEG)", names: &["relistPod"] },
+        class: Class::PodRelist,
+        what: calls(Layer::PodRelist, End::Returns(None)),
+        at_call: None,
+        versions: "kubelet 1.36 and later",
+        lost_without: None,
+    },
+    // hook: kubelet 1.36..: pkg/kubelet/kuberuntime.(*kubeGenericRuntimeManager).GetPod
+    Row {
+        id: "list-phase-pod",
+        components: KUBELET,
+        select: Select::Function { owner: "kuberuntime.(*kubeGenericRuntimeManager)", names: &["GetPod"] },
+        class: Class::ListPhase,
+        what: calls(Layer::ListPhase, End::Returns(Some(ERROR_AFTER_POD))),
+        at_call: None,
+        versions: "kubelet 1.36 and later",
+        lost_without: None,
     },
     // hook: kubelet 1.5..: pkg/kubelet/kuberuntime.(*kubeGenericRuntimeManager).GetPods
     Row {

@@ -21,6 +21,7 @@ pub enum Class {
     RuncStep = 8,
     /// Where runc waits for hooks and for systemd, which is what holds it up most often.
     RuncWait = 9,
+    PodRelist = 10,
 }
 
 /// Which functions a row means. Go symbols are matched on their end, because build modes prefix packages
@@ -279,6 +280,11 @@ mod tests {
         );
         assert_eq!(id(&format!("{pkg}/pleg.(*GenericPLEG).Relist")), Some("relist"));
         assert_eq!(id(&format!("{pkg}/pleg.(*GenericPLEG).relist")), Some("relist"));
+        assert_eq!(id(&format!("{pkg}/pleg.(*GenericPLEG).relistPod")), Some("relist-pod"));
+        let manager = format!("{pkg}/kuberuntime.(*kubeGenericRuntimeManager)");
+        assert_eq!(id(&format!("{manager}.GetPods")), Some("list-phase"));
+        assert_eq!(id(&format!("{manager}.GetPod")), Some("list-phase-pod"));
+        assert_eq!(id(&format!("{manager}.GetPodStatus")), None);
     }
 
     /// What the kubelet counts moves to another package in 1.38 (kubernetes#141480), with the same types and functions.

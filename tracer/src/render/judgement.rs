@@ -24,11 +24,13 @@ pub(super) fn sentence(reason: &Reason) -> String {
             format!("{} does not run: {}", component.name(), escape::text(evidence))
         }
         Reason::Stuck(stuck) => escape::line(&words::sentence(stuck)),
-        Reason::RelistOpen { age_ns, waiting_in: Some(operation) } => {
-            format!("relist open {}, waiting in {}", duration(*age_ns), escape::text(operation))
-        }
-        Reason::RelistOpen { age_ns, waiting_in: None } => {
-            format!("relist open {}, in no traced call", duration(*age_ns))
+        Reason::RelistOpen { age_ns, waiting_in, of_pod } => {
+            let which = if *of_pod { "relist of one pod" } else { "relist" };
+            let age = duration(*age_ns);
+            waiting_in.as_ref().map_or_else(
+                || format!("{which} open {age}, in no traced call"),
+                |operation| format!("{which} open {age}, waiting in {}", escape::text(operation)),
+            )
         }
         Reason::ListStale { age, failing: true } => {
             format!("relists fail, last successful list {}", age_of(*age))

@@ -157,7 +157,7 @@ fn name(slice: &Slice<'_>) -> String {
     let open = if slice.open { ", open" } else { "" };
     match &slice.what {
         What::Span(_) if slice.is_relist() => format!("relist{open}"),
-        What::Span(span) => format!("{}{open}", escape::text(span.operation())),
+        What::Span(span) => format!("{}{open}", escape::text(span.root_name())),
         What::Waits(park) => format!("waits in {}{open}", place_of(&park.stack)),
         What::Transport => "between client and handler".to_owned(),
         What::Early(operation, _) => format!("{}, open since before the probes", escape::text(operation)),

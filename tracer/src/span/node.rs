@@ -76,6 +76,22 @@ impl Span {
         }
     }
 
+    /// What it is called as the root of a tree.
+    #[must_use]
+    pub fn root_name(&self) -> &str {
+        match self.layer() {
+            Layer::Relist => "relist",
+            Layer::PodRelist => "relist of one pod",
+            _ => self.operation(),
+        }
+    }
+
+    /// Does a relist run in it, of all pods or of one?
+    #[must_use]
+    pub fn is_any_relist(&self) -> bool {
+        matches!(self.layer(), Layer::Relist | Layer::PodRelist)
+    }
+
     /// CRI method, function, or program.
     #[must_use]
     pub fn operation(&self) -> &str {

@@ -9,7 +9,7 @@ use crate::{
         thresholds::{CALL_OPEN_NS, HELD_NS, stuck_after_ns},
     },
     cri::{Method, Program},
-    input::{Command, Component, Layer},
+    input::{Command, Component},
 };
 
 /// Everybody who waits for a thing, the nearest first.
@@ -215,7 +215,7 @@ fn halted_component(what: &StuckKind) -> Option<Component> {
 
 /// The relist that is open: as a traced call, else as a goroutine of the kubelet.
 fn relist(snapshot: &Snapshot) -> Option<Waiter> {
-    let open = snapshot.open.iter().find(|call| call.span.layer() == Layer::Relist);
+    let open = snapshot.open.iter().find(|call| call.span.is_any_relist());
     if let Some(call) = open {
         let age = Age { ns: call.age_ns, at_least: false };
         return Some(Waiter::Relist { pid: call.span.id.tgid, age });

@@ -14,6 +14,8 @@ use crate::{
 
 /// [`Request::operation`] of a relist.
 const RELIST: &str = "relist";
+/// Of a relist of one pod.
+const POD_RELIST: &str = "relist of one pod";
 
 /// Requests of one kind that wait alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +24,7 @@ pub struct Request {
     pub pid: u32,
     /// What it is to the node.
     pub component: Component,
-    /// CRI method of a handler; "relist" for the kubelet's; "startup" of a containerd that loads the shims of an earlier one.
+    /// CRI method of a handler; "relist" or "relist of one pod" for the kubelet's; "startup" of a containerd that loads the shims of an earlier one.
     pub operation: String,
     /// How many.
     pub count: u32,
@@ -59,10 +61,10 @@ impl Request {
         Method::from_name(&self.operation)
     }
 
-    /// Is it the kubelet's relist?
+    /// Is it the kubelet's relist, of all pods or of one? Both hold up the next list.
     #[must_use]
     pub fn is_relist(&self) -> bool {
-        self.component == Component::Kubelet && self.operation == RELIST
+        self.component == Component::Kubelet && [RELIST, POD_RELIST].contains(&self.operation.as_str())
     }
 
     /// Is it a containerd that loads the shims of an earlier one?
@@ -178,14 +180,16 @@ pub(super) struct Begins<'a> {
 impl Begins<'_> {
     /// The age of the oldest of a part. It is that at the look, unless a probe tells that the call is still open: it may
     /// have ended since.
-    fn age(&self, fact: &GoroutinesFact, part: &Part) -> Age {
+    fn age(&self, fact: &GoroutinesFact, operation: &str, part: &Part) -> Age {
         let look = MonoNs(fact.at_ns).min(self.now);
         let age = |goid: &u64| {
             if let Some(start) = (self.traced)(fact.pid, *goid) {
                 return Age { ns: self.now.since(start), at_least: false };
             }
             let seen = (self.seen)(*goid).map(|seen| look.since(seen));
-            Age { ns: seen.max((self.untouched)(*goid)).unwrap_or(0), at_least: true }
+            // Several relists of one pod can follow each other with no other between them.
+            let untouched = (self.untouched)(*goid).filter(|_| operation != POD_RELIST);
+            Age { ns: seen.max(untouched).unwrap_or(0), at_least: true }
         };
         let oldest = part.goids.iter().map(age).max_by_key(|age| age.ns);
         let parked = part.parked_by.map(|by| Age { ns: look.since(MonoNs(by)), at_least: true });
@@ -226,7 +230,7 @@ pub(super) fn requests_in(fact: &GoroutinesFact, begins: &Begins<'_>, known: &Kn
             component: fact.component,
             operation: operation.to_owned(),
             count: part.count,
-            since: begins.age(fact, &part),
+            since: begins.age(fact, operation, &part),
             stays: part.goids.iter().any(before),
             held_ns: begins.held_ns(fact, &part),
             wait_reason: group.wait_reason.clone(),
@@ -254,10 +258,11 @@ fn operation(component: Component, group: &GoroutineGroup) -> Option<String> {
         return Some(startup::STARTUP.to_owned());
     }
     if component == Component::Kubelet {
-        let relist = |frame: &String| {
-            frame.ends_with("pleg.(*GenericPLEG).relist") || frame.ends_with("pleg.(*GenericPLEG).Relist")
-        };
-        return frames.iter().any(relist).then(|| RELIST.to_owned());
+        return frames.iter().find_map(|frame| match frame.rsplit_once("pleg.(*GenericPLEG).")?.1 {
+            "relist" | "Relist" => Some(RELIST.to_owned()),
+            "relistPod" => Some(POD_RELIST.to_owned()),
+            _ => None,
+        });
     }
     frames.iter().find_map(|frame| handler(frame)).map(str::to_owned)
 }
@@ -473,8 +478,24 @@ mod tests {
         let group = group("select", &frames.map(str::to_owned));
         let fact = fact(Component::Kubelet, vec![group]);
         let found = told(&fact, None, None);
-        assert_eq!(found[0].operation, "relist");
+        assert!(found[0].is_relist() && found[0].operation == "relist");
         assert_eq!(found[0].waits_for, WaitsFor::Runtime { operation: Some("ListContainers".into()) });
+    }
+
+    /// One of a single pod, since Kubernetes 1.36, on the same goroutine. Its loop between two of them is none.
+    #[test]
+    fn relists_of_one_pod() {
+        let pleg = "k8s.io/kubernetes/pkg/kubelet/pleg.(*GenericPLEG)";
+        let told = |frames: &[&str]| {
+            let frames: Vec<String> = frames.iter().map(|name| format!("{pleg}.{name}")).collect();
+            told(&fact(Component::Kubelet, vec![group("select", &frames)]), None, None)
+        };
+        let found =
+            told(&["updateCache", "reconcilePodRecord", "relistPod", "workerLoopIteration", "Start.func1"]);
+        assert!(found[0].is_relist() && found[0].operation == "relist of one pod");
+        let whole = told(&["updateCache", "Relist", "workerLoopIteration", "Start.func1"]);
+        assert!(whole[0].is_relist() && whole[0].operation == "relist");
+        assert_eq!(told(&["workerLoopIteration", "Start.func1"]), []);
     }
 
     /// A containerd that starts waits for a shim; what reads the log of one does not.

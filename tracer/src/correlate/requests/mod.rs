@@ -176,5 +176,6 @@ fn cut_parks(span: &mut Span) {
 
 /// Drops what turned out to be a part of a relist.
 pub(super) fn is_of_relist(found: &RequestTree, relisting: &HashSet<(u32, u64)>) -> bool {
-    relisting.contains(&(found.root().id.tgid, found.root().id.goid))
+    let root = found.root();
+    root.layer() != Layer::PodRelist && relisting.contains(&(root.id.tgid, root.id.goid))
 }

@@ -31,7 +31,8 @@ pub(super) static RULE: Rule = Rule {
     proof: Proof::Real,
     page: Page {
         mechanism: "After listing, the relist asks for the status of every changed pod and of each of its \
-            containers, dead ones included, one call at a time. To the first relist after a kubelet start every pod \
+            containers, dead ones included, one call at a time; up to Kubernetes 1.35 it also lists those of each pod \
+            again. To the first relist after a kubelet start every pod \
             has changed; a mass exit has the same effect.",
         versions: "all: the loop is serial by design",
         symptoms: &[

@@ -10,7 +10,9 @@ use super::Component;
 pub enum Layer {
     /// `(*GenericPLEG).Relist`: the root of a tree.
     Relist,
-    /// `GetPods`: the list phase of a relist (other kubelet loops call it too).
+    /// `(*GenericPLEG).relistPod`, of one pod, on the goroutine of the relists: the root of a tree.
+    PodRelist,
+    /// `GetPods`: the list phase of a relist (other kubelet loops call it too); `GetPod`: that of a relist of one pod.
     ListPhase,
     /// `updateCache` of one pod: the status phase of a relist.
     StatusPhase,

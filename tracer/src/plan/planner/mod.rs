@@ -365,7 +365,9 @@ impl Planner {
 fn in_every_release(component: Component) -> BTreeSet<Class> {
     let daemon = component == Component::Kubelet || component.role().is_runtime();
     let rows = CATALOGUE.iter().filter(|row| daemon && row.components.contains(&component));
-    rows.filter(|row| matches!(row.what, HookRole::Calls { .. })).map(|row| row.class).collect()
+    let calls = rows.filter(|row| matches!(row.what, HookRole::Calls { .. }));
+    // Relists of one pod are there since Kubernetes 1.36.
+    calls.map(|row| row.class).filter(|class| *class != Class::PodRelist).collect()
 }
 
 /// The layers of the calls that people know by this name: those that a refusal of [`CATALOGUE_SOURCE`] is about.
@@ -380,6 +382,7 @@ pub fn layers_of(calls: &str) -> impl Iterator<Item = Layer> {
 fn calls_of(class: Class) -> &'static str {
     match class {
         Class::Relist => "relists",
+        Class::PodRelist => "relists of one pod",
         Class::ListPhase => "list phases of relists",
         Class::StatusPhase => "status phases of relists",
         Class::KubeletCall => "calls that the kubelet counts",

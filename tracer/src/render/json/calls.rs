@@ -154,6 +154,7 @@ impl<'a> Operation<'a> {
         Self {
             side: match row.key.side {
                 Side::Relist => "relist",
+                Side::PodRelist => "pod_relist",
                 Side::Phase => "phase",
                 Side::Counted => "counted",
                 Side::Bare => "bare",

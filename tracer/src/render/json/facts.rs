@@ -28,6 +28,7 @@ pub(in crate::render) fn component(component: Component) -> &'static str {
 pub(in crate::render) fn layer(layer: Layer) -> &'static str {
     match layer {
         Layer::Relist => "relist",
+        Layer::PodRelist => "pod_relist",
         Layer::ListPhase => "list_phase",
         Layer::StatusPhase => "status_phase",
         Layer::KubeletCall => "kubelet_call",

@@ -89,9 +89,12 @@ fn reason(reason: &Reason, explained: bool) -> ReasonDoc<'_> {
         Reason::Stuck(stuck) => {
             ReasonDoc { age_ns: Some(stuck.since.ns), at_least: Some(stuck.since.at_least), ..blank }
         }
-        Reason::RelistOpen { age_ns, waiting_in } => {
-            ReasonDoc { age_ns: Some(*age_ns), waiting_in: waiting_in.as_deref(), ..blank }
-        }
+        Reason::RelistOpen { age_ns, waiting_in, of_pod } => ReasonDoc {
+            operation: of_pod.then_some("relistPod"),
+            age_ns: Some(*age_ns),
+            waiting_in: waiting_in.as_deref(),
+            ..blank
+        },
         Reason::ListStale { age, .. } => {
             ReasonDoc { age_ns: Some(age.ns), at_least: Some(age.at_least), ..blank }
         }

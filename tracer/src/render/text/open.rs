@@ -104,6 +104,7 @@ fn untraced_cells(request: &Request) -> Vec<Cell> {
 pub(super) fn name(layer: Layer, operation: &str) -> String {
     match layer {
         Layer::Relist => "relist".into(),
+        Layer::PodRelist => "relist of one pod".into(),
         Layer::ListPhase => format!("{operation}, list phase"),
         Layer::StatusPhase => format!("{operation}, status phase"),
         Layer::KubeletClient => format!("{operation}, bare client"),

@@ -38,12 +38,14 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
     }
     for ((side, place), rows) in tables {
         let title = match side {
+            Side::PodRelist => "Relists of one pod",
             Side::Counted => "Calls of the kubelet",
             Side::Bare => "Bare client calls",
             Side::RuncPhase => "runc phases",
             _ => "Handlers",
         };
         let note = match side {
+            Side::PodRelist => format!("{place}, as kubelet_pleg_pod_relist_duration_seconds counts them"),
             Side::Counted => format!("{place}, at the layer its own metrics count"),
             Side::Bare => format!("{place}, outside that layer"),
             Side::RuncPhase => "all that ended, across all its processes".to_owned(),

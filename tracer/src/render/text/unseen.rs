@@ -73,7 +73,8 @@ fn silent(snapshot: &Snapshot, verbose: bool) -> Lines {
     for state in snapshot.hooks.iter().filter(|state| !state.fired()).filter(told) {
         let name = escape::text_to(&state.hook.operation, 60);
         match state.hook.layer {
-            Layer::Relist | Layer::ListPhase => {
+            // A relist of one pod is not due at any time.
+            Layer::Relist | Layer::ListPhase if state.hook.operation != "GetPod" => {
                 lines.push(("silent", format!("{name} of the kubelet never fired in {seen}")));
             }
             _ => others.entry(state.hook.component).or_default().push(name),

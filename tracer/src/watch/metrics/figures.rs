@@ -38,11 +38,13 @@ pub(super) struct Flying {
 #[derive(Debug, Default)]
 pub(super) struct Figures {
     pub(super) relists: Histogram,
+    /// Of one pod.
+    pub(super) pod_relists: Histogram,
     pub(super) calls: BTreeMap<CallKey, Histogram>,
     /// Finished calls for which there was no series left.
     pub(super) untold: u64,
     pub(super) flying: Vec<Flying>,
-    /// Since when a relist is open.
+    /// Since when a relist is open, of all pods or of one.
     pub(super) relist_since: Option<MonoNs>,
     pub(super) verdict: Option<Verdict>,
     /// Id of the cause and its component, when the node is held up or slow.
@@ -65,9 +67,14 @@ pub(super) struct Figures {
 
 impl Figures {
     pub(super) fn ended(&mut self, finished: &Finished) {
-        if let Finished::Relist(_) = finished {
-            let root = finished.root();
-            self.relists.record(root.end.map_or(0, |end| end.since(root.start())));
+        let root = finished.root();
+        let table = match root.layer() {
+            Layer::Relist => Some(&mut self.relists),
+            Layer::PodRelist => Some(&mut self.pod_relists),
+            _ => None,
+        };
+        if let Some(table) = table {
+            table.record(root.end.map_or(0, |end| end.since(root.start())));
         }
         each_call(finished, &mut |side, span| self.call(side, span));
     }
@@ -96,7 +103,7 @@ impl Figures {
             LastList::NotSince(since) => self.no_list_since = Some(since),
             LastList::Untraced => {}
         }
-        let relists = calls.iter().filter(|call| call.layer == Layer::Relist);
+        let relists = calls.iter().filter(|call| matches!(call.layer, Layer::Relist | Layer::PodRelist));
         self.relist_since = relists.map(|call| call.oldest).min();
         let side = |layer: Layer| match layer {
             Layer::KubeletCall => Some(Side::Client.name()),

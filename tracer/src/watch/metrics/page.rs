@@ -109,6 +109,10 @@ impl Sheet<'_> {
     fn durations(&mut self, figures: &Figures) -> fmt::Result {
         let relists = [(Vec::new(), &figures.relists)].into_iter();
         self.histograms("plegtrace_relist_duration_seconds", "Relists that ended.", relists)?;
+        let help =
+            "Relists of one pod that ended; kubelet_pleg_pod_relist_duration_seconds is the kubelet's own.";
+        let relists = [(Vec::new(), &figures.pod_relists)].into_iter();
+        self.histograms("plegtrace_pod_relist_duration_seconds", help, relists)?;
         let calls = figures.calls.iter().map(|(key, histogram)| {
             let labels =
                 vec![("operation_type", key.operation.as_str()), ("side", key.side), ("status", key.status)];
@@ -134,7 +138,7 @@ impl Sheet<'_> {
                 (labels, call.count as f64, age(call.oldest))
             })
             .collect();
-        let help = "Age of the relist that has not ended; 0 when there is none.";
+        let help = "Age of the relist that has not ended, of all pods or of one; 0 when there is none.";
         self.gauge("plegtrace_relist_in_flight_seconds", help, &[], relist)?;
         let help = "Age of the last list that a relist got; no sample when none was seen.";
         let one = |value: Option<f64>| value.map(|value| (Vec::new(), value)).into_iter();
