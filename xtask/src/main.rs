@@ -8,6 +8,7 @@ mod build;
 mod check;
 mod cmd;
 mod demo;
+mod dist;
 mod ebpf;
 mod fuzz;
 mod lanes;
@@ -27,6 +28,7 @@ use clap::{Parser, Subcommand};
 const EXAMPLES: &str = "Examples:
   cargo xtask demo                     a real stall on a real kubelet, diagnosed
   cargo xtask run -- doctor            build, then `sudo plegtrace doctor` on this machine
+  cargo xtask dist                     what people install, in target/dist
   cargo xtask check                    formatting, lints, documentation, import rules
   cargo xtask test                     everything that proves the product on this machine
   cargo xtask test --fast              only what needs neither root nor a VM
@@ -48,6 +50,8 @@ enum Command {
     Setup(setup::Options),
     /// Build the eBPF object and the plegtrace binary
     Build(build::Options),
+    /// Build, then package what people install: archive, packages, image, sums, in target/dist
+    Dist(dist::Options),
     /// Build, then run `sudo plegtrace ARGS` on this machine
     Run(run::Options),
     /// Build, start the lab, inject a real stall and show the report
@@ -75,6 +79,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Setup(options) => setup::run(&options),
         Command::Build(options) => build::run(&options),
+        Command::Dist(options) => dist::run(&options),
         Command::Run(options) => run::run(&options),
         Command::Demo(options) => demo::run(&options),
         Command::Bench(options) => bench::run(&options),

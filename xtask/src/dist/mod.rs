@@ -1,0 +1,13 @@
+//! `cargo xtask dist`: what people install who have no compiler. Everything is made in memory from one list of files and
+//! written in one go; the same commit gives the same bytes.
+
+mod command;
+mod deb;
+mod image;
+mod payload;
+mod program;
+mod release;
+mod sums;
+mod tarball;
+
+pub(crate) use command::{Options, run};

@@ -1,0 +1,133 @@
+//! The files that people get, and where each kind of package puts them.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+
+use super::tarball::Member;
+
+/// What a file is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Program,
+    /// A unit of systemd.
+    Unit,
+    /// Data for other programs: alerts, dashboards, manifests.
+    Share,
+    Document,
+}
+
+/// Who decides where files are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// An archive that is unpacked anywhere.
+    Archive,
+    /// A package, below `/`.
+    Package,
+}
+
+/// A file of the release.
+#[derive(Debug)]
+struct Item {
+    role: Role,
+    name: String,
+    contents: Vec<u8>,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(crate) struct Payload {
+    items: Vec<Item>,
+}
+
+/// Files of the checkout that are shipped as they are.
+const FILES: &[(Role, &str)] = &[
+    (Role::Unit, "tracer/packaging/plegtrace.service"),
+    (Role::Share, "tracer/packaging/plegtrace-alerts.yml"),
+    (Role::Share, "tracer/packaging/plegtrace-dashboard.json"),
+    (Role::Share, "tracer/packaging/node-problem-detector.json"),
+    (Role::Document, "README.md"),
+    (Role::Document, "LICENSE-APACHE"),
+    (Role::Document, "LICENSE-MIT"),
+];
+
+impl Payload {
+    /// Reads the files of a checkout; the program is given.
+    ///
+    /// # Errors
+    /// When one of them cannot be read.
+    pub(crate) fn collect(checkout: &Path, program: &[u8]) -> Result<Self> {
+        let mut items =
+            vec![Item { role: Role::Program, name: "plegtrace".to_owned(), contents: program.to_vec() }];
+        for (role, path) in FILES {
+            let path = checkout.join(path);
+            let contents = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            items.push(Item { role: *role, name, contents });
+        }
+        Ok(Self { items })
+    }
+
+    /// The files where this layout has them, below `prefix`.
+    pub(crate) fn members(&self, layout: Layout, prefix: &str) -> Vec<Member> {
+        let member = |item: &Item| Member {
+            path: format!("{prefix}{}{}", item.role.directory(layout), item.name),
+            mode: if item.role == Role::Program { 0o755 } else { 0o644 },
+            contents: item.contents.clone(),
+        };
+        self.items.iter().map(member).collect()
+    }
+}
+
+impl Role {
+    /// The directory, with its slash.
+    fn directory(self, layout: Layout) -> &'static str {
+        match (layout, self) {
+            (Layout::Archive, Self::Program | Self::Unit | Self::Document) => "",
+            (Layout::Archive, Self::Share) => "share/",
+            (Layout::Package, Self::Program) => "usr/bin/",
+            (Layout::Package, Self::Unit) => "usr/lib/systemd/system/",
+            (Layout::Package, Self::Share) => "usr/share/plegtrace/",
+            (Layout::Package, Self::Document) => "usr/share/doc/plegtrace/",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::paths;
+
+    /// The unit starts the program that a package installs.
+    #[test]
+    fn the_unit_starts_what_is_installed() {
+        let payload = Payload::collect(&paths::workspace(), b"program").unwrap();
+        let members = payload.members(Layout::Package, "/");
+        let unit = members.iter().find(|member| member.path.ends_with(".service")).unwrap();
+        let text = String::from_utf8(unit.contents.clone()).unwrap();
+        let start = text.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+        let program = start.split(' ').next().unwrap();
+        let installed = members.iter().find(|member| member.path == program).unwrap();
+        assert_eq!((installed.mode, &installed.contents[..]), (0o755, &b"program"[..]));
+    }
+
+    /// node-problem-detector runs the program that a package installs, within its limits.
+    #[test]
+    fn node_problem_detector_runs_what_is_installed() {
+        let payload = Payload::collect(&paths::workspace(), b"program").unwrap();
+        let members = payload.members(Layout::Package, "/");
+        let file =
+            members.iter().find(|m| m.path == "/usr/share/plegtrace/node-problem-detector.json").unwrap();
+        let monitor: serde_json::Value = serde_json::from_slice(&file.contents).unwrap();
+        assert_eq!(monitor["plugin"], "custom");
+        assert_eq!(monitor["pluginConfig"]["max_output_length"], 80);
+        let conditions: Vec<_> =
+            monitor["conditions"].as_array().unwrap().iter().map(|c| &c["type"]).collect();
+        for rule in monitor["rules"].as_array().unwrap() {
+            assert!(members.iter().any(|member| rule["path"] == member.path.as_str()), "{rule}");
+            assert_eq!(rule["args"], serde_json::json!(["check"]));
+            assert!(conditions.contains(&&rule["condition"]), "{rule}");
+        }
+    }
+}
