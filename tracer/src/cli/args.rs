@@ -94,6 +94,22 @@ Examples:
 Exit codes:
   0 printed   2 no history   3 cannot be read";
 
+const COMPLETIONS: &str = "\
+Examples:
+  plegtrace completions bash > /etc/bash_completion.d/plegtrace
+  plegtrace completions fish > ~/.config/fish/completions/plegtrace.fish
+
+Exit codes:
+  0 printed";
+
+const MAN: &str = "\
+Examples:
+  plegtrace man | man -l -                     read the page of plegtrace
+  plegtrace man --dir /usr/local/share/man/man1
+
+Exit codes:
+  0 written   2 no such directory   3 cannot be written";
+
 /// Names the component that makes a Kubernetes node report `PLEG is not healthy`.
 ///
 /// Observes the kubelet and the container runtime from the kernel for a few seconds, and reports which calls hang, since
@@ -177,6 +193,20 @@ pub enum Command {
         /// Only those of this last time: 90m, 12h, 7d.
         #[arg(long, value_name = "TIME", value_parser = span::parse)]
         since: Option<Duration>,
+    },
+    /// Print what a shell needs to complete the command line of plegtrace. Needs no privileges.
+    #[command(after_help = COMPLETIONS)]
+    Completions {
+        /// The shell.
+        #[arg(value_enum, value_name = "SHELL")]
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page of plegtrace, or write the pages of all commands. Needs no privileges.
+    #[command(after_help = MAN)]
+    Man {
+        /// Write the pages of plegtrace and of each command to this directory, which must exist.
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
     },
     /// What plegtrace runs itself: the reader of the census, which can be killed when it is late.
     #[command(hide = true)]

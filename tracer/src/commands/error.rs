@@ -85,6 +85,15 @@ pub enum CommandError {
         #[source]
         source: io::Error,
     },
+    /// The manual pages could not be written.
+    #[error("cannot write manual pages to {dir}")]
+    Manual {
+        /// Their directory.
+        dir: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
     /// The report could not be written.
     #[error("cannot write the report")]
     Write(#[source] io::Error),
@@ -111,6 +120,7 @@ impl CommandError {
                 }
             }
             Self::Against { source: SavedError::Read(error), .. } if !is_wrong_path(error) => Exit::CannotRun,
+            Self::Manual { source, .. } if is_wrong_path(source) => Exit::Usage,
             Self::History { source, .. } if !is_wrong_path(source) => Exit::CannotRun,
             Self::Against { .. }
             | Self::History { .. }

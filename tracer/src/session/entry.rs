@@ -11,7 +11,10 @@ use crate::{
     census,
     chain::chain,
     cli::{Args, Command, Settings, SettingsError},
-    commands::{CommandError, check, doctor, explain, goroutines, history, observe, record, replay, watch},
+    commands::{
+        CommandError, check, completions, doctor, explain, goroutines, history, man, observe, record, replay,
+        watch,
+    },
     engine::{confine, detach_rest, let_interrupt_end_us},
     exit::Exit,
 };
@@ -74,6 +77,12 @@ fn run(args: &Args) -> Result<Exit, CommandError> {
     if let Some(Command::Explain { id, list }) = &args.command {
         return explain::run(id.as_deref().filter(|_| !list), &settings);
     }
+    if let Some(Command::Completions { shell }) = args.command {
+        return completions::run(shell);
+    }
+    if let Some(Command::Man { dir }) = &args.command {
+        return man::run(dir.as_deref());
+    }
     if let Some(Command::Report { file }) = &args.command {
         return replay::run(file, &settings).map(told);
     }
@@ -110,6 +119,8 @@ fn draws_nothing(command: &Command) -> Option<&'static str> {
         Command::Watch(_) => Some("watch"),
         Command::Check(_) => Some("check"),
         Command::History { .. } => Some("history"),
+        Command::Completions { .. } => Some("completions"),
+        Command::Man { .. } => Some("man"),
         Command::Record(_) | Command::Report { .. } | Command::CensusChild => None,
     }
 }
