@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::payload::{Layout, Payload};
 use super::release::Release;
-use super::{deb, image, program, sums, tarball};
+use super::{deb, image, pages, program, sums, tarball};
 use crate::build::{Profile, build};
 use crate::ebpf::Want;
 use crate::paths;
@@ -40,7 +40,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     };
     let release = Release::of_checkout()?;
     let program = program::stripped(&path, &release.version)?;
-    let payload = Payload::collect(&paths::workspace(), &program)?;
+    let payload = Payload::collect(&paths::workspace(), &program, pages::of(&path)?)?;
     let out = paths::target().join("dist");
     write(&out, &assets(&release, &payload, &program)?)?;
     step("dist", &format!("done: {}", out.display()));
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn a_release_is_reproducible_and_summed() {
         let release = Release::sample();
-        let payload = Payload::collect(&paths::workspace(), b"program").unwrap();
+        let payload = Payload::sample();
         let once = assets(&release, &payload, b"program").unwrap();
         let again = assets(&release, &payload, b"program").unwrap();
         for (a, b) in once.iter().zip(&again) {

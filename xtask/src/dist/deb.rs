@@ -51,7 +51,7 @@ pub(crate) fn file_name(release: &Release) -> String {
 /// # Errors
 /// When memory runs out.
 pub(crate) fn package(release: &Release, payload: &Payload) -> Result<Vec<u8>> {
-    let files = payload.members(Layout::Package, "./");
+    let files = payload.members(Layout::Debian, "./");
     let script = |name: &str, text: &str| member(name, 0o755, text);
     let control_files = [
         member("./control", 0o644, &control(release, &files)),
@@ -109,11 +109,11 @@ mod tests {
 
     use super::super::tarball::tests::{files, gunzip};
     use super::*;
-    use crate::{cmd, paths};
+    use crate::cmd;
 
     fn sample() -> (Release, Payload, Vec<u8>) {
         let release = Release::sample();
-        let payload = Payload::collect(&paths::workspace(), b"program").unwrap();
+        let payload = Payload::sample();
         let package = package(&release, &payload).unwrap();
         (release, payload, package)
     }
@@ -136,7 +136,7 @@ mod tests {
         let control = files(&gunzip(&parts[1].1), release.time);
         let scripts = control.iter().filter(|file| file.mode == 0o755).count();
         assert_eq!((control.len(), scripts), (4, 3));
-        let mut expected = payload.members(Layout::Package, "./");
+        let mut expected = payload.members(Layout::Debian, "./");
         expected.sort_by(|a, b| a.path.cmp(&b.path));
         assert_eq!(files(&gunzip(&parts[2].1), release.time), expected);
     }

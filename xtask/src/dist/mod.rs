@@ -4,6 +4,7 @@
 mod command;
 mod deb;
 mod image;
+mod pages;
 mod payload;
 mod program;
 mod release;

@@ -13,6 +13,12 @@ pub(crate) enum Role {
     Program,
     /// A unit of systemd.
     Unit,
+    /// A page of the manual, packed.
+    Manual,
+    /// Completions, for one shell each.
+    Bash,
+    Zsh,
+    Fish,
     /// Data for other programs: alerts, dashboards, manifests.
     Share,
     Document,
@@ -23,16 +29,18 @@ pub(crate) enum Role {
 pub(crate) enum Layout {
     /// An archive that is unpacked anywhere.
     Archive,
-    /// A package, below `/`.
-    Package,
+    /// A package of Debian, below `/`.
+    Debian,
+    /// A package of Fedora, RHEL or SUSE, below `/`.
+    Rpm,
 }
 
 /// A file of the release.
-#[derive(Debug)]
-struct Item {
-    role: Role,
-    name: String,
-    contents: Vec<u8>,
+#[derive(Debug, Clone)]
+pub(crate) struct Item {
+    pub(crate) role: Role,
+    pub(crate) name: String,
+    pub(crate) contents: Vec<u8>,
 }
 
 /// All of them.
@@ -53,11 +61,11 @@ const FILES: &[(Role, &str)] = &[
 ];
 
 impl Payload {
-    /// Reads the files of a checkout; the program is given.
+    /// Reads the files of a checkout; the program and its pages are given.
     ///
     /// # Errors
     /// When one of them cannot be read.
-    pub(crate) fn collect(checkout: &Path, program: &[u8]) -> Result<Self> {
+    pub(crate) fn collect(checkout: &Path, program: &[u8], pages: Vec<Item>) -> Result<Self> {
         let mut items =
             vec![Item { role: Role::Program, name: "plegtrace".to_owned(), contents: program.to_vec() }];
         for (role, path) in FILES {
@@ -66,6 +74,7 @@ impl Payload {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             items.push(Item { role: *role, name, contents });
         }
+        items.extend(pages);
         Ok(Self { items })
     }
 
@@ -85,25 +94,42 @@ impl Role {
     fn directory(self, layout: Layout) -> &'static str {
         match (layout, self) {
             (Layout::Archive, Self::Program | Self::Unit | Self::Document) => "",
+            (Layout::Archive, Self::Manual) => "man/man1/",
+            (Layout::Archive, Self::Bash) => "completions/bash/",
+            (Layout::Archive, Self::Zsh) => "completions/zsh/",
+            (Layout::Archive, Self::Fish) => "completions/fish/",
             (Layout::Archive, Self::Share) => "share/",
-            (Layout::Package, Self::Program) => "usr/bin/",
-            (Layout::Package, Self::Unit) => "usr/lib/systemd/system/",
-            (Layout::Package, Self::Share) => "usr/share/plegtrace/",
-            (Layout::Package, Self::Document) => "usr/share/doc/plegtrace/",
+            (_, Self::Program) => "usr/bin/",
+            (_, Self::Unit) => "usr/lib/systemd/system/",
+            (_, Self::Manual) => "usr/share/man/man1/",
+            (_, Self::Bash) => "usr/share/bash-completion/completions/",
+            // What Debian's zsh searches; elsewhere it is built to search the other.
+            (Layout::Debian, Self::Zsh) => "usr/share/zsh/vendor-completions/",
+            (Layout::Rpm, Self::Zsh) => "usr/share/zsh/site-functions/",
+            (_, Self::Fish) => "usr/share/fish/vendor_completions.d/",
+            (_, Self::Share) => "usr/share/plegtrace/",
+            (_, Self::Document) => "usr/share/doc/plegtrace/",
         }
+    }
+}
+
+#[cfg(test)]
+impl Payload {
+    /// What this checkout ships, with a program and a page for tests.
+    pub(crate) fn sample() -> Self {
+        let page = Item { role: Role::Manual, name: "plegtrace.1.gz".to_owned(), contents: b"page".to_vec() };
+        Self::collect(&crate::paths::workspace(), b"program", vec![page]).expect("the checkout is complete")
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::paths;
 
     /// The unit starts the program that a package installs.
     #[test]
     fn the_unit_starts_what_is_installed() {
-        let payload = Payload::collect(&paths::workspace(), b"program").unwrap();
-        let members = payload.members(Layout::Package, "/");
+        let members = Payload::sample().members(Layout::Debian, "/");
         let unit = members.iter().find(|member| member.path.ends_with(".service")).unwrap();
         let text = String::from_utf8(unit.contents.clone()).unwrap();
         let start = text.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
@@ -115,8 +141,7 @@ mod tests {
     /// node-problem-detector runs the program that a package installs, within its limits.
     #[test]
     fn node_problem_detector_runs_what_is_installed() {
-        let payload = Payload::collect(&paths::workspace(), b"program").unwrap();
-        let members = payload.members(Layout::Package, "/");
+        let members = Payload::sample().members(Layout::Debian, "/");
         let file =
             members.iter().find(|m| m.path == "/usr/share/plegtrace/node-problem-detector.json").unwrap();
         let monitor: serde_json::Value = serde_json::from_slice(&file.contents).unwrap();
