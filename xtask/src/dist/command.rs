@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::payload::{Layout, Payload};
 use super::release::Release;
-use super::{deb, image, pages, program, sums, tarball};
+use super::{deb, image, pages, program, rpm, sums, tarball};
 use crate::build::{Profile, build};
 use crate::ebpf::Want;
 use crate::paths;
@@ -54,6 +54,7 @@ fn assets(release: &Release, payload: &Payload, program: &[u8]) -> Result<Vec<As
     let mut assets = vec![
         Asset { name: format!("{base}.tar.gz"), contents: archive },
         Asset { name: deb::file_name(release), contents: deb::package(release, payload)? },
+        Asset { name: rpm::file_name(release), contents: rpm::package(release, payload)? },
         Asset {
             name: format!("plegtrace-{}-x86_64-image.tar", release.version),
             contents: image::archive(release, program)?,

@@ -8,6 +8,7 @@ mod pages;
 mod payload;
 mod program;
 mod release;
+mod rpm;
 mod sums;
 mod tarball;
 
