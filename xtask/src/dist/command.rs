@@ -59,6 +59,10 @@ fn assets(release: &Release, payload: &Payload, program: &[u8]) -> Result<Vec<As
             name: format!("plegtrace-{}-x86_64-image.tar", release.version),
             contents: image::archive(release, program)?,
         },
+        Asset {
+            name: format!("plegtrace-{}-kustomize.tar.gz", release.version),
+            contents: tarball::gzipped(&payload.kustomize(), release.time)?,
+        },
     ];
     let sums = sums::of(&assets);
     assets.push(Asset { name: sums::NAME.to_owned(), contents: sums.into_bytes() });

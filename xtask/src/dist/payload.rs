@@ -49,12 +49,19 @@ pub(crate) struct Payload {
     items: Vec<Item>,
 }
 
+/// Where the files are that tell other programs how to run plegtrace.
+const PACKAGING: &str = "tracer/packaging/";
+
 /// Files of the checkout that are shipped as they are.
 const FILES: &[(Role, &str)] = &[
     (Role::Unit, "tracer/packaging/plegtrace.service"),
     (Role::Share, "tracer/packaging/plegtrace-alerts.yml"),
     (Role::Share, "tracer/packaging/plegtrace-dashboard.json"),
     (Role::Share, "tracer/packaging/node-problem-detector.json"),
+    (Role::Share, "tracer/packaging/kustomize/daemonset.yaml"),
+    (Role::Share, "tracer/packaging/kustomize/kustomization.yaml"),
+    (Role::Share, "tracer/packaging/kustomize/debug-pod/debug-pod.yaml"),
+    (Role::Share, "tracer/packaging/kustomize/debug-pod/kustomization.yaml"),
     (Role::Document, "README.md"),
     (Role::Document, "LICENSE-APACHE"),
     (Role::Document, "LICENSE-MIT"),
@@ -69,13 +76,21 @@ impl Payload {
         let mut items =
             vec![Item { role: Role::Program, name: "plegtrace".to_owned(), contents: program.to_vec() }];
         for (role, path) in FILES {
-            let path = checkout.join(path);
-            let contents = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let file = checkout.join(path);
+            let contents = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
+            let name = path.strip_prefix(PACKAGING).unwrap_or(path).to_owned();
             items.push(Item { role: *role, name, contents });
         }
         items.extend(pages);
         Ok(Self { items })
+    }
+
+    /// The kustomize bases alone, for who has a cluster and no package.
+    pub(crate) fn kustomize(&self) -> Vec<Member> {
+        let of_kustomize = self.items.iter().filter(|item| item.name.starts_with("kustomize/"));
+        of_kustomize
+            .map(|item| Member { path: item.name.clone(), mode: 0o644, contents: item.contents.clone() })
+            .collect()
     }
 
     /// The files where this layout has them, below `prefix`.
@@ -154,5 +169,24 @@ mod tests {
             assert_eq!(rule["args"], serde_json::json!(["check"]));
             assert!(conditions.contains(&&rule["condition"]), "{rule}");
         }
+    }
+
+    /// Each base names only files that are beside it, and all of them; the image is that of this version.
+    #[test]
+    fn kustomize_finds_its_files_and_the_image() {
+        let members = Payload::sample().kustomize();
+        let text = |path: &str| {
+            let member =
+                members.iter().find(|member| member.path == path).unwrap_or_else(|| panic!("no {path}"));
+            String::from_utf8(member.contents.clone()).unwrap()
+        };
+        for (base, resource) in [("", "daemonset.yaml"), ("debug-pod/", "debug-pod.yaml")] {
+            let kustomization = text(&format!("kustomize/{base}kustomization.yaml"));
+            assert!(kustomization.lines().any(|line| line == format!("resources: [{resource}]")));
+            text(&format!("kustomize/{base}{resource}"));
+        }
+        assert_eq!(members.len(), 4);
+        let tag = format!("    newTag: \"{}\"", env!("CARGO_PKG_VERSION"));
+        assert!(text("kustomize/kustomization.yaml").lines().any(|line| line == tag), "no {tag}");
     }
 }
