@@ -51,7 +51,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 /// Static programs have a directory of their own: what runs during the build cannot be linked like that.
 const STATIC: &str = "static";
 /// For whom they are made; the guests are of this architecture, too.
-const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+pub(crate) const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 
 /// The tests that run in guests: static, because the C library of the oldest one is older than ours.
 pub(crate) fn vm_tests() -> PathBuf {

@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::payload::{Layout, Payload};
 use super::release::Release;
-use super::{deb, image, pages, program, rpm, sums, tarball};
+use super::{deb, image, pages, program, rpm, sbom, sums, tarball};
 use crate::build::{Profile, build};
 use crate::ebpf::Want;
 use crate::paths;
@@ -41,14 +41,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let release = Release::of_checkout()?;
     let program = program::stripped(&path, &release.version)?;
     let payload = Payload::collect(&paths::workspace(), &program, pages::of(&path)?)?;
+    let bom = sbom::bom(&release, &program, &sbom::crates()?, &sbom::locked()?)?;
     let out = paths::target().join("dist");
-    write(&out, &assets(&release, &payload, &program)?)?;
+    write(&out, &assets(&release, &payload, &program, bom)?)?;
     step("dist", &format!("done: {}", out.display()));
     Ok(())
 }
 
 /// All files of the release, the sums of the others last.
-fn assets(release: &Release, payload: &Payload, program: &[u8]) -> Result<Vec<Asset>> {
+fn assets(release: &Release, payload: &Payload, program: &[u8], bom: Vec<u8>) -> Result<Vec<Asset>> {
     let base = format!("plegtrace-{}-x86_64-linux", release.version);
     let archive = tarball::gzipped(&payload.members(Layout::Archive, &format!("{base}/")), release.time)?;
     let mut assets = vec![
@@ -63,6 +64,7 @@ fn assets(release: &Release, payload: &Payload, program: &[u8]) -> Result<Vec<As
             name: format!("plegtrace-{}-kustomize.tar.gz", release.version),
             contents: tarball::gzipped(&payload.kustomize(), release.time)?,
         },
+        Asset { name: sbom::file_name(release), contents: bom },
     ];
     let sums = sums::of(&assets);
     assets.push(Asset { name: sums::NAME.to_owned(), contents: sums.into_bytes() });
@@ -92,8 +94,8 @@ mod tests {
     fn a_release_is_reproducible_and_summed() {
         let release = Release::sample();
         let payload = Payload::sample();
-        let once = assets(&release, &payload, b"program").unwrap();
-        let again = assets(&release, &payload, b"program").unwrap();
+        let once = assets(&release, &payload, b"program", b"{}".to_vec()).unwrap();
+        let again = assets(&release, &payload, b"program", b"{}".to_vec()).unwrap();
         for (a, b) in once.iter().zip(&again) {
             assert_eq!(a.name, b.name);
             assert!(a.contents == b.contents, "{} differs", a.name);

@@ -9,6 +9,7 @@ mod payload;
 mod program;
 mod release;
 mod rpm;
+mod sbom;
 mod sums;
 mod tarball;
 
