@@ -63,9 +63,9 @@ fn nobody_is_behind_no_runtime() {
 /// anyway.
 #[test]
 fn a_node_of_a_user() {
-    let tree = FakeTree::new().process(5, "/home/me/kubelet", "kubelet", 1000).process(
+    let tree = FakeTree::new().process(5, "/srv/me/kubelet", "kubelet", 1000).process(
         6,
-        "/home/me/containerd",
+        "/srv/me/containerd",
         "containerd",
         1000,
     );
@@ -77,7 +77,7 @@ fn a_node_of_a_user() {
 /// Root may run another program of that name: the runtime is who holds the socket.
 #[test]
 fn the_holder_of_the_socket_is_the_runtime() {
-    let two = || node().process(15, "/root/containerd", "containerd 1000", 0);
+    let two = || node().process(15, "/srv/tools/containerd", "containerd 1000", 0);
     let found = find(&two());
     assert!(found.is_ambiguous(), "who listens is not known");
     let found = find(&two().listens(77, SOCKET, Some(20)));

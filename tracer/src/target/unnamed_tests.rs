@@ -98,7 +98,7 @@ fn not_searched_again() {
 /// A program of root's that is called kubelet and was seen to be none hides nothing.
 #[test]
 fn what_is_no_kubelet_is_not_meant() {
-    let tree = node().process(5, "/root/kubelet", "kubelet 1000", 0);
+    let tree = node().process(5, "/srv/tools/kubelet", "kubelet 1000", 0);
     let found = find(&tree, &[]);
     let fake = found.kubelet().unwrap();
     assert_eq!(fake.pid, 5);

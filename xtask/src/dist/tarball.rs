@@ -54,7 +54,7 @@ pub(crate) fn tar(members: &[Member], time: u64) -> Result<Vec<u8>> {
 /// The same, packed.
 ///
 /// # Errors
-/// As [`tar`].
+/// As [`tar()`].
 pub(crate) fn gzipped(members: &[Member], time: u64) -> Result<Vec<u8>> {
     gzip(&tar(members, time)?)
 }
