@@ -247,7 +247,7 @@ fn goes_on(dir: &Path, node: &Node) {
     for (signal, code) in [(libc::SIGKILL, None), (libc::SIGTERM, Some(0))] {
         let before = history(dir);
         let mut command = Command::new(program::path().unwrap());
-        let watch = Running::spawn(command.args(&about).env("NOTIFY_SOCKET", &socket)).unwrap();
+        let watch = Running::spawn(command.args(about).env("NOTIFY_SOCKET", &socket)).unwrap();
         let more = || Ok((history(dir).len() > before.len() + 1).then_some(()));
         process::wait_for("two more windows", LIMIT, more)
             .unwrap_or_else(|error| panic!("{error}: {}", watch.said()));
