@@ -137,8 +137,6 @@ struct Inside {
     operation: String,
     /// When it was first seen in this one.
     since: MonoNs,
-    /// When the look before the last one began and ended, if that found it in one of this operation, be it the same or not.
-    before: Option<(MonoNs, MonoNs)>,
     /// Where it waits for what takes no time, and since when each look found it there.
     held: Option<(Vec<String>, MonoNs)>,
 }
@@ -193,7 +191,6 @@ impl CensusState {
             return;
         }
         let before = self.inside.remove(&fact.pid).unwrap_or_default();
-        let look_before = self.goroutines.get(&fact.pid).map(look);
         let mut inside = HashMap::new();
         // It was there at some moment of the look, at the latest when that ended.
         let (_, looked) = look(&fact);
@@ -204,8 +201,8 @@ impl CensusState {
                 (seen.alone && Some(frames) == seen.held.as_ref()).then_some(*since)
             };
             let held_since = alike.and_then(|before| stays(before.held.as_ref()?)).unwrap_or(looked);
-            let (before, held) = (alike.and(look_before), seen.held.map(|frames| (frames, held_since)));
-            inside.insert(seen.goid, Inside { operation: seen.operation, since, before, held });
+            let held = seen.held.map(|frames| (frames, held_since));
+            inside.insert(seen.goid, Inside { operation: seen.operation, since, held });
         }
         self.inside.insert(fact.pid, inside);
         let before = self.file_calls.remove(&fact.pid).unwrap_or_default();
@@ -368,10 +365,10 @@ impl CensusState {
             let held = |goid| inside(goid)?.held.as_ref().map(|(_, since)| *since);
             let untouched = |goid| {
                 let (from, until) = no_relist(fact.pid).filter(|_| fact.component == Component::Kubelet)?;
-                let looks = [Some(look(fact)), inside(goid)?.before];
-                // A relist that a look found meanwhile is older than that, and did not end. When in a look it was found is
-                // not known, so all of the look lies in between.
-                let found = looks.into_iter().flatten().any(|(began, ended)| from <= began && ended <= until);
+                // A relist that this look found is older than that, and did not end: when in a look it was found is not known, so all
+                // of the look lies in between. One that an earlier look found may have ended since, and the next one have begun.
+                let (began, ended) = look(fact);
+                let found = inside(goid).is_some() && from <= began && ended <= until;
                 found.then(|| until.min(now).since(from))
             };
             let begins = requests::Begins { seen: &seen, held: &held, traced, untouched: &untouched, now };
