@@ -75,7 +75,7 @@ impl<'a> Unmount<'a> {
         };
         let mut held_up = finding::victims(waiters);
         if unreported.is_some() {
-            held_up.push("the kubelet, which is told that the container still runs".to_owned());
+            held_up.push("the kubelet, to which the container still runs".to_owned());
         }
         Finding {
             culprit: Some(culprit),

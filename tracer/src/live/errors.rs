@@ -55,8 +55,8 @@ impl Errors {
         self.handlers.push_back(Handler { pid, stream, end_ns, path: Arc::clone(path) });
     }
 
-    /// Trailers of a request of this name, which may be unknown so far. Its handler knows better, where only one can be
-    /// it.
+    /// Trailers of a request of this name. Where the name is unknown so far, the handler that has just failed has it, if only one can have
+    /// written them.
     pub(super) fn take(&mut self, name: String, rec: &BlockRec) {
         let at_ns = rec.header.ts_ns;
         let wrote_it = |handler: &Handler| {
@@ -67,7 +67,10 @@ impl Errors {
         let found: Vec<usize> =
             (0..).zip(&self.handlers).filter(|(_, it)| wrote_it(it)).map(|(at, _)| at).collect();
         let handler = if let [only] = found[..] { self.handlers.remove(only) } else { None };
-        let name = handler.map_or(name, |handler| handler.path.trim_start_matches('/').to_owned());
+        let name = match handler {
+            Some(handler) if !name.contains('/') => handler.path.trim_start_matches('/').to_owned(),
+            _ => name,
+        };
         let bytes = usize::try_from(rec.len).ok().and_then(|len| rec.bytes.get(..len));
         let Some(words) = bytes.and_then(error_words) else { return };
         self.put(name, Last { at_ns, words });
@@ -191,6 +194,10 @@ mod tests {
         assert_eq!(said(&mut errors), []);
         errors.take("unknown#1@1".into(), &of_stream(7, 20, 1001));
         assert_eq!(said(&mut errors), [("RunPodSandbox".into(), 1001, "no network".into())]);
+        // The request's own name is better: of a command nothing goes further, whoever failed at the same moment.
+        errors.failed(&path, 22, None, 1000);
+        errors.take("runtime.v1.RuntimeService/ExecSync".into(), &of_stream(7, 22, 1001));
+        assert_eq!(said(&mut errors), []);
         // Without the number there must be only one.
         errors.failed(&path, 21, None, 1000);
         errors.take(String::new(), &of_stream(7, 21, 1001));

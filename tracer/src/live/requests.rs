@@ -171,7 +171,10 @@ impl Requests {
             RecKind::Block => {
                 if let Ok(rec) = BlockRec::ref_from_bytes(&frame.bytes) {
                     if rec.flags & BLOCK_TRAILERS != 0 {
-                        self.errors.take(self.naming.name(rec.socket, rec.stream), rec);
+                        // What others than the kubelet asked for says nothing of its failures.
+                        if self.naming.follows(rec.socket) {
+                            self.errors.take(self.naming.name(rec.socket, rec.stream), rec);
+                        }
                         return None;
                     }
                     if rec.flags & BLOCK_OTHER != 0 {

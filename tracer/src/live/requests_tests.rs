@@ -137,6 +137,29 @@ fn names_come_from_header_blocks() {
     assert_eq!(told.len(), 2, "and none of the kubelet's");
 }
 
+/// What the runtime says of failed calls of the kubelet enters the stream, and of nobody else's.
+#[test]
+fn errors_are_the_kubelets() {
+    let mut requests = Requests::default();
+    let block = |socket, flags, text: &[u8]| {
+        let header = RecHeader { kind: RecKind::Block as u16, ..rec(0, 0, 90).header };
+        let len = u32::try_from(text.len()).unwrap();
+        let mut bytes = [0; plegtrace_common::wire::request::BLOCK];
+        bytes[..text.len()].copy_from_slice(text);
+        let block =
+            BlockRec { header, socket, joined_ns: 80, offset: 0, stream: 5, len, flags, reserved: 0, bytes };
+        Frame { header, kind: RecKind::Block, bytes: Bytes::copy_from_slice(block.as_bytes()) }
+    };
+    let path = b"\x44\x12/a.B/StopContainer";
+    let trailers = b"\x40\x0cgrpc-message\x07no disk";
+    assert!(requests.name(block(3, BLOCK_FIRST | BLOCK_LAST | BLOCK_FROM_START, path)).is_none());
+    assert!(requests.name(block(4, BLOCK_TRAILERS, trailers)).is_none());
+    assert!(requests.errors().is_none(), "another client");
+    assert!(requests.name(block(3, BLOCK_TRAILERS, trailers)).is_none());
+    let errors = requests.errors().unwrap().errors;
+    assert_eq!((errors[0].method.as_str(), errors[0].words.as_str()), ("StopContainer", "no disk"));
+}
+
 /// Records of calls of the kubelet and of handlers teach the names of a connection that is older than us, unless something was
 /// lost meanwhile.
 #[test]

@@ -129,6 +129,12 @@ impl Naming {
         std::mem::take(&mut self.learnt)
     }
 
+    /// Is this a connection whose client is followed here?
+    #[must_use]
+    pub fn follows(&self, socket: u64) -> bool {
+        self.connections.contains_key(&socket)
+    }
+
     /// What an open request calls; empty when that could not be read.
     #[must_use]
     pub fn name(&self, socket: u64, stream: u32) -> String {

@@ -104,7 +104,11 @@ fn s5_names_the_shim() {
         let alone = s5(&waits(stack), &[]);
         assert_eq!((alone.reach, alone.confidence), (0, Confidence::Low), "{:?}", alone.doubts);
         assert!(alone.headline.contains("cannot delete"), "{}", alone.headline);
-        assert!(alone.victims[0].starts_with("the kubelet, which is told"), "{:?}", alone.victims);
+        assert!(
+            alone.victims[0].starts_with("the kubelet, to which the container still runs"),
+            "{:?}",
+            alone.victims
+        );
         assert!(!alone.next.iter().any(|next| next.contains("kill")), "{:?}", alone.next);
         let stopped = s5(&waits(stack), &[stop()]);
         assert_eq!((stopped.reach, stopped.victims.len()), (2, 2), "{:?}", stopped.victims);

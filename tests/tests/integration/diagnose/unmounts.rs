@@ -101,7 +101,7 @@ fn the_exit_behind_it_is_not_lost() {
             assert_eq!(named(&finding), (Some(SHIM), Severity::Stall, Confidence::High, reach));
             assert_eq!(finding.also, ["S5"], "the task is not deleted, and the shim has lost nothing");
             assert!(
-                finding.victims.last().unwrap().starts_with("the kubelet, which is told"),
+                finding.victims.last().unwrap().starts_with("the kubelet, to which the container still runs"),
                 "{finding:#?}"
             );
             assert!(finding.evidence.iter().any(|seen| seen.text.starts_with("relists go on")));

@@ -33,7 +33,7 @@ pub(super) static RULE: Rule = Rule {
         ],
         excluded_by: &[
             "another runtime runs and serves the kubelet",
-            "lists succeed, or somebody listens on its socket, whatever its process is called",
+            "lists succeed, or a process listens on its socket, whatever its process is called",
             "it runs, and does not finish its start (R9)",
         ],
         next: &[
