@@ -11,7 +11,7 @@ use clap::Args;
 use crate::build::{Profile, build, host_cargo};
 use crate::ebpf::{Object, Want};
 use crate::progress::step;
-use crate::test::{PRIVILEGED, keep_faults};
+use crate::test::{PRIVILEGED, keep_faults, keep_quiet};
 use crate::{cmd, demo, paths};
 
 /// Options of `cargo xtask bless`.
@@ -26,6 +26,9 @@ pub(crate) struct Options {
     /// Record the whole fault matrix instead, each fault as those saw it who were there before and who came later
     #[arg(long, requires = "record", conflicts_with = "wire")]
     matrix: bool,
+    /// Record nodes instead on which nothing is wrong: idle, busy, with an operator at work
+    #[arg(long, requires = "record", conflicts_with_all = ["matrix", "wire", "fault"])]
+    quiet: bool,
     /// Record only this fault; repeatable
     #[arg(long, value_name = "NAME", requires = "record")]
     fault: Vec<OsString>,
@@ -42,6 +45,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if options.record {
         if options.matrix {
             keep_faults(&options.fault)?;
+        } else if options.quiet {
+            keep_quiet()?;
         } else if options.wire.is_empty() {
             record("record-faults", &options.fault)?;
         } else {

@@ -15,6 +15,7 @@ use plegtrace_tests::faults::{
     Case, Observer, kept, named_within, needed_late_s, needed_s, only_early, said,
 };
 use plegtrace_tests::golden;
+use plegtrace_tests::packed;
 use plegtrace_tests::recordings::{json_of, text_of};
 
 /// Faults of which there is no recording, with the reason.
@@ -27,7 +28,7 @@ const NOT_KEPT: [Kind; 2] = [
 
 fn cases() -> Vec<(Case, Stream)> {
     let open = |(case, file): (Case, std::path::PathBuf)| {
-        let stream = kept::recording(&file).and_then(|bytes| Stream::read(bytes.as_slice()));
+        let stream = packed::recording(&file).and_then(|bytes| Stream::read(bytes.as_slice()));
         (case, stream.unwrap_or_else(|error| panic!("{}: {error:#}", file.display())))
     };
     kept::all().unwrap().into_iter().map(open).collect()
@@ -64,7 +65,7 @@ fn each_is_named() {
         assert!(named.after <= named_within(case.kind), "{case:?}: {named:?}");
         let text = text_of(&snapshot, false).unwrap();
         said::check_text(&case, &text);
-        let file = kept::recording(&kept::file(case.kind, case.observer)).unwrap();
+        let file = packed::recording(&kept::file(case.kind, case.observer)).unwrap();
         let replayed = commands::replay(file.as_slice()).unwrap();
         assert_eq!(text_of(&replayed.snapshot, false).unwrap(), text, "{case:?}");
     }

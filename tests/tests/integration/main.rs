@@ -22,6 +22,7 @@ mod memory;
 mod pod_relists;
 mod preamble;
 mod property;
+mod quiet;
 mod recording;
 mod recordings;
 mod relist_clock;

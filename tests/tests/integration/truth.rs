@@ -13,28 +13,28 @@ use plegtrace::input::{
 };
 use plegtrace_common::rec::{CALL_FAILED, PROCESS_EXECED};
 use plegtrace_common::role::Role;
-use plegtrace_tests::faults::kept;
 use plegtrace_tests::faults::stream::Stream;
 use plegtrace_tests::found::process;
 use plegtrace_tests::life::Life as _;
 use plegtrace_tests::oracle::Oracle;
+use plegtrace_tests::packed;
 use plegtrace_tests::story::{CONTAINERD, MS, S, Story};
 
 /// So often a report is asked for.
 const STEP_NS: u64 = 2 * S;
 
-/// Every recording in the repository: of the matrix, of the field, of the lab.
+/// Every recording in the repository: of the matrix, of the field, of nodes without a fault, of the lab.
 pub(crate) fn recordings() -> Vec<(PathBuf, Stream)> {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden");
     let mut files = Vec::new();
-    for folder in ["faults", "field", "recordings"] {
+    for folder in ["faults", "field", "quiet", "recordings"] {
         files.extend(fs::read_dir(golden.join(folder)).unwrap().map(|entry| entry.unwrap().path()));
     }
     files.sort();
     let open = |file: PathBuf| {
         let name = file.to_string_lossy().into_owned();
         let stream = if name.ends_with(".records.br") {
-            Stream::read(kept::recording(&file).unwrap().as_slice())
+            Stream::read(packed::recording(&file).unwrap().as_slice())
         } else if name.ends_with(".plegtrace") {
             Stream::open(&file)
         } else {

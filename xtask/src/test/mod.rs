@@ -31,4 +31,4 @@ pub(crate) use layers::PRIVILEGED;
 pub(crate) use machine::moment;
 pub(crate) use mutants::check as mutants_apply;
 pub(crate) use outcome::{Failure, Outcome, WHOLE};
-pub(crate) use soak::{Options as SoakOptions, keep_faults, run as soak};
+pub(crate) use soak::{Options as SoakOptions, keep_faults, keep_quiet, run as soak};

@@ -53,25 +53,37 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Tests of the lab that make recordings of what they see, when they are told to keep them.
-const KEEPING: [&str; 2] = ["matrix::every_fault_is_named", "matrix_loud::loud_faults_are_named"];
+/// Tests of the lab that keep recordings of what they see, of faults and of nodes without one.
+const FAULTS: [&str; 2] = ["matrix::every_fault_is_named", "matrix_loud::loud_faults_are_named"];
+const QUIET: [&str; 2] =
+    ["slow_downs::busy::each_work_accuses_nobody", "operator::nobody_is_accused_of_what_an_operator_types"];
 
 /// Has the fault matrix keep its recordings: of all faults, or of those named.
 ///
 /// # Errors
 /// When a report was wrong: then its recording is not kept.
 pub(crate) fn keep_faults(names: &[OsString]) -> Result<()> {
+    keep(&FAULTS, &[("PLEGTRACE_FAULTS", names.join(OsStr::new(",")))])
+}
+
+/// Has the tests of busy nodes keep their recordings.
+///
+/// # Errors
+/// As for [`keep_faults`].
+pub(crate) fn keep_quiet() -> Result<()> {
+    keep(&QUIET, &[])
+}
+
+fn keep(tests: &[&str], environment: &[(&str, OsString)]) -> Result<()> {
     ensure!(cmd::is_root(), "the lab needs root: run this as root");
     let (built, object, programs) = lab_programs()?;
     let guests = vm::Selection::of_tier(true, &[]);
     let runner = Runner { built: &built, object: &object, proved: None, guests };
     let has = |program: &Program| program.name.ends_with(&format!("-{PRIVILEGED}"));
     let program = programs.iter().find(|program| has(program)).context("the lab has no tests")?;
-    let program = Program { tests: KEEPING.map(str::to_owned).to_vec(), ..program.clone() };
+    let tests = tests.iter().map(|test| (*test).to_owned()).collect();
+    let program = Program { tests, ..program.clone() };
     let mut command = prepared(&program, &runner)?;
-    command
-        .arg("--nocapture")
-        .env("PLEGTRACE_KEEP_FAULTS", "1")
-        .env("PLEGTRACE_FAULTS", names.join(OsStr::new(",")));
+    command.arg("--nocapture").env("PLEGTRACE_KEEP_RECORDINGS", "1").envs(environment.iter().cloned());
     cmd::run(&mut command)
 }

@@ -21,6 +21,7 @@ use plegtrace_tests::faults::{
     Case, Injected, Observer, kept, named_within, needed_late_s, needed_s, only_early, said,
 };
 use plegtrace_tests::matrix::{self, Row};
+use plegtrace_tests::packed::Draft;
 use plegtrace_tests::program::{Ended, Running};
 use plegtrace_tests::recordings;
 use serde_json::Value;
@@ -116,7 +117,7 @@ pub(super) fn inject_and_name(node: &Node, kind: Kind, pod: &str) -> Row {
 fn try_to_name(node: &Node, kind: Kind, pod: &str) -> Option<Row> {
     let until: &[&str] = if needed_s(kind).is_some() { &["-d", "600"] } else { UNTIL_FOUND };
     let kept = [Observer::Early, Observer::Late].map(|observer| kept::wanted(kind, observer));
-    let [early_file, late_file] = kept.each_ref().map(|draft| draft.as_ref().map(kept::Draft::file));
+    let [early_file, late_file] = kept.each_ref().map(|draft| draft.as_ref().map(Draft::file));
     let mut early = trace_into(early_file, node, &["-v", "-o", "json"], until);
     early.wait_until_armed(LIMIT).unwrap();
     // A decoy: a network plugin that is slow, and nearly as slow as one that hangs.

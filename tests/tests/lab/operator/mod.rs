@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use plegtrace_lab::cri::{Call, Pod, Session};
 use plegtrace_lab::{Knobs, Node, host};
+use plegtrace_tests::packed::Draft;
 use plegtrace_tests::program::Running;
+use plegtrace_tests::{quiet, recordings};
 use serde_json::Value;
 
 use hand::{Shell, Tool, exec, init_of, look_around, sessions};
@@ -14,6 +16,9 @@ use hand::{Shell, Tool, exec, init_of, look_around, sessions};
 const LIMIT: Duration = Duration::from_secs(60);
 /// How long an operator works, when it is long.
 const WORKS: Duration = Duration::from_secs(600);
+
+/// The name of the recording of all of it.
+const RECORDED: &str = "operator-with-debuggers";
 
 /// What somebody does beside plegtrace: it ends when dropped.
 struct Work {
@@ -40,11 +45,14 @@ impl Work {
     }
 }
 
-/// Looks at the node for so many seconds.
-fn look(node: &Node, seconds: &str) -> Running {
+/// Looks at the node for so many seconds; recorded, where there is a place for it.
+fn look(node: &Node, seconds: &str, draft: Option<&Draft>) -> Running {
     let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
     let about = ["-o", "json", "-d", seconds, "--kubelet-pid", &kubelet, "--runtime-pid", &runtime];
-    let mut running = Running::start(&about).unwrap();
+    let mut running = match draft {
+        Some(draft) => Running::spawn(recordings::recorder(draft.file()).unwrap().args(about)).unwrap(),
+        None => Running::start(&about).unwrap(),
+    };
     running.wait_until_armed(LIMIT).unwrap();
     running
 }
@@ -72,7 +80,8 @@ fn nobody_is_accused_of_what_an_operator_types() {
     let _tools = Tool::debug(init_of(&debugged.container), init_of(&debugged.sandbox));
     let before = Work::begin(&node, &pod, 1);
     let first = before.shell.command();
-    let looking = look(&node, "16");
+    let draft = Draft::wanted(RECORDED);
+    let looking = look(&node, "16", draft.as_ref());
     let beside = Work::begin(&node, &other, 2);
     let second = beside.shell.command();
     let report = healthy(looking);
@@ -83,6 +92,9 @@ fn nobody_is_accused_of_what_an_operator_types() {
     }
     before.end();
     beside.end();
+    if let Some(draft) = draft {
+        quiet::keep(RECORDED, draft.file()).unwrap();
+    }
 }
 
 /// The same for ten minutes, while one look follows the other.
@@ -96,7 +108,7 @@ fn nobody_is_accused_in_ten_minutes_of_work() {
     while began.elapsed() < WORKS {
         let pod = node.pod(&format!("p{}", 1 + rounds % 3)).unwrap();
         let debugged = node.pod(&format!("p{}", 1 + (rounds + 1) % 3)).unwrap();
-        let looking = look(&node, "16");
+        let looking = look(&node, "16", None);
         let tools = Tool::debug(init_of(&debugged.container), init_of(&debugged.sandbox));
         let work = Work::begin(&node, &pod, rounds);
         healthy(looking);

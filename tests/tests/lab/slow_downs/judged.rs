@@ -29,7 +29,7 @@ impl Said {
 
     /// Does it accuse anybody?
     pub(super) fn accuses(&self) -> bool {
-        matches!(self.verdict.as_str(), "slow" | "stall")
+        matches!(self.verdict.as_str(), "slow" | "stall" | "failing")
     }
 
     /// Is all that does not move outside of this node? Another lab on the machine holds its own processes up meanwhile.

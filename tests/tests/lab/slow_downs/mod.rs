@@ -10,11 +10,13 @@ mod judged;
 mod kind;
 mod witness;
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use plegtrace_lab::{Knobs, Network, Node, host, process};
 use plegtrace_tests::draw::Draw;
 use plegtrace_tests::program::{Ended, Running};
+use plegtrace_tests::recordings;
 
 use judged::Said;
 use kind::Kind;
@@ -95,11 +97,10 @@ fn node() -> Node {
 }
 
 /// Observes a node as its operator would, while `during` happens; the same stream gives JSON and text.
-fn observe(node: &Node, seconds: &str, during: impl FnOnce()) -> Said {
+fn observe(node: &Node, seconds: &str, during: impl FnOnce()) -> Over {
     let observing = Observing::begin(node, seconds);
     during();
-    let ended = observing.end();
-    ended.said()
+    observing.end()
 }
 
 /// An observation whose probes are on.
@@ -118,8 +119,8 @@ struct Over {
 }
 
 impl Stream {
-    fn file(&self) -> String {
-        self.0.path().join("stream").display().to_string()
+    fn file(&self) -> PathBuf {
+        self.0.path().join("stream")
     }
 }
 
@@ -128,9 +129,9 @@ impl Observing {
         let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
         let stream = Stream(tempfile::tempdir().unwrap());
         let file = stream.file();
-        let about = ["record", &file, "-o", "json", "-d", seconds];
-        let about = [&about[..], &["--kubelet-pid", &kubelet, "--runtime-pid", &runtime]].concat();
-        let mut running = Running::start(&about).unwrap();
+        let mut recorder = recordings::recorder(&file).unwrap();
+        recorder.args(["-o", "json", "-d", seconds, "--kubelet-pid", &kubelet, "--runtime-pid", &runtime]);
+        let mut running = Running::spawn(&mut recorder).unwrap();
         running.wait_until_armed(LIMIT).unwrap();
         Self { running, stream }
     }
@@ -141,9 +142,10 @@ impl Observing {
 }
 
 impl Over {
-    fn said(self) -> Said {
+    fn said(&self) -> Said {
         let Self { ended, stream } = self;
-        let text = Running::start(&["report", &stream.file()]).unwrap().finish(LIMIT).unwrap();
+        let file = stream.file().display().to_string();
+        let text = Running::start(&["report", &file]).unwrap().finish(LIMIT).unwrap();
         assert_eq!(ended.status.code(), text.status.code(), "{}\n{}", ended.stderr, text.stderr);
         Said::new(&ended.stdout, &text.stdout)
     }
