@@ -62,6 +62,7 @@ fn said(kind: Kind) -> Option<Said> {
         | Kind::Poststop
         | Kind::CniSlow
         | Kind::CniDeadlock
+        | Kind::Unkillable
         | Kind::DeadVolume
         | Kind::AgentBeforeKubelet
         | Kind::ContainerdRestarted

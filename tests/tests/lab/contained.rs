@@ -2,15 +2,13 @@
 //! node's pid namespace and a root file system that is read-only, and in which there is no library. It says what plegtrace
 //! says on the node itself.
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    process::Command,
-    time::Duration,
-};
+use std::{fs, path::Path, process::Command, time::Duration};
 
 use plegtrace_lab::{Knobs, Node, fault::Kind, host, kubelet::TOOLS, process};
-use plegtrace_tests::{matrix, program::Running};
+use plegtrace_tests::{
+    matrix,
+    program::{self, Running},
+};
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(90);
@@ -20,13 +18,6 @@ const FAULTS: [Kind; 5] =
 /// How long a frozen container has to be observed.
 const FROZEN: &[&str] = &["-d", "12"];
 const UNTIL_FOUND: &[&str] = &["-d", "60", "--until-found"];
-
-fn binary() -> PathBuf {
-    let path = env::var_os("PLEGTRACE_STATIC_BIN").map(PathBuf::from);
-    let path = path.expect("PLEGTRACE_STATIC_BIN names the binary; `cargo xtask test --only lab` sets it");
-    assert!(path.is_file(), "{} is not there: cargo xtask build --static", path.display());
-    path
-}
 
 /// A node with a pod to debug it from, and the first process of that pod's container.
 fn node(tools: &Path) -> (Node, u32) {
@@ -86,7 +77,7 @@ impl Said {
 fn the_verdict_is_that_of_the_host() {
     host::require_root().unwrap();
     let tools = tempfile::tempdir().unwrap();
-    fs::copy(binary(), tools.path().join("plegtrace")).unwrap();
+    fs::copy(program::path().unwrap(), tools.path().join("plegtrace")).unwrap();
     let (node, debugger) = node(tools.path());
     for kind in FAULTS {
         let fault = kind.inject(&node, "p1").unwrap_or_else(|error| panic!("{kind:?}: {error:#}"));

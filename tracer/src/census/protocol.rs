@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::input::{
     Answerers, Command, Component, ContainerFact, DiskFact, EndedInit, Freezer, GoroutinesFact, Liveness,
-    ParkedThreads, Pressure, ProcessFact, RuntimeSays, Scarce, TaskLimit, Unanswered, Unwritten, VersionFact,
+    ParkedThreads, Pressure, ProcessFact, RuntimeSays, Scarce, TaskLimit, Unanswered, Unkillable, Unwritten,
+    VersionFact,
 };
 
 /// Version of both; parent and child are the same file, unless somebody points the parent elsewhere.
@@ -220,6 +221,8 @@ pub(super) enum Answer {
     Unwritten(Unwritten),
     /// Containers whose bundles were found, and those of them whose first process has ended.
     Containers { containers: Vec<ContainerFact>, ended: Vec<EndedInit> },
+    /// A process of a container that SIGKILL does not end.
+    Unkillable(Box<Unkillable>),
     /// Programs that answer for the kernel.
     Answerers(Answerers),
     /// What the node has little or nothing left of.

@@ -64,7 +64,7 @@ pub use bus_peers::{BusPeer, BusyWith};
 pub use caller::Caller;
 pub use census::{
     BlockedThread, Census, DeviceUse, DiskWaits, FileCall, Held, Jam, Known, NriWait, ProcessSeen, Request,
-    Unreported, WaitsFor,
+    UnkillableSeen, Unreported, WaitsFor,
 };
 pub use correlator::Correlator;
 pub use cpu::{Cpu, CpuShare};

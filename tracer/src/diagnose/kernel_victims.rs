@@ -1,5 +1,5 @@
 //! [`Victim`]: whoever of the node waits in the kernel and is neither late nor a request: a thread of the kubelet, a program that kubelet
-//! or runtime have started and that is never late by its age, a shim. None of them is a thing that does not move as far as
+//! or runtime have started and that is never late by its age, a shim, a process of a container that SIGKILL does not end. None of them is a thing that does not move as far as
 //! [`crate::stuck`] can tell: a daemon has other threads, and how long a mount may take nobody knows. In the kernel it is known.
 
 use super::{
@@ -8,7 +8,8 @@ use super::{
     kubelet_work as work,
 };
 use crate::{
-    correlate::{Age, Known, ProcessSeen, Request, WaitsFor, thresholds::FILE_CALL_NS},
+    correlate::{Age, Known, ProcessSeen, Request, UnkillableSeen, WaitsFor, thresholds::FILE_CALL_NS},
+    cri::Method,
     input::{Command, Component, ContainerFact, ParkedThreads},
     stuck::{self, StuckKind, Waiter, with_those_behind},
     words::{self, human},
@@ -16,7 +17,9 @@ use crate::{
 
 /// One that waits in the kernel, in one and the same call for [`FILE_CALL_NS`] at least.
 pub(super) struct Victim<'a> {
-    pub(super) seen: &'a ProcessSeen,
+    pub(super) pid: u32,
+    component: Component,
+    container: Option<&'a ContainerFact>,
     pub(super) park: &'a ParkedThreads,
     /// Who that is, as the subject of a sentence.
     pub(super) who: String,
@@ -38,21 +41,20 @@ struct HeldUp {
 impl Victim<'_> {
     /// Its pod and container, when it works for one.
     pub(super) fn container(&self) -> Option<&ContainerFact> {
-        self.seen.fact.container.as_ref()
+        self.container
     }
 
     /// A finding about it, with itself to blame.
     pub(super) fn finding(&self, rule: &'static Rule, headline: String, culprit: String) -> Finding {
-        let fact = &self.seen.fact;
         let mut evidence = vec![Evidence::new(Source::Census, words::park_line(self.park, false))];
         let age = human::duration(self.age.ns);
         evidence.push(Evidence::new(Source::Census, format!("every look for {age} found it in this call")));
         evidence.extend(self.held_up.evidence.iter().cloned());
         let finding = Finding {
             culprit: Some(Culprit {
-                component: fact.component,
-                pid: Some(fact.pid),
-                container: fact.container.clone(),
+                component: self.component,
+                pid: Some(self.pid),
+                container: self.container.cloned(),
                 words: culprit,
             }),
             since: Some(self.age),
@@ -76,7 +78,55 @@ pub(super) fn find<'a>(scene: &Scene<'a>, is: fn(&ParkedThreads) -> bool) -> Vec
         scene.stuck().any(|stuck| matches!(stuck.what, StuckKind::Process { pid: told, .. } if told == pid))
     };
     let all = scene.snapshot.census.processes.iter();
-    all.filter(|seen| !is_told(seen.fact.pid)).filter_map(|seen| victim(seen, is, scene)).collect()
+    let of_the_node = all.filter(|seen| !is_told(seen.fact.pid)).filter_map(|seen| victim(seen, is, scene));
+    of_the_node.chain(unkillable(scene, is)).collect()
+}
+
+/// The processes of containers among them.
+pub(super) fn unkillable<'a>(
+    scene: &Scene<'a>,
+    is: fn(&ParkedThreads) -> bool,
+) -> impl Iterator<Item = Victim<'a>> {
+    let census = &scene.snapshot.census;
+    let known = Known::collect(census.round.as_ref(), census.processes.iter());
+    let all = census.unkillable.iter().filter(move |seen| is(&seen.fact.park));
+    all.filter_map(move |seen| doomed(seen, &known, scene))
+}
+
+fn doomed<'a>(seen: &'a UnkillableSeen, known: &Known, scene: &Scene<'a>) -> Option<Victim<'a>> {
+    let fact = &seen.fact;
+    let age = Age { ns: fact.at_ns.saturating_sub(seen.since.0), at_least: true };
+    (age.ns >= FILE_CALL_NS).then(|| Victim {
+        pid: fact.pid,
+        component: Component::Helper,
+        container: fact.container.as_ref(),
+        park: &fact.park,
+        who: format!("{} (pid {}), which was killed,", words::cut(&fact.comm, 20), fact.pid),
+        age,
+        held_up: of_container(fact.container.as_ref(), known, scene),
+    })
+}
+
+/// Who waits for the end of a container: those that stop it, and the pod itself.
+fn of_container(container: Option<&ContainerFact>, known: &Known, scene: &Scene<'_>) -> HeldUp {
+    let stops = |request: &&Request| {
+        let method = request.method();
+        let stops = matches!(method, Some(Method::StopContainer | Method::StopPodSandbox));
+        stops && container.is_some_and(|of| known.are_of(&request.containers, of) == Some(true))
+    };
+    let requests = scene.snapshot.census.requests.iter().filter(stops).cloned().collect();
+    let waiters = with_those_behind(requests, known, scene.snapshot);
+    let lines = waiters.iter().map(words::waiter_line);
+    let victims = lines.chain(["the pod stays Terminating until it ends".to_owned()]).collect();
+    let killed = "SIGKILL is pending, and the thread is in state D, where no signal ends it";
+    HeldUp {
+        victims,
+        reach: finding::reach(&waiters).max(1),
+        evidence: vec![Evidence::new(Source::Census, killed)],
+        explained: Explained::of_waiters(&waiters),
+        doubt: None,
+        none: false,
+    }
 }
 
 fn victim<'a>(
@@ -90,7 +140,8 @@ fn victim<'a>(
         return None;
     }
     let (who, held_up) = who(seen, park, scene)?;
-    Some(Victim { seen, park, who, age, held_up })
+    let (pid, component, container) = (seen.fact.pid, seen.fact.component, seen.fact.container.as_ref());
+    Some(Victim { pid, component, container, park, who, age, held_up })
 }
 
 fn who(seen: &ProcessSeen, park: &ParkedThreads, scene: &Scene<'_>) -> Option<(String, HeldUp)> {

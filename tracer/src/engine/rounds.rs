@@ -255,6 +255,8 @@ fn has_ended(snapshot: &Snapshot) -> bool {
     let answered = |round: &CensusFact| round.says.as_ref().is_some_and(|says| !says.version.is_empty());
     let unasked = census.round.as_ref().filter(|round| !answered(round));
     let ended = unasked.is_some_and(|round| round.ended.iter().any(|init| init.exec.is_none()));
+    // One that was killed and does not end is not far from it, or never gets there.
+    let ended = ended || !census.unkillable.is_empty();
     ended || census.unreported.iter().any(|seen| seen.init.exec.is_none())
 }
 
@@ -262,9 +264,14 @@ fn has_ended(snapshot: &Snapshot) -> bool {
 mod tests {
     use super::*;
     use crate::{
-        correlate::{Correlator, Latency, Limits, OciRuntime, OpenProcess, ProcessRow, Unreported},
+        correlate::{
+            Correlator, Latency, Limits, OciRuntime, OpenProcess, ProcessRow, UnkillableSeen, Unreported,
+        },
         decode::MonoNs,
-        input::{CallError, CensusFact, EndedInit, OwnCall, RuntimeSays, SeccompFact, Unanswered},
+        input::{
+            CallError, CensusFact, EndedInit, OwnCall, ParkedThreads, RuntimeSays, SeccompFact, Unanswered,
+            Unkillable,
+        },
     };
 
     /// Pauses before the next `looks` rounds of an observation that is suspicious all the time, in tenths of a second.
@@ -377,6 +384,19 @@ mod tests {
         assert!(look(None, Some(RuntimeSays::default())), "it did not answer");
         assert!(!look(None, Some(says)), "it knows");
         assert!(!look(Some("e1"), None));
+        let park = ParkedThreads {
+            threads: 1,
+            tid: 8,
+            state: 'D',
+            syscall: None,
+            kernel_stack: Vec::new(),
+            user_function: None,
+        };
+        let fact =
+            Unkillable { at_ns: 0, pid: 8, comm: String::new(), started_ns: None, container: None, park };
+        snapshot.census.unkillable = vec![UnkillableSeen { fact, since: MonoNs(0) }];
+        assert!(has_ended(&snapshot), "it was killed, and is there");
+        snapshot.census.unkillable.clear();
         // A look is due when it has lasted: of a container only, because commands end all the time.
         let mut late = |exec: Option<&str>| {
             let since = MonoNs(SECOND_NS);

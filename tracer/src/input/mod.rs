@@ -13,8 +13,8 @@ pub use census::{
     Answerers, CallError, CensusFact, Command, ContainerFact, DescriptorsFact, DiskFact, EndedInit, FdFact,
     FdTarget, Freezer, GoroutineGroup, GoroutinesFact, Holder, IdOnStack, InotifyFact, InotifyUser, OwnCall,
     ParkedThreads, PipeFact, Pressure, ProcessFact, RuntimeCondition, RuntimeSays, RuntimeState, Scarce,
-    SeccompFact, SocketFact, Subject, SyscallFact, TaskLimit, Unanswered, Unwritten, VersionFact, WriteLimit,
-    is_scarce, served_by,
+    SeccompFact, SocketFact, Subject, SyscallFact, TaskLimit, Unanswered, Unkillable, Unwritten, VersionFact,
+    WriteLimit, is_scarce, served_by,
 };
 pub(crate) use envelope::MAX_FRAME;
 pub use envelope::{Arrival, Frame, FrameError, frame_fact, next_frame};

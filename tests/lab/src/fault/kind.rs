@@ -14,7 +14,7 @@ use super::{
     late_runtime, lock_hostage, lost_exit, many_changed_pods, old_shim, orphaned_init, quota, rc93_hang,
     rc93_standalone, restart_containerd, self_locked_shim, silent_agent, silent_cni_agent, silent_old_shim,
     sleeping_cni, sleeping_hook, sleeping_poststop, slow_cni, slow_unmount, status_hangs, stop_containerd,
-    stop_kubelet, stop_shim, stopped_cni_agent, traced_exit,
+    stop_kubelet, stop_shim, stopped_cni_agent, traced_exit, unkillable,
 };
 use crate::disk;
 use crate::knobs::{Generation, Knobs, ShimBuild};
@@ -100,6 +100,8 @@ pub enum Kind {
     DeadMount,
     /// A hook opens a file on a FUSE file system that does not answer: StartContainer hangs in runc create.
     DeadFuse,
+    /// The process of a container reads a file on a FUSE file system that does not answer: SIGKILL does not end it, and StopContainer hangs.
+    Unkillable,
     /// The volume of a pod that is gone is on a FUSE file system that does not answer: the kubelet's sync loop hangs.
     DeadVolume,
     /// The driver of a volume does not come back from `mount`: its pod does not start.
@@ -169,7 +171,7 @@ impl Kind {
             Kind::StatusHangs => Some("L2"),
             Kind::SilentAgent | Kind::AgentBeforeKubelet => Some("X11"),
             Kind::DeadMount => Some("R12"),
-            Kind::DeadFuse => Some("X6"),
+            Kind::DeadFuse | Kind::Unkillable => Some("X6"),
             Kind::DeadVolume => Some("K5"),
             Kind::HangingVolume => Some("H1"),
             Kind::ExecStorm => Some("O2"),
@@ -291,6 +293,7 @@ impl Kind {
             Kind::AgentBeforeKubelet => agent_before_kubelet(node),
             Kind::DeadMount => dead_mount(node, &pod()?),
             Kind::DeadFuse => dead_fuse(node, &pod()?),
+            Kind::Unkillable => unkillable(node, &pod()?),
             Kind::DeadVolume => dead_volume(node),
             Kind::HangingVolume => hanging_volume(node),
             Kind::ExecStorm => exec_storm(node),

@@ -40,6 +40,7 @@
 //! | `agent-before-kubelet` | X11 | a thread of the kubelet, in open(2) of a manifest | the end of the agent |
 //! | `dead-mount` | R12 | CreateContainer, in stat(2) of a host path on FUSE | the end of the mount |
 //! | `dead-fuse` | X6 | StartContainer, in `runc create`, in a hook, in open(2) of a file on FUSE | the end of the mount |
+//! | `unkillable` | X6 | StopContainer: SIGKILL does not end a process that reads from FUSE | the end of the mount |
 //! | `dead-volume` | K5 | the kubelet's sync loop, in stat(2) of a volume on FUSE whose pod is gone | the end of the mount |
 //! | `hanging-volume` | H1 | the mount of a volume, in a driver of the kubelet | SIGKILL of the program that the driver runs |
 //! | `exec-storm` | O2 | nothing: all is a little late | the end of the threads that exec |
@@ -98,6 +99,7 @@ mod status;
 mod stopped;
 mod storm;
 mod traced;
+mod unkillable;
 
 pub use answerers::{agent_before_kubelet, dead_fuse, dead_mount, silent_agent};
 pub use changed_pods::{fill_pods, many_changed_pods};
@@ -137,3 +139,4 @@ pub use status::status_hangs;
 pub use stopped::{Stopped, stop_containerd, stop_kubelet, stop_process, stop_shim};
 pub use storm::exec_storm;
 pub use traced::traced_exit;
+pub use unkillable::unkillable;

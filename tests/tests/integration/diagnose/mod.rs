@@ -37,6 +37,7 @@ mod slow_parts;
 mod standing;
 mod startup;
 mod successor;
+mod unkillable;
 mod unmounts;
 mod unnamed;
 mod watched;

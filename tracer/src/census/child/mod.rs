@@ -37,6 +37,7 @@ mod task_limit;
 mod tell;
 mod threads;
 mod unix_diag;
+mod unkillable;
 mod versions;
 
 use std::io::{self, BufRead, Read as _};

@@ -20,6 +20,7 @@ use super::{
     read, scan, scarce,
     sockets::Sockets,
     tell::Tell,
+    unkillable,
 };
 use crate::{
     census::{
@@ -77,7 +78,8 @@ pub(super) fn processes(tell: &mut Tell, kept: &mut Kept) -> io::Result<()> {
         }
     }
     frozen_workloads(tell, &interests, &node)?;
-    if looker.awaits_answerers {
+    let awaits_answerers = unkillable::tell(tell, &interests, &node)?;
+    if looker.awaits_answerers || awaits_answerers {
         answerers::tell(tell, &tree)?;
     }
     if let Some(pressure) = pressures(&tell.path("/proc/pressure")) {

@@ -9,7 +9,7 @@ use crate::{
     census::protocol::{Answer, Asked, Job},
     input::{
         Answerers, CensusFact, ContainerFact, EndedInit, Fact, GoroutinesFact, Liveness, Pressure,
-        ProcessFact, RuntimeSays, Scarce, SeccompFact, Unanswered, Unwritten, VersionFact,
+        ProcessFact, RuntimeSays, Scarce, SeccompFact, Unanswered, Unkillable, Unwritten, VersionFact,
     },
     target::CommandLines,
 };
@@ -17,6 +17,8 @@ use crate::{
 /// Entries of the list of those who did not answer; what is beyond is counted in the last one.
 const MAX_UNANSWERED: usize = 256;
 
+/// Processes that SIGKILL does not end, of a round.
+const MAX_UNKILLABLE: usize = 64;
 /// Containers of a round.
 const MAX_CONTAINERS: usize = 4096;
 
@@ -35,6 +37,8 @@ pub(super) struct Merged {
     versions: BTreeMap<u32, Option<VersionFact>>,
     says: Option<RuntimeSays>,
     ended: Vec<EndedInit>,
+    /// By process: a second child looks again.
+    unkillable: BTreeMap<u32, Unkillable>,
     answerers: Option<Answerers>,
     pub(super) scarce: Option<Scarce>,
     pub(super) seccomp: Option<SeccompFact>,
@@ -97,6 +101,9 @@ impl Merged {
             Answer::Unwritten(unwritten) => self.unwritten = Some(unwritten),
             Answer::Containers { containers, ended } => {
                 (self.containers, self.ended) = (containers, ended);
+            }
+            Answer::Unkillable(found) => {
+                self.unkillable.insert(found.pid, *found);
             }
             Answer::Answerers(found) => self.answerers = Some(found),
             Answer::Scarce(found) => self.scarce = Some(found),
@@ -162,6 +169,8 @@ impl Merged {
         let named: BTreeMap<&str, &ContainerFact> =
             says.containers.iter().map(|said| (said.container.id.as_str(), &said.container)).collect();
         let of_processes = self.processes.values_mut().filter_map(|fact| fact.container.as_mut());
+        let of_processes =
+            of_processes.chain(self.unkillable.values_mut().filter_map(|found| found.container.as_mut()));
         let mut listed = BTreeSet::new();
         for container in &mut self.containers {
             listed.insert(container.id.clone());
@@ -202,6 +211,7 @@ impl Merged {
             versions: self.versions.into_values().flatten().collect(),
             says: self.says,
             ended: self.ended,
+            unkillable: self.unkillable.into_values().take(MAX_UNKILLABLE).collect(),
             answerers: self.answerers,
             scarce: self.scarce,
             seccomp: self.seccomp,

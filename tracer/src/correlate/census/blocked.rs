@@ -67,7 +67,7 @@ pub(super) fn threads(
 }
 
 /// Is a thread in the same call with the same arguments? Without its call nothing is known.
-fn is_same_call(a: &ParkedThreads, b: &ParkedThreads) -> bool {
+pub(super) fn is_same_call(a: &ParkedThreads, b: &ParkedThreads) -> bool {
     let call = |park: &ParkedThreads| park.syscall.as_ref().map(|call| (call.nr, call.args));
     call(a).is_some() && call(a) == call(b)
 }

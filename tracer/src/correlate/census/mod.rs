@@ -8,6 +8,7 @@ mod nri;
 mod requests;
 mod startup;
 mod subject;
+mod unkillable;
 mod unreported;
 mod untraced;
 
@@ -23,6 +24,7 @@ pub use jams::Jam;
 pub use nri::NriWait;
 pub use requests::{Held, Request, WaitsFor};
 pub use subject::Known;
+pub use unkillable::UnkillableSeen;
 pub use unreported::Unreported;
 
 /// Goroutines that may be unread in a process that counts as read: those that run all the time, and one in so many.
@@ -123,6 +125,8 @@ pub struct Census {
     /// Containers that have ended and run nevertheless, if one asks the runtime, and commands that have ended and are not
     /// deleted, by id.
     pub unreported: Vec<Unreported>,
+    /// Processes of containers that SIGKILL does not end, by pid.
+    pub unkillable: Vec<UnkillableSeen>,
     /// Connections between a runtime and a shim that neither reads.
     pub jams: Vec<Jam>,
     /// How often the threads of a runtime were found waiting for the disk lately, and what the disk did for whom; by process.
@@ -166,6 +170,7 @@ pub(super) struct CensusState {
     nri: BTreeMap<u32, Vec<NriWait>>,
     /// By container and command.
     unreported: BTreeMap<(String, Option<String>), Unreported>,
+    unkillable: unkillable::All,
     jams: Vec<Jam>,
     disk: disk::Looks,
     pub(super) dropped: u64,
@@ -237,6 +242,7 @@ impl CensusState {
         if self.processes.get(&pid).is_some_and(|seen| seen.fact.at_ns <= at.0) {
             self.processes.remove(&pid);
         }
+        self.unkillable.retain(|found, seen| *found != pid || seen.fact.at_ns > at.0);
     }
 
     /// A round is over: what it did not tell is no longer there, unless it was cut. Then it stands as it was found
@@ -270,6 +276,7 @@ impl CensusState {
         self.file_calls.retain(|pid, _| read.contains_key(pid));
         self.nri.retain(|pid, _| read.contains_key(pid));
         self.unreported(&round, ended);
+        self.unkillable(&round);
         self.rounds += 1;
         for fact in &round.versions {
             if self.versions.len() < MAX_PROGRAMS || self.versions.contains_key(&fact.program) {
@@ -318,7 +325,8 @@ impl CensusState {
         let inside = inside.map(|inside| size_of::<Inside>() + inside.operation.len()).sum::<usize>();
         let ends = |one: &Unreported| Weight::sum(&one.said) + Weight::of(&one.init).bytes;
         let unreported = self.unreported.values().map(ends).sum::<usize>();
-        facts(&self.processes) + facts(&self.coming) + read + frames + inside + unreported
+        let unkillable = unkillable::bytes(&self.unkillable);
+        facts(&self.processes) + facts(&self.coming) + read + frames + inside + unreported + unkillable
     }
 
     /// Tells the last round again, and what has come of the next one. It stands for the rounds before it, so it was not cut
@@ -395,6 +403,7 @@ impl CensusState {
             file_calls: self.file_calls.values().flatten().cloned().collect(),
             nri: self.nri.values().flatten().cloned().collect(),
             unreported: self.unreported.values().cloned().collect(),
+            unkillable: self.unkillable.values().cloned().collect(),
             jams: self.jams.clone(),
             disk: self.disk.waits(now),
             unshown: unshown as u64,

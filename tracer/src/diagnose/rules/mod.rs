@@ -60,6 +60,7 @@ mod u3_execve_in_a_freezer;
 mod u4_container_left_frozen;
 mod x11_file_access_agent;
 mod x12_audit_queue;
+mod x13_unkillable;
 mod x3_network_file_system;
 mod x4_file_system_frozen;
 mod x6_fuse_server;
@@ -135,6 +136,7 @@ pub static ALL: &[&Rule] = &[
     &x9_rcu_grace_period::RULE,
     &x11_file_access_agent::RULE,
     &x12_audit_queue::RULE,
+    &x13_unkillable::RULE,
 ];
 
 /// The rule with this id, in whatever case it was typed.

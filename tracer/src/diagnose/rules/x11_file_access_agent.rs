@@ -70,7 +70,7 @@ fn of_stuck(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
 
 fn of_victim(victim: &Victim<'_>, scene: &Scene<'_>) -> Finding {
     let finding = victim.finding(&RULE, String::new(), String::new());
-    told(finding, &victim.who, victim.park, (victim.seen.fact.pid, victim.container()), scene)
+    told(finding, &victim.who, victim.park, (victim.pid, victim.container()), scene)
 }
 
 /// With the agent to blame.

@@ -31,7 +31,7 @@ pub(super) static RULE: Rule = Rule {
             "something of the node does not move, or a shim or a program that the kubelet has started has been in one call for 5 s, and waits \
              in request_wait_answer",
             "a process that holds /dev/fuse, and no other one does",
-            "by hand, for a container that does not end: a process of it in request_wait_answer",
+            "or a process of a container that was sent SIGKILL is there for 5 s, in state D",
         ],
         excluded_by: &[
             "a CreateContainer in os.Stat of a host path (R12)",
@@ -54,7 +54,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
 }
 
 fn of_victim(victim: &Victim<'_>, scene: &Scene<'_>) -> Finding {
-    let (what, container, pid) = (access(victim.park), victim.container(), victim.seen.fact.pid);
+    let (what, container, pid) = (access(victim.park), victim.container(), victim.pid);
     let headline =
         format!("{}{} hangs in {what}: the FUSE file system does not answer", victim.who, of_pod(container));
     let culprit = format!("the FUSE file system, for which {} waits in the kernel", victim.who);

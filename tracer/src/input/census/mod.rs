@@ -18,7 +18,9 @@ pub use self::{
     process::{
         Command, DiskFact, Freezer, ParkedThreads, ProcessFact, SyscallFact, TaskLimit, WriteLimit, served_by,
     },
-    runtime::{CallError, ContainerFact, EndedInit, OwnCall, RuntimeCondition, RuntimeSays, RuntimeState},
+    runtime::{
+        CallError, ContainerFact, EndedInit, OwnCall, RuntimeCondition, RuntimeSays, RuntimeState, Unkillable,
+    },
     scarce::{DescriptorsFact, InotifyFact, InotifyUser, Scarce, SeccompFact, is_scarce},
 };
 
@@ -57,6 +59,9 @@ pub struct CensusFact {
     /// Containers and sandboxes whose first process has ended. At most 4096.
     #[serde(default)]
     pub ended: Vec<EndedInit>,
+    /// Processes of containers that SIGKILL does not end. At most 64.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unkillable: Vec<Unkillable>,
     /// Programs that answer for the kernel; `None` when nothing waits for one.
     #[serde(default)]
     pub answerers: Option<Answerers>,

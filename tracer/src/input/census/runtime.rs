@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::descriptor::Holder;
+use super::{descriptor::Holder, process::ParkedThreads};
 
 /// What a runtime says of its containers, over the CRI.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,6 +88,24 @@ pub struct EndedInit {
     /// Commands in the same container that run.
     #[serde(default)]
     pub commands: u32,
+}
+
+/// A process of a container that was sent SIGKILL and does not end, because a thread of it waits in the kernel and cannot be interrupted
+/// there (state D).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unkillable {
+    /// When it was looked at.
+    pub at_ns: u64,
+    /// The process.
+    pub pid: u32,
+    /// The kernel's name of it. Hostile text.
+    pub comm: String,
+    /// Start of the process, as in [`ProcessFact::started_ns`](super::ProcessFact::started_ns).
+    pub started_ns: Option<u64>,
+    /// Its container, when its cgroup names one.
+    pub container: Option<ContainerFact>,
+    /// Where it waits.
+    pub park: ParkedThreads,
 }
 
 /// Container and pod of a process.

@@ -10,7 +10,7 @@ use crate::{
     correlate::{ProcessSeen, Snapshot},
     input::{
         CensusFact, EndedInit, GoroutineGroup, GoroutinesFact, IdOnStack, OwnCall, Pressure,
-        RuntimeCondition, RuntimeSays, RuntimeState, Subject, Unanswered, VersionFact,
+        RuntimeCondition, RuntimeSays, RuntimeState, Subject, Unanswered, Unkillable, VersionFact,
     },
 };
 
@@ -65,6 +65,7 @@ struct RoundDoc<'a> {
     versions: Vec<VersionDoc<'a>>,
     says: Option<SaysDoc<'a>>,
     ended: Vec<EndedDoc<'a>>,
+    unkillable: Vec<UnkillableDoc<'a>>,
 }
 
 impl<'a> From<&'a CensusFact> for RoundDoc<'a> {
@@ -81,7 +82,23 @@ impl<'a> From<&'a CensusFact> for RoundDoc<'a> {
             versions: all(&fact.versions),
             says: fact.says.as_ref().map(SaysDoc::from),
             ended: all(&fact.ended),
+            unkillable: all(&fact.unkillable),
         }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct UnkillableDoc<'a> {
+    pid: u32,
+    comm: &'a str,
+    container: Option<ContainerDoc<'a>>,
+    park: ParkDoc<'a>,
+}
+
+impl<'a> From<&'a Unkillable> for UnkillableDoc<'a> {
+    fn from(fact: &'a Unkillable) -> Self {
+        let container = fact.container.as_ref().map(ContainerDoc::from);
+        Self { pid: fact.pid, comm: &fact.comm, container, park: ParkDoc::from(&fact.park) }
     }
 }
 
