@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::ValueEnum as _;
 use plegtrace::{
     correlate::Snapshot,
@@ -155,11 +155,9 @@ fn record(node: &Node, file: &Path) -> Result<()> {
 pub fn has_no_home(file: &Path) -> Result<()> {
     let homes = [["", "home", ""].join("/"), ["", "root", ""].join("/")];
     let all = unpacked(file)?;
-    ensure!(
-        !homes.iter().any(|home| all.contains(home)),
-        "paths of a home are in it: set PLEGTRACE_CACHE to another place"
-    );
-    Ok(())
+    let Some(at) = homes.iter().find_map(|home| all.find(home.as_str())) else { return Ok(()) };
+    let path: String = all[at..].chars().take(60).collect();
+    bail!("paths of a home are in it, as {path:?}: set PLEGTRACE_CACHE to another place")
 }
 
 /// Makes the build in a kernel's release unreadable wherever the recording names it: it says where the recording was made.
