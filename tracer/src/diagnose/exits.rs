@@ -121,7 +121,7 @@ fn waits(pid: u32, stuck: &Stuck) -> bool {
 
 /// Does a thread of this process wait for something in the kernel that neither it nor a signal can end, or for an unmount?
 fn is_in_kernel(shim: &ProcessSeen) -> bool {
-    !shim.blocked.is_empty() || shim.fact.parked.iter().any(|park| park.state == 'D')
+    !shim.blocked.is_empty() || shim.stays_in_kernel
 }
 
 /// What the version of the shim says: with the bug, past it, or not known.

@@ -159,7 +159,7 @@ fn looked_at(pid: u32, at_ns: u64) -> ProcessSeen {
         task_limit: None,
         disk: None,
     };
-    ProcessSeen { fact, still_since: None, idle_since: None, blocked: Vec::new() }
+    ProcessSeen::new(fact, None)
 }
 
 /// A runc that runs is in the phase in which it was last seen, and in the kernel where a look found it. A look at an earlier

@@ -10,7 +10,7 @@ use plegtrace_common::rec::CALL_FAILED;
 use plegtrace_tests::found::{about, group, process, stopped};
 use plegtrace_tests::story::{CONTAINERD, MS, S, Story, at};
 
-use super::{RUNC, SHIM, culprit, ids, none, only, runc};
+use super::{RUNC, SHIM, culprit, ids, none, only, park, runc, syscall};
 
 /// The process that has ended.
 pub(super) const INIT: u32 = 77;
@@ -163,6 +163,35 @@ fn an_exit_that_was_seen_has_its_age() {
     lost().looks(&mut story, &[9 * S, 15 * S]);
     none(&story.snapshot(15 * S));
     assert!(!found(&lost_command(), Some(S), &[9 * S, 15 * S]));
+}
+
+/// A shim that one look finds in the kernel works; one that two looks find there may know of the end and be held up, as one that only one
+/// look has seen at all. It is not to blame then.
+#[test]
+fn a_shim_in_the_kernel_is_not_to_blame() {
+    let mut waits = park(syscall("fsync", None));
+    (waits.state, waits.kernel_stack) = ('D', vec!["io_schedule".to_owned()]);
+    let busy = ProcessFact { parked: vec![waits], ..shim() };
+    let held = End { zombie: true, tracer: Some("strace"), waiting: vec![stop()], ..lost() };
+    for (end, id) in [(lost(), "S4"), (held, "S11")] {
+        let found = |first: &ProcessFact, last: &ProcessFact| {
+            let mut story = end.ended();
+            story.exit(S / 2, INIT, 9);
+            for (ns, shim) in [(S, first), (12 * S, last)] {
+                let End { processes, waiting, .. } = ended_with(shim.clone(), end.waiting.clone());
+                story.census(ns, &processes, &waiting, &[]);
+            }
+            ids(&diagnose(&story.snapshot(12 * S))) == [id]
+        };
+        assert!(found(&shim(), &busy), "{id}: it works");
+        assert!(found(&busy, &shim()), "{id}: it has worked");
+        assert!(!found(&busy, &busy), "{id}: it is held up");
+        let mut story = end.ended();
+        story.exit(S / 2, INIT, 9);
+        let End { processes, waiting, .. } = ended_with(busy.clone(), end.waiting.clone());
+        story.census(12 * S, &processes, &waiting, &[]);
+        assert!(!ids(&diagnose(&story.snapshot(12 * S))).contains(&id), "{id}: nobody knows");
+    }
 }
 
 /// A version without the bug, or none, makes it less sure, not untrue.

@@ -66,6 +66,13 @@ pub(super) fn threads(
     waiting.map(thread).collect()
 }
 
+/// Is a thread of it in state D, now and at the look before, if there was one?
+pub(super) fn stays_in_kernel(fact: &ProcessFact, before: Option<&ProcessSeen>) -> bool {
+    let is_in = |fact: &ProcessFact| fact.parked.iter().any(|park| park.state == 'D');
+    let before = before.filter(|seen| seen.fact.is_same_process(fact));
+    is_in(fact) && before.is_none_or(|seen| is_in(&seen.fact))
+}
+
 /// Is a thread in the same call with the same arguments? Without its call nothing is known.
 pub(super) fn is_same_call(a: &ParkedThreads, b: &ParkedThreads) -> bool {
     let call = |park: &ParkedThreads| park.syscall.as_ref().map(|call| (call.nr, call.args));

@@ -46,9 +46,17 @@ pub struct ProcessSeen {
     pub idle_since: Option<MonoNs>,
     /// Its threads that wait in the kernel for a server, an agent or the end of an unmount, or for the kernel itself.
     pub blocked: Vec<BlockedThread>,
+    /// A thread of it is in state D, wherever, and so it was at the look before, if there was one: a busy process is so for a moment.
+    pub stays_in_kernel: bool,
 }
 
 impl ProcessSeen {
+    /// What one look shows. What two show is found when the round is over.
+    #[must_use]
+    pub fn new(fact: ProcessFact, still_since: Option<MonoNs>) -> Self {
+        Self { fact, still_since, idle_since: None, blocked: Vec::new(), stays_in_kernel: false }
+    }
+
     /// Its threads that wait for a file system which another program or machine serves.
     pub fn waits_for_server(&self) -> impl Iterator<Item = (BlockedThread, &ParkedThreads)> {
         self.waits().filter(|(_, park)| park.waits_for_server().is_some())
@@ -186,8 +194,7 @@ impl CensusState {
         let before = self.processes.get(&fact.pid).filter(|seen| seen.fact.is_same_process(&fact));
         let still_since = stands_still(&fact)
             .then(|| before.and_then(|seen| seen.still_since).unwrap_or(MonoNs(fact.at_ns)));
-        self.coming
-            .insert(fact.pid, ProcessSeen { fact, still_since, idle_since: None, blocked: Vec::new() });
+        self.coming.insert(fact.pid, ProcessSeen::new(fact, still_since));
     }
 
     pub(super) fn goroutines(&mut self, fact: GoroutinesFact, limits: &Limits) {
@@ -261,6 +268,7 @@ impl CensusState {
         for seen in self.processes.values_mut() {
             let before = before.get(&seen.fact.pid);
             seen.blocked = blocked::threads(&seen.fact, before, MonoNs(round.ended_ns));
+            seen.stays_in_kernel = blocked::stays_in_kernel(&seen.fact, before);
         }
         if round.cut {
             self.keep(before);
