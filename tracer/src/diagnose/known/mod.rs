@@ -55,7 +55,6 @@ mod tests {
             assert!(seen.insert(known.id), "{} twice", known.id);
             assert!(by_id(&known.id.to_lowercase()).is_some());
         }
-        assert_eq!(seen.len(), 87, "the catalogue has so many causes");
     }
 
     /// Each tells how to recognise it and what to do, in sentences.
