@@ -153,11 +153,19 @@ fn record(node: &Node, file: &Path) -> Result<()> {
 ///
 /// It does, or cannot be read.
 pub fn has_no_home(file: &Path) -> Result<()> {
-    let homes = [["", "home", ""].join("/"), ["", "root", ""].join("/")];
     let all = unpacked(file)?;
-    let Some(at) = homes.iter().find_map(|home| all.find(home.as_str())) else { return Ok(()) };
+    let Some(at) = home_in(&all) else { return Ok(()) };
     let path: String = all[at..].chars().take(60).collect();
     bail!("paths of a home are in it, as {path:?}: set PLEGTRACE_CACHE to another place")
+}
+
+/// Where a path begins that leads to a home directory. A directory of that name further down is none: containerd has one.
+fn home_in(text: &str) -> Option<usize> {
+    let homes = [["", "home", ""].join("/"), ["", "root", ""].join("/")];
+    let is_inside = |at: usize| text[..at].ends_with(|c: char| c.is_alphanumeric() || "-_.".contains(c));
+    homes
+        .iter()
+        .find_map(|home| text.match_indices(home.as_str()).map(|(at, _)| at).find(|at| !is_inside(*at)))
 }
 
 /// Makes the build in a kernel's release unreadable wherever the recording names it: it says where the recording was made.
@@ -217,6 +225,15 @@ fn take_name() -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Only what begins there.
+    #[test]
+    fn homes() {
+        let path = ["", "root", "x"].join("/");
+        assert_eq!(home_in(&format!("\"{path}\"")), Some(1));
+        assert_eq!(home_in(&format!("/tmp/lab{path}")), None);
+        assert_eq!(home_in(&format!("/tmp/lab{path} {path}")), Some(16));
+    }
 
     /// The version stays.
     #[test]

@@ -113,7 +113,8 @@ fn severity(kind: Kind, report: &Value) -> &'static str {
 fn old_enough_ns(kind: Kind, injected: &Injected) -> u64 {
     let rule = rules::by_id(kind.root_cause().expect("a fault has a cause")).unwrap();
     // An unmount begins when all is made that it has to write.
-    let began = if kind == Kind::SlowUmount { injected.to_ns } else { injected.from_ns };
+    let unmounts = matches!(kind, Kind::SlowUmount | Kind::UmountHostage);
+    let began = if unmounts { injected.to_ns } else { injected.from_ns };
     injected.to_ns.max(began + rule.min_age_ns)
 }
 

@@ -94,7 +94,7 @@ pub fn needed_late_s(kind: Kind) -> Option<u64> {
 /// How long after it could be named a fault has to be, at most.
 #[must_use]
 pub fn named_within(kind: Kind) -> Duration {
-    if matches!(kind, Kind::SlowUmount | Kind::JammedSocket | Kind::DeadlockedShim) {
+    if matches!(kind, Kind::SlowUmount | Kind::UmountHostage | Kind::JammedSocket | Kind::DeadlockedShim) {
         return NAMED_WITHIN + FIRST_LOOK;
     }
     needed_s(kind).map_or(NAMED_WITHIN, |needed| Duration::from_secs(needed) + LAST_LOOK)

@@ -68,6 +68,7 @@ fn said(kind: Kind) -> Option<Said> {
         | Kind::ContainerdRestarted
         | Kind::LateRuntime
         | Kind::SlowUmount
+        | Kind::UmountHostage
         | Kind::StatusHangs
         | Kind::ExecStorm
         | Kind::Quota

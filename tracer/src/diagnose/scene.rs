@@ -170,7 +170,7 @@ pub(super) fn hostage(stuck: &Stuck, held: Held) -> Option<(&Request, &Request)>
             Waiter::Process { .. } | Waiter::Relist { .. } => None,
         })
     };
-    let holder = requests().find(|request| request.holds == Some(held))?;
+    let holder = requests().find(|request| request.holds.contains(&held))?;
     let waiter = requests().find(|request| request.waits_for == WaitsFor::Lock(held))?;
     Some((holder, waiter))
 }

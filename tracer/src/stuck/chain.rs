@@ -57,7 +57,7 @@ fn behind(requests: &mut Vec<Request>, known: &Known, snapshot: &Snapshot) {
 
 /// The request, when it waits for the lock of the other one: for certain when both say whose lock it is.
 fn behind_lock(request: &Request, holder: &Request, known: &Known) -> Option<Request> {
-    let held = holder.holds.filter(|held| request.waits_for == WaitsFor::Lock(*held))?;
+    let held = *holder.holds.iter().find(|held| request.waits_for == WaitsFor::Lock(**held))?;
     if request.pid != holder.pid {
         return None;
     }

@@ -46,8 +46,9 @@ pub fn waits_for(request: &Request) -> String {
             }
         }
     };
-    if let Some(held) = request.holds {
-        text = format!("{text}; holds {}", lock(held));
+    if !request.holds.is_empty() {
+        let held: Vec<&str> = request.holds.iter().copied().map(lock).collect();
+        text = format!("{text}; holds {}", held.join(" and "));
     }
     text
 }

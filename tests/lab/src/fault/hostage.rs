@@ -75,6 +75,12 @@ pub fn lock_hostage(containerd: &Containerd, pod: &Pod) -> Result<Hostage> {
         client.update_container_resources(&container, 512, HANGING)
     })?;
     let hostage = Hostage { stopped: Some(stopped), pod: pod.clone(), update: Some(update) };
+    wait_for_hanging_list(containerd)?;
+    Ok(hostage)
+}
+
+/// Waits until a list of containers is not answered.
+pub(super) fn wait_for_hanging_list(containerd: &Containerd) -> Result<()> {
     process::wait_for("a hanging ListContainers", EFFECT_LIMIT, || {
         match containerd.client().list_containers(BLOCKED_AFTER) {
             Err(error) if error.is_deadline() => Ok(Some(())),
@@ -85,6 +91,5 @@ pub fn lock_hostage(containerd: &Containerd, pod: &Pod) -> Result<Hostage> {
             Err(error) => Err(error.into()),
             Ok(_) => Ok(None),
         }
-    })?;
-    Ok(hostage)
+    })
 }

@@ -14,7 +14,7 @@ use super::{
     late_runtime, lock_hostage, lost_exit, many_changed_pods, old_shim, orphaned_init, quota, rc93_hang,
     rc93_standalone, restart_containerd, self_locked_shim, silent_agent, silent_cni_agent, silent_old_shim,
     sleeping_cni, sleeping_hook, sleeping_poststop, slow_cni, slow_unmount, status_hangs, stop_containerd,
-    stop_kubelet, stop_shim, stopped_cni_agent, traced_exit, unkillable,
+    stop_kubelet, stop_shim, stopped_cni_agent, traced_exit, unkillable, unmount_hostage,
 };
 use crate::disk;
 use crate::knobs::{Generation, Knobs, ShimBuild};
@@ -90,6 +90,8 @@ pub enum Kind {
     JammedSocket,
     /// A container that has written much ends on a slow disk: StopContainer hangs behind its unmount.
     SlowUmount,
+    /// The same, and an update of the container waits for that disk or shim, under the lock that every ListContainers needs.
+    UmountHostage,
     /// `Status` hangs behind a reload of the CNI configuration, lists are answered.
     StatusHangs,
     /// A hook opens a file, and the program that must permit it does not answer: StartContainer hangs in runc create.
@@ -167,7 +169,7 @@ impl Kind {
             Kind::SelfLockedShim => Some("S7"),
             Kind::DeadlockedShim => Some("S1"),
             Kind::JammedSocket => Some("S2"),
-            Kind::SlowUmount => Some("R3"),
+            Kind::SlowUmount | Kind::UmountHostage => Some("R3"),
             Kind::StatusHangs => Some("L2"),
             Kind::SilentAgent | Kind::AgentBeforeKubelet => Some("X11"),
             Kind::DeadMount => Some("R12"),
@@ -190,7 +192,7 @@ impl Kind {
     pub fn check(self) -> Result<()> {
         match self {
             Kind::Freezing => Freezer::version_1().map(drop),
-            Kind::SlowUmount => {
+            Kind::SlowUmount | Kind::UmountHostage => {
                 ensure!(disk::can_be_throttled(), "blkio of cgroups version 1 is not there");
                 Ok(())
             }
@@ -238,7 +240,8 @@ impl Kind {
             _ => ShimBuild::Packaged,
         };
         let rc93 = self == Kind::Rc93;
-        let (deadlocking, disk) = (self == Kind::CniDeadlock, self == Kind::SlowUmount);
+        let disk = matches!(self, Kind::SlowUmount | Kind::UmountHostage);
+        let deadlocking = self == Kind::CniDeadlock;
         Knobs { generation, rc93, shim, deadlocking, blocking_pleg, gates, pods, disk, ..Knobs::default() }
     }
 
@@ -288,6 +291,7 @@ impl Kind {
             Kind::SilentOldShim => silent_old_shim(node, &pod()?),
             Kind::JammedSocket => jammed_socket(node, &pod()?),
             Kind::SlowUmount => slow_unmount(node, &pod()?),
+            Kind::UmountHostage => unmount_hostage(node, &pod()?),
             Kind::StatusHangs => status_hangs(node),
             Kind::SilentAgent => silent_agent(node, &pod()?),
             Kind::AgentBeforeKubelet => agent_before_kubelet(node),

@@ -35,6 +35,7 @@
 //! | `deadlocked-shim` | S1 | ExecSync, and all else of one shim: its lock and its reaper wait for each other | SIGKILL of the shim |
 //! | `silent-old-shim` | R9 | the start of containerd, in the load of a shim as of `self-locked-shim` | SIGKILL of the shim |
 //! | `slow-umount` | R3 | StopContainer: the shim unmounts an overlay on a slow disk | no limit of that disk |
+//! | `umount-hostage` | R3 | UpdateContainerResources, behind that disk or unmount, and with it every ListContainers | no limit of that disk |
 //! | `status-hangs` | L2 | Status, behind a reload of the CNI configuration that reads a FIFO | the FIFO's other end |
 //! | `silent-agent` | X11 | StartContainer, in `runc create`, in a hook, in open(2) | the end of the agent |
 //! | `agent-before-kubelet` | X11 | a thread of the kubelet, in open(2) of a manifest | the end of the agent |
@@ -133,7 +134,7 @@ pub use old_shim::{old_shim, silent_old_shim};
 pub use quota::{LEAST_SHARE, throttle, throttled};
 pub use runc_init::{orphaned_init, rc93_hang, rc93_standalone};
 pub use self_locked_shim::self_locked_shim;
-pub use slow_unmount::slow_unmount;
+pub use slow_unmount::{slow_unmount, unmount_hostage};
 pub use slowed::{slow_disk, slow_gate, slow_shim};
 pub use status::status_hangs;
 pub use stopped::{Stopped, stop_containerd, stop_kubelet, stop_process, stop_shim};

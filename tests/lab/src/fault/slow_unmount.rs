@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::extra;
 use super::guard::{CALL_LIMIT, EFFECT_LIMIT, Facts, Fault, HANGING};
+use super::hostage;
 use crate::cri::{Call, Pod};
 use crate::disk;
 use crate::node::Node;
@@ -44,4 +45,23 @@ pub fn slow_unmount(node: &Node, pod: &Pod) -> Result<Fault> {
     client.list_containers(CALL_LIMIT).context("the lists should be answered")?;
     let ids = vec![pod.sandbox.clone(), container];
     Ok(guard.with(Facts { culprits: vec![shim], pod: pod.name.clone(), ids, ..Facts::default() }))
+}
+
+/// The same, and an update of that container comes meanwhile: it waits for the disk, then for the shim, under the lock that every list of
+/// containers needs (R3: the cause is the unmount; the lock is how the relist comes to wait for it).
+///
+/// # Errors
+///
+/// As for [`slow_unmount`], or when lists go on being answered.
+pub fn unmount_hostage(node: &Node, pod: &Pod) -> Result<Fault> {
+    let guard = slow_unmount(node, pod)?;
+    let containerd = node.containerd();
+    let container = guard.facts().ids.last().context("a container")?.clone();
+    let client = containerd.client_of(containerd.knobs().generation.api())?;
+    let update = Call::start(&client, "UpdateContainerResources", move |client| {
+        client.update_container_resources(&container, 512, HANGING)
+    })?;
+    let guard = guard.holding(update);
+    hostage::wait_for_hanging_list(containerd)?;
+    Ok(guard)
 }

@@ -201,6 +201,7 @@ fn of_gates(kind: &Kind) -> bool {
             | Kind::CniDeadlock
             | Kind::LostExit
             | Kind::SlowUmount
+            | Kind::UmountHostage
             | Kind::JammedSocket
             | Kind::SelfLockedShim
             | Kind::DeadlockedShim
@@ -336,6 +337,7 @@ fn quiet_rows() -> Vec<Row> {
         on_its_own_node(Kind::LostExit, &mut rows);
         on_its_own_node(Kind::CniDeadlock, &mut rows);
         on_its_own_node(Kind::SlowUmount, &mut rows);
+        on_its_own_node(Kind::UmountHostage, &mut rows);
         on_its_own_node(Kind::JammedSocket, &mut rows);
         on_its_own_node(Kind::SelfLockedShim, &mut rows);
         on_its_own_node(Kind::DeadlockedShim, &mut rows);

@@ -41,8 +41,8 @@ pub struct Request {
     pub wait_reason: Option<String>,
     /// What they wait for, as far as the stack tells.
     pub waits_for: WaitsFor,
-    /// What nobody else gets as long as they wait.
-    pub holds: Option<Held>,
+    /// What nobody else gets as long as they wait, taken last first.
+    pub holds: Vec<Held>,
     /// What they are about: one container or sandbox; several when it is not certain which; none when nothing is known.
     pub containers: Vec<ContainerFact>,
     /// What they are about is certain. Of a waiter: that it waits for exactly this thing is certain, too; otherwise it
@@ -337,15 +337,20 @@ fn status_of(frame: &str) -> Option<Held> {
     if frame.contains("/store/container.") { Some(Held::ContainerStatus) } else { Some(Held::SandboxStatus) }
 }
 
-/// What the request has locked further out in its stack, unless it waits for exactly that itself.
-fn holds(frames: &[String], waits_for: &WaitsFor) -> Option<Held> {
+/// What the request has locked further out in its stack, innermost first, unless it waits for exactly that itself.
+fn holds(frames: &[String], waits_for: &WaitsFor) -> Vec<Held> {
     let held = |frame: &String| {
         let method = frame.rsplit_once(").").map_or("", |(_, method)| method);
         let locked = status_of(frame).filter(|_| matches!(method, "Update" | "UpdateSync" | "Delete"));
         locked.or_else(|| frame.contains("bbolt.(*Tx).Commit").then_some(Held::Metadata))
     };
-    let held = frames.iter().find_map(held).filter(|held| *waits_for != WaitsFor::Lock(*held));
-    held.or_else(|| nri::holds(frames, waits_for))
+    let mut all: Vec<Held> = Vec::new();
+    for held in frames.iter().filter_map(held).chain(nri::holds(frames, waits_for)) {
+        if *waits_for != WaitsFor::Lock(held) && !all.contains(&held) {
+            all.push(held);
+        }
+    }
+    all
 }
 
 #[cfg(test)]
@@ -437,15 +442,20 @@ mod tests {
     fn holder_and_waiter() {
         let found = requests(vec![group("select", &update()), group("semacquire", &list())]);
         let told: Vec<_> =
-            found.iter().map(|r| (r.operation.as_str(), r.waits_for.clone(), r.holds)).collect();
+            found.iter().map(|r| (r.operation.as_str(), r.waits_for.clone(), r.holds.clone())).collect();
         let shim = WaitsFor::Shim { method: Some("Update".into()) };
         assert_eq!(
             told,
             [
-                ("UpdateContainerResources", shim, Some(Held::ContainerStatus)),
-                ("ListContainers", WaitsFor::Lock(Held::ContainerStatus), None),
+                ("UpdateContainerResources", shim, vec![Held::ContainerStatus]),
+                ("ListContainers", WaitsFor::Lock(Held::ContainerStatus), vec![]),
             ]
         );
+        // An update whose new size is written to the metadata holds both.
+        let mut commits = update();
+        commits[0] = "go.etcd.io/bbolt.(*Tx).Commit".to_owned();
+        let found = requests(vec![group("", &commits)]);
+        assert_eq!(found[0].holds, [Held::Metadata, Held::ContainerStatus]);
     }
 
     /// An age from looks or from the garbage collector is a lower bound, and ends with the last look; one from a traced

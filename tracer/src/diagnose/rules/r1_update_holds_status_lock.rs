@@ -77,7 +77,7 @@ fn behind_unmounts(scene: &Scene<'_>) -> Vec<(Request, Finding)> {
         all.iter().filter(|unmount| unmount.seen.fact.component == Component::Shim).collect();
     let updates = census.requests.iter().filter(|request| {
         let to_shim = matches!(request.waits_for, WaitsFor::Shim { .. });
-        is_update(request) && to_shim && request.holds == Some(Held::ContainerStatus)
+        is_update(request) && to_shim && request.holds.contains(&Held::ContainerStatus)
     });
     let behind = |holder: &Request| {
         let of = |unmount: &&&Unmount<'_>| unmount.holds_up(holder, &known);
@@ -202,7 +202,7 @@ fn behind_a_process(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
 /// The update does not end, and what it waits for is not seen.
 fn alone(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let StuckKind::Request(holder) = &stuck.what else { return None };
-    if !is_update(holder) || holder.holds != Some(Held::ContainerStatus) || writes(holder, scene) {
+    if !is_update(holder) || holder.holds != [Held::ContainerStatus] || writes(holder, scene) {
         return None;
     }
     let waits = |other: &Request| other.waits_for == WaitsFor::Lock(Held::ContainerStatus);

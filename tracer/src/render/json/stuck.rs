@@ -71,6 +71,8 @@ pub(super) struct RequestDoc<'a> {
     waits_for: &'static str,
     method: Option<&'a str>,
     holds: Option<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    also_holds: Vec<&'static str>,
     containers: Vec<ContainerDoc<'a>>,
     target_known: bool,
     lock_of: Option<&'a str>,
@@ -194,7 +196,8 @@ impl<'a> RequestDoc<'a> {
             wait_reason: request.wait_reason.as_deref(),
             waits_for,
             method,
-            holds: request.holds.map(held),
+            holds: request.holds.first().copied().map(held),
+            also_holds: request.holds.iter().skip(1).copied().map(held).collect(),
             containers: all(&request.containers),
             target_known: request.target_known,
             lock_of: request.lock_of.as_deref(),
