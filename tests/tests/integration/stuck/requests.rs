@@ -20,6 +20,22 @@ fn a_request_without_a_cause() {
     assert_eq!(waiters(&only(&snapshot)), ["3 ListContainers"]);
 }
 
+/// An update that writes its container's new size to the metadata holds that transaction and the status: the lists are behind it.
+#[test]
+fn one_that_holds_two_locks() {
+    let mut commits = update();
+    let inner = ["syscall.Fdatasync", "go.etcd.io/bbolt.(*Tx).Commit"].map(str::to_owned);
+    commits.frames.splice(..2, inner);
+    let mut story = Story::node();
+    let groups = [commits, lists()];
+    story.census(S, &[], &groups, &[]).census(20 * S, &[], &groups, &[]);
+    let stuck = only(&story.snapshot(20 * S));
+    assert!(
+        matches!(&stuck.what, StuckKind::Request(request) if request.operation == "UpdateContainerResources")
+    );
+    assert_eq!(waiters(&stuck), ["3 ListContainers"]);
+}
+
 /// What may take its time is not accused by the garbage collector's mark, unless others wait for its lock.
 #[test]
 fn an_old_stop_is_no_cause() {
