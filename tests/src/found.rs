@@ -139,6 +139,7 @@ impl Story {
             ended: self.ended.clone(),
             says: self.says.clone(),
             unwritten: self.unwritten,
+            downloads: self.downloads.clone(),
             ..CensusFact::default()
         };
         self.fact(ns, &Fact::Census(round))

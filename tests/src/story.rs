@@ -11,9 +11,9 @@ use plegtrace::{
     decode::{MonoNs, decode},
     diagnose::diagnose,
     input::{
-        Armed, Component, ContainerFact, EndedInit, Fact, Frame, HookFact, InFlight, Layer, Liveness,
-        OpenCallFact, RuntimeSays, Start, SymbolFact, SymbolsFact, TargetFact, Unwritten, frame_fact,
-        next_frame,
+        Armed, Component, ContainerFact, Downloads, EndedInit, Fact, Frame, HookFact, InFlight, Layer,
+        Liveness, OpenCallFact, RuntimeSays, Start, SymbolFact, SymbolsFact, TargetFact, Unwritten,
+        frame_fact, next_frame,
     },
 };
 use plegtrace_common::{
@@ -76,6 +76,8 @@ pub struct Story {
     pub says: Option<RuntimeSays>,
     /// What they find on no disk yet.
     pub unwritten: Option<Unwritten>,
+    /// What they find of the connections of runtimes.
+    pub downloads: Vec<Downloads>,
 }
 
 /// A moment of a story on CLOCK_MONOTONIC.

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::input::{
-    Answerers, Command, Component, ContainerFact, DiskFact, EndedInit, Freezer, GoroutinesFact, Liveness,
-    ParkedThreads, Pressure, ProcessFact, RuntimeSays, Scarce, TaskLimit, Unanswered, Unkillable, Unwritten,
-    VersionFact,
+    Answerers, Command, Component, ContainerFact, DiskFact, Downloads, EndedInit, Freezer, GoroutinesFact,
+    Liveness, ParkedThreads, Pressure, ProcessFact, RuntimeSays, Scarce, TaskLimit, Unanswered, Unkillable,
+    Unwritten, VersionFact,
 };
 
 /// Version of both; parent and child are the same file, unless somebody points the parent elsewhere.
@@ -43,6 +43,9 @@ pub(super) struct Order {
     /// Daemons of any user are looked at, not only root's.
     #[serde(default)]
     pub(super) of_user: bool,
+    /// What runtimes receive over TCP is wanted too.
+    #[serde(default)]
+    pub(super) downloads: bool,
     /// Processes of which an earlier child of this round told everything.
     pub(super) finished: Vec<u32>,
     /// The pid namespace of the node's own processes; that of process 1 when not known.
@@ -145,6 +148,8 @@ pub(super) enum Step {
     Runtime,
     /// The goroutine of a call: a few words of its memory.
     Call,
+    /// TCP connections of the node.
+    Connections,
 }
 
 impl Step {
@@ -166,12 +171,13 @@ impl Step {
             Self::Version => "version",
             Self::Runtime => RUNTIME,
             Self::Call => "goroutine of a call",
+            Self::Connections => "TCP connections",
         }
     }
 
     /// Once late, it is not asked again of anybody.
     pub(super) fn is_global(self) -> bool {
-        matches!(self, Self::List | Self::Sockets | Self::Bundles | Self::Cgroup)
+        matches!(self, Self::List | Self::Sockets | Self::Bundles | Self::Cgroup | Self::Connections)
     }
 }
 
@@ -227,6 +233,8 @@ pub(super) enum Answer {
     Answerers(Answerers),
     /// What the node has little or nothing left of.
     Scarce(Scarce),
+    /// What a runtime has received over TCP.
+    Downloads(Downloads),
     /// Goroutines.
     Goroutines(GoroutinesFact),
     /// The version of the program of a process, when it tells.
@@ -261,6 +269,7 @@ mod tests {
             foreign: Vec::new(),
             shims_call: None,
             of_user: false,
+            downloads: false,
             finished: Vec::new(),
             namespace: None,
             others_ms: 0,

@@ -63,8 +63,8 @@ pub use bus::{Bus, BusRow, BusWait, OpenBusCall, SystemdSerials};
 pub use bus_peers::{BusPeer, BusyWith};
 pub use caller::Caller;
 pub use census::{
-    BlockedThread, Census, DeviceUse, DiskWaits, FileCall, Held, Jam, Known, NriWait, ProcessSeen, Request,
-    UnkillableSeen, Unreported, WaitsFor,
+    BlockedThread, Census, DeviceUse, DiskWaits, FileCall, Held, Jam, Known, NriWait, ProcessSeen, PullWait,
+    PullWaitsFor, Quiet, Request, UnkillableSeen, Unreported, WaitsFor,
 };
 pub use correlator::Correlator;
 pub use cpu::{Cpu, CpuShare};

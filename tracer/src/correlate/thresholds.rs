@@ -81,6 +81,11 @@ pub fn late_after_ns(command: &Command, parent: Option<Component>) -> Option<u64
     }
 }
 
+/// The connections of a runtime are looked at once a pull of an image is so old.
+pub const PULL_NS: u64 = 10 * SECOND_NS;
+/// No byte of an image for so long, while its pull waits for the registry, is a stall. containerd gives up after five minutes of
+/// that (`image_pull_progress_timeout`, 1.7 and later; one minute in its first version), and CRI-O and older ones never.
+pub const PULL_SILENT_NS: u64 = 60 * SECOND_NS;
 /// What is slow is what was slow in this time.
 pub const RECENT_NS: u64 = 60 * SECOND_NS;
 /// A relist makes at least so many calls: one for sandboxes, one for containers.

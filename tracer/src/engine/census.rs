@@ -30,6 +30,8 @@ impl Observation {
         if depth == Depth::Goroutines {
             request.goroutines.extend(shims.iter().take(MAX_SHIMS));
         }
+        // What is pulled when we come is not known before the first look.
+        request.downloads = first || self.census.pulls();
         request.tries_seccomp = first || self.census.tries_seccomp();
         if let Err(error) = self.census.begin(request) {
             self.refuse("census", &error.to_string());
@@ -54,6 +56,7 @@ impl Observation {
             self.rescan |= self.survey.daemons().any(|pid| !self.alive.contains_key(&pid));
         }
         self.census.look_for_failed_starts(snapshot);
+        self.census.look_for_pulls(snapshot);
         self.begin_census(settings, depth, may_ask(snapshot), &shims_to_read(snapshot));
     }
 

@@ -16,7 +16,7 @@ use crate::{
     cri::Method,
     diagnose::Diagnosis,
     input::{CensusFact, Fact, Layer},
-    stuck::{blocked, late_from},
+    stuck::{any_pull, blocked, late_from, silent_pulls},
 };
 
 /// From the end of a round to the start of the next while something looks stuck. Each reads the goroutines of kubelet and
@@ -61,6 +61,8 @@ pub(crate) struct Rounds {
     /// Starts of containers that had failed before the last round, and whether there is reason to ask the kernel for a filter.
     failed_starts: u64,
     tries_seccomp: bool,
+    /// An image is being pulled.
+    pulls: bool,
 }
 
 impl Rounds {
@@ -125,6 +127,16 @@ impl Rounds {
         let was_refused = snapshot.census.round.as_ref().is_some_and(|round| round.seccomp.is_some());
         self.tries_seccomp = was_refused || failed > self.failed_starts;
         self.failed_starts = failed;
+    }
+
+    /// Is what runtimes receive to be looked at in the next round? While they pull images.
+    pub(crate) fn look_for_pulls(&mut self, snapshot: &Snapshot) {
+        self.pulls = any_pull(snapshot);
+    }
+
+    /// As [`Self::look_for_pulls`] has found.
+    pub(crate) fn pulls(&self) -> bool {
+        self.pulls
     }
 
     /// As [`Self::look_for_failed_starts`] has found.
@@ -228,8 +240,8 @@ fn until_late(snapshot: &Snapshot) -> Option<Duration> {
     left.map(Duration::from_nanos)
 }
 
-/// Something is held up, a thread waits for the server of a file system or for the end of an unmount, or a request or relist
-/// that was in flight at the last look may be older than the probes.
+/// Something is held up, a thread waits for the server of a file system or for the end of an unmount, nothing comes of an image, or
+/// a request or relist that was in flight at the last look may be older than the probes.
 pub(crate) fn is_suspicious(snapshot: &Snapshot, diagnosis: &Diagnosis) -> bool {
     let first = snapshot.census.rounds <= 1;
     let old = snapshot.census.requests.iter().any(|request| {
@@ -245,6 +257,7 @@ pub(crate) fn is_suspicious(snapshot: &Snapshot, diagnosis: &Diagnosis) -> bool 
         || asks_systemd
         || has_ended(snapshot)
         || blocked(snapshot).next().is_some()
+        || silent_pulls(snapshot).next().is_some()
         || !diagnosis.stuck.is_empty()
         || !diagnosis.reasons.is_empty()
 }

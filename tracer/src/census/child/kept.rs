@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::unix_diag::Link;
+use super::diag::Link;
 use crate::{
     census::{
         goroutines::{GoroutineError, Reader},

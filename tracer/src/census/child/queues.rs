@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{peer, unix_diag::Link};
+use super::{diag::Link, peer, unix_diag};
 use crate::{
     input::{BusPeerFact, BusReaderFact, SystemdWork},
     target::{UnixSocket, is_bus_path},
@@ -81,7 +81,7 @@ impl Queues {
         if self.link.as_ref().is_none_or(|link| link.is_spent) {
             self.link = Link::open().ok();
         }
-        let Some(Ok(list)) = self.link.as_mut().map(Link::dump) else {
+        let Some(Ok(list)) = self.link.as_mut().map(unix_diag::dump) else {
             self.sockets.clear();
             return false;
         };

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, io};
 
-use super::{files::Holders, kept::Kept, read, tell::Tell, unix_diag::Link};
+use super::{files::Holders, kept::Kept, read, tell::Tell, unix_diag};
 use crate::{
     census::protocol::Step,
     input::SocketFact,
@@ -28,7 +28,7 @@ impl Sockets {
         }
         let own = tell.is_here();
         let dumped =
-            if own { kept.link().and_then(Link::dump) } else { Err(io::ErrorKind::Unsupported.into()) };
+            if own { kept.link().and_then(unix_diag::dump) } else { Err(io::ErrorKind::Unsupported.into()) };
         let list = match dumped {
             Ok(list) => list,
             Err(error) => {
@@ -45,7 +45,7 @@ impl Sockets {
 
     /// Asks which connections wait to be accepted. Where the kernel does not say, none is known.
     pub(super) fn read_pending(&mut self, kept: &mut Kept) {
-        let listeners = kept.link().and_then(Link::pending).unwrap_or_default();
+        let listeners = kept.link().and_then(unix_diag::pending).unwrap_or_default();
         for listener in listeners {
             self.pending.extend(listener.pending.iter().map(|end| (*end, listener.inode)));
             self.all.entry(listener.inode).or_insert(listener);

@@ -57,6 +57,7 @@ impl Tell {
             foreign: Vec::new(),
             shims_call: None,
             of_user: false,
+            downloads: false,
             finished: Vec::new(),
             namespace: None,
             others_ms: 1000,

@@ -8,7 +8,7 @@ use std::{
 use crate::{
     census::protocol::{Answer, Asked, Job},
     input::{
-        Answerers, CensusFact, ContainerFact, EndedInit, Fact, GoroutinesFact, Liveness, Pressure,
+        Answerers, CensusFact, ContainerFact, Downloads, EndedInit, Fact, GoroutinesFact, Liveness, Pressure,
         ProcessFact, RuntimeSays, Scarce, SeccompFact, Unanswered, Unkillable, Unwritten, VersionFact,
     },
     target::CommandLines,
@@ -41,6 +41,7 @@ pub(super) struct Merged {
     unkillable: BTreeMap<u32, Unkillable>,
     answerers: Option<Answerers>,
     pub(super) scarce: Option<Scarce>,
+    downloads: BTreeMap<u32, Downloads>,
     pub(super) seccomp: Option<SeccompFact>,
     pub(super) unanswered: Vec<Unanswered>,
     unanswered_more: usize,
@@ -107,6 +108,7 @@ impl Merged {
             }
             Answer::Answerers(found) => self.answerers = Some(found),
             Answer::Scarce(found) => self.scarce = Some(found),
+            Answer::Downloads(found) => drop(self.downloads.insert(found.pid, found)),
             Answer::Goroutines(fact) => {
                 self.goroutines.insert(fact.pid, fact);
             }
@@ -215,6 +217,7 @@ impl Merged {
             answerers: self.answerers,
             scarce: self.scarce,
             seccomp: self.seccomp,
+            downloads: self.downloads.into_values().collect(),
         };
         let processes = self.processes.into_values().map(Fact::Process);
         let goroutines = self.goroutines.into_values().map(Fact::Goroutines);

@@ -33,6 +33,8 @@ pub struct Request {
     pub versions: bool,
     /// The runtime that is asked for names and states, if it does not look as if it could not answer.
     pub ask: Option<Runtime>,
+    /// What runtimes receive over TCP is wanted too.
+    pub downloads: bool,
     /// Whether the kernel still takes a seccomp filter is tried too.
     pub tries_seccomp: bool,
     /// How long it may take.
@@ -56,6 +58,7 @@ impl Request {
             goroutines: Vec::new(),
             versions: false,
             ask: None,
+            downloads: false,
             tries_seccomp: false,
             limits: Limits::default(),
         }

@@ -3,6 +3,7 @@
 
 mod blocked;
 mod disk;
+mod downloads;
 mod jams;
 mod nri;
 mod requests;
@@ -20,6 +21,7 @@ use crate::{
     input::{CensusFact, Component, Fact, GoroutinesFact, ParkedThreads, ProcessFact, VersionFact, Weight},
 };
 pub use disk::{DeviceUse, DiskWaits};
+pub use downloads::{PullWait, PullWaitsFor, Quiet};
 pub use jams::Jam;
 pub use nri::NriWait;
 pub use requests::{Held, Request, WaitsFor};
@@ -137,6 +139,8 @@ pub struct Census {
     pub unkillable: Vec<UnkillableSeen>,
     /// Connections between a runtime and a shim that neither reads.
     pub jams: Vec<Jam>,
+    /// The TCP connections that runtimes have opened, when the last round asked for them.
+    pub downloads: Vec<Quiet>,
     /// How often the threads of a runtime were found waiting for the disk lately, and what the disk did for whom; by process.
     pub disk: BTreeMap<u32, DiskWaits>,
     /// Requests that were too many to be among `requests`.
@@ -180,6 +184,7 @@ pub(super) struct CensusState {
     unreported: BTreeMap<(String, Option<String>), Unreported>,
     unkillable: unkillable::All,
     jams: Vec<Jam>,
+    downloads: Vec<Quiet>,
     disk: disk::Looks,
     pub(super) dropped: u64,
 }
@@ -283,6 +288,7 @@ impl CensusState {
         self.inside.retain(|pid, _| read.contains_key(pid));
         self.file_calls.retain(|pid, _| read.contains_key(pid));
         self.nri.retain(|pid, _| read.contains_key(pid));
+        self.downloads = downloads::find(&round, read, &self.downloads);
         self.unreported(&round, ended);
         self.unkillable(&round);
         self.rounds += 1;
@@ -413,6 +419,7 @@ impl CensusState {
             unreported: self.unreported.values().cloned().collect(),
             unkillable: self.unkillable.values().cloned().collect(),
             jams: self.jams.clone(),
+            downloads: self.downloads.clone(),
             disk: self.disk.waits(now),
             unshown: unshown as u64,
         }

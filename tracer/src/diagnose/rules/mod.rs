@@ -37,6 +37,7 @@ mod r12_create_stats_a_dead_mount;
 mod r14_runtime_frozen;
 mod r15_runtime_down;
 mod r16_nri_locks_in_opposite_order;
+mod r17_pull_gets_no_byte;
 mod r1_update_holds_status_lock;
 mod r2_slow_disk;
 mod r3_unmount_writes_back;
@@ -115,6 +116,7 @@ pub static ALL: &[&Rule] = &[
     &r14_runtime_frozen::RULE,
     &r15_runtime_down::RULE,
     &r16_nri_locks_in_opposite_order::RULE,
+    &r17_pull_gets_no_byte::RULE,
     &s1_shim_reaper_and_lock::RULE,
     &s2_ttrpc_jam::RULE,
     &s3_exit_of_a_command_lost::RULE,

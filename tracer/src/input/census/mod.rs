@@ -5,6 +5,7 @@
 //! their docs, and say so.
 
 mod descriptor;
+mod download;
 mod goroutines;
 mod process;
 mod runtime;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     descriptor::{FdFact, FdTarget, Holder, PipeFact, SocketFact},
+    download::{Downloads, TcpFact},
     goroutines::{GoroutineGroup, GoroutinesFact, IdOnStack, Subject},
     process::{
         Command, DiskFact, Freezer, ParkedThreads, ProcessFact, SyscallFact, TaskLimit, WriteLimit, served_by,
@@ -71,6 +73,9 @@ pub struct CensusFact {
     /// A seccomp filter was tried and refused; `None` when it was taken, and in rounds that did not try.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seccomp: Option<SeccompFact>,
+    /// What the runtimes have received over TCP; only in rounds in which that was asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub downloads: Vec<Downloads>,
 }
 
 /// Programs that answer for the kernel. At most 16 of each kind.
