@@ -210,7 +210,9 @@ impl Oracle {
 /// The age at which nobody can call it short; `None`: it may last.
 fn late_after_ns(command: &Command) -> Option<u64> {
     match command {
-        Command::Runc { sub, .. } => SHORT.contains(&sub.as_str()).then_some(LATE_NS),
+        Command::Runc { sub, .. } | Command::Oci { sub, .. } => {
+            SHORT.contains(&sub.as_str()).then_some(LATE_NS)
+        }
         Command::Cni { .. } => Some(PLUGIN_LATE_NS),
         Command::Shim { action, .. } => action.is_some().then_some(LATE_NS),
         Command::Other { .. } => None,

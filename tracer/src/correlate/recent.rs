@@ -73,7 +73,9 @@ impl Correlator {
 
 fn kind(run: &Run) -> Option<RecentKind> {
     match &run.kind {
-        ProcessKind::Runc { by, sub } => Some(RecentKind::Runc { by: *by, sub: sub.clone() }),
+        ProcessKind::Runc { by, sub } if by.is_measured() => {
+            Some(RecentKind::Runc { by: *by, sub: sub.clone() })
+        }
         ProcessKind::Cni { plugin, action } => {
             Some(RecentKind::Cni { plugin: plugin.clone(), action: action.clone() })
         }

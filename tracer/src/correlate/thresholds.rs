@@ -73,8 +73,8 @@ pub const EXEC_OUTPUT_NS: u64 = 10 * SECOND_NS;
 #[must_use]
 pub fn late_after_ns(command: &Command, parent: Option<Component>) -> Option<u64> {
     match command {
-        Command::Runc { sub, .. } if waits_for_its_command(sub, parent) => None,
-        Command::Runc { sub, .. } => runc_late_after_ns(sub),
+        Command::Runc { sub, .. } | Command::Oci { sub, .. } if waits_for_its_command(sub, parent) => None,
+        Command::Runc { sub, .. } | Command::Oci { sub, .. } => runc_late_after_ns(sub),
         Command::Cni { plugin, .. } => Some(cni_late_after_ns(plugin)),
         Command::Shim { action, .. } => action.is_some().then_some(SHIM_HELPER_NS),
         Command::Other { program } => (parent == Some(Component::Runc)).then(|| hook_late_after_ns(program)),

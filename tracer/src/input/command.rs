@@ -50,7 +50,34 @@ const RUNC_VALUES: &[&str] = &[
 /// Options of a shim that take a value (pkg/shim of containerd 1.4 to 2.1); Go's flag package wants one dash.
 const SHIM_VALUES: &[&str] = &["namespace", "id", "address", "publish-binary", "bundle", "socket"];
 
+/// Runtimes other than runc and crun that take the same commands.
+const LIKE_RUNC: [&str; 3] = ["youki", "sysbox-runc", "runsc"];
+/// What they are told to do for containers; what else they run is their own affair, such as the sandbox of runsc.
+const SUBS: [&str; 15] = [
+    "checkpoint",
+    "create",
+    "delete",
+    "events",
+    "exec",
+    "kill",
+    "list",
+    "pause",
+    "ps",
+    "restore",
+    "resume",
+    "run",
+    "start",
+    "state",
+    "update",
+];
+
 impl Command {
+    /// Is this the name of a runtime that is called as runc is, and is neither runc nor crun?
+    #[must_use]
+    pub fn is_like_runc(program: &str) -> bool {
+        LIKE_RUNC.contains(&program)
+    }
+
     /// What a process with this program name was told to do. `arguments` are those behind the program's own name,
     /// `environment` looks a variable up; it is asked for `CNI_COMMAND` and `CNI_CONTAINERID` only.
     #[must_use]
@@ -61,6 +88,9 @@ impl Command {
         }
         if program.starts_with("containerd-shim") {
             return shim(arguments);
+        }
+        if let Some(command) = Self::is_like_runc(program).then(|| oci(program, arguments)).flatten() {
+            return command;
         }
         let program = cut(program);
         match environment("CNI_COMMAND") {
@@ -78,6 +108,9 @@ impl Command {
     pub fn is_short(&self) -> bool {
         let (names, path) = match self {
             Self::Runc { sub, container, bundle } => ([Some(sub), container.as_ref(), None], bundle.as_ref()),
+            Self::Oci { program, sub, container, bundle } => {
+                ([Some(program), Some(sub), container.as_ref()], bundle.as_ref())
+            }
             Self::Shim { action, namespace, id } => {
                 ([action.as_ref(), namespace.as_ref(), id.as_ref()], None)
             }
@@ -95,24 +128,59 @@ impl Command {
     #[must_use]
     pub fn container(&self) -> Option<&str> {
         match self {
-            Self::Runc { container: id, .. } | Self::Shim { id, .. } | Self::Cni { container: id, .. } => {
-                id.as_deref()
-            }
+            Self::Runc { container: id, .. }
+            | Self::Oci { container: id, .. }
+            | Self::Shim { id, .. }
+            | Self::Cni { container: id, .. } => id.as_deref(),
             Self::Other { .. } => None,
+        }
+    }
+
+    /// "create", "start", …, of runc and of whatever is called as it is.
+    #[must_use]
+    pub fn sub(&self) -> Option<&str> {
+        match self {
+            Self::Runc { sub, .. } | Self::Oci { sub, .. } => Some(sub),
+            Self::Shim { .. } | Self::Cni { .. } | Self::Other { .. } => None,
+        }
+    }
+
+    /// Directory of the bundle that it was given.
+    #[must_use]
+    pub fn bundle(&self) -> Option<&str> {
+        match self {
+            Self::Runc { bundle, .. } | Self::Oci { bundle, .. } => bundle.as_deref(),
+            Self::Shim { .. } | Self::Cni { .. } | Self::Other { .. } => None,
         }
     }
 }
 
 fn runc(arguments: &[String]) -> Command {
     let words = Words::split(arguments, RUNC_VALUES);
-    // containerd keeps the log of runc in the bundle.
-    let log = || words.value(&["log"])?.strip_suffix("/log.json");
-    let bundle = words.value(&["bundle", "b"]).or_else(log);
     Command::Runc {
         sub: words.plain.first().copied().and_then(word).unwrap_or_default(),
         container: words.plain.get(1).copied().and_then(word),
-        bundle: bundle.filter(|path| path.starts_with('/') && path.len() <= MAX_PATH).map(str::to_owned),
+        bundle: bundle(&words),
     }
+}
+
+/// Each has options of its own before the command, which may have values; `None` when there is no command.
+fn oci(program: &str, arguments: &[String]) -> Option<Command> {
+    let words = Words::split(arguments, RUNC_VALUES);
+    let at = words.plain.iter().position(|word| SUBS.contains(word))?;
+    Some(Command::Oci {
+        program: program.to_owned(),
+        sub: words.plain[at].to_owned(),
+        container: words.plain.get(at + 1).copied().and_then(word),
+        bundle: bundle(&words),
+    })
+}
+
+fn bundle(words: &Words<'_>) -> Option<String> {
+    // containerd keeps the log of runc in the bundle.
+    let log = || words.value(&["log"])?.strip_suffix("/log.json");
+    let bundle = words.value(&["bundle", "b"]).or_else(log);
+    bundle.filter(|path| path.starts_with('/') && path.len() <= MAX_PATH).map(str::to_owned)
 }
 
 fn shim(arguments: &[String]) -> Command {
@@ -178,6 +246,27 @@ mod tests {
     fn runc(sub: &str, container: Option<&str>, bundle: Option<&str>) -> Command {
         let own = |text: Option<&str>| text.map(str::to_owned);
         Command::Runc { sub: sub.into(), container: own(container), bundle: own(bundle) }
+    }
+
+    /// Other runtimes are known by their names, and by what they are told; what they run themselves is something else.
+    #[test]
+    fn runtimes_like_runc() {
+        let oci = |program: &str, sub: &str, container: Option<&str>, bundle: Option<&str>| {
+            let own = |text: Option<&str>| text.map(str::to_owned);
+            let (program, sub) = (program.to_owned(), sub.to_owned());
+            Command::Oci { program, sub, container: own(container), bundle: own(bundle) }
+        };
+        let shim = "--root /r --log /b/c1/log.json --log-format json create --bundle /b/c1 --pid-file /p c1";
+        for program in ["youki", "sysbox-runc", "runsc"] {
+            let line = format!("/usr/bin/{program} {shim}");
+            assert_eq!(parsed(&line), oci(program, "create", Some("c1"), Some("/b/c1")));
+        }
+        let own_option = parsed("runsc --platform kvm -debug delete --force c1");
+        assert_eq!(own_option, oci("runsc", "delete", Some("c1"), None));
+        assert_eq!(own_option.sub(), Some("delete"));
+        for other in ["runsc --root=/r boot --bundle=/b c1", "youki", "youki --version", "other create c1"] {
+            assert!(matches!(parsed(other), Command::Other { .. }), "{other}");
+        }
     }
 
     /// What is longer than what passes was told by somebody else.

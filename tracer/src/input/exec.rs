@@ -72,16 +72,17 @@ fn command(rec: &ExecRec, environment: &Strings) -> Option<Command> {
     match Role::from_u32(rec.process.role) {
         Role::Runc => {
             let mut command = Command::parse("runc", arguments.without_program(), |_| None);
-            if let (Command::Runc { container, .. }, true) = (&mut command, arguments.gap) {
-                // A word behind the gap may be the value of an option inside of it.
-                *container = arguments.rest.iter().rev().find(|word| is_cri_id(word)).cloned();
-            }
+            arguments.behind_gap(&mut command);
             Some(command)
         }
         Role::Shim => Some(Command::parse("containerd-shim", arguments.without_program(), |_| None)),
         Role::Helper | Role::Conmon => {
             let program = program(&comm, arguments.words.first());
-            Some(Command::parse(&program, &[], |name| environment.value(name)))
+            let like_runc = Command::is_like_runc(&program);
+            let words = if like_runc { arguments.without_program() } else { &[] };
+            let mut command = Command::parse(&program, words, |name| environment.value(name));
+            arguments.behind_gap(&mut command);
+            Some(command)
         }
         Role::None
         | Role::Kubelet
@@ -130,6 +131,14 @@ impl Strings {
         let whole = head.iter().rposition(|&byte| byte == 0).map_or(0, |last| last + 1);
         let next = tail.iter().position(|&byte| byte == 0).map_or(tail.len(), |first| first + 1);
         Self { words: split(&head[..whole]), rest: split(&tail[next..]), gap }
+    }
+
+    /// The container of a command of which not all was copied: a word behind the gap may be the value of an option inside of it.
+    fn behind_gap(&self, command: &mut Command) {
+        if let (Command::Runc { container, .. } | Command::Oci { container, .. }, true) = (command, self.gap)
+        {
+            *container = self.rest.iter().rev().find(|word| is_cri_id(word)).cloned();
+        }
     }
 
     fn without_program(&self) -> &[String] {

@@ -136,7 +136,9 @@ fn nearest(stuck: &Stuck, known: &Known, snapshot: &Snapshot) -> Vec<Request> {
 /// The runc that waits for a process.
 fn runc_of(stuck: &Stuck) -> Option<&Command> {
     stuck.waiters.iter().find_map(|waiter| match waiter {
-        Waiter::Process { command: Some(command @ Command::Runc { .. }), .. } => Some(command),
+        Waiter::Process { command: Some(command @ (Command::Runc { .. } | Command::Oci { .. })), .. } => {
+            Some(command)
+        }
         _ => None,
     })
 }
@@ -160,8 +162,8 @@ pub(crate) fn runner_of(stuck: &Stuck) -> Option<(Component, u32)> {
 
 /// Does the runtime start such a command for a method? A command that is not known may be started for any.
 fn may_run(method: Method, command: &Command, stuck: &Stuck) -> bool {
-    let Command::Runc { sub, .. } = command else { return true };
-    let programs: &[Program] = match sub.as_str() {
+    let Some(sub) = command.sub() else { return true };
+    let programs: &[Program] = match sub {
         "create" => &[Program::RuncCreate],
         // The init of a container waits at its FIFO; that of a command in it has none.
         "init" if stuck.parks.iter().any(|park| waits_to_be_started(park).is_some()) => {
@@ -184,7 +186,7 @@ fn waits_for_command(waits_for: &WaitsFor, command: &Command, snapshot: &Snapsho
     match (waits_for, command) {
         (WaitsFor::Cni, Command::Cni { .. }) => true,
         (WaitsFor::Shim { .. }, Command::Shim { .. } | Command::Other { .. }) => true,
-        (WaitsFor::Shim { method: Some(method) }, Command::Runc { sub, .. }) => {
+        (WaitsFor::Shim { method: Some(method) }, Command::Runc { sub, .. } | Command::Oci { sub, .. }) => {
             let of_sub: &[&str] = match sub.as_str() {
                 "create" | "init" => &["Create", "Start"],
                 "start" | "exec" => &["Start", "Exec"],
@@ -197,7 +199,7 @@ fn waits_for_command(waits_for: &WaitsFor, command: &Command, snapshot: &Snapsho
             };
             of_sub.contains(&method.as_str())
         }
-        (WaitsFor::Shim { method: None }, Command::Runc { .. }) => true,
+        (WaitsFor::Shim { method: None }, Command::Runc { .. } | Command::Oci { .. }) => true,
         // A helper of the network is a child of a plugin.
         (WaitsFor::Cni, Command::Other { .. }) => {
             !snapshot.census.requests.iter().any(|request| matches!(request.waits_for, WaitsFor::Shim { .. }))

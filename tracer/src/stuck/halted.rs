@@ -60,7 +60,8 @@ fn does_one_thing(command: &Command, seen: &ProcessSeen, snapshot: &Snapshot) ->
         parent.and_then(|parent| parent.fact.command.as_ref()).is_some_and(has_hooks)
     };
     match (seen.fact.component, command) {
-        (Component::Runc, Command::Runc { .. }) | (Component::Helper, Command::Cni { .. }) => true,
+        (Component::Runc, Command::Runc { .. })
+        | (Component::Helper, Command::Cni { .. } | Command::Oci { .. }) => true,
         (Component::Helper, Command::Other { .. }) => is_hook(),
         _ => false,
     }

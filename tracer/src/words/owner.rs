@@ -49,6 +49,10 @@ pub fn command_words(command: &Command, comm: &str) -> String {
             let program = if comm.starts_with("crun") { "crun" } else { "runc" };
             format!("{program} {}{}", cut(sub, 20), of.unwrap_or_default())
         }
+        Command::Oci { program, sub, container, .. } => {
+            let of = container.as_deref().map(|id| format!(" of {}", short_id(id)));
+            format!("{} {}{}", cut(program, 20), cut(sub, 20), of.unwrap_or_default())
+        }
         Command::Shim { action, .. } => {
             format!("containerd-shim {}", cut(action.as_deref().unwrap_or(""), 20))
         }

@@ -26,6 +26,7 @@ mod lasting;
 mod limits;
 mod node;
 mod nri;
+mod oci;
 mod pulls;
 mod reconnect;
 mod runc;

@@ -8,7 +8,7 @@ use super::{
     read,
     scan::{MAX_DEPTH, Seen, Tree},
 };
-use crate::input::Component;
+use crate::input::{Command, Component};
 
 /// Processes that are told of in one round.
 const MAX_INTERESTS: usize = 1024;
@@ -129,6 +129,14 @@ fn interest(tree: &Tree, proc: &Path, pid: u32, seen: &Seen) -> Option<(Componen
         return TOOLS.contains(&seen.name()).then_some((Component::Helper, Kind::Worker));
     };
     match role {
+        // What runs in a container can have any name, and has mounts of its own.
+        Role::Shim | Role::Conmon
+            if Command::is_like_runc(seen.name())
+                && ancestor == seen.stat.parent
+                && !elsewhere(proc, pid, ancestor) =>
+        {
+            Some((Component::Helper, Kind::Worker))
+        }
         Role::Shim | Role::Conmon => Some((Component::Helper, Kind::Workload { shim: ancestor })),
         // `runc run` and `runc exec` without `--detach` stay the parent of what they started in the container; hooks
         // run in the namespaces of runc, those inside the container are started by its `init`.

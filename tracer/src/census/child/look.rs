@@ -242,9 +242,7 @@ fn command(tell: &mut Tell, interest: &Interest) -> io::Result<Told> {
     let command = Command::parse(interest.seen.program.as_deref().unwrap_or(first), rest, variable);
     let is_plugin = matches!(command, Command::Cni { .. });
     let mut told = Told { container: command.container().map(str::to_owned), bundle: None, is_plugin };
-    if let Command::Runc { bundle, .. } = &command {
-        told.bundle.clone_from(bundle);
-    }
+    told.bundle = command.bundle().map(str::to_owned);
     if interest.component == Component::Conmon {
         told = conmon(rest);
     }

@@ -18,7 +18,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::limits::Limits;
 use crate::{
     decode::MonoNs,
-    input::{CensusFact, Component, Fact, GoroutinesFact, ParkedThreads, ProcessFact, VersionFact, Weight},
+    input::{
+        CensusFact, Command, Component, Fact, GoroutinesFact, ParkedThreads, ProcessFact, VersionFact, Weight,
+    },
 };
 pub use disk::{DeviceUse, DiskWaits};
 pub use downloads::{PullWait, PullWaitsFor, Quiet};
@@ -305,7 +307,8 @@ impl CensusState {
     /// Which shims have nothing to do. A round that was cut may have missed what they run.
     fn idle(&mut self, before: &BTreeMap<u32, ProcessSeen>, round: &CensusFact) {
         // One that has ended works no more, also when the shim does not notice.
-        let works = |seen: &&ProcessSeen| seen.fact.component == Component::Runc && seen.fact.state != 'Z';
+        let is_runc = |fact: &ProcessFact| fact.component == Component::Runc || is_like_runc(fact);
+        let works = |seen: &&ProcessSeen| is_runc(&seen.fact) && seen.fact.state != 'Z';
         let runc = self.processes.values().filter(works);
         let busy: BTreeSet<u32> = runc.map(|seen| seen.fact.parent).collect();
         for (pid, seen) in &mut self.processes {
@@ -436,6 +439,11 @@ fn look(fact: &GoroutinesFact) -> (MonoNs, MonoNs) {
 fn is_read(fact: &GoroutinesFact) -> bool {
     let few = (fact.total / ONE_IN).max(RESTLESS);
     fact.unread <= few && fact.groups_left_out == 0
+}
+
+/// A command of a runtime that is neither runc nor crun.
+fn is_like_runc(fact: &ProcessFact) -> bool {
+    matches!(fact.command, Some(Command::Oci { .. }))
 }
 
 /// Nothing in it can move: stopped, frozen, or dead and not reaped.

@@ -19,6 +19,12 @@ pub enum OciRuntime {
     Runc,
     /// crun.
     Crun,
+    /// youki.
+    Youki,
+    /// sysbox-runc.
+    Sysbox,
+    /// runsc, of gVisor.
+    Runsc,
 }
 
 impl OciRuntime {
@@ -28,7 +34,21 @@ impl OciRuntime {
         match self {
             Self::Runc => "runc",
             Self::Crun => "crun",
+            Self::Youki => "youki",
+            Self::Sysbox => "sysbox-runc",
+            Self::Runsc => "runsc",
         }
+    }
+
+    /// The one with this name, of those that are known by nothing else.
+    pub(super) fn like_runc(program: &str) -> Option<Self> {
+        [Self::Youki, Self::Sysbox, Self::Runsc].into_iter().find(|one| one.name() == program)
+    }
+
+    /// Is it known what its commands take on a sound node? Those that make a machine of their own take longer.
+    #[must_use]
+    pub fn is_measured(self) -> bool {
+        matches!(self, Self::Runc | Self::Crun)
     }
 }
 

@@ -114,10 +114,8 @@ impl Span {
     pub(super) fn inherit(&mut self, from: &Self) {
         self.container.clone_from(&from.container);
         self.bundle.clone_from(&from.bundle);
-        self.under = match &from.command {
-            Some(Command::Runc { sub, .. }) if sub != "init" => Some(sub.clone()),
-            _ => from.under.clone(),
-        };
+        let own = from.command.as_ref().and_then(Command::sub).filter(|sub| *sub != "init");
+        self.under = own.map(str::to_owned).or_else(|| from.under.clone());
         // What `runc init` and the forks of crun make works for the same runc.
         let is_command = from.role == Role::Runc && from.executed() && from.flags & PROCESS_INIT == 0;
         self.works_for = if is_command { Some(from.pid) } else { from.works_for };
@@ -151,8 +149,8 @@ impl Span {
         if let Some(container) = fact.command.container() {
             self.container = Some(container.to_owned());
         }
-        if let Command::Runc { bundle: Some(bundle), .. } = &fact.command {
-            self.bundle = Some(bundle.clone());
+        if let Some(bundle) = fact.command.bundle() {
+            self.bundle = Some(bundle.to_owned());
         }
         self.command = Some(fact.command);
     }
@@ -197,6 +195,10 @@ impl Span {
             Some(Command::Cni { plugin, action, .. }) => {
                 return ProcessKind::Cni { plugin: plugin.clone(), action: action.clone() };
             }
+            Some(Command::Oci { program, sub, .. }) => {
+                let by = OciRuntime::like_runc(program).unwrap_or_default();
+                return ProcessKind::Runc { by, sub: sub.clone() };
+            }
             Some(Command::Other { program }) => program.clone(),
             _ => self.comm.clone(),
         };
@@ -224,10 +226,10 @@ impl Span {
     pub(super) fn late_after_ns(&self) -> Option<u64> {
         let (kind, parent) = (self.kind(), Component::of_role(self.parent_role));
         match &kind {
-            // Of one from before the probes it was not seen whether its command began.
-            ProcessKind::Runc { sub, .. }
+            // Of one from before the probes it was not seen whether its command began, nor of other runtimes than runc and crun.
+            ProcessKind::Runc { sub, by }
                 if thresholds::waits_for_its_command(sub, parent)
-                    && (self.has_begun || self.start.is_none()) =>
+                    && (self.has_begun || self.start.is_none() || !by.is_measured()) =>
             {
                 None
             }

@@ -86,6 +86,17 @@ pub enum Command {
         /// Directory of the bundle.
         bundle: Option<String>,
     },
+    /// A command of another runtime that is called as runc is.
+    Oci {
+        /// Name of the program: "youki", "sysbox-runc", "runsc".
+        program: String,
+        /// As for runc.
+        sub: String,
+        /// Container id.
+        container: Option<String>,
+        /// Directory of the bundle.
+        bundle: Option<String>,
+    },
     /// A containerd shim.
     Shim {
         /// "start" and "delete" are short-lived helpers of their own; `None` is the server.

@@ -83,6 +83,7 @@ impl<'a> From<&'a ContainerFact> for ContainerDoc<'a> {
 #[serde(tag = "command", rename_all = "snake_case")]
 pub(super) enum CommandDoc<'a> {
     Runc { sub: &'a str, container: Option<&'a str>, bundle: Option<&'a str> },
+    Oci { program: &'a str, sub: &'a str, container: Option<&'a str>, bundle: Option<&'a str> },
     Shim { action: Option<&'a str>, namespace: Option<&'a str>, id: Option<&'a str> },
     Cni { plugin: &'a str, action: Option<&'a str>, container: Option<&'a str> },
     Other { program: &'a str },
@@ -93,6 +94,9 @@ impl<'a> From<&'a Command> for CommandDoc<'a> {
         match command {
             Command::Runc { sub, container, bundle } => {
                 Self::Runc { sub, container: container.as_deref(), bundle: bundle.as_deref() }
+            }
+            Command::Oci { program, sub, container, bundle } => {
+                Self::Oci { program, sub, container: container.as_deref(), bundle: bundle.as_deref() }
             }
             Command::Shim { action, namespace, id } => {
                 Self::Shim { action: action.as_deref(), namespace: namespace.as_deref(), id: id.as_deref() }
