@@ -6,6 +6,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// [`KernelSettings::park_min_ns`] unless told otherwise: longer than a fast request, shorter than what matters.
 pub const PARK_MIN_NS: u32 = 200_000;
 
+/// [`KernelSettings::watch_by_name`]: of root in the first user namespace.
+pub const NAMES_OF_ROOT: u32 = 1;
+/// [`KernelSettings::watch_by_name`]: of any user.
+pub const NAMES_OF_ALL: u32 = 2;
+
 /// Read-only constants of the eBPF object (global `SETTINGS`). Offsets are bytes, resolved from the kernel's BTF.
 ///
 /// Rust's eBPF target has no CO-RE, so offsets come as data; the verifier sees them as constants and removes the
@@ -15,7 +20,7 @@ pub const PARK_MIN_NS: u32 = 200_000;
 pub struct KernelSettings {
     /// 1: sites are found by cookie; 0: by executable inode and address.
     pub use_cookies: u32,
-    /// 1: processes named like a component are watched from their exec on.
+    /// Whose processes named like a component are watched from their exec on: [`NAMES_OF_ROOT`], [`NAMES_OF_ALL`]; 0: nobody's.
     pub watch_by_name: u32,
     /// `task_struct.mm`.
     pub task_mm: u32,

@@ -8,7 +8,7 @@ use core::hint::black_box;
 
 use aya_ebpf::{
     EbpfContext,
-    helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_ktime_get_ns},
+    helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_get_current_uid_gid, bpf_ktime_get_ns},
     macros::raw_tracepoint,
     programs::RawTracePointContext,
 };
@@ -19,6 +19,7 @@ use plegtrace_common::{
     reason::Reason,
     rec::{PROCESS_AGAIN, ProcessRec},
     role::Role,
+    settings::NAMES_OF_ROOT,
 };
 
 use crate::{
@@ -104,8 +105,8 @@ fn exec() {
     let comm = comm();
     let workload = old.role == Role::Workload as u32;
     if known == 0 || workload {
-        // Inside a container there may be another node, and programs with any name.
-        if setting!(watch_by_name) == 0 || Role::of_comm(&comm) as u32 == 0 || is_elsewhere() {
+        // Inside a container there may be another node, and programs with any name; so may any user's be called.
+        if !is_watched_user() || Role::of_comm(&comm) as u32 == 0 || is_elsewhere() {
             return;
         }
     }
@@ -136,6 +137,17 @@ fn exec() {
 fn is_elsewhere() -> bool {
     let node = setting!(node_pid_ns);
     node != 0 && task::pid_namespace().is_ok_and(|own| own != node)
+}
+
+/// Does the current process belong to a user whose processes are watched by their names?
+#[inline(always)]
+fn is_watched_user() -> bool {
+    match setting!(watch_by_name) {
+        0 => false,
+        // The lower half is the user, as the first user namespace has him.
+        NAMES_OF_ROOT => bpf_get_current_uid_gid() as u32 == 0,
+        _ => true,
+    }
 }
 
 /// Where the current process lives.

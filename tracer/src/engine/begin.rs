@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, path::Path, sync::Arc};
 
-use plegtrace_common::settings::KernelSettings;
+use plegtrace_common::settings::{KernelSettings, NAMES_OF_ALL};
 
 use super::{
     EngineError, Observation, Recognised,
@@ -98,11 +98,15 @@ impl Observation {
         let sources = self.possible(settings, mode, &offsets);
         let hooks = settings.hook_slots.unwrap_or_else(|| self.probes.hooks_wanted());
         self.probes.limit_hooks(hooks);
+        let by_name = offsets.settings(settings.follows_names());
+        // A name is a hint: what another user than the node's calls `containerd` is none of it.
+        let of_all = by_name.watch_by_name != 0 && self.survey.node.is_of_user();
         let options = LoadOptions {
             mode,
             settings: KernelSettings {
                 node_pid_ns: self.survey.node.pid_namespace().unwrap_or(0),
-                ..offsets.settings(settings.follows_names())
+                watch_by_name: if of_all { NAMES_OF_ALL } else { by_name.watch_by_name },
+                ..by_name
             },
             ring_bytes: settings.ring_bytes,
             hooks,

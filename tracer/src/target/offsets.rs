@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use plegtrace_common::settings::{KernelSettings, PARK_MIN_NS, WireSettings};
+use plegtrace_common::settings::{KernelSettings, NAMES_OF_ROOT, PARK_MIN_NS, WireSettings};
 
 use super::{
     btf::{Btf, BtfError},
@@ -162,13 +162,14 @@ impl KernelOffsets {
         self.wire.map_err(BtfError::Missing)
     }
 
-    /// The settings for these offsets; `use_cookies` is the loader's. With `watch_by_name` processes named like a
-    /// component are watched from their exec on, in whichever pid namespace: the caller may name one. Where a kernel does
+    /// The settings for these offsets; `use_cookies` is the loader's. With `watch_by_name` processes of root's
+    /// named like a component are watched from their exec on, in whichever pid namespace: the caller may name one, or let any user's be
+    /// watched. Where a kernel does
     /// not tell namespaces apart, nobody is.
     #[must_use]
     pub fn settings(&self, watch_by_name: bool) -> KernelSettings {
         KernelSettings {
-            watch_by_name: u32::from(watch_by_name && self.lacks(Names).is_none()),
+            watch_by_name: if watch_by_name && self.lacks(Names).is_none() { NAMES_OF_ROOT } else { 0 },
             park_min_ns: PARK_MIN_NS,
             ..self.offsets
         }

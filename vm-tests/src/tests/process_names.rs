@@ -2,6 +2,7 @@
 //! a container, where another node may be, or anything with any name.
 
 use std::fs;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, id};
 
@@ -9,10 +10,13 @@ use anyhow::{Context as _, Result, ensure};
 use plegtrace::decode::Step;
 use plegtrace::kernel::{AttachMode, Kernel, LoadOptions};
 use plegtrace_common::role::Role;
-use plegtrace_common::settings::KernelSettings;
+use plegtrace_common::settings::{KernelSettings, NAMES_OF_ALL, NAMES_OF_ROOT};
 
 use super::process_follow::{Seen, copy_as_runc};
 use crate::machine;
+
+/// A user who is not root.
+const NOBODY: u32 = 65_534;
 
 /// Starts a runc that nobody watched is the parent of, once beside us and once in a pid namespace of its own, where the
 /// node is said to be here, there, or nowhere in particular.
@@ -29,24 +33,40 @@ pub fn run() -> Result<String> {
     ];
     let runc = copy_as_runc()?;
     for (node_pid_ns, want, place) in cases {
-        let followed = [followed(&runc, node_pid_ns, false)?, followed(&runc, node_pid_ns, true)?];
+        let followed = |by| followed(&runc, node_pid_ns, NAMES_OF_ROOT, by);
+        let followed = [followed(By::Root)?, followed(By::Container)?];
         ensure!(
             followed == want[..],
             "the node is {place}: beside us and in a container, followed: {followed:?}"
         );
     }
+    for (names, want) in [(NAMES_OF_ROOT, false), (NAMES_OF_ALL, true), (0, false)] {
+        let followed = followed(&runc, 0, names, By::Nobody)?;
+        ensure!(followed == want, "names {names}: another user's is followed: {followed}");
+    }
     fs::remove_file(&runc)?;
-    Ok("a runc by its name, beside us and in another pid namespace".to_owned())
+    Ok("a runc by its name, beside us, in another pid namespace, and of another user".to_owned())
 }
 
-/// Is a runc followed that is started here, or in a container?
-fn followed(runc: &Path, node_pid_ns: u32, in_container: bool) -> Result<bool> {
+/// Who starts a runc.
+#[derive(Clone, Copy)]
+enum By {
+    Root,
+    /// Root, in a pid namespace of its own.
+    Container,
+    Nobody,
+}
+
+/// Is a runc followed that is started so?
+fn followed(runc: &Path, node_pid_ns: u32, watch_by_name: u32, by: By) -> Result<bool> {
     let options = machine::load_options(AttachMode::PerfAddress)?;
-    let settings = KernelSettings { watch_by_name: 1, node_pid_ns, ..options.settings };
+    let settings = KernelSettings { watch_by_name, node_pid_ns, ..options.settings };
     let mut kernel = Kernel::load(&LoadOptions { settings, ..options })?;
-    let mut command = Command::new(if in_container { Path::new("unshare") } else { runc });
-    if in_container {
-        command.args(["--pid", "--fork"]).arg(runc);
+    let mut command = Command::new(if matches!(by, By::Container) { Path::new("unshare") } else { runc });
+    match by {
+        By::Root => {}
+        By::Container => drop(command.args(["--pid", "--fork"]).arg(runc)),
+        By::Nobody => drop(command.uid(NOBODY).gid(NOBODY)),
     }
     let status = command.args(["-c", "exit 3"]).status().context("cannot start a runc")?;
     ensure!(status.code() == Some(3), "runc ended with {status}");
