@@ -3,5 +3,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    plegtrace::session::main()
+    // Here, and not in the library: another commit compiles these few lines, and nothing else.
+    plegtrace::session::main(option_env!("PLEGTRACE_COMMIT"))
 }

@@ -12,7 +12,7 @@ use plegtrace_vm_tests::{kubelet, runner, table};
 
 fn main() -> ExitCode {
     if called_as("plegtrace") {
-        return plegtrace::session::main();
+        return plegtrace::session::main(None);
     }
     if called_as(kubelet::NAME) {
         return kubelet::main();

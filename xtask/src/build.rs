@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::ebpf::{Object, Want};
 use crate::progress::step;
-use crate::{cmd, paths};
+use crate::{cmd, commit, paths};
 
 /// Options of `cargo xtask build`.
 #[derive(Debug, Args)]
@@ -88,9 +88,13 @@ pub(crate) fn build(profile: Profile, want: Want) -> Result<Built> {
     Ok(Built { binary, object })
 }
 
+/// Where `plegtrace` finds the commit that it is built of. Only its `main` reads it, so that another commit compiles only that.
+const COMMIT: &str = "PLEGTRACE_COMMIT";
+
 /// Cargo for the host, in the workspace, without what an outer `cargo run` leaves in the environment.
 pub(crate) fn host_cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(paths::workspace()).env_remove("LD_LIBRARY_PATH").env_remove("RUST_RECURSION_COUNT");
+    command.env(COMMIT, commit::of_checkout().unwrap_or_default());
     command
 }

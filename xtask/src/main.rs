@@ -7,6 +7,7 @@ mod bless;
 mod build;
 mod check;
 mod cmd;
+mod commit;
 mod demo;
 mod dist;
 mod ebpf;

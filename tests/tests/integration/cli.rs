@@ -13,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use plegtrace_common::ABI_VERSION;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -176,14 +177,22 @@ fn help() {
     assert_eq!(plegtrace(&["-h"]).code(), 0);
 }
 
-/// The version is the package's.
+/// The version is the package's, in one line for scripts; the long form tells this program from others of that version.
 #[test]
 fn version() {
-    let said = plegtrace(&["--version"]);
-    assert_eq!(
-        (said.code(), said.stdout.as_str()),
-        (0, concat!("plegtrace ", env!("CARGO_PKG_VERSION"), "\n"))
-    );
+    let line = concat!("plegtrace ", env!("CARGO_PKG_VERSION"), "\n");
+    let short = plegtrace(&["-V"]);
+    assert_eq!((short.code(), short.stdout.as_str()), (0, line));
+    let long = plegtrace(&["--version"]);
+    let rest = long.stdout.strip_prefix(line).unwrap_or_else(|| panic!("{long:?}"));
+    let fields: Vec<(&str, &str)> = rest.lines().map(|line| line.split_at(13)).collect();
+    let [("commit       ", commit), ("eBPF object  ", object), ("ABI version  ", abi)] = fields[..] else {
+        panic!("{long:?}")
+    };
+    let commit = commit.strip_suffix('+').unwrap_or(commit);
+    assert!(commit == "unknown" || commit.len() >= 40, "{commit}");
+    assert_eq!(object.starts_with("sha256:"), is_whole(), "{object}");
+    assert_eq!(abi, ABI_VERSION.to_string());
 }
 
 /// What cannot be understood is exit code 2, said on stderr with the words that were typed.

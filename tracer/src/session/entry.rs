@@ -5,8 +5,9 @@ use std::{
     process::ExitCode,
 };
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 
+use super::version;
 use crate::{
     census,
     chain::chain,
@@ -19,10 +20,11 @@ use crate::{
     exit::Exit,
 };
 
-/// Runs plegtrace: parses, runs, prints an error once.
+/// Runs plegtrace: parses, runs, prints an error once. `commit`: what this program was built of, when that is known.
 #[must_use]
-pub fn main() -> ExitCode {
-    let args = Args::parse();
+pub fn main(commit: Option<&str>) -> ExitCode {
+    let typed = Args::command().long_version(version::long(commit)).get_matches();
+    let args = Args::from_arg_matches(&typed).unwrap_or_else(|error| error.exit());
     if matches!(args.command, Some(Command::CensusChild)) {
         // Whoever listens notices the end; nobody reads an error.
         return census::serve().map_or_else(|_| Exit::CannotRun.into(), |()| Exit::Healthy.into());

@@ -38,7 +38,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Some(path) => path.clone(),
         None => build(Profile::Release, Want::Shipped)?.binary,
     };
-    let release = Release::of_checkout()?;
+    let release = Release::of_checkout(program::commit(&path)?)?;
     let program = program::stripped(&path, &release.version)?;
     let payload = Payload::collect(&paths::workspace(), &program, pages::of(&path)?)?;
     let bom = sbom::bom(&release, &program, &sbom::crates()?, &sbom::locked()?)?;

@@ -32,6 +32,20 @@ pub(crate) fn stripped(program: &Path, version: &str) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The commit that the program says it was built of; `None` when it names none.
+///
+/// # Errors
+/// When it cannot be run.
+pub(crate) fn commit(program: &Path) -> Result<Option<String>> {
+    let said = cmd::output(Command::new(program).arg("--version"))?;
+    Ok(named(&said).map(str::to_owned))
+}
+
+fn named(said: &str) -> Option<&str> {
+    let commit = said.lines().find_map(|line| line.strip_prefix("commit "))?.trim();
+    Some(commit).filter(|commit| *commit != "unknown")
+}
+
 /// What forbids shipping these bytes.
 fn faults(program: &[u8]) -> Result<Vec<&'static str>> {
     let header = elf::FileHeader64::<object::LittleEndian>::parse(program).context("no 64-bit ELF file")?;
@@ -77,6 +91,14 @@ mod tests {
         file[56] = 1; // e_phnum
         file[64..68].copy_from_slice(&segment.to_le_bytes());
         file
+    }
+
+    /// A program names its commit, or none.
+    #[test]
+    fn a_program_names_its_commit() {
+        assert_eq!(named("plegtrace 1.2.3\ncommit       c0ffee+\nABI version  3\n"), Some("c0ffee+"));
+        assert_eq!(named("plegtrace 1.2.3\ncommit       unknown\n"), None);
+        assert_eq!(named("plegtrace 1.2.3\n"), None);
     }
 
     /// A static program with eBPF programs inside is fine; one that needs a loader, or has none, is not.

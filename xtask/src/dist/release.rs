@@ -1,36 +1,33 @@
 //! What a release is called and when it was made: by the commit, never by the clock.
 
-use std::process::Command;
-
 use anyhow::{Context as _, Result};
 
-use crate::{cmd, paths};
+use crate::commit;
 
 /// A version of plegtrace as it is shipped.
 #[derive(Debug, Clone)]
 pub(crate) struct Release {
     pub(crate) version: String,
-    /// The commit, with `-modified` when the checkout differs from it.
+    /// The commit, with `+` when the checkout differed from it.
     pub(crate) commit: String,
     /// Seconds since 1970: `$SOURCE_DATE_EPOCH`, else when the commit was made. Every file carries this time.
     pub(crate) time: u64,
 }
 
 impl Release {
-    /// The release that this checkout is.
+    /// The release that this checkout is. `built_of`: the commit that the program names, which may be another one; one that names
+    /// none is taken for this checkout's.
     ///
     /// # Errors
     /// When git cannot be asked, or `$SOURCE_DATE_EPOCH` is no number.
-    pub(crate) fn of_checkout() -> Result<Self> {
-        let commit = git(&["rev-parse", "HEAD"])?;
-        let modified = !git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty();
+    pub(crate) fn of_checkout(built_of: Option<String>) -> Result<Self> {
         let time = match std::env::var("SOURCE_DATE_EPOCH") {
             Ok(seconds) => seconds,
-            Err(_) => git(&["log", "-1", "--format=%ct"])?,
+            Err(_) => commit::time()?,
         };
         Ok(Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            commit: if modified { format!("{commit}-modified") } else { commit },
+            commit: built_of.map_or_else(commit::of_checkout, Ok)?,
             time: time.parse().with_context(|| format!("no time in seconds since 1970: {time}"))?,
         })
     }
@@ -43,12 +40,6 @@ impl Release {
         let seconds = i64::try_from(self.time).context("a time that is no time")?;
         Ok(jiff::Timestamp::from_second(seconds).ok().context("a time beyond year 9999")?.to_string())
     }
-}
-
-fn git(arguments: &[&str]) -> Result<String> {
-    let mut command = Command::new("git");
-    command.current_dir(paths::workspace()).args(arguments);
-    Ok(cmd::output(&mut command)?.trim().to_owned())
 }
 
 #[cfg(test)]
