@@ -215,6 +215,18 @@ fn usage_errors() {
     }
 }
 
+/// A command that could not be run at the first stall is a mistake of the command line; what follows it is not ours to read.
+#[test]
+fn a_command_on_verdict() {
+    let wrong = plegtrace(&["watch", "--on-verdict", "/no/such/command", "--no-such-flag", "-q"]);
+    assert_eq!((wrong.code(), wrong.stdout.as_str()), (2, ""), "{wrong:?}");
+    assert!(wrong.stderr.starts_with("plegtrace: --on-verdict: no executable /no/such/command"), "{wrong:?}");
+    let right = unprivileged(&["watch", "--on-verdict", "sh", "-c", "exit 7", "--no-such-flag"]);
+    assert_refused(&right, 3);
+    let help = plegtrace(&["watch", "--help"]).stdout;
+    assert!(help.contains("--on-verdict <CMD>...") && help.contains("--on-verdict sh -c '"), "{help}");
+}
+
 /// Without privileges: one sentence, the way to get them, exit code 3. Nobody is told about ring buffers.
 #[test]
 fn ordinary_user() {

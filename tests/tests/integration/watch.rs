@@ -50,6 +50,7 @@ fn state() -> State {
         age_ns: Some(200_000_000_000),
         at_least: false,
         text: "the shim of container c1 does not answer, which holds the lock that every list needs".into(),
+        on_verdict: None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! What was typed. No logic: defaults and conflicts are resolved in [`Settings`](super::Settings).
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Parser, Subcommand, ValueEnum};
 
@@ -74,6 +74,8 @@ Examples:
   plegtrace report FILE -o svg --per-relist --against /var/lib/plegtrace/flame.folded > change.svg
   sudo plegtrace watch --metrics 127.0.0.1:9465
   sudo plegtrace watch --sources all            also requests on sockets, and calls to systemd over D-Bus
+  sudo plegtrace watch --on-verdict /usr/local/sbin/page-us --team node
+  sudo plegtrace watch --on-verdict sh -c 'jq -c .event | logger -t plegtrace'
 
 Exit codes:
   0 ended by a signal   2 usage, or another one writes to DIR   3 cannot run here";
@@ -243,6 +245,13 @@ pub struct WatchOptions {
     /// them: any address that is not of this machine alone shows them to whoever reaches it.
     #[arg(long, value_name = "ADDR")]
     pub metrics: Option<SocketAddr>,
+    /// Run this command, without a shell, when a stall begins, changes its cause or ends. All that follows are its arguments, so
+    /// this comes last. It reads one JSON object from stdin: the fields of DIR/state.json, and `event`, as in the line that watch
+    /// prints. One runs at a time, every ten seconds at most; an event that comes meanwhile waits, and replaces one that waits.
+    /// After 30 s its process group is killed, and so is what it leaves there when it ends. It has no environment but PATH, and
+    /// no capabilities. Failures are logged, and counted in DIR/state.json.
+    #[arg(long, value_name = "CMD", num_args = 1.., allow_hyphen_values = true)]
+    pub on_verdict: Vec<OsString>,
 }
 
 /// Where and how to record.

@@ -9,7 +9,7 @@ use crate::{
     exit::Exit,
     recording::{RecordError, RecordingError},
     render::flame::SavedError,
-    watch::{DirError, MetricsError},
+    watch::{DirError, MetricsError, OnVerdictError},
 };
 
 /// Why there is no report.
@@ -76,6 +76,9 @@ pub enum CommandError {
     /// Metrics cannot be served.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
+    /// The command of `--on-verdict` cannot be run.
+    #[error(transparent)]
+    OnVerdict(#[from] OnVerdictError),
     /// There is no history.
     #[error("cannot read the history of {dir}")]
     History {
@@ -105,7 +108,9 @@ impl CommandError {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Engine(error) => error.exit(),
-            Self::Settings(_) | Self::NoSuchCause(_) => Exit::Usage,
+            Self::Settings(_) | Self::NoSuchCause(_) | Self::OnVerdict(OnVerdictError::NoProgram { .. }) => {
+                Exit::Usage
+            }
             Self::Goroutines(GoroutineError::NoSuchProcess(_)) => Exit::Usage,
             Self::Goroutines(GoroutineError::Denied(_)) => Exit::CannotRun,
             Self::Goroutines(_) | Self::NoAnswer { .. } => Exit::CannotTell,

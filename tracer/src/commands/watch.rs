@@ -5,7 +5,7 @@ use crate::{
     cli::{Settings, SocketBackend, WatchOptions},
     engine,
     exit::Exit,
-    watch::{Metrics, Plan, Watch},
+    watch::{Metrics, OnVerdict, Plan, Watch},
 };
 
 /// Memory of the flight recorder, bytes, packed: minutes of a busy node.
@@ -16,10 +16,14 @@ const FLIGHT: usize = 6 << 20;
 ///
 /// # Errors
 ///
-/// plegtrace cannot run here, the directory cannot be written to, or the address of the metrics is taken.
+/// plegtrace cannot run here, the directory cannot be written to, the address of the metrics is taken, or there is no
+/// such command.
 pub(crate) fn run(options: &WatchOptions, settings: &Settings) -> Result<Exit, CommandError> {
     let socket_backend = if settings.wire_named { settings.socket_backend } else { SocketBackend::Functions };
     let settings = &Settings { socket_backend, ..settings.clone() };
+    // A mistake is an error now, and not at the first stall.
+    let command =
+        (!options.on_verdict.is_empty()).then(|| OnVerdict::start(&options.on_verdict)).transpose()?;
     let mode = engine::ready(settings)?;
     let plan = Plan {
         dir: options.dir.dir.clone(),
@@ -30,7 +34,7 @@ pub(crate) fn run(options: &WatchOptions, settings: &Settings) -> Result<Exit, C
         flight_bytes: FLIGHT,
     };
     let metrics = options.metrics.map(Metrics::serve).transpose()?;
-    let mut watch = Watch::new(plan, metrics)?;
+    let mut watch = Watch::new(plan, metrics, command)?;
     engine::watch(settings, mode, &mut watch)?;
     Ok(Exit::Healthy)
 }

@@ -1,7 +1,7 @@
 //! Observing for months: what is written for each window, and when something is held up.
 //!
 //! The thread that observes never touches a disk, which may hang when the node is sick: it hands finished texts to a
-//! writer, and says what could not be handed over.
+//! writer, and says what could not be handed over. The command of `--on-verdict` has a thread of its own as well.
 
 mod dir;
 mod evidence;
@@ -9,6 +9,7 @@ mod flight;
 mod history;
 mod latencies;
 mod metrics;
+mod on_verdict;
 mod state;
 mod story;
 mod voice;
@@ -20,6 +21,8 @@ pub use history::{Entry, Quantiles};
 pub(crate) use history::{read as read_history, select};
 pub(crate) use metrics::Metrics;
 pub use metrics::MetricsError;
+pub(crate) use on_verdict::OnVerdict;
+pub use on_verdict::{OnVerdictError, Runs};
 pub(crate) use state::FILE as STATE;
 pub use state::{Answer, State, Status};
 pub(crate) use windows::Watch;

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Runs;
 use crate::{
     correlate::Snapshot,
     diagnose::{Diagnosis, Slow, Verdict},
@@ -55,6 +56,9 @@ pub struct State {
     pub at_least: bool,
     /// In words.
     pub text: String,
+    /// What came of the command of `--on-verdict`; `None` without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_verdict: Option<Runs>,
 }
 
 /// When something is written.
@@ -89,6 +93,7 @@ impl State {
             age_ns: None,
             at_least: false,
             text: escape::line(text),
+            on_verdict: None,
         }
     }
 

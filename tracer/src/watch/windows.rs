@@ -8,16 +8,18 @@ use std::{
 };
 
 use super::{
-    DirError, Metrics, Plan,
+    DirError, Metrics, OnVerdict, Plan,
     dir::Dir,
     flight::Flight,
     history::{Entry, Quantiles},
     latencies::Latencies,
     state::{self, Moment, State},
-    story::Stories,
+    story::{Event, Stories},
     voice::{Said, Voice},
     writer::{Job, Writer},
 };
+use serde::Serialize;
+
 use crate::{
     correlate::Snapshot,
     decode::MonoNs,
@@ -43,6 +45,8 @@ pub(crate) struct Watch {
     stories: Stories,
     /// For Prometheus, when it is asked for.
     metrics: Option<Metrics>,
+    /// The command of `--on-verdict`.
+    on_verdict: Option<OnVerdict>,
     /// When this window began; `None` before the first.
     began_ns: Option<u64>,
     before: Sums,
@@ -57,13 +61,25 @@ struct Sums {
     lost: u64,
 }
 
+/// What the command of `--on-verdict` reads: the state, and the event that has changed it.
+#[derive(Serialize)]
+struct Told<'a> {
+    event: &'a Event,
+    #[serde(flatten)]
+    state: &'a State,
+}
+
 impl Watch {
     /// Takes the directory.
     ///
     /// # Errors
     ///
     /// It cannot be written to, or belongs to another one.
-    pub(crate) fn new(plan: Plan, metrics: Option<Metrics>) -> Result<Self, DirError> {
+    pub(crate) fn new(
+        plan: Plan,
+        metrics: Option<Metrics>,
+        on_verdict: Option<OnVerdict>,
+    ) -> Result<Self, DirError> {
         let failed = |source| DirError::Write { path: plan.dir.clone(), source };
         let dir = Dir::take(&plan.dir)?;
         let writer = Writer::start(dir, &plan).map_err(failed)?;
@@ -77,6 +93,7 @@ impl Watch {
             latencies: Latencies::default(),
             stories: Stories::default(),
             metrics,
+            on_verdict,
             began_ns: None,
             before: Sums::default(),
             told: None,
@@ -88,7 +105,8 @@ impl Watch {
     }
 
     fn put_state(&mut self, state: &State) {
-        match serde_json::to_vec_pretty(state) {
+        let state = State { on_verdict: self.on_verdict.as_ref().map(OnVerdict::runs), ..state.clone() };
+        match serde_json::to_vec_pretty(&state) {
             Ok(bytes) => self.writer.write(Job::Files(vec![(state::FILE, bytes)])),
             Err(error) => tracing::warn!("cannot write the state: {error}"),
         }
@@ -132,6 +150,19 @@ impl Watch {
             rss_bytes: cost.rss_bytes,
             lost: sums.lost.checked_sub(before.lost).unwrap_or(sums.lost),
             complete: self.flame.is_complete(),
+        }
+    }
+
+    /// Tells an event to the journal, and to the command.
+    fn tell(&mut self, event: &Event, state: &State) {
+        if let Ok(line) = serde_json::to_string(event) {
+            self.voice.say(Said::Line(line));
+        }
+        if let Some(command) = &self.on_verdict
+            && let Ok(mut document) = serde_json::to_vec(&Told { event, state })
+        {
+            document.push(b'\n');
+            command.tell(document);
         }
     }
 
@@ -190,8 +221,8 @@ impl Watcher for Watch {
             metrics.judged(snapshot, diagnosis);
         }
         let news = self.stories.judged(&state, diagnosis.is_settled(snapshot), now);
-        if let Some(Ok(line)) = news.event.as_ref().map(serde_json::to_string) {
-            self.voice.say(Said::Line(line));
+        if let Some(event) = &news.event {
+            self.tell(event, &state);
         }
         if let Some(id) = &news.keep {
             self.keep(id, snapshot, diagnosis, now);
