@@ -12,8 +12,13 @@ const DESCRIPTION: &str = "\
 plegtrace looks at the calls of kubelet and container runtime that have not returned: which component
 blocks the node, since when, for which pod and container, on what evidence, and what to do.";
 
-/// Directories of ours alone: removed with the package.
-const DIRECTORIES: &[&str] = &["/usr/share/plegtrace", "/usr/share/doc/plegtrace"];
+/// Directories of ours alone: removed with the package. RPM knows only those that a package names.
+const DIRECTORIES: &[&str] = &[
+    "/usr/share/doc/plegtrace",
+    "/usr/share/plegtrace",
+    "/usr/share/plegtrace/kustomize",
+    "/usr/share/plegtrace/kustomize/debug-pod",
+];
 
 const POST: &str = "[ ! -d /run/systemd/system ] || systemctl daemon-reload || :\n";
 
@@ -71,6 +76,9 @@ pub(crate) fn package(release: &Release, payload: &Payload) -> Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::io::Write as _;
+    use std::path::Path;
     use std::process::Command;
 
     use super::super::tarball::Member;
@@ -119,9 +127,64 @@ mod tests {
         files.sort_by(|a, b| a.path.cmp(&b.path));
         assert_eq!(files, expected);
         directories.sort_unstable();
-        assert_eq!(directories, ["/usr/share/doc/plegtrace", "/usr/share/plegtrace"]);
+        assert_eq!(directories, DIRECTORIES);
+        let inside = |path: &str| path.contains("/share/plegtrace/") || path.contains("/doc/plegtrace/");
+        let parents =
+            files.iter().filter(|file| inside(&file.path)).filter_map(|file| file.path.rsplit_once('/'));
+        let unowned: Vec<&str> =
+            parents.map(|(parent, _)| parent).filter(|it| !DIRECTORIES.contains(it)).collect();
+        assert!(unowned.is_empty(), "they would be left behind: {unowned:?}");
         let times = package.metadata.get_file_entries().unwrap();
         assert!(times.iter().all(|file| u64::from(u32::from(file.modified_at())) == release.time));
+    }
+
+    /// rpm itself lists it, installs it below another root, finds it there unchanged, and leaves nothing when it erases it. There is
+    /// no shell below that root: its scripts are not run.
+    #[test]
+    fn rpm_installs_and_erases_it() {
+        let Some(rpm) = cmd::which("rpm").filter(|_| cmd::is_root()) else {
+            let skip = "SKIP rpm_installs_and_erases_it: needs rpm, and root for the other root";
+            writeln!(std::io::stderr(), "{skip}").unwrap();
+            return;
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let (release, payload) = (Release::sample(), Payload::sample());
+        let file = dir.path().join(file_name(&release));
+        fs::write(&file, package(&release, &payload).unwrap()).unwrap();
+        let root = dir.path().join("root");
+        fs::create_dir(&root).unwrap();
+        let ask = |arguments: &[&str]| {
+            let mut command = Command::new(&rpm);
+            command.arg("--root").arg(&root).args(["--dbpath", "/var/lib/rpm"]).args(arguments);
+            cmd::output(&mut command).unwrap()
+        };
+        let path = file.to_str().unwrap();
+        let mut expected: Vec<String> =
+            payload.members(Layout::Rpm, "/").into_iter().map(|member| member.path).collect();
+        expected.extend(DIRECTORIES.iter().map(|path| (*path).to_owned()));
+        expected.sort_unstable();
+        let listed = ask(&["--query", "--list", "--package", path]);
+        assert_eq!(sorted(&listed), expected);
+        ask(&["--install", "--nodeps", "--noscripts", "--nosignature", path]);
+        assert_eq!(sorted(&ask(&["--query", "--list", "plegtrace"])), expected);
+        assert_eq!(ask(&["--verify", "--nodeps", "--noscripts", "plegtrace"]), "");
+        assert_eq!(fs::read(root.join("usr/bin/plegtrace")).unwrap(), b"program");
+        ask(&["--erase", "--noscripts", "plegtrace"]);
+        let all = ["-path", "*/var/lib/rpm", "-prune", "-o", "-print"];
+        let left = cmd::output(Command::new("find").arg(&root).args(all)).unwrap();
+        // Directories of others stay: rpm does not know that nothing else is in them.
+        let is_ours = |path: &&str| {
+            let inside = path.strip_prefix(root.to_str().unwrap());
+            Path::new(path).is_file() || inside.is_some_and(|inside| inside.contains("plegtrace"))
+        };
+        let ours = left.lines().filter(is_ours);
+        assert_eq!(ours.count(), 0, "{left}");
+    }
+
+    fn sorted(list: &str) -> Vec<&str> {
+        let mut lines: Vec<&str> = list.lines().collect();
+        lines.sort_unstable();
+        lines
     }
 
     /// The scripts are what a shell can read.
