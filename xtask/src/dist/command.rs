@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::payload::{Layout, Payload};
 use super::release::Release;
-use super::{deb, image, pages, program, rpm, sbom, sums, tarball};
+use super::{deb, image, pages, plugin, program, rpm, sbom, sums, tarball};
 use crate::build::{Profile, build};
 use crate::ebpf::Want;
 use crate::paths;
@@ -38,14 +38,20 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Some(path) => path.clone(),
         None => build(Profile::Release, Want::Shipped)?.binary,
     };
-    let release = Release::of_checkout(program::commit(&path)?)?;
-    let program = program::stripped(&path, &release.version)?;
-    let payload = Payload::collect(&paths::workspace(), &program, pages::of(&path)?)?;
+    let (release, program, payload) = packed(&path)?;
     let bom = sbom::bom(&release, &program, &sbom::crates()?, &sbom::locked()?)?;
     let out = paths::target().join("dist");
     write(&out, &assets(&release, &payload, &program, bom)?)?;
     step("dist", &format!("done: {}", out.display()));
     Ok(())
+}
+
+/// What a program is a release of; the program as it is shipped, and everything that is shipped with it.
+fn packed(path: &Path) -> Result<(Release, Vec<u8>, Payload)> {
+    let release = Release::of_checkout(program::commit(path)?)?;
+    let program = program::stripped(path, &release.version)?;
+    let payload = Payload::collect(&paths::workspace(), &program, pages::of(path)?)?;
+    Ok((release, program, payload))
 }
 
 /// All files of the release, the sums of the others last.
@@ -66,6 +72,7 @@ fn assets(release: &Release, payload: &Payload, program: &[u8], bom: Vec<u8>) ->
         },
         Asset { name: sbom::file_name(release), contents: bom },
     ];
+    assets.extend(plugin::assets(release, payload)?);
     let sums = sums::of(&assets);
     assets.push(Asset { name: sums::NAME.to_owned(), contents: sums.into_bytes() });
     Ok(assets)

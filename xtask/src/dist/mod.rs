@@ -6,6 +6,7 @@ mod deb;
 mod image;
 mod pages;
 mod payload;
+mod plugin;
 mod program;
 mod release;
 mod rpm;

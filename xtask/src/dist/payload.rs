@@ -54,6 +54,7 @@ const PACKAGING: &str = "tracer/packaging/";
 
 /// Files of the checkout that are shipped as they are.
 const FILES: &[(Role, &str)] = &[
+    (Role::Program, "tracer/packaging/kubectl-plegtrace"),
     (Role::Unit, "tracer/packaging/plegtrace.service"),
     (Role::Share, "tracer/packaging/plegtrace-alerts.yml"),
     (Role::Share, "tracer/packaging/plegtrace-dashboard.json"),
@@ -88,19 +89,25 @@ impl Payload {
     /// The kustomize bases alone, for who has a cluster and no package.
     pub(crate) fn kustomize(&self) -> Vec<Member> {
         let of_kustomize = self.items.iter().filter(|item| item.name.starts_with("kustomize/"));
-        of_kustomize
-            .map(|item| Member { path: item.name.clone(), mode: 0o644, contents: item.contents.clone() })
-            .collect()
+        of_kustomize.map(|item| item.member(item.name.clone())).collect()
+    }
+
+    /// One file alone, below no directory.
+    pub(crate) fn flat(&self, name: &str) -> Option<Member> {
+        self.items.iter().find(|item| item.name == name).map(|item| item.member(name.to_owned()))
     }
 
     /// The files where this layout has them, below `prefix`.
     pub(crate) fn members(&self, layout: Layout, prefix: &str) -> Vec<Member> {
-        let member = |item: &Item| Member {
-            path: format!("{prefix}{}{}", item.role.directory(layout), item.name),
-            mode: if item.role == Role::Program { 0o755 } else { 0o644 },
-            contents: item.contents.clone(),
-        };
-        self.items.iter().map(member).collect()
+        let path = |item: &Item| format!("{prefix}{}{}", item.role.directory(layout), item.name);
+        self.items.iter().map(|item| item.member(path(item))).collect()
+    }
+}
+
+impl Item {
+    fn member(&self, path: String) -> Member {
+        let mode = if self.role == Role::Program { 0o755 } else { 0o644 };
+        Member { path, mode, contents: self.contents.clone() }
     }
 }
 
