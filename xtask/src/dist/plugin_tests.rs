@@ -36,7 +36,8 @@ get)
 logs)
     cat "$here/log"
     [ -e "$here/hold" ] || exit 0
-    while [ ! -e "$here/end" ]; do sleep 0.02; done
+    # Not longer than there is a cluster.
+    while [ ! -e "$here/end" ] && [ -e "$here/log" ]; do sleep 0.02; done
     echo 'said at the end'
     ;;
 delete) : > "$here/end" ;;
@@ -96,7 +97,7 @@ fn said(output: Output) -> (i32, String, String) {
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
-fn until(what: &str, look: impl Fn() -> bool) {
+fn until(what: &str, mut look: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !look() {
         assert!(begin.elapsed() < DEADLINE, "{what}");
@@ -178,10 +179,11 @@ fn a_log_that_breaks_off() {
 fn an_interrupt() {
     let cluster = Cluster::new(b"observing\n", "0");
     cluster.put("hold", b"");
-    let child = cluster.start(&["n1"]);
+    let mut child = cluster.start(&["n1"]);
     until("its log is read", || cluster.text("calls").contains(" logs --follow "));
     // SAFETY: kill(2) with the number of a child that has not been waited for.
     assert_eq!(unsafe { libc::kill(i32::try_from(child.id()).unwrap(), libc::SIGINT) }, 0);
+    until("it ends", || child.try_wait().unwrap().is_some());
     let (code, out, err) = said(child.wait_with_output().unwrap());
     assert_eq!((code, out.as_str()), (130, "observing\nsaid at the end\n"));
     assert!(err.contains("plegtrace is ending"), "{err}");
