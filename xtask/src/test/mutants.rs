@@ -27,6 +27,8 @@ use crate::progress::step;
 
 /// What introduces a test in the head of a patch.
 const CAUGHT_BY: &str = "Caught by: ";
+/// Where a test can be: in one of these packages, or `integration`.
+const PROGRAMS: [&str; 4] = ["integration", "plegtrace", "plegtrace-common", "plegtrace-tests"];
 
 /// A patch, and who sees it.
 #[derive(Debug, PartialEq, Eq)]
@@ -114,6 +116,7 @@ fn tests(text: &str) -> Result<Vec<Test>> {
     let named = head.filter_map(|line| line.strip_prefix(CAUGHT_BY));
     let test = |line: &str| {
         let (program, name) = line.split_once(' ').context("a program and a test are needed")?;
+        ensure!(PROGRAMS.contains(&program), "{program} has no tests: one of {}", PROGRAMS.join(", "));
         Ok(Test { program: program.to_owned(), name: name.trim().to_owned() })
     };
     let tests: Vec<Test> = named.map(test).collect::<Result<_>>()?;
@@ -207,5 +210,6 @@ mod tests {
         assert_eq!(super::tests(patch).unwrap(), [test("plegtrace", "a::b"), test("integration", "c")]);
         assert!(super::tests("Why.\ndiff --git a b\n").is_err());
         assert!(super::tests("Caught by: integration\n").is_err());
+        assert!(super::tests("Caught by: unit a::b\n").is_err(), "there is no such package");
     }
 }
