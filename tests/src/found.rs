@@ -40,6 +40,7 @@ pub fn group(goids: &[u64], wait_reason: &str, frames: &[&str]) -> GoroutineGrou
     GoroutineGroup {
         count: u32::try_from(goids.len()).expect("few"),
         goids: goids.to_vec(),
+        fingerprints: Vec::new(),
         state: "waiting".into(),
         wait_reason: Some(wait_reason.into()),
         parked_by_ns: None,
@@ -47,6 +48,12 @@ pub fn group(goids: &[u64], wait_reason: &str, frames: &[&str]) -> GoroutineGrou
         broken: None,
         subjects: Vec::new(),
     }
+}
+
+/// The group of a kubelet, each of whose goroutines has this fingerprint: at two looks the same when it has not gone on.
+#[must_use]
+pub fn still(group: GoroutineGroup, fingerprint: u32) -> GoroutineGroup {
+    GoroutineGroup { fingerprints: vec![fingerprint; group.goids.len()], ..group }
 }
 
 /// The group, all of whose goroutines have this id in the frame of the first function whose name ends so.
@@ -140,6 +147,7 @@ impl Story {
             says: self.says.clone(),
             unwritten: self.unwritten,
             downloads: self.downloads.clone(),
+            plugins: self.plugins.clone(),
             ..CensusFact::default()
         };
         self.fact(ns, &Fact::Census(round))

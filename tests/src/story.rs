@@ -12,8 +12,8 @@ use plegtrace::{
     diagnose::diagnose,
     input::{
         Armed, Component, ContainerFact, Downloads, EndedInit, Fact, Frame, HookFact, InFlight, Layer,
-        Liveness, OpenCallFact, RuntimeSays, Start, SymbolFact, SymbolsFact, TargetFact, Unwritten,
-        frame_fact, next_frame,
+        Liveness, OpenCallFact, PluginFact, RuntimeSays, Start, SymbolFact, SymbolsFact, TargetFact,
+        Unwritten, frame_fact, next_frame,
     },
 };
 use plegtrace_common::{
@@ -78,6 +78,8 @@ pub struct Story {
     pub unwritten: Option<Unwritten>,
     /// What they find of the connections of runtimes.
     pub downloads: Vec<Downloads>,
+    /// The connections of the kubelet to its plugins that they find.
+    pub plugins: Vec<PluginFact>,
 }
 
 /// A moment of a story on CLOCK_MONOTONIC.

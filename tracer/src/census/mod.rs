@@ -33,4 +33,4 @@ pub use parent::{
     CHILD_COMMAND, Census, Limits, Request, Usage, ask_all, command_lines, end_idle, is_our_child, round,
     search_path, this_program, usage,
 };
-pub use protocol::{Asked, RUNTIME, Runtime};
+pub use protocol::{Asked, GOROUTINES, RUNTIME, Runtime};

@@ -7,14 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::input::{
     Answerers, Command, Component, ContainerFact, DiskFact, Downloads, EndedInit, Freezer, GoroutinesFact,
-    Liveness, ParkedThreads, Pressure, ProcessFact, RuntimeSays, Scarce, TaskLimit, Unanswered, Unkillable,
-    Unwritten, VersionFact,
+    Liveness, ParkedThreads, PluginFact, Pressure, ProcessFact, RuntimeSays, Scarce, TaskLimit, Unanswered,
+    Unkillable, Unwritten, VersionFact,
 };
 
 /// Version of both; parent and child are the same file, unless somebody points the parent elsewhere.
 pub(super) const HELLO: &str = "plegtrace census 2";
 /// What a runtime is asked for: in the list of those who did not answer.
 pub const RUNTIME: &str = "pods and containers by the CRI";
+/// What the stacks of goroutines are called: in the same list.
+pub const GOROUTINES: &str = "goroutines";
 /// What those are called that live in another pid namespace: in the list of those who did not answer.
 pub(super) const OTHERS: &str = "processes of other pid namespaces";
 /// Longest line that the parent takes.
@@ -54,6 +56,9 @@ pub(super) struct Order {
     pub(super) others_ms: u64,
     /// Questions that an earlier child did not come back from.
     pub(super) late: Vec<(u32, Step)>,
+    /// Everybody is asked who is at the other ends of the kubelet's connections to its plugins.
+    #[serde(default)]
+    pub(super) plugins: bool,
     pub(super) what: Job,
 }
 
@@ -167,7 +172,7 @@ impl Step {
             Self::Environment => "environment",
             Self::Path => "path argument",
             Self::Names => "function names",
-            Self::Goroutines => "goroutines",
+            Self::Goroutines => GOROUTINES,
             Self::Version => "version",
             Self::Runtime => RUNTIME,
             Self::Call => "goroutine of a call",
@@ -235,6 +240,8 @@ pub(super) enum Answer {
     Scarce(Scarce),
     /// What a runtime has received over TCP.
     Downloads(Downloads),
+    /// Connections of the kubelet to its plugins.
+    Plugins(Vec<PluginFact>),
     /// Goroutines.
     Goroutines(GoroutinesFact),
     /// The version of the program of a process, when it tells.
@@ -274,6 +281,7 @@ mod tests {
             namespace: None,
             others_ms: 0,
             late: vec![(7, Step::Arguments), (8, Step::Cgroup)],
+            plugins: false,
             what: Job::Processes,
         };
         let line = serde_json::to_string(&order).unwrap();

@@ -63,8 +63,9 @@ pub use bus::{Bus, BusRow, BusWait, OpenBusCall, SystemdSerials};
 pub use bus_peers::{BusPeer, BusyWith};
 pub use caller::Caller;
 pub use census::{
-    BlockedThread, Census, DeviceUse, DiskWaits, FileCall, Held, Jam, Known, NriWait, ProcessSeen, PullWait,
-    PullWaitsFor, Quiet, Request, UnkillableSeen, Unreported, WaitsFor,
+    BlockedThread, BusyLoop, Census, DeviceUse, DiskWaits, FileCall, Held, Jam, Known, KubeletLoops,
+    LoopKind, LoopWait, NriWait, PluginKind, ProcessSeen, PullWait, PullWaitsFor, Quiet, Request,
+    UnkillableSeen, Unreported, WaitsFor,
 };
 pub use correlator::Correlator;
 pub use cpu::{Cpu, CpuShare};

@@ -63,11 +63,13 @@ impl Explained {
 
     /// Is it this?
     pub(super) fn is(&self, stuck: &Stuck) -> bool {
-        let StuckKind::Request(request) = &stuck.what else {
-            return self.processes.contains(&stuck.what.pid());
+        let (pid, goids) = match &stuck.what {
+            StuckKind::Request(request) => (request.pid, &request.goids),
+            StuckKind::Loop(stall) => (stall.oldest.pid, &stall.goids),
+            _ => return self.processes.contains(&stuck.what.pid()),
         };
-        let is_told = |goid: &u64| self.goroutines.contains(&(request.pid, *goid));
-        !request.goids.is_empty() && request.goids.iter().all(is_told)
+        let is_told = |goid: &u64| self.goroutines.contains(&(pid, *goid));
+        !goids.is_empty() && goids.iter().all(is_told)
     }
 
     fn add(&mut self, other: Self) {

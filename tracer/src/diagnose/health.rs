@@ -12,13 +12,13 @@ use crate::{
     correlate::{
         Caller, LastList, OpenCall, OpenMessage, OpenProcess, ProcessKind, Relist, RequestTree, Snapshot,
         TracedProcess, TracedState,
-        thresholds::{LAST_LIST_NS, RELIST_OPEN_NS, docker_stuck_after_ns, stuck_after_ns},
+        thresholds::{LAST_LIST_NS, RELIST_OPEN_NS, STILL_NS, docker_stuck_after_ns, stuck_after_ns},
     },
     decode::MonoNs,
     input::{Component, Layer, Presence},
     span::{Span, critical_path},
     stuck::{self, Stuck},
-    words::human::count,
+    words::{self, human::count},
 };
 
 /// Components that answer CRI calls, or stand behind one that does.
@@ -274,6 +274,7 @@ pub(super) fn doubts(snapshot: &Snapshot) -> Vec<Doubt> {
     }
     why.extend(unnamed::of_runtime(snapshot).map(|sign| Doubt::RuntimeUnknown { sign }));
     why.extend(census_doubts(snapshot));
+    why.extend(loop_waits(snapshot));
     why.extend(paused::lately(snapshot).map(|pause| Doubt::Paused { ns: pause.ns() }));
     let lost: Vec<_> = snapshot.fresh_losses().collect();
     if let Some(worst) = lost.iter().max_by_key(|loss| loss.count) {
@@ -281,6 +282,15 @@ pub(super) fn doubts(snapshot: &Snapshot) -> Vec<Doubt> {
         why.push(Doubt::Lost { count, sentence: worst.sentence.clone() });
     }
     why
+}
+
+/// A loop on which every pod or the node depends, and that has not gone on for longer than a moment.
+fn loop_waits(snapshot: &Snapshot) -> Option<Doubt> {
+    let busy = snapshot.census.loops.iter().flat_map(|loops| &loops.busy);
+    let waits =
+        busy.filter(|one| one.kind.reach() == 2 && one.limit_ns().is_some() && one.wait_ns() >= STILL_NS);
+    let worst = waits.min_by_key(|one| (one.kind, one.since))?;
+    Some(Doubt::LoopWaits { what: words::busy_loop(worst), ns: worst.wait_ns() })
 }
 
 /// For how long no list has succeeded, of a kubelet of which it is not known whether that is long.

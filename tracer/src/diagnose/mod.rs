@@ -19,6 +19,7 @@ mod held_off;
 mod kernel_victims;
 mod kernel_wait;
 pub mod known;
+mod kubelet_loops;
 mod kubelet_work;
 mod networks;
 mod newer;

@@ -42,6 +42,7 @@ fn limit_ns(stuck: &Stuck) -> u64 {
         StuckKind::Process { command, .. } => {
             crate::correlate::thresholds::late_after_ns(command, None).unwrap_or(RUNC_NS)
         }
+        StuckKind::Loop(stall) => stall.oldest.limit_ns().unwrap_or(CALL_OPEN_NS),
         _ => CALL_OPEN_NS,
     }
 }

@@ -187,6 +187,13 @@ pub enum Doubt {
         /// Why.
         why: String,
     },
+    /// A loop of the kubelet does not go on, and not for so long yet that it is certain to hang.
+    LoopWaits {
+        /// Which, and for what it waits: `the sync loop of kubelet 812 … waits for …`. Raw.
+        what: String,
+        /// For how long at least, ns.
+        ns: u64,
+    },
     /// For so long nothing on the machine ran, until a moment ago: what was open may only not have gone on yet.
     Paused {
         /// Nanoseconds.
@@ -220,6 +227,7 @@ impl Doubt {
             Self::NoCensus => "no_census",
             Self::CensusCut => "census_cut",
             Self::GoroutinesUnread { .. } => "goroutines_unread",
+            Self::LoopWaits { .. } => "loop_waits",
             Self::Paused { .. } => "paused",
             Self::Lost { .. } => "lost",
         }

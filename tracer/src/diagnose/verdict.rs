@@ -4,7 +4,7 @@ use super::{Finding, Reason};
 use crate::{
     correlate::{LastList, ListOutcome, Snapshot, thresholds::BUS_NS},
     decode::MonoNs,
-    stuck::REACH_RELIST,
+    stuck::{REACH_RELIST, StuckKind},
 };
 
 /// Is the node held up?
@@ -114,6 +114,10 @@ pub(super) fn explains(findings: &[Finding], reason: &Reason) -> bool {
     };
     let reach = findings.iter().map(|finding| finding.reach).max().unwrap_or(0);
     match reason {
+        // Not every culprit in a kubelet holds up all of its loops.
+        Reason::Stuck(stuck) if matches!(stuck.what, StuckKind::Loop(_)) => {
+            reach == REACH_RELIST || findings.iter().any(|finding| finding.explained.is(stuck))
+        }
         Reason::Stuck(stuck) => {
             culprit(stuck.what.pid()) || findings.iter().any(|finding| finding.explained.is(stuck))
         }

@@ -6,6 +6,7 @@ use plegtrace_common::settings::{KernelSettings, NAMES_OF_ALL};
 
 use super::{
     EngineError, Observation, Recognised,
+    census::Wants,
     dying::Dying,
     pictures::Pictures,
     pipeline::{Pipeline, Tap},
@@ -70,7 +71,7 @@ impl Observation {
             observation.pipeline.fact(clock::monotonic_ns(), Fact::Presence(presence));
         }
         observation.tell_listening();
-        observation.begin_census(settings, Depth::Goroutines, true, &[]);
+        observation.begin_census(settings, Depth::Goroutines, &Wants::first());
         Ok(observation)
     }
 

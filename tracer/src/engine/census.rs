@@ -5,33 +5,68 @@ use super::{
     rounds::{Depth, may_ask},
 };
 use crate::{
+    census::GOROUTINES,
     cli::Settings,
     clock,
     correlate::Snapshot,
     diagnose::{Diagnosis, diagnose},
     input::Fact,
-    stuck::shims_to_read,
+    stuck::{plugins_are_awaited, shims_to_read},
     target::root_of,
 };
 
 /// Shims whose goroutines are read in one round.
 const MAX_SHIMS: usize = 2;
 
+/// What a round looks at beside what each does.
+#[derive(Debug)]
+pub(super) struct Wants {
+    /// The runtime may be asked for its containers.
+    asks: bool,
+    /// Shims whose goroutines would tell more.
+    shims: Vec<u32>,
+    /// Who is at the other ends of the kubelet's connections to its plugins.
+    plugins: bool,
+    /// Processes that did not let their goroutines be read the last time: a calm round leaves them alone.
+    silent: Vec<u32>,
+}
+
+impl Wants {
+    /// What the first round wants.
+    pub(super) fn first() -> Self {
+        Self { asks: true, shims: Vec::new(), plugins: false, silent: Vec::new() }
+    }
+
+    /// What the last rounds give reason to want.
+    fn of(snapshot: &Snapshot) -> Self {
+        let unanswered = snapshot.census.round.iter().flat_map(|round| &round.unanswered);
+        let silent = unanswered.filter(|one| one.what == GOROUTINES).map(|one| one.pid);
+        Self {
+            asks: may_ask(snapshot),
+            shims: shims_to_read(snapshot),
+            plugins: plugins_are_awaited(snapshot),
+            silent: silent.collect(),
+        }
+    }
+}
+
 impl Observation {
     /// Looks at what is stuck already, beside everything else.
-    pub(super) fn begin_census(&mut self, settings: &Settings, depth: Depth, asks: bool, shims: &[u32]) {
+    pub(super) fn begin_census(&mut self, settings: &Settings, depth: Depth, wants: &Wants) {
         if !settings.census {
             return self.refuse_source("census");
         }
         let first = self.census.is_first();
-        let Some(mut request) = self.survey.census(settings, depth, first, asks) else {
+        let Some(mut request) = self.survey.census(settings, depth, first, wants.asks) else {
             return self.refuse("census", "no program to take it with was given");
         };
         if depth == Depth::Goroutines {
-            request.goroutines.extend(shims.iter().take(MAX_SHIMS));
+            request.goroutines.extend(wants.shims.iter().take(MAX_SHIMS));
         }
         // What is pulled when we come is not known before the first look.
         request.downloads = first || self.census.pulls();
+        request.goroutines.retain(|pid| depth == Depth::Goroutines || !wants.silent.contains(pid));
+        request.plugins = wants.plugins;
         request.tries_seccomp = first || self.census.tries_seccomp();
         if let Err(error) = self.census.begin(request) {
             self.refuse("census", &error.to_string());
@@ -57,7 +92,7 @@ impl Observation {
         }
         self.census.look_for_failed_starts(snapshot);
         self.census.look_for_pulls(snapshot);
-        self.begin_census(settings, depth, may_ask(snapshot), &shims_to_read(snapshot));
+        self.begin_census(settings, depth, &Wants::of(snapshot));
     }
 
     /// The last look, so that the report is of now; it has its own deadlines.

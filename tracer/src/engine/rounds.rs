@@ -16,7 +16,7 @@ use crate::{
     cri::Method,
     diagnose::Diagnosis,
     input::{CensusFact, Fact, Layer},
-    stuck::{any_pull, blocked, late_from, silent_pulls},
+    stuck::{any_pull, blocked, late_from, loops_wait, silent_pulls},
 };
 
 /// From the end of a round to the start of the next while something looks stuck. Each reads the goroutines of kubelet and
@@ -27,7 +27,7 @@ const LONG_PAUSE: Duration = Duration::from_secs(48);
 /// waits for the answer. Together they are more than the three seconds that tell a stop from a short halt. So hasty is one observation once in [`HASTE`].
 const SOON: [Duration; 2] = [Duration::from_millis(800), Duration::from_millis(2100)];
 const HASTE: Duration = Duration::from_secs(60);
-/// The same while nothing does: then only processes are looked at.
+/// The same while nothing does: then only processes and the loops of the kubelet are looked at.
 const CALM: Duration = Duration::from_secs(10);
 /// A handler that is open for so long is worth a look at its goroutine.
 const OPEN_NS: u64 = 3 * SECOND_NS;
@@ -37,9 +37,9 @@ const ALONE: u64 = 3;
 /// What a round looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// Processes, sockets, cgroups.
+    /// Processes, sockets, cgroups, and the goroutines of the kubelet.
     Processes,
-    /// The goroutines of kubelet and runtime too.
+    /// The goroutines of the runtime too.
     Goroutines,
 }
 
@@ -256,6 +256,7 @@ pub(crate) fn is_suspicious(snapshot: &Snapshot, diagnosis: &Diagnosis) -> bool 
     old || open
         || asks_systemd
         || has_ended(snapshot)
+        || loops_wait(snapshot)
         || blocked(snapshot).next().is_some()
         || silent_pulls(snapshot).next().is_some()
         || !diagnosis.stuck.is_empty()

@@ -111,9 +111,9 @@ impl Survey {
         first: bool,
         asks: bool,
     ) -> Option<census::Request> {
-        let goroutines = self.node.runtime().into_iter().chain(self.node.kubelet());
-        let goroutines =
-            goroutines.filter(|_| depth == Depth::Goroutines).map(|process| process.pid).collect();
+        // Whether the kubelet's loops go on no call tells, so each round reads them.
+        let runtime = self.node.runtime().filter(|_| depth == Depth::Goroutines);
+        let goroutines = runtime.into_iter().chain(self.node.kubelet()).map(|process| process.pid).collect();
         let request = self.request(settings)?;
         let ask = self.node.runtime().filter(|_| asks).and_then(|runtime| self.cri(runtime));
         let foreign = [self.foreign(settings), request.foreign.clone()].concat();

@@ -10,11 +10,12 @@ mod fact;
 mod weight;
 
 pub use census::{
-    Answerers, CallError, CensusFact, Command, ContainerFact, DescriptorsFact, DiskFact, Downloads,
-    EndedInit, FdFact, FdTarget, Freezer, GoroutineGroup, GoroutinesFact, Holder, IdOnStack, InotifyFact,
-    InotifyUser, OwnCall, ParkedThreads, PipeFact, Pressure, ProcessFact, RuntimeCondition, RuntimeSays,
-    RuntimeState, Scarce, SeccompFact, SocketFact, Subject, SyscallFact, TaskLimit, TcpFact, Unanswered,
-    Unkillable, Unwritten, VersionFact, WriteLimit, is_scarce, served_by,
+    Answerers, CallError, CensusFact, Command, ContainerFact, DEVICE_PLUGINS, DRIVERS, DescriptorsFact,
+    DiskFact, Downloads, EndedInit, FdFact, FdTarget, Freezer, GoroutineGroup, GoroutinesFact, Holder,
+    IdOnStack, InotifyFact, InotifyUser, OwnCall, PLUGIN_DIRECTORIES, ParkedThreads, PipeFact, PluginFact,
+    Pressure, ProcessFact, REGISTRY, RuntimeCondition, RuntimeSays, RuntimeState, Scarce, SeccompFact,
+    SocketFact, Subject, SyscallFact, TaskLimit, TcpFact, Unanswered, Unkillable, Unwritten, VersionFact,
+    WriteLimit, is_scarce, served_by,
 };
 pub(crate) use envelope::MAX_FRAME;
 pub use envelope::{Arrival, Frame, FrameError, frame_fact, next_frame};

@@ -156,6 +156,7 @@ mod tests {
         let group = GoroutineGroup {
             count: u32::try_from(goids.len()).unwrap(),
             goids: goids.to_vec(),
+            fingerprints: Vec::new(),
             state: "waiting".to_owned(),
             wait_reason: None,
             parked_by_ns: None,

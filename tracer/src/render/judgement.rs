@@ -197,6 +197,9 @@ pub(super) fn doubt(doubt: &Doubt) -> String {
         Doubt::GoroutinesUnread { component, why } => {
             format!("the goroutines of {} could not be read: {}", component.name(), escape::text(why))
         }
+        Doubt::LoopWaits { what, ns } => {
+            format!("{} for {} at least, and may only be slow", escape::line(what), duration(*ns))
+        }
         Doubt::Paused { ns } => format!(
             "nothing on this machine ran for {} until a moment ago, although its clock went on: it seems to have been stopped as a whole",
             duration(*ns)

@@ -17,18 +17,17 @@ pub(super) fn runtime(snapshot: &Snapshot) -> String {
 /// What was seen.
 #[must_use]
 pub(super) fn seen(snapshot: &Snapshot) -> String {
-    parts(snapshot)
-        .into_iter()
-        .filter_map(|(part, is_seen)| is_seen.then_some(part))
-        .collect::<Vec<_>>()
-        .join(", ")
+    let seen = parts(snapshot).into_iter().filter_map(|(part, is_seen)| is_seen.then_some(part));
+    let loops = snapshot.watches_loops().then_some("loops of the kubelet");
+    seen.chain(loops).collect::<Vec<_>>().join(", ")
 }
 
 /// What was not, first what could have been.
 #[must_use]
 pub(super) fn not_seen(snapshot: &Snapshot) -> String {
     let missing = parts(snapshot).into_iter().filter_map(|(part, is_seen)| (!is_seen).then_some(part));
-    missing.chain(["volumes", "image pulls", "other loops of the kubelet"]).collect::<Vec<_>>().join(", ")
+    let loops = (!snapshot.watches_loops()).then_some("other loops of the kubelet");
+    missing.chain(["volumes", "image pulls"]).chain(loops).collect::<Vec<_>>().join(", ")
 }
 
 fn parts(snapshot: &Snapshot) -> [(&'static str, bool); 5] {

@@ -312,7 +312,7 @@ pub(crate) fn matters(stuck: &Stuck, snapshot: &Snapshot) -> bool {
         | StuckKind::OutputHeld { .. }
         | StuckKind::Jammed { .. }
         | StuckKind::SilentShim { .. } => true,
-        StuckKind::Bus(_) | StuckKind::Request(_) => true,
+        StuckKind::Bus(_) | StuckKind::Loop(_) | StuckKind::Request(_) => true,
         // Somebody waits for a command; for the end of a container only who stops it.
         StuckKind::Unreported { exec, .. } => exec.is_some() || !stuck.waiters.is_empty(),
         StuckKind::Unreaped { .. } => false,

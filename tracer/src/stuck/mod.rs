@@ -9,6 +9,7 @@ mod chain;
 mod daemon;
 mod halted;
 mod jammed;
+mod loops;
 mod pulls;
 mod shim_lock;
 mod silent;
@@ -28,6 +29,8 @@ pub use bus::{BusParty, BusStall};
 pub(crate) use callers::is_late;
 pub(crate) use chain::{matters, processes, runner_of, with_those_behind};
 pub(crate) use halted::is_shim_of_node;
+pub use loops::LoopStall;
+pub(crate) use loops::{loops_wait, plugins_are_awaited};
 pub(crate) use pulls::{Pull, any_pull, silent_pulls};
 pub(crate) use shim_lock::Deadlock;
 pub use shim_lock::ShimLock;
@@ -73,6 +76,9 @@ impl Stuck {
             Waiter::Requests(_) => 2,
             Waiter::Process { .. } => 1,
         };
+        if let StuckKind::Loop(stall) = &self.what {
+            return stall.oldest.kind.reach();
+        }
         if halted { REACH_RELIST } else { self.waiters.iter().map(of_waiter).max().unwrap_or(0) }
     }
 }
@@ -168,6 +174,8 @@ pub enum StuckKind {
     },
     /// Whoever does not answer calls over D-Bus.
     Bus(Box<BusStall>),
+    /// A loop of the kubelet.
+    Loop(Box<LoopStall>),
     /// A request that waits for nothing else that is known.
     Request(Request),
 }
@@ -186,6 +194,7 @@ impl StuckKind {
             Self::Jammed { .. } => "jammed",
             Self::SilentShim { .. } => "silent_shim",
             Self::Bus(_) => "bus",
+            Self::Loop(_) => "loop",
             Self::Request(_) => "request",
         }
     }
@@ -210,6 +219,7 @@ impl StuckKind {
                     stall.pid
                 }
             }
+            Self::Loop(stall) => stall.oldest.pid,
             Self::Request(request) => request.pid,
         }
     }
@@ -265,6 +275,7 @@ pub fn find(snapshot: &Snapshot) -> Vec<Stuck> {
         stuck.waiters.extend(waiters);
     }
     found.extend(bus::find(&known, snapshot));
+    found.extend(loops::find(snapshot));
     let explained =
         found.iter().flat_map(|stuck| stuck.waiters.iter().filter_map(chain::goroutines)).collect();
     found.extend(chain::unexplained(&known, snapshot, &explained));

@@ -6,6 +6,7 @@
 mod bus;
 mod cpu;
 pub mod human;
+mod kubelet_loop;
 mod owner;
 mod park;
 mod phase;
@@ -14,6 +15,7 @@ mod stuck;
 
 pub use bus::{bus_caller, bus_method, bus_names, bus_peer, bus_stall, bus_waits_for, systemd_work};
 pub use cpu::{cpu_share, quota, runner_name, runners, throttled};
+pub use kubelet_loop::{busy_loop, loop_stall, loop_wait};
 pub use owner::{command_words, container_line, of_pod, short_id};
 pub use park::{
     go_stack, holders, is_entry, park_line, pipe_words, short_function, socket_line, syscall_words,

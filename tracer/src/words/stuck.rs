@@ -4,6 +4,7 @@ use super::{
     LONG,
     bus::bus_stall,
     cut,
+    kubelet_loop::loop_stall,
     owner::{command_words, of_pod, short_id},
     park::holders,
     phase::phase,
@@ -71,6 +72,7 @@ pub fn what(stuck: &Stuck) -> String {
             format!("shim {shim}{of} runs no runc and does not answer {}", cut(method, 40))
         }
         StuckKind::Bus(stall) => bus_stall(stall),
+        StuckKind::Loop(stall) => loop_stall(stall),
         StuckKind::Request(request) => format!("{}: {}", requests(request), waits_for(request)),
     }
 }
@@ -87,6 +89,9 @@ fn halted(name: &str, pid: u32, command: Option<&Command>, comm: &str) -> String
 #[must_use]
 pub fn sentence(stuck: &Stuck) -> String {
     let mut text = format!("{}, {}", what(stuck), age(stuck.since));
+    if let StuckKind::Loop(stall) = &stuck.what {
+        text.push_str(&format!("; {}", stall.oldest.kind.stops()));
+    }
     let mut operations: Vec<String> = Vec::new();
     for victim in stuck.waiters.iter().filter_map(victim) {
         if !operations.contains(&victim) {

@@ -22,6 +22,7 @@ mod jams;
 mod kernel;
 mod kernel_victims;
 mod kubelet;
+mod kubelet_loops;
 mod lasting;
 mod limits;
 mod node;

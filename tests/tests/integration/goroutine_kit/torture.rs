@@ -46,7 +46,7 @@ pub(crate) fn run(input: &[u8]) -> bool {
         now.get()
     };
     let until_ns = if choice & 8 == 0 { u64::MAX } else { 30_000 };
-    let limits = Limits { goroutines: LIMIT, groups: 10, text_bytes: 2000, until_ns };
+    let limits = Limits { goroutines: LIMIT, groups: 10, text_bytes: 2000, until_ns, fingerprints: true };
     let lists = [vec![BASE, BASE + 8, 8], vec![BASE + 16, BASE + 0x80]];
     let reasons = [BASE + REASONS, BASE + REASONS + 8];
     let places = Places { lists: &lists, reasons: &reasons, methods: Some(&[]) };

@@ -27,6 +27,7 @@ mod names;
 mod node;
 mod other_end;
 mod peer;
+mod plugins;
 mod queues;
 mod read;
 mod sandbox;

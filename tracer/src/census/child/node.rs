@@ -18,7 +18,7 @@ use super::{
     io_limit::IoGroup,
     kept::Kept,
     look::Looker,
-    read, scan, scarce,
+    plugins, read, scan, scarce,
     sockets::Sockets,
     tell::Tell,
     unkillable,
@@ -80,6 +80,7 @@ pub(super) fn processes(tell: &mut Tell, kept: &mut Kept) -> io::Result<()> {
     }
     frozen_workloads(tell, &interests, &node)?;
     let awaits_answerers = unkillable::tell(tell, &interests, &node)?;
+    plugins::tell(tell, &interests, &mut node, kept)?;
     if looker.awaits_answerers || awaits_answerers {
         answerers::tell(tell, &tree)?;
     }

@@ -44,7 +44,7 @@ pub(super) fn find(
 }
 
 /// Is it known what each process holds open? Asks once per round.
-fn ask_everybody(tell: &mut Tell, node: &mut Node, kept: &mut Kept) -> io::Result<bool> {
+pub(super) fn ask_everybody(tell: &mut Tell, node: &mut Node, kept: &mut Kept) -> io::Result<bool> {
     if let Some(known) = node.asked_all {
         return Ok(known);
     }

@@ -52,6 +52,14 @@ impl Sockets {
         }
     }
 
+    /// The same of a socket by which its holder has called another, and how many bytes that has not read; `None` for those at which it was
+    /// called.
+    pub(super) fn called(&self, inode: u64, holders: &Holders) -> Option<(SocketFact, u32)> {
+        let socket = self.all.get(&inode).filter(|socket| socket.name.is_none() && !socket.listening)?;
+        let unread = socket.peer.and_then(|peer| self.all.get(&peer)?.unread);
+        Some((self.fact(inode, holders)?, unread.unwrap_or(0)))
+    }
+
     /// What is known of a socket; `None` when it is no unix socket that streams.
     pub(super) fn fact(&self, inode: u64, holders: &Holders) -> Option<SocketFact> {
         let socket = self.all.get(&inode)?;

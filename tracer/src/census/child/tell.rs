@@ -62,6 +62,7 @@ impl Tell {
             namespace: None,
             others_ms: 1000,
             late: Vec::new(),
+            plugins: false,
             what: crate::census::protocol::Job::Processes,
         };
         Self::to(order, out)

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::about::About;
 use super::code::Code;
 use super::cycles::Cycles;
+use super::fingerprint::fingerprint;
 use super::group::{Groups, Key, Member};
 use super::header::{Header, state};
 use super::receivers::{Seek, Stack};
@@ -39,18 +40,20 @@ pub struct Limits {
     pub text_bytes: usize,
     /// When to stop, ns of the caller's clock. What was not reached counts as unread.
     pub until_ns: u64,
+    /// Fingerprints of the stacks are wanted.
+    pub fingerprints: bool,
 }
 
 impl Limits {
     /// 200,000 goroutines, 10,000 groups, 16 MiB of names, until this moment.
     #[must_use]
     pub fn until(until_ns: u64) -> Self {
-        Self { goroutines: 200_000, groups: 10_000, text_bytes: 16 << 20, until_ns }
+        Self { goroutines: 200_000, groups: 10_000, text_bytes: 16 << 20, until_ns, fingerprints: false }
     }
 }
 
-/// What a goroutine does, and the ids on its stack.
-type Found = (Key, Vec<IdOnStack>);
+/// What a goroutine does, the ids on its stack, and the fingerprint of that.
+type Found = (Key, Vec<IdOnStack>, Option<u32>);
 
 /// What was counted while collecting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,6 +75,7 @@ pub(super) struct Collector<'a> {
     pub(super) counts: Counts,
     pub(super) cycles: Cycles,
     pub(super) until_ns: u64,
+    pub(super) fingerprints: bool,
     pub(super) clock: &'a dyn Fn() -> u64,
     pub(super) pause: &'a dyn Fn(Duration),
 }
@@ -166,7 +170,7 @@ impl Collector<'_> {
                 match (headers[index], after[index]) {
                     (Some(before), _) if before.is_vacant() => {}
                     (Some(before), Some(after)) if still(&before, &after) => match found {
-                        Some((key, ids)) => self.count(key, &before, ids),
+                        Some(found) => self.count(found, &before),
                         None => again.push(these[index]),
                     },
                     _ => again.push(these[index]),
@@ -177,13 +181,13 @@ impl Collector<'_> {
         Ok(again)
     }
 
-    fn count(&mut self, key: Key, header: &Header, ids: Vec<IdOnStack>) {
+    fn count(&mut self, (key, ids, fingerprint): Found, header: &Header) {
         let waits = matches!(key.state, state::WAITING | state::SYSCALL | state::LEAKED);
         let sane = waits && header.wait_since != 0 && header.wait_since <= (self.clock)();
         self.counts.total += 1;
         let wait_since = sane.then_some(header.wait_since);
         wait_since.into_iter().for_each(|since| self.cycles.confirm(since));
-        self.groups.add(key, Member { goid: header.goid, wait_since, ids });
+        self.groups.add(key, Member { goid: header.goid, wait_since, fingerprint, ids });
     }
 
     /// Reads the first block of each stack in one go, and follows them.
@@ -216,7 +220,7 @@ impl Collector<'_> {
         let Some(state) = header.known_state() else { return Ok(None) };
         let wait_reason =
             if matches!(state, state::WAITING | state::LEAKED) { header.wait_reason } else { 0 };
-        let mut ids = Vec::new();
+        let (mut ids, mut print) = (Vec::new(), None);
         let mut key = Key { state, wait_reason, frames: Vec::new(), broken: None };
         match state {
             state::COPYSTACK => return Ok(None),
@@ -227,10 +231,12 @@ impl Collector<'_> {
                 key.frames = walk.frames;
                 let many = self.groups.count(&key);
                 if first.whole {
+                    let whole = header.stack_lo..header.stack_hi;
+                    print = self.fingerprints.then(|| fingerprint(first.into, &whole));
                     let stack = Stack {
                         frames: &key.frames,
                         ends: &walk.ends,
-                        whole: header.stack_lo..header.stack_hi,
+                        whole,
                         at: first.addr,
                         bytes: first.into,
                     };
@@ -239,7 +245,7 @@ impl Collector<'_> {
                 ids = self.about.ids(self.memory, self.code, &key.frames, &walk.ends, many)?;
             }
         }
-        Ok(Some((key, ids)))
+        Ok(Some((key, ids, print)))
     }
 
     /// Walks up a stack, reading more of it where one block is not enough. Why it is broken, if it is.

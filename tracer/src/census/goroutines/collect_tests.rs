@@ -112,6 +112,7 @@ fn read_with(memory: &Moving, until_ns: u64, pause: &dyn Fn(Duration)) -> (u64, 
         counts: Counts::default(),
         cycles: Cycles::default(),
         until_ns,
+        fingerprints: false,
         clock: &|| 100,
         pause,
     };

@@ -32,6 +32,8 @@ pub(super) struct Key {
 struct Members {
     count: u32,
     goids: Vec<u64>,
+    /// With their ids.
+    fingerprints: Vec<(u64, u32)>,
     /// The least.
     wait_since: Option<u64>,
     /// Each with the least of its own.
@@ -44,16 +46,19 @@ pub(super) struct Member {
     pub(super) goid: u64,
     /// What the runtime says, when it says anything.
     pub(super) wait_since: Option<u64>,
+    /// Of what is on its stack, when that is wanted.
+    pub(super) fingerprint: Option<u32>,
     /// Ids on its stack.
     pub(super) ids: Vec<IdOnStack>,
 }
 
 impl Members {
     fn add(&mut self, member: Member) {
-        let Member { goid, wait_since, ids } = member;
+        let Member { goid, wait_since, fingerprint, ids } = member;
         self.count += 1;
         self.wait_since = least(self.wait_since, wait_since);
         add_id(&mut self.goids, goid);
+        fingerprint.into_iter().for_each(|print| add_id(&mut self.fingerprints, (goid, print)));
         if ids.is_empty() {
             return;
         }
@@ -69,6 +74,7 @@ impl Members {
 
     fn finish(&mut self) {
         lowest(&mut self.goids);
+        lowest(&mut self.fingerprints);
         self.subjects.iter_mut().for_each(|(subject, _)| lowest(&mut subject.goids));
         self.subjects.sort_by(|(a, _), (b, _)| a.goids.cmp(&b.goids));
     }
@@ -78,14 +84,14 @@ fn least(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     a.into_iter().chain(b).min()
 }
 
-fn add_id(goids: &mut Vec<u64>, goid: u64) {
+fn add_id<T: Ord>(goids: &mut Vec<T>, goid: T) {
     goids.push(goid);
     if goids.len() >= 2 * MAX_GOIDS {
         lowest(goids);
     }
 }
 
-fn lowest(goids: &mut Vec<u64>) {
+fn lowest<T: Ord>(goids: &mut Vec<T>) {
     goids.sort_unstable();
     goids.truncate(MAX_GOIDS);
 }
@@ -156,11 +162,16 @@ fn named(key: &Key, members: Members, code: &dyn Code, reasons: &Reasons, cycles
         let end = (0..=name.len().min(MAX_NAME)).rev().find(|at| name.is_char_boundary(*at));
         name[..end.unwrap_or(0)].to_owned()
     };
+    let mut fingerprints: Vec<u32> = members.fingerprints.into_iter().map(|(_, print)| print).collect();
+    if fingerprints.len() != members.goids.len() {
+        fingerprints.clear();
+    }
     let by = |since: Option<u64>| since.and_then(|since| cycles.parked_by(since));
     let subject = |(subject, since)| Subject { parked_by_ns: by(since), ..subject };
     GoroutineGroup {
         count: members.count,
         goids: members.goids,
+        fingerprints,
         state: state::name(key.state).to_owned(),
         wait_reason: reasons.words(key.wait_reason),
         parked_by_ns: by(members.wait_since),

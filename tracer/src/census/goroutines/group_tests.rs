@@ -29,7 +29,8 @@ fn key(frames: &[u32]) -> Key {
 }
 
 fn member(goid: u64, since: u64) -> Member {
-    Member { goid, wait_since: Some(since).filter(|since| *since != 0), ids: Vec::new() }
+    let wait_since = Some(since).filter(|since| *since != 0);
+    Member { goid, wait_since, fingerprint: u32::try_from(2 * goid).ok(), ids: Vec::new() }
 }
 
 fn names() -> Named {
@@ -55,6 +56,7 @@ fn grouped() {
     assert_eq!((groups.len(), left_out), (2, 0));
     assert_eq!((groups[0].count, groups[0].parked_by_ns), (100, cycles().parked_by(7 * S)));
     assert_eq!(groups[0].goids, (1..=32).collect::<Vec<u64>>());
+    assert_eq!(groups[0].fingerprints, (1..=32).map(|goid| 2 * goid).collect::<Vec<u32>>(), "one for each");
     assert_eq!(groups[0].frames, ["main.f", "main.g"]);
     assert_eq!((groups[1].parked_by_ns, groups[1].state.as_str()), (None, "waiting"));
 }
@@ -87,12 +89,22 @@ fn subjects() {
     let about = |id: String| vec![IdOnStack { frame: 0, id }];
     let mut groups = Groups::new(3);
     for goid in 1..=100 {
-        groups
-            .add(key(&[0]), Member { goid, wait_since: Some(goid * S), ids: about((goid % 2).to_string()) });
+        groups.add(
+            key(&[0]),
+            Member {
+                goid,
+                wait_since: Some(goid * S),
+                fingerprint: None,
+                ids: about((goid % 2).to_string()),
+            },
+        );
     }
     groups.add(key(&[0]), member(101, 0));
     for goid in 200..300 {
-        groups.add(key(&[1]), Member { goid, wait_since: Some(goid * S), ids: about(goid.to_string()) });
+        groups.add(
+            key(&[1]),
+            Member { goid, wait_since: Some(goid * S), fingerprint: None, ids: about(goid.to_string()) },
+        );
     }
     let (kept, _) = groups.finish(&names(), &Reasons::default(), &Cycles::default(), 1 << 20);
     let told: Vec<(u32, usize, &str)> = kept[0]
@@ -100,6 +112,7 @@ fn subjects() {
         .iter()
         .map(|subject| (subject.count, subject.goids.len(), subject.ids[0].id.as_str()))
         .collect();
+    assert!(kept[0].fingerprints.is_empty(), "not of all");
     assert_eq!((kept[0].count, told), (101, vec![(50, 32, "1"), (50, 32, "0")]));
     assert_eq!((kept[1].count, kept[1].subjects.len()), (100, MAX_SUBJECTS));
 }

@@ -8,6 +8,7 @@
 //! header    runtime.g: state, id, stack, where it goes on
 //! unwind    stack memory → functions, by the tables the runtime itself unwinds by
 //! about     the stack of a CRI handler → ids of containers on it
+//! fingerprint  the stack of a goroutine of a kubelet → has it gone on since the look before?
 //! collect   all goroutines in batches; what changed while it was read is read again
 //! receivers the stacks of a kubelet → who may be its `*GenericPLEG`
 //! relist_time  of these the one → when its last list succeeded, by its own clock
@@ -24,6 +25,7 @@ mod code;
 mod collect;
 mod cycles;
 mod error;
+mod fingerprint;
 mod group;
 mod header;
 mod loaded;

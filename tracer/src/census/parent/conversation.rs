@@ -118,6 +118,7 @@ fn order(request: &Request, what: &Job, share: &Share, late: &[(u32, Step)], mer
         namespace: request.namespace,
         others_ms: u64::try_from(share.left.as_millis()).unwrap_or(u64::MAX),
         late: late.to_vec(),
+        plugins: request.plugins,
         what: what.clone(),
     }
 }

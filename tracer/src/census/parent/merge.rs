@@ -8,8 +8,9 @@ use std::{
 use crate::{
     census::protocol::{Answer, Asked, Job},
     input::{
-        Answerers, CensusFact, ContainerFact, Downloads, EndedInit, Fact, GoroutinesFact, Liveness, Pressure,
-        ProcessFact, RuntimeSays, Scarce, SeccompFact, Unanswered, Unkillable, Unwritten, VersionFact,
+        Answerers, CensusFact, ContainerFact, Downloads, EndedInit, Fact, GoroutinesFact, Liveness,
+        PluginFact, Pressure, ProcessFact, RuntimeSays, Scarce, SeccompFact, Unanswered, Unkillable,
+        Unwritten, VersionFact,
     },
     target::CommandLines,
 };
@@ -42,6 +43,7 @@ pub(super) struct Merged {
     answerers: Option<Answerers>,
     pub(super) scarce: Option<Scarce>,
     downloads: BTreeMap<u32, Downloads>,
+    plugins: Vec<PluginFact>,
     pub(super) seccomp: Option<SeccompFact>,
     pub(super) unanswered: Vec<Unanswered>,
     unanswered_more: usize,
@@ -109,6 +111,7 @@ impl Merged {
             Answer::Answerers(found) => self.answerers = Some(found),
             Answer::Scarce(found) => self.scarce = Some(found),
             Answer::Downloads(found) => drop(self.downloads.insert(found.pid, found)),
+            Answer::Plugins(found) => self.plugins = found,
             Answer::Goroutines(fact) => {
                 self.goroutines.insert(fact.pid, fact);
             }
@@ -216,6 +219,7 @@ impl Merged {
             unkillable: self.unkillable.into_values().take(MAX_UNKILLABLE).collect(),
             answerers: self.answerers,
             scarce: self.scarce,
+            plugins: self.plugins,
             seccomp: self.seccomp,
             downloads: self.downloads.into_values().collect(),
         };

@@ -29,6 +29,8 @@ pub struct Request {
     pub namespace: Option<u32>,
     /// Processes whose goroutines are wanted, most important first.
     pub goroutines: Vec<u32>,
+    /// Everybody is asked who is at the other ends of the kubelet's connections to its plugins.
+    pub plugins: bool,
     /// The versions of the programs are wanted too.
     pub versions: bool,
     /// The runtime that is asked for names and states, if it does not look as if it could not answer.
@@ -56,6 +58,7 @@ impl Request {
             of_user: false,
             namespace: None,
             goroutines: Vec::new(),
+            plugins: false,
             versions: false,
             ask: None,
             downloads: false,

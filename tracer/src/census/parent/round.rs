@@ -368,6 +368,7 @@ mod tests {
         let group = |frames: &[&str]| GoroutineGroup {
             count: 1,
             goids: vec![1],
+            fingerprints: Vec::new(),
             state: "waiting".into(),
             wait_reason: None,
             parked_by_ns: None,

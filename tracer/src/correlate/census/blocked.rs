@@ -79,14 +79,16 @@ pub(super) fn is_same_call(a: &ParkedThreads, b: &ParkedThreads) -> bool {
     call(a).is_some() && call(a) == call(b)
 }
 
+/// Is a goroutine in such a call?
+pub(super) fn is_file_call(frames: &[String]) -> bool {
+    frames.iter().take(INNERMOST).any(|frame| CALLS.contains(&frame.as_str()))
+        && frames.iter().take(3).any(|frame| frame.contains("yscall"))
+}
+
 /// The goroutines of a kubelet that are in such calls.
 pub(super) fn file_calls(fact: &GoroutinesFact, before: &[FileCall]) -> Vec<FileCall> {
-    let is_meant = |group: &&GoroutineGroup| {
-        let innermost = group.frames.iter().take(INNERMOST);
-        fact.component == Component::Kubelet
-            && innermost.clone().any(|frame| CALLS.contains(&frame.as_str()))
-            && group.frames.iter().take(3).any(|frame| frame.contains("yscall"))
-    };
+    let is_meant =
+        |group: &&GoroutineGroup| fact.component == Component::Kubelet && is_file_call(&group.frames);
     let calls = fact.groups.iter().filter(is_meant).flat_map(|group| {
         group.goids.iter().map(move |goid| {
             let stays = before.iter().any(|old| old.goid == *goid && old.frames == group.frames);

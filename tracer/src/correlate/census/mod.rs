@@ -5,6 +5,7 @@ mod blocked;
 mod disk;
 mod downloads;
 mod jams;
+mod loops;
 mod nri;
 mod requests;
 mod startup;
@@ -25,6 +26,7 @@ use crate::{
 pub use disk::{DeviceUse, DiskWaits};
 pub use downloads::{PullWait, PullWaitsFor, Quiet};
 pub use jams::Jam;
+pub use loops::{BusyLoop, KubeletLoops, LoopKind, LoopWait, PluginKind};
 pub use nri::NriWait;
 pub use requests::{Held, Request, WaitsFor};
 pub use subject::Known;
@@ -132,6 +134,8 @@ pub struct Census {
     pub requests: Vec<Request>,
     /// Goroutines of kubelets that are in calls to the file system.
     pub file_calls: Vec<FileCall>,
+    /// The loops of kubelets.
+    pub loops: Vec<KubeletLoops>,
     /// Goroutines of runtimes that wait for one of NRI's locks and have another.
     pub nri: Vec<NriWait>,
     /// Containers that have ended and run nevertheless, if one asks the runtime, and commands that have ended and are not
@@ -180,6 +184,8 @@ pub(super) struct CensusState {
     inside: HashMap<u32, HashMap<u64, Inside>>,
     /// Calls to the file system, by process.
     file_calls: BTreeMap<u32, Vec<FileCall>>,
+    /// Loops of kubelets, by process.
+    loops: BTreeMap<u32, KubeletLoops>,
     /// Waits for NRI's locks, by process.
     nri: BTreeMap<u32, Vec<NriWait>>,
     /// By container and command.
@@ -226,6 +232,9 @@ impl CensusState {
         self.inside.insert(fact.pid, inside);
         let before = self.file_calls.remove(&fact.pid).unwrap_or_default();
         self.file_calls.insert(fact.pid, blocked::file_calls(&fact, &before));
+        let before = self.loops.remove(&fact.pid);
+        let loops = loops::look(&fact, before, look(&fact), is_read(&fact));
+        self.loops.extend(loops.map(|loops| (fact.pid, loops)));
         let before = self.nri.remove(&fact.pid).unwrap_or_default();
         self.nri.insert(fact.pid, nri::waits(&fact, &before, look(&fact)));
         if is_read(&fact) {
@@ -291,6 +300,11 @@ impl CensusState {
         self.file_calls.retain(|pid, _| read.contains_key(pid));
         self.nri.retain(|pid, _| read.contains_key(pid));
         self.downloads = downloads::find(&round, read, &self.downloads);
+        self.loops.retain(|pid, _| alive.contains_key(pid));
+        self.loops
+            .iter_mut()
+            .filter(|(pid, _)| !read.contains_key(pid))
+            .for_each(|(_, loops)| loops.busy.clear());
         self.unreported(&round, ended);
         self.unkillable(&round);
         self.rounds += 1;
@@ -338,6 +352,8 @@ impl CensusState {
             + Weight::sum(self.versions.values())
             + Weight::sum(self.goroutines.values());
         let frames = self.file_calls.values().flatten().map(|call| Weight::sum(&call.frames)).sum::<usize>();
+        let busy = self.loops.values().flat_map(|loops| &loops.busy);
+        let frames = frames + busy.map(|busy| Weight::sum(&busy.frames)).sum::<usize>();
         let inside = self.inside.values().flat_map(HashMap::values);
         let inside = inside.map(|inside| size_of::<Inside>() + inside.operation.len()).sum::<usize>();
         let ends = |one: &Unreported| Weight::sum(&one.said) + Weight::of(&one.init).bytes;
@@ -418,6 +434,7 @@ impl CensusState {
             goroutines: self.goroutines.values().cloned().collect(),
             requests,
             file_calls: self.file_calls.values().flatten().cloned().collect(),
+            loops: self.loops.values().cloned().collect(),
             nri: self.nri.values().flatten().cloned().collect(),
             unreported: self.unreported.values().cloned().collect(),
             unkillable: self.unkillable.values().cloned().collect(),

@@ -213,7 +213,7 @@ fn is_held(group: &GoroutineGroup) -> bool {
 }
 
 /// Are the innermost functions those of a lock? Older runtimes of Go give the same reason for other waits.
-fn is_at_lock(frames: &[String]) -> bool {
+pub(super) fn is_at_lock(frames: &[String]) -> bool {
     let lock = |frame: &String| {
         frame.strip_prefix("internal/").unwrap_or(frame).starts_with("sync.(*") && frame.ends_with("ock")
     };
@@ -363,6 +363,7 @@ mod tests {
         GoroutineGroup {
             count: 1,
             goids: vec![7],
+            fingerprints: Vec::new(),
             state: "waiting".into(),
             wait_reason: Some(wait_reason.into()),
             parked_by_ns: None,

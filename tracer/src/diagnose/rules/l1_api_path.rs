@@ -1,6 +1,15 @@
 //! L1: the node is NotReady and the runtime is healthy: the way to the API server.
 
-use crate::diagnose::{Area, Finding, Page, Proof, Rule, Scene};
+use crate::{
+    correlate::{Age, LoopWait},
+    diagnose::{
+        Area, Culprit, Finding, Page, Proof, Rule, Scene,
+        finding::Explained,
+        kubelet_loops::{explained, stalls, told},
+    },
+    input::Component,
+    stuck::{LoopStall, Stuck},
+};
 
 pub(super) static RULE: Rule = Rule {
     id: "L1",
@@ -11,27 +20,92 @@ pub(super) static RULE: Rule = Rule {
     page: Page {
         mechanism: "The kubelet works, but its reports do not arrive: a dead connection to the API server that is \
             never closed, an overloaded control plane, an expired certificate, a network partition. The node becomes \
-            Unknown, and its pods Terminating. A cordoned or tainted node is no runtime problem either.",
+            Unknown, and its pods Terminating. A cordoned or tainted node is no runtime problem either. Loops of the \
+            kubelet that wait for an answer show that one does not come; requests that are refused at once, and an API \
+            server that has another opinion of the node, show nowhere on it.",
         versions: "Kubernetes before 1.19 kept dead HTTP/2 connections for up to 15 min (fixed by Go's HTTP/2 health check)",
         symptoms: &[
             "Kubelet stopped posting node status",
             "use of closed network connection",
             "Error updating node status",
         ],
-        evidence: &["relists and CRI calls end normally and nothing is stuck: the cause is elsewhere"],
-        excluded_by: &["any finding about the kubelet or the runtime"],
+        evidence: &[
+            "a loop of the kubelet is in one request to the API server for 30 s, or in one after the other for 60 s: at each of two looks \
+             or more",
+            "or it waits for 60 s for its turn, because the kubelet limits its own requests (kubeAPIQPS)",
+            "without such a loop: relists and CRI calls end normally and nothing is stuck, and the cause is elsewhere",
+        ],
+        excluded_by: &["any finding about the kubelet or the runtime, while no loop waits so"],
         next: &[
             "journalctl -u kubelet | grep -iE 'node status|lease|certificate|connection'",
             "curl -k https://APISERVER:6443/healthz from this node",
             "kubectl describe node: conditions and taints, who set them and when",
         ],
         trap: "Restarting the kubelet opens a new connection and seems to fix it: find out why the old one died.",
-        sources: &["kubernetes#87615", "kubernetes#92164", "kubernetes#43516"],
+        sources: &["kubernetes#87615", "kubernetes#92164", "kubernetes#43516", "kubernetes#126711"],
     },
     examine,
 };
 
-/// A healthy node cannot tell that its control plane sees it otherwise: the report of a healthy node points here.
-fn examine(_scene: &Scene<'_>) -> Vec<Finding> {
-    Vec::new()
+/// A healthy node cannot tell that its control plane sees it otherwise: the report of a healthy node points here. A loop that waits for
+/// the API server can.
+fn examine(scene: &Scene<'_>) -> Vec<Finding> {
+    let waits = |(_, stall): &(&Stuck, &LoopStall)| matches!(stall.oldest.wait, LoopWait::Api { .. });
+    let mut all: Vec<(&Stuck, &LoopStall)> = stalls(scene).filter(waits).collect();
+    all.sort_by_key(|(stuck, stall)| (stall.oldest.kind, std::cmp::Reverse(stuck.since.ns)));
+    finding(&all, scene).into_iter().collect()
+}
+
+/// All of them are one finding; the worst gives it its words.
+fn finding(all: &[(&Stuck, &LoopStall)], scene: &Scene<'_>) -> Option<Finding> {
+    let (_, worst) = all.first()?;
+    let kind = worst.oldest.kind;
+    let throttled = all.iter().all(|(_, stall)| stall.oldest.wait == LoopWait::Api { throttled: true });
+    let what = if throttled {
+        "waits for its turn to ask the API server, because the kubelet limits its own requests"
+    } else {
+        "waits for the API server, which does not answer"
+    };
+    let others = match all.len() {
+        1 => String::new(),
+        many => format!(" (and {} other loops)", many - 1),
+    };
+    let headline =
+        format!("{} of kubelet {}{others} {what}: {}", kind.words(), worst.oldest.pid, kind.stops());
+    let culprit = Culprit {
+        component: Component::Kubelet,
+        pid: None,
+        container: None,
+        words: if throttled {
+            "the kubelet's own limit of requests"
+        } else {
+            "the API server, or the way to it"
+        }
+        .to_owned(),
+    };
+    let goroutines = all.iter().flat_map(|(_, stall)| explained(stall).goroutines).collect();
+    let mut victims: Vec<String> = Vec::new();
+    for (_, stall) in all {
+        let stops = stall.oldest.kind.stops().to_owned();
+        if !victims.contains(&stops) {
+            victims.push(stops);
+        }
+    }
+    let oldest = all.iter().map(|(stuck, _)| stuck.since.ns).max();
+    let finding = Finding {
+        culprit: Some(culprit),
+        since: oldest.map(|ns| Age { ns, at_least: true }),
+        victims,
+        reach: all.iter().map(|(stuck, _)| stuck.reach()).max().unwrap_or(0),
+        evidence: all.iter().take(2).flat_map(|(_, stall)| told(stall, scene)).collect(),
+        explained: Explained { processes: Vec::new(), goroutines },
+        ..Finding::new(&RULE, headline)
+    };
+    if throttled {
+        return Some(finding.advise([
+            "find out who makes so many requests: volumes with claims, secrets, many changes of pods",
+            "raise kubeAPIQPS and kubeAPIBurst of the kubelet (50 and 100 since Kubernetes 1.27, 5 and 10 before)",
+        ]));
+    }
+    Some(finding.advise(RULE.page.next.iter().take(2).copied()))
 }

@@ -15,12 +15,14 @@ mod d7_connections_wait_to_be_accepted;
 mod d8_systemd_is_not_on_the_bus;
 mod d9_bus_daemon_is_busy;
 mod h1_helper_does_not_end;
+mod k10_kubelet_locked_itself_out;
 mod k1_full_event_channel;
 mod k2_list_too_large;
 mod k3_many_changed_pods;
 mod k5_kubelet_in_a_dead_mount;
 mod k7_kubelet_does_not_run;
 mod k8_kubelet_waits_to_reconnect;
+mod k9_plugin_does_not_answer;
 mod l1_api_path;
 mod l2_status_only;
 mod l3_pod_stays_terminating;
@@ -93,6 +95,8 @@ pub static ALL: &[&Rule] = &[
     &k5_kubelet_in_a_dead_mount::RULE,
     &k7_kubelet_does_not_run::RULE,
     &k8_kubelet_waits_to_reconnect::RULE,
+    &k9_plugin_does_not_answer::RULE,
+    &k10_kubelet_locked_itself_out::RULE,
     &l1_api_path::RULE,
     &l2_status_only::RULE,
     &l3_pod_stays_terminating::RULE,

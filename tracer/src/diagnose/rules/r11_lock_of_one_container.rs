@@ -195,6 +195,7 @@ fn component_of(what: &StuckKind) -> Component {
         StuckKind::Jammed { .. } => Component::Containerd,
         StuckKind::SilentShim { .. } => Component::Shim,
         StuckKind::Bus(stall) => stall.component(),
+        StuckKind::Loop(_) => Component::Kubelet,
         StuckKind::Process { .. }
         | StuckKind::Unreaped { .. }
         | StuckKind::OutputHeld { .. }

@@ -38,6 +38,10 @@ pub struct GoroutineGroup {
     pub count: u32,
     /// Their ids, ascending; at most 32.
     pub goids: Vec<u64>,
+    /// Of a kubelet: for each of `goids` a fingerprint of what is on its stack. A goroutine whose fingerprint is the same at two looks has
+    /// not gone on between them. Empty where none was taken, and in recordings before 2026-11-28.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fingerprints: Vec<u32>,
     /// "running", "runnable", "syscall", "waiting", …
     pub state: String,
     /// Why they wait, in the words of the runtime ("chan receive", "sync.RWMutex.RLock", …).

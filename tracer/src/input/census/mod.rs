@@ -7,6 +7,7 @@
 mod descriptor;
 mod download;
 mod goroutines;
+mod plugin;
 mod process;
 mod runtime;
 mod scarce;
@@ -17,6 +18,7 @@ pub use self::{
     descriptor::{FdFact, FdTarget, Holder, PipeFact, SocketFact},
     download::{Downloads, TcpFact},
     goroutines::{GoroutineGroup, GoroutinesFact, IdOnStack, Subject},
+    plugin::{DEVICE_PLUGINS, DRIVERS, PLUGIN_DIRECTORIES, PluginFact, REGISTRY},
     process::{
         Command, DiskFact, Freezer, ParkedThreads, ProcessFact, SyscallFact, TaskLimit, WriteLimit, served_by,
     },
@@ -70,6 +72,9 @@ pub struct CensusFact {
     /// What the node has little or nothing left of; `None` when there is enough of all, and in rounds that did not look.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scarce: Option<Scarce>,
+    /// Connections of the kubelet to other programs; at most 64.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plugins: Vec<PluginFact>,
     /// A seccomp filter was tried and refused; `None` when it was taken, and in rounds that did not try.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seccomp: Option<SeccompFact>,

@@ -10,6 +10,7 @@ fn group(count: u32, goids: Vec<u64>, state: &str, frames: &[&str]) -> Goroutine
     GoroutineGroup {
         count,
         goids,
+        fingerprints: Vec::new(),
         state: state.to_owned(),
         wait_reason: None,
         parked_by_ns: None,

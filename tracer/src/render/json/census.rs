@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::{
     facts::{CommandDoc, ContainerDoc, FreezerDoc, HolderDoc, ParkDoc, PipeDoc, SocketDoc, all, component},
+    loops::LoopsDoc,
     stuck::RequestDoc,
 };
 use crate::{
@@ -23,6 +24,7 @@ pub(super) struct CensusDoc<'a> {
     processes: Vec<ProcessDoc<'a>>,
     by_hand: Vec<ByHandDoc<'a>>,
     goroutines: Vec<GoroutinesDoc<'a>>,
+    loops: Vec<LoopsDoc<'a>>,
 }
 
 impl<'a> CensusDoc<'a> {
@@ -36,6 +38,7 @@ impl<'a> CensusDoc<'a> {
             processes: all(&census.processes),
             by_hand: all(&census.by_hand),
             goroutines: all(&census.goroutines),
+            loops: all(&census.loops),
         }
     }
 }

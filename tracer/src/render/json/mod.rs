@@ -63,6 +63,7 @@ mod doc;
 mod facts;
 mod failing;
 mod finding;
+mod loops;
 mod messages;
 mod processes;
 mod relist;

@@ -7,11 +7,13 @@ use super::{
     facts::{
         CommandDoc, ContainerDoc, FreezerDoc, HolderDoc, ParkDoc, PipeDoc, SocketDoc, all, component as name,
     },
+    loops::LoopDoc,
     processes::PhaseDoc,
 };
 use crate::{
     correlate::{Age, Held, Request, Snapshot, WaitsFor},
     diagnose::Diagnosis,
+    input::Component,
     render::escape,
     stuck::{Stuck, StuckKind, Waiter},
     words,
@@ -37,6 +39,8 @@ pub(super) struct StuckDoc<'a> {
     unreported: Option<UnreportedDoc<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bus: Option<BusStallDoc<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    r#loop: Option<LoopDoc<'a>>,
     age_ns: u64,
     at_least: bool,
     container: Option<ContainerDoc<'a>>,
@@ -115,6 +119,7 @@ impl<'a> StuckDoc<'a> {
             request: None,
             unreported: None,
             bus: None,
+            r#loop: None,
             age_ns,
             at_least,
             container: stuck.container.as_ref().map(ContainerDoc::from),
@@ -141,6 +146,10 @@ impl<'a> StuckDoc<'a> {
             StuckKind::Bus(stall) => {
                 let component = Some(name(stall.component()));
                 Self { component, bus: Some(BusStallDoc::new(stall)), ..blank }
+            }
+            StuckKind::Loop(stall) => {
+                let component = Some(name(Component::Kubelet));
+                Self { component, r#loop: Some(LoopDoc::of_stall(stall)), ..blank }
             }
             StuckKind::Request(request) => Self { request: Some(RequestDoc::new(request)), ..blank },
         }
