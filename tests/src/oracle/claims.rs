@@ -111,7 +111,7 @@ impl Oracle {
         needs(self.open.as_ref().is_some_and(|open| open.complete), "what is open is not known");
         let lists = kubelets.iter().any(|pid| self.relists.contains(pid) || self.has_open(*pid, "Relist"));
         needs(lists, "no list of the kubelet was seen");
-        let watched = text.lines().find_map(|line| line.trim_start().strip_prefix("watched   "));
+        let watched = text.lines().find_map(|line| line.trim_start().strip_prefix("watched  "));
         let watched = watched.unwrap_or_default();
         needs(!watched.is_empty(), "what was watched is not said");
         needs(!watched.contains("CRI calls") || calls, "CRI calls are said to be watched");
@@ -119,7 +119,7 @@ impl Oracle {
         needs(!watched.contains("runc") || programs, "runc is said to be watched");
         needs(!watched.contains("network plugins") || programs, "plugins are said to be watched");
         needs(!watched.contains("D-Bus") || self.sees_bus, "D-Bus is said to be watched");
-        let is_ready = text.contains("  runtime   ready, it says");
+        let is_ready = text.contains("\nruntime  ready, it says");
         needs(!is_ready || !self.conditions.is_empty(), "the runtime did not say that it is ready");
         wrong
     }

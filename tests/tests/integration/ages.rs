@@ -145,7 +145,13 @@ fn a_look_across_the_last_reading() {
 fn older_calls_are_open_calls() {
     let text = |snapshot: &Snapshot| {
         let mut out = Vec::new();
-        text::report(snapshot, &diagnose(snapshot), &TextOptions::default(), &mut out).unwrap();
+        text::report(
+            snapshot,
+            &diagnose(snapshot),
+            &TextOptions { verbose: true, ..TextOptions::default() },
+            &mut out,
+        )
+        .unwrap();
         let text = String::from_utf8(out).unwrap();
         text.split("\n\n").find(|part| part.starts_with("Open calls")).unwrap().to_owned()
     };

@@ -162,7 +162,7 @@ fn help() {
     let (_, codes) = words.split_once("Exit codes:").expect("exit codes are listed");
     for code in [
         "0 healthy",
-        "1 stall found",
+        "1 stall, failing or slow",
         "2 usage",
         "3 cannot run here",
         "4 nothing to trace",
@@ -174,7 +174,26 @@ fn help() {
     for command in ["doctor", "goroutines", "record", "report"] {
         assert!(said.stdout.contains(&format!("\n  {command} ")), "{command}: {said:?}");
     }
-    assert_eq!(plegtrace(&["-h"]).code(), 0);
+}
+
+/// `-h` fits a terminal, for what most people want, and has the exit codes.
+#[test]
+fn short_help() {
+    let said = plegtrace(&["-h"]);
+    assert_eq!((said.code(), said.stderr.as_str()), (0, ""));
+    let lines = said.stdout.lines().count();
+    assert!(lines <= 24 && said.stdout.lines().all(|line| line.chars().count() <= 80), "{lines}\n{said:?}");
+    for word in ["--show", "-v", "-o", "explain", "Exit codes: 0 healthy", "5 cannot tell"] {
+        assert!(said.stdout.contains(word), "{word}: {}", said.stdout);
+    }
+}
+
+/// Without an id every cause is listed, one per line.
+#[test]
+fn explain_lists() {
+    let (said, list) = (plegtrace(&["explain"]), plegtrace(&["explain", "--list"]));
+    assert_eq!((said.code(), &said.stdout), (0, &list.stdout));
+    assert!(said.stdout.lines().count() > 60 && said.stdout.lines().any(|line| line.starts_with("R1 ")));
 }
 
 /// The version is the package's, in one line for scripts; the long form tells this program from others of that version.
@@ -375,7 +394,7 @@ fn not_a_go_binary() {
         let why = |r: &Value| r["component"] == component && r["why"] == "not a Go binary";
         assert!(refused.iter().any(why), "{component}: {refused:#?}");
     }
-    let said = words(&[]);
+    let said = words(&["-v"]);
     assert_eq!(said.code(), 5);
     assert!(said.stdout.contains("not a Go binary") && !said.stdout.contains('\x1b'), "{said:?}");
 }

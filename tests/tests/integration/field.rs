@@ -39,7 +39,7 @@ fn a_plugin_that_fails() {
         (diagnosis.verdict, streak.method.name(), streak.failed),
         (Verdict::Failing, "RunPodSandbox", 2)
     );
-    let text = text_of(&snapshot, false).unwrap();
+    let text = text_of(&snapshot, true).unwrap();
     assert!(text.contains("\nFAILING  RunPodSandbox fails every time: 2 of 2 since "), "{text}");
 }
 
@@ -47,7 +47,7 @@ fn a_plugin_that_fails() {
 #[test]
 fn what_was_not_seen_is_not_claimed() {
     for name in ["containerd-no-network", "containerd-device-plugin"] {
-        let text = text_of(&replayed(name), false).unwrap();
+        let text = text_of(&replayed(name), true).unwrap();
         assert!(!text.contains("not because of the runtime"), "{text}");
         assert!(
             text.contains("not asked whether it is ready") && text.contains("other loops of the kubelet"),
@@ -66,7 +66,7 @@ fn an_update_that_was_stopped() {
     assert_eq!((diagnosis.verdict, finding.rule.id), (Verdict::Stall, "R1"));
     let culprit = finding.culprit.as_ref().unwrap();
     assert_eq!((culprit.component, culprit.pid), (Component::Runc, Some(RUNC)));
-    let words = "runc update of d6de0c214017 (pid 15648) of default/h2-n1: 1 of 1 threads stopped";
+    let words = "runc update of d6de0c214017 (pid 15648) of default/h2-n1: stopped (state T)";
     assert_eq!(culprit.words, words);
     assert_eq!((finding.confidence, &finding.doubts[..]), (Confidence::High, &[][..]));
     let chain = [
@@ -80,9 +80,9 @@ fn an_update_that_was_stopped() {
     for link in chain {
         assert!(texts.iter().any(|text| text.starts_with(link)), "no {link} in {texts:#?}");
     }
-    assert!(finding.next[0].starts_with("kill -CONT 15648"), "{:?}", finding.next);
+    assert!(finding.next[0].starts_with("`kill -CONT 15648`"), "{:?}", finding.next);
     assert!(!finding.next.iter().any(|next| next.contains("restarts the containers")), "{:?}", finding.next);
-    let text = text_of(&snapshot, false).unwrap();
+    let text = text_of(&snapshot, true).unwrap();
     assert!(!text.contains("\n  also "), "one story: {text}");
 }
 

@@ -13,6 +13,7 @@ mod explain;
 mod faults;
 mod field;
 mod finished;
+mod first_screen;
 mod flame;
 mod goroutine_ages;
 mod goroutine_hostile;

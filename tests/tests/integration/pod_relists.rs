@@ -106,7 +106,7 @@ fn one_that_hangs() {
     let diagnosis = diagnose(&snapshot);
     let waiting_in = Some("ContainerStatus".to_owned());
     assert_eq!(diagnosis.reasons, [Reason::RelistOpen { age_ns: 4_500 * MS, waiting_in, of_pod: true }]);
-    let text = text_of(&snapshot, false).unwrap();
+    let text = text_of(&snapshot, true).unwrap();
     assert!(text.contains("STALL  relist of one pod open 4.5 s, waiting in ContainerStatus"), "{text}");
     assert!(text.contains("\nOpen requests ") && !text.contains("Bare client calls"), "{text}");
 }

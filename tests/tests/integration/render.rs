@@ -38,7 +38,7 @@ fn json_of(snapshot: &Snapshot) -> String {
 }
 
 fn check(name: &str, snapshot: &Snapshot) {
-    let plain = TextOptions::default();
+    let plain = TextOptions { verbose: true, ..TextOptions::default() };
     golden::check(&format!("render/{name}.txt"), &text_of(snapshot, plain));
     golden::check(
         &format!("render/{name}.colour.txt"),
@@ -187,7 +187,7 @@ fn golden_processes() {
 fn colour_and_width() {
     for snapshot in [healthy(), hanging(), lossy(), stuck(), processes()] {
         for width in [80, 100, 120] {
-            let options = TextOptions { verbose: true, colour: false, width };
+            let options = TextOptions { verbose: true, width, ..TextOptions::default() };
             let plain = text_of(&snapshot, options);
             let coloured = text_of(&snapshot, TextOptions { colour: true, ..options });
             assert_ne!(plain, coloured);
@@ -230,7 +230,9 @@ fn hostile_text_is_tamed() {
     story.target(Component::Containerd, 99, hostile).relist(0, 0).read_open(S);
     story.gone(2 * S, Component::Containerd, 99, hostile);
     let snapshot = story.snapshot(3 * S);
-    for output in [text_of(&snapshot, TextOptions::default()), json_of(&snapshot)] {
+    for output in
+        [text_of(&snapshot, TextOptions { verbose: true, ..TextOptions::default() }), json_of(&snapshot)]
+    {
         assert!(output.chars().all(|c| c == '\n' || !is_treacherous(c)), "{output}");
         assert!(output.contains("owned"), "it is still shown");
     }

@@ -629,7 +629,13 @@ fn typed_by_hand() {
     let by_hand = typed(Some("bash"), false);
     assert!(healthy(&by_hand), "{:?}", diagnose(&by_hand));
     let mut page = Vec::new();
-    text::report(&by_hand, &diagnose(&by_hand), &text::TextOptions::default(), &mut page).unwrap();
+    text::report(
+        &by_hand,
+        &diagnose(&by_hand),
+        &text::TextOptions { verbose: true, ..text::TextOptions::default() },
+        &mut page,
+    )
+    .unwrap();
     let page = String::from_utf8(page).unwrap();
     assert!(page.contains("\nTyped by hand   2 running, not the node's own\n"), "{page}");
     assert!(page.contains("  77  runc exec of c1  bash"), "{page}");

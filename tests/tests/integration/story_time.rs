@@ -31,7 +31,8 @@ fn a_list_behind_a_lock() -> Story {
 }
 
 fn page_of(snapshot: &Snapshot) -> String {
-    let (diagnosis, options) = (diagnose(snapshot), text::TextOptions::default());
+    let (diagnosis, options) =
+        (diagnose(snapshot), text::TextOptions { verbose: true, ..text::TextOptions::default() });
     let mut page = Vec::new();
     text::report(snapshot, &diagnosis, &options, &mut page).unwrap();
     String::from_utf8(page).unwrap()

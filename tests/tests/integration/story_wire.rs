@@ -64,7 +64,13 @@ fn requests_without_an_answer_are_a_stall() {
     assert_eq!(*answerer, Some(Peer { pid: CONTAINERD, component: Some(Component::Containerd) }));
     assert_eq!((stall.verdict, stall.since.unwrap().at), (Verdict::Stall, at(S)));
     let mut page = Vec::new();
-    text::report(&snapshot, &stall, &text::TextOptions::default(), &mut page).unwrap();
+    text::report(
+        &snapshot,
+        &stall,
+        &text::TextOptions { verbose: true, ..text::TextOptions::default() },
+        &mut page,
+    )
+    .unwrap();
     let page = String::from_utf8(page).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
     let expected = "2 calls of ListContainers without an answer, oldest 12.0 s: sent by kubelet (pid 23871) to containerd (pid 812)";
     assert!(page.contains(expected), "{page}");
@@ -151,7 +157,13 @@ fn who_does_not_read_is_told() {
         story.fact(13 * S, &Fact::OtherClients(others(unread)));
         let snapshot = story.snapshot(13 * S);
         let mut page = Vec::new();
-        text::report(&snapshot, &diagnose(&snapshot), &text::TextOptions::default(), &mut page).unwrap();
+        text::report(
+            &snapshot,
+            &diagnose(&snapshot),
+            &text::TextOptions { verbose: true, ..text::TextOptions::default() },
+            &mut page,
+        )
+        .unwrap();
         String::from_utf8(page).unwrap()
     };
     let deaf = "crictl 4711 has left 65,562 bytes unread";

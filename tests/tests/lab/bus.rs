@@ -89,7 +89,13 @@ pub(super) fn calls_are_exact(containerd: &Containerd) {
     assert_eq!(connections.latency.count(), count(&ours, "Hello"), "each connection says Hello");
     assert!(seen.bus_calls.iter().all(|call| call.end >= call.id.start));
     let mut page = Vec::new();
-    text::report(&snapshot, &diagnose(&snapshot), &TextOptions::default(), &mut page).unwrap();
+    text::report(
+        &snapshot,
+        &diagnose(&snapshot),
+        &TextOptions { verbose: true, ..TextOptions::default() },
+        &mut page,
+    )
+    .unwrap();
     let page = String::from_utf8(page).unwrap();
     assert!(page.contains("D-Bus calls") && page.contains("Manager/StartTransientUnit"), "{page}");
 }

@@ -160,7 +160,7 @@ impl Slow {
         text::report(
             &self.snapshot,
             &plegtrace::diagnose::diagnose(&self.snapshot),
-            &text::TextOptions::default(),
+            &text::TextOptions { verbose: true, ..text::TextOptions::default() },
             &mut page,
         )
         .unwrap();

@@ -90,8 +90,13 @@ fn check(snapshot: &Snapshot, case: &Case, pids: &[u32]) {
     });
     assert!(told, "{fault}: {open:#?}");
     let mut out = Vec::new();
-    text::report(snapshot, &diagnosis, &TextOptions { width: 200, ..TextOptions::default() }, &mut out)
-        .unwrap();
+    text::report(
+        snapshot,
+        &diagnosis,
+        &TextOptions { verbose: true, width: 200, ..TextOptions::default() },
+        &mut out,
+    )
+    .unwrap();
     let page = String::from_utf8(out).unwrap();
     // As who waits, or as what does not end; not only in the list of processes.
     let said = words::phase(phases).unwrap();

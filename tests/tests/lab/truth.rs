@@ -216,7 +216,7 @@ impl Minute {
 
     /// Keeps the report of this minute: it is the sample of the README.
     fn keep_report(&self) {
-        let options = text::TextOptions { verbose: false, colour: false, width: 100 };
+        let options = text::TextOptions { verbose: true, ..text::TextOptions::default() };
         let mut page = Vec::new();
         text::report(&self.snapshot, &diagnose(&self.snapshot), &options, &mut page).unwrap();
         std::fs::write(program::target_dir().join("lab-report.txt"), page).unwrap();

@@ -151,7 +151,13 @@ pub(super) fn stopped_shim_is_named(containerd: &Containerd, pods: &[Pod]) {
     assert_eq!((answered.answerer, &answered.method), (shim, &open.method));
     assert!(answered.end.since(answered.id.start) > 1_000_000_000);
     let mut page = Vec::new();
-    text::report(&snapshot, &diagnose(&snapshot), &TextOptions::default(), &mut page).unwrap();
+    text::report(
+        &snapshot,
+        &diagnose(&snapshot),
+        &TextOptions { verbose: true, ..TextOptions::default() },
+        &mut page,
+    )
+    .unwrap();
     let page = String::from_utf8(page).unwrap();
     assert!(page.contains("Shim calls (ttrpc)") && !page.contains("without an answer"), "{page}");
 }

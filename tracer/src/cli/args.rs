@@ -11,6 +11,8 @@ Examples:
   sudo plegtrace                      what holds this node up, within 15 seconds
   sudo plegtrace -d 60                watch for a minute, then report
   sudo plegtrace -d 3600 --until-found   wait for the next stall, then report
+  sudo plegtrace --show calls,tree    with the calls in flight, and the slowest relist as a tree
+  sudo plegtrace -v                   everything: evidence, all tables, what was not seen and why
   sudo plegtrace -o json              the same for machines
   sudo plegtrace -o svg > flame.svg   where the wall time of relists and requests goes, as a picture
   sudo plegtrace -o perfetto > t.json  the slowest of them over time, for ui.perfetto.dev
@@ -25,14 +27,21 @@ Examples:
   plegtrace doctor                    what this kernel, these programs and these privileges allow
 
 Exit codes:
-  0 healthy   1 stall found, or slow   2 usage   3 cannot run here   4 nothing to trace
+  0 healthy   1 stall, failing or slow   2 usage   3 cannot run here   4 nothing to trace
   5 cannot tell   70 bug";
+
+/// Without blank lines that a terminal has no room for.
+const HELP: &str = "{about}\n{usage-heading} {usage}\n{all-args}{after-help}";
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 healthy   1 stall, failing or slow   2 usage   3 cannot run here
+            4 nothing to trace   5 cannot tell   70 bug          (more: --help)";
 
 const EXPLAIN: &str = "\
 Examples:
   plegtrace explain R1
-  plegtrace explain --list
-  plegtrace explain --list -o json | jq -r '.[].id'
+  plegtrace explain                             every cause, one per line
+  plegtrace explain -o json | jq -r '.[].id'
 
 Exit codes:
   0 printed   2 no such id";
@@ -117,7 +126,14 @@ Exit codes:
 /// Observes the kubelet and the container runtime from the kernel for a few seconds, and reports which calls hang, since
 /// when, and how relists and CRI calls are doing. It configures, restarts, stops and signals nothing.
 #[derive(Debug, Parser)]
-#[command(name = "plegtrace", version, after_help = EXAMPLES)]
+#[command(
+    name = "plegtrace",
+    version,
+    after_help = EXIT_CODES,
+    after_long_help = EXAMPLES,
+    help_template = HELP,
+    disable_help_subcommand = true
+)]
 pub struct Args {
     /// What to do; without one: observe and report.
     #[command(subcommand)]
@@ -130,11 +146,11 @@ pub struct Args {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Check what this kernel, these programs and these privileges allow: every check, every probe.
+    /// Check what this kernel, these programs and privileges allow
     ///
-    /// Attaches nothing. Works without root as far as possible, and says what it could not read.
+    /// Every check, every probe. Attaches nothing. Works without root as far as possible, and says what it could not read.
     Doctor,
-    /// Print what every goroutine of a Go process is doing and where it waits, identical ones grouped.
+    /// Print where every goroutine of a Go process waits, grouped
     ///
     /// The process is neither stopped nor signalled: its memory is read from outside while it runs. Works for every
     /// Linux program built with Go 1.13 to 1.27, stripped or not, also in containers. Inlined functions do not appear.
@@ -150,14 +166,14 @@ pub enum Command {
     /// recognise them by hand. Needs no privileges.
     #[command(after_help = EXPLAIN)]
     Explain {
-        /// Id of the cause, for example R1.
-        #[arg(value_name = "ID", required_unless_present = "list")]
+        /// Id of the cause, for example R1; without one: list all, one per line.
+        #[arg(value_name = "ID")]
         id: Option<String>,
-        /// List all known causes, one per line.
-        #[arg(long)]
+        /// List all known causes, as without an id.
+        #[arg(long, hide = true, conflicts_with = "id")]
         list: bool,
     },
-    /// Observe and report as without a command, and record everything seen to a file.
+    /// Observe and report, and keep all that was seen in a file
     ///
     /// Prints the report too, unless the recording goes to stdout. FILE is readable only by its owner. It contains no
     /// environments, no payloads, and of command lines only what names runtime components; it does contain names of pods,
@@ -173,16 +189,18 @@ pub enum Command {
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// Observe until SIGTERM or Ctrl-C, and write a picture of each window to a directory.
+    /// Observe until SIGTERM or Ctrl-C, window by window
     ///
-    /// Waits where there is no kubelet yet, and follows kubelet and runtime when they are replaced. DIR is readable only by
-    /// its owner. It holds the last window (flame.svg, flame.folded, report.txt, report.json, and trace.json with its slowest
-    /// requests for ui.perfetto.dev), the state for `check`, the history of all windows, and in `evidence` a recording and the report of each kind of stall. Prints a line of JSON when
-    /// a stall begins, changes its cause, or ends. SIGHUP changes nothing: files are opened anew at each write.
+    /// Writes a picture of each window to a directory. Waits where there is no kubelet yet, and follows kubelet and runtime when
+    /// they are replaced. DIR is readable only by its owner. It holds the last window (flame.svg, flame.folded, report.txt,
+    /// report.json, and trace.json with its slowest requests for ui.perfetto.dev), the state for `check`, the history of all
+    /// windows, and in `evidence` a recording and the report of each kind of stall. Prints a line of JSON when a stall begins,
+    /// changes its cause, or ends. SIGHUP changes nothing: files are opened anew at each write.
     #[command(after_help = WATCH)]
     Watch(WatchOptions),
-    /// Say in one line what `watch` sees now. Reads one file; needs no root where DIR is readable.
+    /// Say in one line what `watch` sees now
     ///
+    /// Reads one file; needs no root where DIR is readable.
     /// For node-problem-detector and other monitors: at most 80 bytes, the component and how long it lasts first.
     #[command(after_help = CHECK)]
     Check(WindowsDir),
@@ -196,14 +214,18 @@ pub enum Command {
         #[arg(long, value_name = "TIME", value_parser = span::parse)]
         since: Option<Duration>,
     },
-    /// Print what a shell needs to complete the command line of plegtrace. Needs no privileges.
+    /// Print completions for a shell
+    ///
+    /// Needs no privileges.
     #[command(after_help = COMPLETIONS)]
     Completions {
         /// The shell.
         #[arg(value_enum, value_name = "SHELL")]
         shell: clap_complete::Shell,
     },
-    /// Print the manual page of plegtrace, or write the pages of all commands. Needs no privileges.
+    /// Print the manual page, or write those of all commands
+    ///
+    /// Needs no privileges.
     #[command(after_help = MAN)]
     Man {
         /// Write the pages of plegtrace and of each command to this directory, which must exist.
@@ -275,45 +297,62 @@ pub struct Common {
     #[arg(short, long, value_name = "SECONDS", global = true)]
     pub duration: Option<f64>,
     /// Stop as soon as a cause is certain, even with --duration: to wait for the next stall.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, hide_short_help = true)]
     pub until_found: bool,
-    /// Format of the report on stdout.
-    #[arg(short, long, value_enum, default_value_t = Output::Text, global = true)]
+    /// Print text, json, svg, folded or perfetto
+    #[arg(short, long, value_name = "FORM", value_enum, hide_possible_values = true, default_value_t = Output::Text, global = true)]
     pub output: Output,
+    /// Add relists, calls, processes, wire, tree, census
+    #[arg(
+        long,
+        value_enum,
+        hide_possible_values = true,
+        value_delimiter = ',',
+        value_name = "LIST",
+        global = true
+    )]
+    pub show: Vec<Show>,
     /// With -o svg or folded: the mean relist, instead of everything that was seen.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, hide_short_help = true)]
     pub per_relist: bool,
     /// With -o svg or folded: what has changed since FILE, which -o folded made.
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE", global = true, hide_short_help = true)]
     pub against: Option<PathBuf>,
     /// Sources of facts; all by default. Of watch all but wire, where that would need a probe on every system call.
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", global = true)]
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        value_name = "LIST",
+        global = true,
+        hide_short_help = true
+    )]
     pub sources: Vec<Source>,
     /// Plan and verify every probe, attach nothing.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, hide_short_help = true)]
     pub dry_run: bool,
     /// Process id of the kubelet.
-    #[arg(long, value_name = "PID", global = true)]
+    #[arg(long, value_name = "PID", global = true, hide_short_help = true)]
     pub kubelet_pid: Option<u32>,
     /// Process id of the container runtime.
-    #[arg(long, value_name = "PID", global = true)]
+    #[arg(long, value_name = "PID", global = true, hide_short_help = true)]
     pub runtime_pid: Option<u32>,
     /// Trace only the runtime that serves this socket.
-    #[arg(short = 'r', long, value_name = "SOCKET", global = true)]
+    #[arg(short = 'r', long, value_name = "SOCKET", global = true, hide_short_help = true)]
     pub runtime_endpoint: Option<PathBuf>,
     /// How to attach probes.
-    #[arg(long, value_enum, default_value_t = Attach::Auto, global = true)]
+    #[arg(long, value_enum, default_value_t = Attach::Auto, global = true, hide_short_help = true)]
     pub attach: Attach,
     /// How to follow requests on sockets.
-    #[arg(long, value_enum, default_value_t = SocketBackend::Auto, global = true)]
+    #[arg(long, value_enum, default_value_t = SocketBackend::Auto, global = true, hide_short_help = true)]
     pub socket_backend: SocketBackend,
     /// When to use colours.
-    #[arg(long, value_enum, default_value_t = Color::Auto, global = true)]
+    #[arg(long, value_enum, default_value_t = Color::Auto, global = true, hide_short_help = true)]
     pub color: Color,
     /// No progress on stderr.
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    #[arg(short, long, global = true, conflicts_with = "verbose", hide_short_help = true)]
     pub quiet: bool,
-    /// Longer report, and log to stderr what plegtrace does (twice: in detail).
+    /// Print everything, and log to stderr
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     pub verbose: u8,
     /// Do not attach the probes of these layers. For tests of reports without them.
@@ -360,6 +399,23 @@ impl Output {
     pub fn is_drawing(self) -> bool {
         self.is_flame() || self == Self::Perfetto
     }
+}
+
+/// A section of the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Show {
+    /// Relists, and where their time goes.
+    Relists,
+    /// Calls: those in flight, and how long those that ended took.
+    Calls,
+    /// Short-lived processes: runc, network plugins, hooks.
+    Processes,
+    /// Requests on sockets, and calls over D-Bus.
+    Wire,
+    /// The slowest relist and requests as trees.
+    Tree,
+    /// What the census found stuck, and where it waits.
+    Census,
 }
 
 /// Where facts come from.

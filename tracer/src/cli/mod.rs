@@ -6,7 +6,7 @@ mod size;
 mod span;
 
 pub use args::{
-    Args, Attach, Color, Command, Common, Family, Output, RecordOptions, SocketBackend, Source, WatchOptions,
-    WindowsDir,
+    Args, Attach, Color, Command, Common, Family, Output, RecordOptions, Show, SocketBackend, Source,
+    WatchOptions, WindowsDir,
 };
 pub use settings::{Settings, SettingsError};

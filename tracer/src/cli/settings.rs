@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::args::{Attach, Color, Common, Family, Output, SocketBackend, Source};
+use super::args::{Attach, Color, Common, Family, Output, Show, SocketBackend, Source};
 use crate::input::Layer;
 
 /// How long a one-shot observes unless told otherwise.
@@ -17,6 +17,8 @@ pub struct Settings {
     pub to_the_end: bool,
     /// Form of the report.
     pub output: Output,
+    /// Sections of the text after its first screen.
+    pub show: Vec<Show>,
     /// Flame graphs: of the mean relist.
     pub per_relist: bool,
     /// Flame graphs: an earlier one, to compare with.
@@ -137,6 +139,7 @@ impl TryFrom<&Common> for Settings {
             duration,
             to_the_end: args.duration.is_some() && !args.until_found,
             output: args.output,
+            show: args.show.clone(),
             per_relist: args.per_relist,
             against: args.against.clone(),
             // Parks are followed inside calls only.

@@ -8,14 +8,15 @@ use std::{
 
 use super::CommandError;
 use crate::{
-    cli::{Color, Output, Settings},
+    cli::{Color, Output, Settings, Show},
     correlate::Snapshot,
     diagnose::{Diagnosis, Verdict},
     exit::Exit,
     flame::Flame,
     render::{
         flame::{self, Caption, Per, Saved, SavedError},
-        human, json, perfetto, text,
+        human, json, perfetto,
+        text::{self, Section},
     },
     timeline::Timeline,
 };
@@ -99,8 +100,20 @@ pub(super) fn caption(snapshot: &Snapshot) -> Caption {
 pub(super) fn options(settings: &Settings, terminal: bool) -> text::TextOptions {
     text::TextOptions {
         verbose: settings.verbose > 0,
+        show: settings.show.iter().map(|show| section(*show)).collect(),
         colour: colour(settings.color, terminal),
         width: width(terminal),
+    }
+}
+
+fn section(show: Show) -> Section {
+    match show {
+        Show::Relists => Section::Relists,
+        Show::Calls => Section::Calls,
+        Show::Processes => Section::Processes,
+        Show::Wire => Section::Wire,
+        Show::Tree => Section::Tree,
+        Show::Census => Section::Census,
     }
 }
 

@@ -187,8 +187,8 @@ pub(super) fn let_go(stuck: &Stuck, stall: &BusStall) -> Option<String> {
     let by_name = matches!(fact.comm.as_str(), "runc" | "crun").then_some(fact.asker);
     let pid = caller(stuck, None).map(|(_, pid)| pid).or(by_name)?;
     Some(format!(
-        "kill -9 {pid}: the request behind it fails, and the kubelet tries again; calls of other runc stay stuck until \
-         the cause is gone"
+        "`kill -9 {pid}`: the request behind it fails, and the kubelet tries again; calls of other runc stay \
+         stuck until the cause is gone"
     ))
 }
 

@@ -48,7 +48,7 @@ impl Victim<'_> {
     pub(super) fn finding(&self, rule: &'static Rule, headline: String, culprit: String) -> Finding {
         let mut evidence = vec![Evidence::new(Source::Census, words::park_line(self.park, false))];
         let age = human::duration(self.age.ns);
-        evidence.push(Evidence::new(Source::Census, format!("every look for {age} found it in this call")));
+        evidence.push(Evidence::new(Source::Census, format!("every round for {age} found it in this call")));
         evidence.extend(self.held_up.evidence.iter().cloned());
         let finding = Finding {
             culprit: Some(Culprit {

@@ -8,6 +8,7 @@
 //! says so, and the facts stand for themselves.
 
 mod bus;
+mod chain;
 mod docker_lock;
 mod evidence;
 mod excluded;
@@ -44,6 +45,7 @@ use crate::{
     stuck::{self, Stuck},
 };
 
+pub use chain::Link;
 pub use evidence::{Evidence, Source};
 pub use excluded::Excluded;
 pub use failing::{FailedProgram, Failing};
@@ -81,6 +83,8 @@ pub struct Diagnosis {
     pub excluded: Vec<Excluded>,
     /// What the kubelet will do next, and when.
     pub predictions: Vec<String>,
+    /// Who waits for whom, down to what does not move; empty where nobody waits in a chain.
+    pub chain: Vec<Link>,
 }
 
 impl Diagnosis {
@@ -153,7 +157,7 @@ pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
     }
     let is_answered = stall || !failing.is_empty() || !slow.is_empty();
     let doubts = if is_answered { Vec::new() } else { health::doubts(snapshot) };
-    Diagnosis {
+    let mut diagnosis = Diagnosis {
         verdict: match (stall, failing.is_empty(), slow.is_empty(), doubts.is_empty()) {
             (true, ..) => Verdict::Stall,
             (false, false, ..) => Verdict::Failing,
@@ -171,5 +175,8 @@ pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
         reasons,
         stuck,
         findings,
-    }
+        chain: Vec::new(),
+    };
+    diagnosis.chain = chain::of(&diagnosis, snapshot);
+    diagnosis
 }

@@ -96,7 +96,7 @@ impl<'a> Unmount<'a> {
             requests.map(|waiter| Evidence::new(Source::Goroutines, words::waiter_line(waiter))).collect();
         all.push(Evidence::new(Source::Census, words::park_line(self.park, false)));
         let age = human::duration(self.age.ns);
-        all.push(Evidence::new(Source::Census, format!("every look for {age} found it in this call")));
+        all.push(Evidence::new(Source::Census, format!("every round for {age} found it in this call")));
         all
     }
 

@@ -114,17 +114,17 @@ pub(super) fn effect(failing: &Failing) -> &'static str {
 pub(super) fn advice(failing: &Failing) -> &'static str {
     match failing {
         Failing::Condition { condition, .. } if condition.name == NETWORK => {
-            "ls /etc/cni/net.d: without a file there, the pod of the network plugin has not run on this node; crictl ps -a shows it"
+            "`ls /etc/cni/net.d`: without a file there, the pod of the network plugin has not run on this node; `crictl ps -a` shows it"
         }
-        Failing::Condition { .. } => "look at the log of the runtime: journalctl -u containerd (or crio)",
+        Failing::Condition { .. } => "look at the log of the runtime: `journalctl -u containerd` (or crio)",
         Failing::Calls { streak, .. } => match streak.method {
             Method::RunPodSandbox | Method::StopPodSandbox | Method::RemovePodSandbox => {
-                "kubectl describe pod (FailedCreatePodSandBox) or journalctl -u kubelet has the error; then look at the network plugin and its agent"
+                "`kubectl describe pod` (FailedCreatePodSandBox) or `journalctl -u kubelet` has the error; then look at the network plugin and its agent"
             }
             Method::PullImage => {
-                "kubectl describe pod (ErrImagePull) has the error; then try crictl pull on the node"
+                "`kubectl describe pod` (ErrImagePull) has the error; then try `crictl pull` on the node"
             }
-            _ => "kubectl describe pod or journalctl -u kubelet has the error's words",
+            _ => "`kubectl describe pod` or `journalctl -u kubelet` has the error's words",
         },
     }
 }

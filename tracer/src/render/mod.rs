@@ -17,8 +17,10 @@ mod judgement;
 mod leaves;
 mod paint;
 pub mod perfetto;
+mod screen;
 mod table;
 pub mod text;
 mod watched;
+mod wrap;
 
 pub use crate::words::human;

@@ -4,7 +4,7 @@ use owo_colors::{OwoColorize, Style};
 
 /// Colour or none, as the caller has decided.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Paint {
+pub(in crate::render) struct Paint {
     pub(super) colour: bool,
 }
 

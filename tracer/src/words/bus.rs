@@ -83,14 +83,33 @@ fn trouble(peer: &BusPeer) -> Option<String> {
 /// Who does not do what: `systemd (pid 1) has read everything from the bus, and has not answered Manager/StopUnit`.
 #[must_use]
 pub fn bus_stall(stall: &BusStall) -> String {
-    let what = call(&stall.call);
-    let name = match stall.party {
+    format!("{} {}", party_with_pid(stall), bus_fault(stall))
+}
+
+fn party_with_pid(stall: &BusStall) -> String {
+    match stall.party {
         BusParty::Daemon => process(stall.pid, stall.peer.as_ref(), "the bus daemon"),
         BusParty::Systemd if stall.is_absent() => "systemd".to_owned(),
         BusParty::Systemd if stall.pid == 0 => format!("{SYSTEMD} (process not known)"),
         BusParty::Systemd => process(stall.pid, stall.peer.as_ref(), "systemd"),
         BusParty::Other => destination(&stall.call.fact),
-    };
+    }
+}
+
+/// Who does not do it, without its process: `systemd`.
+#[must_use]
+pub fn bus_party(stall: &BusStall) -> String {
+    match stall.party {
+        BusParty::Daemon => process(0, stall.peer.as_ref(), "the bus daemon"),
+        BusParty::Systemd => "systemd".to_owned(),
+        BusParty::Other => destination(&stall.call.fact),
+    }
+}
+
+/// What is not done, and why: `is in a frozen cgroup: it has not answered Manager/StopUnit`.
+#[must_use]
+pub fn bus_fault(stall: &BusStall) -> String {
+    let what = call(&stall.call);
     let unread = stall.peer.as_ref().and_then(|peer| peer.fact.unread);
     let does_not = match (stall.call.waits_for(), stall.party, unread) {
         _ if stall.is_absent() => format!("is not on the bus, and nobody has answered {what}"),
@@ -102,7 +121,7 @@ pub fn bus_stall(stall: &BusStall) -> String {
         (BusWait::Job, BusParty::Daemon, _) => {
             format!("has not delivered that the job of {what} is done")
         }
-        (BusWait::Job, ..) => format!("has answered {what} with a job, and has not said that it is done"),
+        (BusWait::Job, ..) => format!("has answered {what} with a job, and has not reported it done"),
         (BusWait::Answer, BusParty::Daemon, _) if stall.call.kind() == BusKind::Call => {
             format!("has read {what}, and no answer has come")
         }
@@ -115,8 +134,8 @@ pub fn bus_stall(stall: &BusStall) -> String {
         _ => format!("has not answered {what}"),
     };
     match stall.peer.as_ref().and_then(trouble) {
-        Some(trouble) => format!("{name} {trouble}: it {does_not}"),
-        None => format!("{name} {does_not}"),
+        Some(trouble) => format!("{trouble}: it {does_not}"),
+        None => does_not,
     }
 }
 
@@ -137,7 +156,7 @@ pub fn bus_peer(peer: &BusPeer) -> String {
     text
 }
 
-/// What gives systemd work: `at 31 of 84 looks the mount table had changed again, at 2 systemd (pid 1) was reading its units`.
+/// What gives systemd work: `in 31 of 84 samples the mount table had changed again, in 2 systemd (pid 1) was reading its units`.
 #[must_use]
 pub fn systemd_work(peer: &BusPeer) -> Option<String> {
     let SystemdWork { looks, mounts_changed, units } = peer.work;
@@ -145,7 +164,7 @@ pub fn systemd_work(peer: &BusPeer) -> Option<String> {
     let name = process(peer.fact.pid, Some(peer), "systemd");
     (peer.work.looks > 0).then(|| {
         format!(
-            "at {mounts_changed} of {looks} looks the mount table had changed again, at {units} {name} was reading its units"
+            "in {mounts_changed} of {looks} samples the mount table had changed again, in {units} {name} was reading its units"
         )
     })
 }
@@ -162,9 +181,9 @@ pub fn bus_waits_for(call: &OpenBusCall, bus: &Bus) -> String {
         BusWait::Caller(unread) => {
             format!("{} itself: it has not read {} bytes", bus_caller(fact), count(unread.into()))
         }
-        BusWait::Job => "systemd, which has not said that the job is done".to_owned(),
+        BusWait::Job => "systemd, which has not reported the job done".to_owned(),
         BusWait::Answer if call.kind() == BusKind::Connection => {
-            format!("{process} has read it, and says nothing")
+            format!("{process} has read it, and has not answered")
         }
         BusWait::Answer => owner(fact, bus),
         BusWait::Unknown => destination(fact),
@@ -264,7 +283,7 @@ mod tests {
         let not_done = stall(BusParty::Systemd, 1, Some(peer('S', "ep_poll", Some(0))), job.clone());
         assert_eq!(
             not_done,
-            "systemd (pid 1) has answered StopUnit with a job, and has not said that it is done"
+            "systemd (pid 1) has answered StopUnit with a job, and has not reported it done"
         );
         assert!(daemon(job).ends_with("has not delivered that the job of StopUnit is done"));
         assert!(daemon(call(false, false, 0, 0)).ends_with("has not accepted a new connection"));

@@ -105,6 +105,12 @@ pub fn clock(unix_ns: i64) -> String {
     timestamp(unix_ns).strftime("%H:%M:%SZ").to_string()
 }
 
+/// Date and time of day in UTC, to the second: `2026-11-22 02:41:48Z`.
+#[must_use]
+pub fn moment(unix_ns: i64) -> String {
+    timestamp(unix_ns).strftime("%Y-%m-%d %H:%M:%SZ").to_string()
+}
+
 fn timestamp(unix_ns: i64) -> jiff::Timestamp {
     jiff::Timestamp::from_nanosecond(unix_ns.into()).expect("64 bits of nanoseconds are years 1677 to 2262")
 }
@@ -151,6 +157,7 @@ mod tests {
         assert_eq!(rfc3339(1_709_164_800_000_000_001), "2024-02-29T00:00:00.000000001Z");
         assert_eq!(rfc3339(-1), "1969-12-31T23:59:59.999999999Z");
         assert_eq!(clock(1_767_276_131_000_000_000), "14:02:11Z");
+        assert_eq!(moment(1_767_276_131_000_000_000), "2026-01-01 14:02:11Z");
         assert_eq!((clock(-1), clock(999_999_999)), ("23:59:59Z".into(), "00:00:00Z".into()));
         assert_eq!(rfc3339(i64::MIN), "1677-09-21T00:12:43.145224192Z");
         assert_eq!(rfc3339(i64::MAX), "2262-04-11T23:47:16.854775807Z");

@@ -9,18 +9,22 @@ pub mod human;
 mod kubelet_loop;
 mod owner;
 mod park;
+mod party;
 mod phase;
 mod request;
 mod stuck;
 
-pub use bus::{bus_caller, bus_method, bus_names, bus_peer, bus_stall, bus_waits_for, systemd_work};
+pub use bus::{
+    bus_caller, bus_fault, bus_method, bus_names, bus_party, bus_peer, bus_stall, bus_waits_for, systemd_work,
+};
 pub use cpu::{cpu_share, quota, runner_name, runners, throttled};
 pub use kubelet_loop::{busy_loop, loop_stall, loop_wait};
 pub use owner::{command_words, container_line, of_pod, short_id};
 pub use park::{
     go_stack, holders, is_entry, park_line, pipe_words, short_function, socket_line, syscall_words,
 };
-pub use phase::{phase, phase_briefly, phase_path};
+pub use party::{fault, holding, party, process_name, waiting, waits_for_child};
+pub use phase::{phase, phase_briefly, phase_meaning, phase_path};
 pub use request::{lock, requests, waits_for};
 pub use stuck::{age, sentence, waiter_line, what};
 

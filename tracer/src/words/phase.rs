@@ -24,6 +24,13 @@ pub fn phase_briefly(phases: &[Phase]) -> Option<String> {
     Some(format!("{name} {}", duration(phase.age_ns)))
 }
 
+/// What it does there: `waits for systemd to start a unit`; the name of the function where that is not known.
+#[must_use]
+pub fn phase_meaning(phases: &[Phase]) -> Option<String> {
+    let phase = phases.last()?;
+    Some(meaning(&phase.operation).map_or_else(|| format!("in {}", short(&phase.operation)), str::to_owned))
+}
+
 /// All of them, outermost first: `libcontainer.(*Container).start > libcontainer.parseSync > configs.Hooks.Run`.
 #[must_use]
 pub fn phase_path(phases: &[Phase]) -> String {

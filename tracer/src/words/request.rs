@@ -37,7 +37,9 @@ pub fn waits_for(request: &Request) -> String {
         WaitsFor::Runtime { operation: None } => "waits for the runtime".to_owned(),
         WaitsFor::Unknown => {
             let why = request.wait_reason.as_deref().map(|why| cut(why, 40));
-            let inner = request.frames.first().map(|frame| short_function(frame));
+            // The first one of the runtime only says that the goroutine is parked.
+            let of_program = request.frames.iter().find(|frame| !frame.starts_with("runtime."));
+            let inner = of_program.or(request.frames.first()).map(|frame| short_function(frame));
             match (why, inner) {
                 (Some(why), Some(inner)) => format!("in {inner} ({why})"),
                 (Some(why), None) => why,

@@ -21,10 +21,10 @@ use crate::{
 #[must_use]
 pub fn what(stuck: &Stuck) -> String {
     match &stuck.what {
-        StuckKind::Stopped { component, pid, threads, command, comm } => {
+        StuckKind::Stopped { component, pid, command, comm, .. } => {
             let who = halted(component.name(), *pid, command.as_ref(), comm);
             let of = of_pod(stuck.container.as_ref());
-            format!("{who}{of}: {threads} of {threads} threads stopped")
+            format!("{who}{of}: stopped (state T)")
         }
         StuckKind::Frozen { component, pid, freezer, command, comm } => {
             let name = if *component == Component::Helper { "process" } else { component.name() };

@@ -113,7 +113,7 @@ fn looks(at: &[(u64, &[&str])]) -> (Diagnosis, String) {
     }
     story.read_open(now);
     let snapshot = story.snapshot(now);
-    (diagnose(&snapshot), text_of(&snapshot, false).unwrap())
+    (diagnose(&snapshot), text_of(&snapshot, true).unwrap())
 }
 
 const LOCK: &[&str] =

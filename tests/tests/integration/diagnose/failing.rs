@@ -86,7 +86,7 @@ fn a_pod_that_cannot_be_killed() {
     story.end(Layer::KubeletCall, "StopContainer", 70, to, CALL_FAILED).read_open(170 * S);
     let snapshot = story.snapshot(170 * S);
     assert_eq!(diagnose(&snapshot).verdict, Verdict::Failing);
-    let text = text_of(&snapshot, false).unwrap();
+    let text = text_of(&snapshot, true).unwrap();
     assert!(
         text.contains("StopContainer fails every time: 1 of 1") && text.contains("after 2 min 30 s at most"),
         "{text}"
@@ -109,7 +109,7 @@ fn the_last_error_in_its_own_words() {
         assert_eq!(diagnose(&snapshot).verdict, Verdict::Failing);
         let json: serde_json::Value = serde_json::from_str(&json_of(&snapshot).unwrap()).unwrap();
         let json = json["diagnosis"]["failing"][0]["error"].clone();
-        (text_of(&snapshot, false).unwrap(), json)
+        (text_of(&snapshot, true).unwrap(), json)
     };
     let (shown, json) = text(6 * S + 10 * MS);
     let want =
@@ -171,7 +171,7 @@ fn a_runtime_that_is_not_ready() {
         panic!("{:?}", diagnosis.failing)
     };
     assert_eq!((*pid, condition.name.as_str()), (CONTAINERD, "NetworkReady"));
-    let text = text_of(&snapshot, false).unwrap();
+    let text = text_of(&snapshot, true).unwrap();
     assert!(
         text.contains("\nFAILING  NetworkReady is false, says the runtime") && text.contains("NotReady"),
         "{text}"
@@ -195,7 +195,7 @@ fn healthy_names_what_was_watched() {
         story.census(19 * S, &[], &[], &[]);
         let snapshot = story.snapshot(20 * S);
         assert_eq!(diagnose(&snapshot).verdict, Verdict::Healthy);
-        text_of(&snapshot, false).unwrap()
+        text_of(&snapshot, true).unwrap()
     };
     let asked = text(Some(says("NetworkReady", true)));
     assert!(asked.contains("runtime   ready, it says (RuntimeReady, NetworkReady)"), "{asked}");

@@ -50,7 +50,7 @@ fn a_volume_that_does_not_mount() {
     );
     assert_eq!((culprit(&finding), finding.since.unwrap().ns, finding.reach), (Some(CHILD), NOW, 1));
     assert!(finding.evidence.iter().any(|seen| seen.text.contains("read")), "{finding:#?}");
-    assert!(!text_of(&snapshot, false).unwrap().contains("nothing held up"));
+    assert!(!text_of(&snapshot, true).unwrap().contains("nothing held up"));
     // Whatever is slow is not stuck yet.
     assert_eq!(diagnose(&listing(&[driver], 29 * S)).verdict, Verdict::Healthy);
 }

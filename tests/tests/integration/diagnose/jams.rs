@@ -81,7 +81,7 @@ fn s2_from_both_queues() {
     ] {
         assert!(evidence.iter().any(|text| text.contains(wanted)), "no {wanted} in {evidence:#?}");
     }
-    assert!(finding.next[0].starts_with("systemctl restart containerd"), "{:?}", finding.next);
+    assert!(finding.next[0].starts_with("`systemctl restart containerd`"), "{:?}", finding.next);
 }
 
 /// What is in flight is read a moment later: two looks at different queues, one look, or looks that follow each other at once prove
@@ -134,5 +134,5 @@ fn r1_behind_a_jam() {
     assert_eq!(ids(&diagnosis)[0], "R1", "{diagnosis:#?}");
     let finding = &diagnosis.findings[0];
     assert!(finding.headline.contains("each wait for the other to read"), "{}", finding.headline);
-    assert!(finding.next[0].starts_with("systemctl restart containerd"), "{:?}", finding.next);
+    assert!(finding.next[0].starts_with("`systemctl restart containerd`"), "{:?}", finding.next);
 }

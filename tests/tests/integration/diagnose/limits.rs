@@ -56,7 +56,7 @@ fn o5_names_who_has_the_instances() {
     let many = "10 processes named systemd-udevd hold 10, 300 of /system.slice/systemd-udevd.service alone 1";
     assert!(finding.evidence.iter().any(|evidence| evidence.text == many), "{:?}", finding.evidence);
     assert!(
-        finding.next[0].starts_with("sysctl -w fs.inotify.max_user_instances=8192"),
+        finding.next[0].starts_with("`sysctl -w fs.inotify.max_user_instances=8192`"),
         "{:?}",
         finding.next
     );
@@ -122,7 +122,7 @@ fn o5_keeps_daemons_down() {
             .evidence
             .iter()
             .any(|evidence| evidence.text.contains("a program that starts now gets none"));
-        (evidence, finding.next[0].starts_with("sysctl -w fs.inotify.max_user_instances=8192"))
+        (evidence, finding.next[0].starts_with("`sysctl -w fs.inotify.max_user_instances=8192`"))
     };
     let unit = "/lib/systemd/system/kubelet.service";
     assert_eq!(says(&down(Component::Kubelet, unit, 128), "K7"), (true, true));
@@ -142,7 +142,7 @@ fn o5_names_the_daemon() {
     let words = format!("containerd {CONTAINERD} has 1,024 of 1,024 files open");
     assert!(finding.headline.starts_with(&words), "{}", finding.headline);
     assert_eq!((culprit(&finding), finding.confidence), (Some(CONTAINERD), Confidence::High));
-    assert!(finding.next[0].starts_with(&format!("prlimit --pid {CONTAINERD} ")), "{:?}", finding.next);
+    assert!(finding.next[0].starts_with(&format!("`prlimit --pid {CONTAINERD} ")), "{:?}", finding.next);
     assert_eq!(full(1020).confidence, Confidence::Medium);
     let (id, pod, namespace) = ("c1".to_owned(), Some("web".to_owned()), Some("default".to_owned()));
     let container = Some(ContainerFact { id, pod, namespace, ..ContainerFact::default() });
@@ -173,7 +173,7 @@ fn u11_names_the_limit() {
         finding.headline
     );
     assert!(finding.evidence.iter().any(|it| it.text == "runc create has failed 1 time"), "{finding:?}");
-    assert!(finding.next[0].starts_with("raise the limit: sysctl -w net.core.bpf_jit_limit"), "{finding:?}");
+    assert!(finding.next[0].starts_with("raise the limit: `sysctl -w net.core.bpf_jit_limit"), "{finding:?}");
     assert_eq!(only(&found(fact(true), 0), "U11").confidence, Confidence::Medium);
     let other = only(&found(fact(false), 1), "U11");
     assert_eq!(other.confidence, Confidence::Medium);
@@ -183,6 +183,12 @@ fn u11_names_the_limit() {
 
 fn report(snapshot: &Snapshot) -> String {
     let mut out = Vec::new();
-    text::report(snapshot, &diagnose(snapshot), &text::TextOptions::default(), &mut out).unwrap();
+    text::report(
+        snapshot,
+        &diagnose(snapshot),
+        &text::TextOptions { verbose: true, ..text::TextOptions::default() },
+        &mut out,
+    )
+    .unwrap();
     String::from_utf8(out).unwrap()
 }

@@ -178,7 +178,13 @@ fn a_notice_explains_no_stall() {
     let diagnosis = diagnose(&snapshot);
     assert_eq!((diagnosis.verdict, ids(&diagnosis)), (Verdict::Stall, vec!["U4"]));
     let mut page = Vec::new();
-    text::report(&snapshot, &diagnosis, &text::TextOptions::default(), &mut page).unwrap();
+    text::report(
+        &snapshot,
+        &diagnosis,
+        &text::TextOptions { verbose: true, ..text::TextOptions::default() },
+        &mut page,
+    )
+    .unwrap();
     let page = String::from_utf8(page).unwrap();
     assert!(page.contains("\nSTALL  relist open"), "{page}");
     assert!(page.contains("notice    U4") && page.contains("cause     unknown"), "{page}");

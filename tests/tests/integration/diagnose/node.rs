@@ -246,7 +246,11 @@ fn n3_names_the_agent() {
         let found = of(plugin);
         assert_eq!((found.rule.id, culprit(&found), found.behind), ("N3", Some(777), Some(CHILD)));
         assert_eq!(found.confidence, Confidence::Medium, "not everybody was asked");
-        assert!(found.headline.contains("agent x 777"), "{}", found.headline);
+        assert!(
+            found.headline.contains("x 777, the agent of the network plugin, does not answer"),
+            "{}",
+            found.headline
+        );
         assert!(found.evidence.iter().any(|seen| seen.text.contains("/run/agent.sock")), "{found:#?}");
     }
     for plugin in [reads(&[777, 778]), reads(&[CONTAINERD]), watches(&[&[777], &[778]]), watches(&[&[]])] {
@@ -284,7 +288,9 @@ fn n3_names_an_agent_that_does_not_even_accept() {
         let found = of(pending(), peers);
         assert_eq!((found.rule.id, culprit(&found), found.confidence), ("N3", Some(777), Confidence::High));
         assert!(
-            found.headline.ends_with("x 777, which does not accept its connection"),
+            found
+                .headline
+                .starts_with("x 777, the agent of the network plugin, does not accept its connection"),
             "{}",
             found.headline
         );
@@ -299,10 +305,14 @@ fn n3_names_an_agent_that_does_not_even_accept() {
         assert_eq!(of(socket, peers).rule.id, "N1", "{peers:?}");
     }
     let stopped = of(SocketFact { peer_state: Some('T'), ..pending() }, &[777]);
-    assert!(stopped.headline.contains("x 777, which is stopped (state T)"), "{}", stopped.headline);
+    assert!(
+        stopped.headline.contains("x 777, the agent of the network plugin, is stopped (state T)"),
+        "{}",
+        stopped.headline
+    );
     assert!(stopped.next[0].contains("kill -CONT 777"), "{:?}", stopped.next);
     let silent = of(SocketFact { peer_state: Some('S'), ..SocketFact::default() }, &[777]);
-    assert!(silent.headline.ends_with("x 777, which does not answer"), "{}", silent.headline);
+    assert!(silent.headline.contains("network plugin, does not answer: "), "{}", silent.headline);
     assert!(silent.next.iter().all(|advice| !advice.contains("CONT")), "{:?}", silent.next);
 }
 

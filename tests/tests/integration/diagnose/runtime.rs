@@ -85,7 +85,7 @@ fn r1_behind_a_runc_that_is_halted() {
         story.census(2 * S, &[runc.clone(), shim.clone()], &groups, &[relist()]);
         story.snapshot(2 * S + 500 * MS)
     };
-    for (runc, advice) in [(&halted, "kill -CONT 24200"), (&frozen, "echo THAWED")] {
+    for (runc, advice) in [(&halted, "`kill -CONT 24200`"), (&frozen, "`echo THAWED")] {
         let finding = only(&seen(runc), "R1");
         assert_eq!((culprit(&finding), finding.reach), (Some(RUNC), 3));
         assert_eq!(finding.confidence, Confidence::High, "{:?}", finding.doubts);
@@ -238,11 +238,11 @@ fn advice_names_the_unit() {
         diagnose(&story.snapshot(S)).findings[0].next.join("; ")
     };
     let docker = advice(Component::Dockerd, "/lib/systemd/system/docker.service");
-    assert!(docker.contains("systemctl start docker; all containers stop with it, unless"), "{docker}");
+    assert!(docker.contains("`systemctl start docker`; all containers stop with it, unless"), "{docker}");
     let front = advice(Component::CriDockerd, "/run/cri-dockerd.sock");
-    assert!(front.contains("systemctl start cri-docker;"), "{front}");
+    assert!(front.contains("`systemctl start cri-docker`;"), "{front}");
     let k3s = advice(Component::Kubelet, "/etc/systemd/system/k3s-agent.service");
-    assert!(k3s.contains("systemctl start k3s-agent; running containers are not touched"), "{k3s}");
+    assert!(k3s.contains("`systemctl start k3s-agent`; running containers are not touched"), "{k3s}");
     let kubelet = advice(Component::Kubelet, "/var/lib/kubelet");
     assert!(kubelet.contains("systemctl start kubelet;"), "{kubelet}");
 }

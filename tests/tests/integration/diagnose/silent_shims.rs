@@ -110,7 +110,7 @@ fn s7_from_the_goroutine_of_the_shim() {
         finding.evidence
     );
     assert!(finding.victims.iter().any(|victim| victim.contains("StartContainer")), "{:?}", finding.victims);
-    assert_eq!(finding.next[0], format!("kill -9 {SHIM}: the kubelet starts the pod anew"));
+    assert_eq!(finding.next[0], format!("`kill -9 {SHIM}`: the kubelet starts the pod anew"));
     let snapshot = seen("1.7.24", &asks("StartContainer", "Create"), &[locked_out()], &[], &LOOKS);
     assert_eq!(only(&snapshot, "S7").confidence, Confidence::Medium);
 }
@@ -157,7 +157,7 @@ fn r1_behind_a_silent_shim() {
     let finding = &diagnosis.findings[0];
     assert_eq!((finding.rule.id, culprit(finding)), ("R1", Some(SHIM)), "{diagnosis:#?}");
     let next =
-        format!("kill -9 {SHIM} (the shim): the lists answer, and the containers of its pod are restarted");
+        format!("`kill -9 {SHIM}` (the shim): the lists answer, and the containers of its pod are restarted");
     assert_eq!(finding.next[0], next);
 }
 
@@ -186,7 +186,7 @@ fn s1_from_three_goroutines() {
         assert!(told, "{wanted}: {:#?}", finding.evidence);
     }
     assert!(finding.victims.iter().any(|victim| victim.contains("ExecSync")), "{:?}", finding.victims);
-    assert_eq!(finding.next[0], format!("kill -9 {SHIM}: the kubelet starts the pod anew"));
+    assert_eq!(finding.next[0], format!("`kill -9 {SHIM}`: the kubelet starts the pod anew"));
     // Another release; and nobody has ended since.
     for (version, below) in [("1.7.24", &ended()[..]), ("1.2.0", &[])] {
         let finding = only(&seen(version, &asks, &deadlocked(), below, &LOOKS), "S1");

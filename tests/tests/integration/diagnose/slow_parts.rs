@@ -32,7 +32,13 @@ fn healthy(seconds: u64) -> Story {
 /// The verdict and its cause, as a person reads them.
 fn first_lines(diagnosis: &Diagnosis, story: &Story, seconds: u64) -> String {
     let mut out = Vec::new();
-    text::report(&story.snapshot(seconds * S), diagnosis, &text::TextOptions::default(), &mut out).unwrap();
+    text::report(
+        &story.snapshot(seconds * S),
+        diagnosis,
+        &text::TextOptions { verbose: true, ..text::TextOptions::default() },
+        &mut out,
+    )
+    .unwrap();
     let text = String::from_utf8(out).unwrap();
     let lines: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("SLOW")).take(6).collect();
     lines.join(" ").split_whitespace().collect::<Vec<_>>().join(" ")

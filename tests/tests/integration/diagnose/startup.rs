@@ -69,7 +69,7 @@ fn seen(processes: &[ProcessFact], goroutines: &[GoroutineGroup]) -> Snapshot {
 }
 
 fn resume(shim: u32) -> String {
-    format!("kill -CONT {shim}: it answers, and containerd goes on")
+    format!("`kill -CONT {shim}`: it answers, and containerd goes on")
 }
 
 fn has(finding: &Finding, text: &str) -> bool {

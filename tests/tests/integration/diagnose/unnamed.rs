@@ -38,7 +38,13 @@ fn doubts(diagnosis: &Diagnosis) -> Vec<&'static str> {
 
 fn page(snapshot: &Snapshot) -> String {
     let mut out = Vec::new();
-    text::report(snapshot, &diagnose(snapshot), &text::TextOptions::default(), &mut out).unwrap();
+    text::report(
+        snapshot,
+        &diagnose(snapshot),
+        &text::TextOptions { verbose: true, ..text::TextOptions::default() },
+        &mut out,
+    )
+    .unwrap();
     // Lines are wrapped.
     String::from_utf8(out).unwrap().replace("\n  ", " ")
 }

@@ -86,7 +86,7 @@ fn a_program_that_is_newer_than_the_catalogue() {
     let others = probe(&known, Layer::KubeletCall);
     let newer = told(counted, Some(others));
     assert_eq!(doubts(&newer), ["newer_than_known"]);
-    let text = text_of(&newer, false).unwrap();
+    let text = text_of(&newer, true).unwrap();
     let said = "this kubelet is newer than this plegtrace knows: no calls that the kubelet counts found";
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains(said), "{text}");
@@ -132,7 +132,7 @@ fn without_cri_calls_nobody_is_healthy() {
     let seen = |tell: &dyn Fn(&mut Story)| {
         let snapshot = told(tell);
         assert!(is_healthy(&snapshot), "{:#?}", diagnose(&snapshot));
-        text_of(&snapshot, false).unwrap()
+        text_of(&snapshot, true).unwrap()
     };
     for text in [
         seen(&|story| {
@@ -245,7 +245,7 @@ fn the_kubelets_own_clock_is_believed() {
             panic!("{diagnosis:#?}")
         };
         assert_eq!((diagnosis.verdict, age.ns, age.at_least), (Verdict::Stall, 3_605 * S, false));
-        let text = text_of(&snapshot, false).unwrap();
+        let text = text_of(&snapshot, true).unwrap();
         assert!(text.contains("\nSTALL  last successful list 1 h 0 min ago"), "{text}");
     }
     // A young one, one that has got its list since, one that is gone.

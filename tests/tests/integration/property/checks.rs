@@ -122,8 +122,13 @@ pub(super) fn one_verdict(snapshot: &Snapshot) {
 pub(super) fn lines_fit(snapshot: &Snapshot) {
     for (verbose, width) in [(false, 80), (true, 80), (true, 120)] {
         let mut out = Vec::new();
-        text::report(snapshot, &diagnose(snapshot), &TextOptions { verbose, colour: false, width }, &mut out)
-            .unwrap();
+        text::report(
+            snapshot,
+            &diagnose(snapshot),
+            &TextOptions { verbose, width, ..TextOptions::default() },
+            &mut out,
+        )
+        .unwrap();
         for line in String::from_utf8(out).unwrap().lines() {
             assert!(line.chars().count() <= width, "{width}: {line}");
         }

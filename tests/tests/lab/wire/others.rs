@@ -84,7 +84,13 @@ fn other_clients_are_named_and_counted() {
     let ended = seen.other_requests.iter().find(|it| it.message.id.start.0 == open.start_ns).unwrap();
     assert_eq!((ended.end, ended.message.method.as_str()), (RequestEnd::Answered, "ExecSync"));
     let mut page = Vec::new();
-    text::report(&snapshot, &diagnose(&snapshot), &TextOptions::default(), &mut page).unwrap();
+    text::report(
+        &snapshot,
+        &diagnose(&snapshot),
+        &TextOptions { verbose: true, ..TextOptions::default() },
+        &mut page,
+    )
+    .unwrap();
     let page = String::from_utf8(page).unwrap();
     let title = format!("{} {}", name.trim_end(), std::process::id());
     assert!(page.contains("Other clients of the runtime") && page.contains(&title), "{page}");

@@ -180,7 +180,13 @@ fn a_stopped_runtime_is_named() {
     assert_eq!([ends[0].end, ends[1].end], [RequestEnd::ResetByClient, RequestEnd::Answered]);
     assert_eq!(ends[1].message.id.start.0, left[0].start_ns);
     let mut page = Vec::new();
-    text::report(&snapshot, &diagnose(&snapshot), &TextOptions::default(), &mut page).unwrap();
+    text::report(
+        &snapshot,
+        &diagnose(&snapshot),
+        &TextOptions { verbose: true, ..TextOptions::default() },
+        &mut page,
+    )
+    .unwrap();
     let page = String::from_utf8(page).unwrap();
     assert!(page.contains("CRI calls on the wire (gRPC)"), "{page}");
     assert!(page.contains("RuntimeService/ListContainers"), "{page}");
@@ -213,7 +219,8 @@ fn the_wire_alone_is_enough_for_a_verdict() {
     assert_nothing_is_lost(&snapshot);
     let diagnosis = diagnose(&snapshot);
     let mut page = Vec::new();
-    text::report(&snapshot, &diagnosis, &TextOptions::default(), &mut page).unwrap();
+    text::report(&snapshot, &diagnosis, &TextOptions { verbose: true, ..TextOptions::default() }, &mut page)
+        .unwrap();
     println!("{}", String::from_utf8(page).unwrap());
     assert_eq!(diagnosis.verdict, Verdict::Stall, "{diagnosis:#?}");
     let [Reason::RequestsOpen { method, count: 1, oldest_ns, asker, answerer }] = &diagnosis.reasons[..]

@@ -51,7 +51,7 @@ pub(super) const KNOWN: &[Known] = &[
         versions: "Linux 3.10 to 4.x, systemd before 232",
         symptoms: &["the kubelet uses more CPU every day, most with CronJobs"],
         look: "the second number of /proc/cgroups for memory is far above the number of directories",
-        next: "echo 2 > /proc/sys/vm/drop_caches helps for a while; install a newer kernel",
+        next: "`echo 2 > /proc/sys/vm/drop_caches` helps for a while; install a newer kernel",
         sources: &["k8s#64137", "moby#29638"],
     },
 ];

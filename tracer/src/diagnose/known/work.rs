@@ -81,7 +81,7 @@ pub(super) const KNOWN: &[Known] = &[
         versions: "seen from Docker 18.09 to 20.10, runc up to 1.0.2",
         symptoms: &["killing that runc heals the node"],
         look: "a runc without a living child, without a blocked descriptor and without an open call to D-Bus",
-        next: "take its goroutines (kill -QUIT) before you kill it, and report them",
+        next: "take its goroutines (`kill -QUIT`) before you kill it, and report them",
         sources: &["runc#2314", "moby#40817"],
     },
     Known {

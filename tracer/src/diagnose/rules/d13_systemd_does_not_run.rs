@@ -29,12 +29,12 @@ pub(super) static RULE: Rule = Rule {
         ],
         excluded_by: &["systemd was seen to run or to wait elsewhere in between"],
         next: &[
-            "cat /proc/1/cgroup, then thaw that cgroup: echo 0 > /sys/fs/cgroup/init.scope/cgroup.freeze (v2), or \
-             echo THAWED > freezer.state (v1)",
+            "`cat /proc/1/cgroup`, then thaw that cgroup: `echo 0 > /sys/fs/cgroup/init.scope/cgroup.freeze` \
+             (v2), or `echo THAWED > freezer.state` (v1)",
             "when a debugger holds it (TracerPid in /proc/1/status): detach it",
             "the calls are answered at once after that",
         ],
-        trap: "Killing the runc processes one by one frees nothing: the next ones hang in the same way.",
+        trap: "Do not kill the runc processes one by one: that frees nothing, the next ones hang in the same way.",
         sources: &["reproduced with runc, dbus-daemon and systemd of four Debian releases"],
     },
     examine,
@@ -50,9 +50,9 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
             let frozen = stall.peer.as_ref().is_some_and(BusPeer::is_frozen);
             finding.advise([
                 if frozen {
-                    format!("cat /proc/{pid}/cgroup: thaw that cgroup (echo 0 > …/init.scope/cgroup.freeze)")
+                    format!("`cat /proc/{pid}/cgroup`: thaw that cgroup (`echo 0 > /sys/fs/cgroup/init.scope/cgroup.freeze`)")
                 } else {
-                    format!("grep TracerPid /proc/{pid}/status: detach that debugger; else kill -CONT {pid}")
+                    format!("`grep TracerPid /proc/{pid}/status`: detach that debugger; else `kill -CONT {pid}`")
                 },
                 "the calls are answered at once after that".to_owned(),
             ])

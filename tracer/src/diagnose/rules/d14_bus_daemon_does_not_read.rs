@@ -34,12 +34,12 @@ pub(super) static RULE: Rule = Rule {
             "the daemon has read the call and runs: systemd has to answer (D3)",
         ],
         next: &[
-            "kill -CONT PID when it is stopped; thaw its cgroup when it is frozen (cat /proc/PID/cgroup)",
-            "in state D: cat /proc/PID/stack says in what it hangs",
-            "journalctl -u dbus -u dbus-broker: limits that it has reached",
+            "`kill -CONT PID` when it is stopped; thaw its cgroup when it is frozen (`cat /proc/PID/cgroup`)",
+            "in state D: `cat /proc/PID/stack` says in what it hangs",
+            "`journalctl -u dbus -u dbus-broker`: limits that it has reached",
         ],
-        trap: "Restarting the bus cuts every service off from it, logind and systemd included; on many distributions \
-            only a reboot mends that. Resuming the daemon costs nothing.",
+        trap: "Do not restart the bus: that cuts every service off from it, logind and systemd included; on many \
+            distributions only a reboot mends that. Resuming the daemon costs nothing.",
         sources: &["dbus-daemon 1.14 of Debian 12, stopped by a signal"],
     },
     examine,
@@ -54,7 +54,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
             let pid = stall.pid;
             let stopped = stall.peer.as_ref().is_some_and(BusPeer::is_stopped);
             let (finding, first) = if stopped {
-                (finding, format!("kill -CONT {pid}"))
+                (finding, format!("`kill -CONT {pid}`"))
             } else if stall.is_halted() {
                 (finding, format!("cat /proc/{pid}/cgroup: thaw that cgroup (cgroup.freeze, freezer.state)"))
             } else if stall.hangs_in_kernel() {

@@ -23,9 +23,9 @@ pub(super) static RULE: Rule = Rule {
         evidence: &["connect(2) to the bus failed with ECONNREFUSED or ENOENT while plegtrace observed"],
         excluded_by: &["it failed with EAGAIN: the bus listens, and its queue is full (D7)"],
         next: &[
-            "systemctl status dbus.socket dbus dbus-broker: systemctl does not need the bus",
-            "journalctl -u dbus -u dbus-broker: why it ended",
-            "systemctl start dbus.socket",
+            "`systemctl status dbus.socket dbus dbus-broker`: systemctl does not need the bus",
+            "`journalctl -u dbus -u dbus-broker`: why it ended",
+            "`systemctl start dbus.socket`",
         ],
         trap: "A bus that was restarted does not have the services that were on it before: systemd connects again by itself, \
             some services have to be restarted.",

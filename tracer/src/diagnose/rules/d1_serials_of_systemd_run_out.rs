@@ -46,11 +46,11 @@ pub(super) static RULE: Rule = Rule {
             "it has answered another call since, or has not read what it was sent",
         ],
         next: &[
-            "busctl status org.freedesktop.systemd1 times out while systemctl status answers: that confirms it",
-            "systemctl daemon-reexec: a new connection begins at 1",
+            "`busctl status org.freedesktop.systemd1` times out while `systemctl status` answers: that confirms it",
+            "`systemctl daemon-reexec`: a new connection begins at 1",
             "upgrade systemd",
         ],
-        trap: "Restarting containerd or the kubelet changes nothing; a reboot only starts the count again.",
+        trap: "Do not restart containerd or the kubelet: that changes nothing; a reboot only starts the count again.",
         sources: &["systemd#11804", "systemd#11809", "runc#1959", "cri-o#2584"],
     },
     examine,
@@ -109,7 +109,7 @@ fn soon(scene: &Scene<'_>) -> Option<Finding> {
     Some(
         finding
             .into_notice()
-            .advise(["systemctl daemon-reexec: a new connection begins at 1", "upgrade systemd"]),
+            .advise(["`systemctl daemon-reexec`: a new connection begins at 1", "upgrade systemd"]),
     )
 }
 

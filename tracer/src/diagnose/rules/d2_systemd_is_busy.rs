@@ -34,9 +34,9 @@ pub(super) static RULE: Rule = Rule {
         ],
         next: &[
             "upgrade runc to 1.1.15 or 1.2, and use fewer exec probes",
-            "find leaked mounts: wc -l /proc/1/mountinfo; a node with 100 pods has some hundred",
+            "find leaked mounts: `wc -l /proc/1/mountinfo`; a node with 100 pods has some hundred",
         ],
-        trap: "Restarting the kubelet adds to the load: it starts every probe again.",
+        trap: "Do not restart the kubelet: that adds to the load, it starts every probe again.",
         sources: &["runc#2532", "runc#3925", "systemd#8703", "kubernetes#120103"],
     },
     examine,

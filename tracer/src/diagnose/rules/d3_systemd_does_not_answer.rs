@@ -38,12 +38,12 @@ pub(super) static RULE: Rule = Rule {
             "systemd is busy (D2), frozen (D13), in state D (D12), or silent and older than 242 (D1)",
         ],
         next: &[
-            "cat /proc/1/wchan /proc/1/stack: where systemd waits",
-            "systemctl status, which uses its private socket: does systemd answer there?",
-            "systemctl daemon-reexec: systemd connects to the bus anew, units are not touched",
-            "then kill -9 the runc processes that still wait",
+            "`cat /proc/1/wchan /proc/1/stack`: where systemd waits",
+            "`systemctl status`, which uses its private socket: does systemd answer there?",
+            "`systemctl daemon-reexec`: systemd connects to the bus anew, units are not touched",
+            "then `kill -9` the runc processes that still wait",
         ],
-        trap: "Killing runc or restarting containerd first frees one request at a time, and leaves the cause.",
+        trap: "Do not kill runc or restart containerd first: that frees one request at a time, and leaves the cause.",
         sources: &["runc#3904", "runc#4481", "runc#1959"],
     },
     examine,
@@ -69,8 +69,8 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
         Some(
             finding
                 .advise([
-                    format!("cat /proc/{0}/wchan /proc/{0}/stack: where systemd waits", stall.pid.max(1)),
-                    "systemctl status (its private socket): if that answers, systemctl daemon-reexec"
+                    format!("`cat /proc/{0}/wchan /proc/{0}/stack`: where systemd waits", stall.pid.max(1)),
+                    "`systemctl status` (its private socket): if that answers, `systemctl daemon-reexec`"
                         .to_owned(),
                 ])
                 .advise(bus::let_go(stuck, stall)),

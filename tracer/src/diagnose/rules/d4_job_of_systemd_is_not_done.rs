@@ -34,9 +34,9 @@ pub(super) static RULE: Rule = Rule {
             "the bus daemon stands still (D14), or is busy while systemd is idle (D9)",
         ],
         next: &[
-            "systemctl list-jobs: which jobs wait, and for which others",
-            "systemctl status UNIT of a unit that is being stopped: processes that do not end, state D first",
-            "systemctl cancel JOB for a job that will never be done",
+            "`systemctl list-jobs`: which jobs wait, and for which others",
+            "`systemctl status UNIT` of a unit that is being stopped: processes that do not end, state D first",
+            "`systemctl cancel JOB` for a job that will never be done",
         ],
         trap: "runc goes on after 30 s, so a stall on each container looks like a slow node, not like one that hangs.",
         sources: &["runc PR 1754", "runc PR 2614", "runc PR 3782"],

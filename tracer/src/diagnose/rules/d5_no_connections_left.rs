@@ -26,11 +26,11 @@ pub(super) static RULE: Rule = Rule {
         evidence: &["the bus has answered Hello with the error LimitsExceeded, while plegtrace observed"],
         excluded_by: &["Hello was answered otherwise"],
         next: &[
-            "busctl list: who holds the connections",
+            "`busctl list`: who holds the connections",
             "runc processes that hang: find out for what they wait (D3, U4), then kill them",
             "raise max_connections_per_user in /etc/dbus-1/system-local.conf, and reload the bus",
         ],
-        trap: "Restarting the bus cuts every service off from it, logind and systemd included.",
+        trap: "Do not restart the bus: that cuts every service off from it, logind and systemd included.",
         sources: &["cri-o#3808", "podman PR 11313", "fleet#1706"],
     },
     examine,

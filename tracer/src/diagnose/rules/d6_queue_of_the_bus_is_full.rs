@@ -34,10 +34,10 @@ pub(super) static RULE: Rule = Rule {
             "a call to systemd has no answer: what systemd does meanwhile says more (D1, D2, D3, D10, D12, D13)",
         ],
         next: &[
-            "look at what systemd does: ps -o stat,wchan,pcpu 1, and plegtrace -d 60, which waits for a call that hangs",
-            "systemctl status uses its private socket: if that answers, systemctl daemon-reexec empties the queue",
+            "look at what systemd does: `ps -o stat,wchan,pcpu 1`, and `plegtrace -d 60`, which waits for a call that hangs",
+            "`systemctl status` uses its private socket: if that answers, `systemctl daemon-reexec` empties the queue",
         ],
-        trap: "Higher limits of the bus only make the wait longer.",
+        trap: "Do not raise the limits of the bus: that only makes the wait longer.",
         sources: &["systemd-rhel#266", "kubernetes#94913", "kubernetes#57345"],
     },
     examine,

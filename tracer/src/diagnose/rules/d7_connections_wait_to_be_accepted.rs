@@ -31,10 +31,11 @@ pub(super) static RULE: Rule = Rule {
             "a connection waits to be accepted for 5 s: the bus daemon does not run (D14), or is busy (D9)",
         ],
         next: &[
-            "ss -xl | grep -e dbus -e private: Recv-Q is the length of the queue, Send-Q its limit",
+            "`ss -xl | grep -e dbus -e private`: Recv-Q is the length of the queue, Send-Q its limit",
             "raise net.core.somaxconn, and restart fewer pods at once; upgrade runc to 1.4 or later",
         ],
-        trap: "Restarting the bus empties the queue and cuts every service off from it; the next burst fills it again.",
+        trap: "Do not restart the bus: that empties the queue and cuts every service off from it; the next burst fills \
+            it again.",
         sources: &["opencontainers/cgroups PR 45", "cri-o PR 4921", "net/unix/af_unix.c"],
     },
     examine,

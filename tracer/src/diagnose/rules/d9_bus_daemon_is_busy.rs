@@ -33,10 +33,10 @@ pub(super) static RULE: Rule = Rule {
         ],
         next: &[
             "start fewer containers at a time (registry and scheduler limits, rolling restarts)",
-            "look for who calls most: busctl monitor, or dbus-monitor --system, for a few seconds",
+            "look for who calls most: `busctl monitor`, or `dbus-monitor --system`, for a few seconds",
             "use the cgroupfs driver, or dbus-broker in place of dbus-daemon",
         ],
-        trap: "A monitor is one more receiver of every message: do not leave it running.",
+        trap: "Do not leave a monitor of the bus running: it is one more receiver of every message.",
         sources: &["runc#4853", "systemd#1961"],
     },
     examine,

@@ -37,8 +37,8 @@ pub(super) static RULE: Rule = Rule {
             "look at what it is blocked on: the server of the volume, or the agent of the driver",
             "kill it: who waits for it reports the error and tries again",
         ],
-        trap: "In state D it cannot be killed before the server or the disk answers. Restarting the kubelet leaves it running, and starts \
-            a second one next to it.",
+        trap: "Do not restart the kubelet: that leaves the helper running, and starts a second one next to it. In state \
+            D it cannot be killed before the server or the disk answers.",
         sources: &["csi-driver-nfs#1271", "csi-driver-nfs#649"],
     },
     examine,
@@ -66,7 +66,10 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     } else {
         finding.doubted("what it is blocked on was not seen: it may be at work")
     };
-    Some(finding.advise(RULE.page.next.iter().copied()))
+    Some(finding.advise([
+        "check what it is blocked on: the server of the volume, or the agent of the driver".to_owned(),
+        format!("`kill {pid}`: {} reports the error and tries again", runner.name()),
+    ]))
 }
 
 /// `mount.nfs (pid 7)`; of a script, which has the file of its shell, the kernel's name too.

@@ -35,7 +35,7 @@ pub(super) static RULE: Rule = Rule {
             "restart the kubelet; running containers are not touched",
             "upgrade Kubernetes to 1.14 or later",
         ],
-        trap: "The runtime is not at fault; restarting it only produces a thousand more events.",
+        trap: "Do not restart the runtime: it is not at fault, and restarting it only produces a thousand more events.",
         sources: &["kubernetes#72482", "kubernetes PR 72709"],
     },
     examine,
@@ -61,8 +61,10 @@ fn finding(request: &Request, scene: &Scene<'_>) -> Option<Finding> {
         return None;
     }
     let stack = words::go_stack(&request.frames, false);
-    let finding =
-        Finding::new(&RULE, "the relist waits for the kubelet's own sync loop, not for the runtime");
+    let finding = Finding::new(
+        &RULE,
+        "the kubelet's own sync loop takes no events, so its relist waits: not the runtime",
+    );
     let finding = match evidence::of_relist(scene) {
         Some(relist) => finding.seen(relist),
         None => finding.doubted("the relist itself is not traced: an open call inside it would go unseen"),
@@ -84,7 +86,7 @@ fn finding(request: &Request, scene: &Scene<'_>) -> Option<Finding> {
         ..finding
     };
     Some(finding.advise([
-        format!("systemctl restart {}; {}", unit(Component::Kubelet, scene), fate(Component::Kubelet)),
+        format!("`systemctl restart {}`; {}", unit(Component::Kubelet, scene), fate(Component::Kubelet)),
         "upgrade Kubernetes: 1.14 and later drop the event instead".to_owned(),
     ]))
 }

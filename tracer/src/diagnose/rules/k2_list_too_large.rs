@@ -36,12 +36,12 @@ pub(super) static RULE: Rule = Rule {
             "lists hang instead of failing (R1, R14), or fail with another error (R15)",
         ],
         next: &[
-            "crictl ps -a fails in the same way: list exited containers with ctr -n k8s.io containers ls (it streams), \
-             and remove them one by one with crictl rm ID",
+            "`crictl ps -a` fails in the same way: list exited containers with `ctr -n k8s.io containers ls` (it \
+             streams), and remove them one by one with `crictl rm ID`",
             "find who leaves them: ttlSecondsAfterFinished of Jobs, CronJob history limits, terminated-pod-gc-threshold",
             "until then raise max_send_message_size in containerd's configuration; the kubelet's own limit is fixed",
         ],
-        trap: "Restarting kubelet or containerd changes nothing: the list is as long as before.",
+        trap: "Do not restart kubelet or containerd: that changes nothing, the list is as long as before.",
         sources: &[
             "kubernetes#63858",
             "kubernetes#131407",

@@ -50,7 +50,7 @@ pub(super) static RULE: Rule = Rule {
             "wait: it ends on its own, after the time per pod multiplied by the number of pods",
             "remove dead containers and finished pods (Job TTL, terminated-pod-gc-threshold); run fewer pods per node",
         ],
-        trap: "Restarting the kubelet, the usual reflex, starts it all over again.",
+        trap: "Do not restart the kubelet, the usual reflex: that starts it all over again.",
         sources: &["kubernetes#45419", "pkg/kubelet/pleg/generic.go"],
     },
     examine,
@@ -136,7 +136,7 @@ fn finding(relist: &Relist, status: &Status, scene: &Scene<'_>) -> Finding {
     };
     let finding = finding.advise([
         "wait: it ends on its own; do not restart the kubelet, which would start it over",
-        "fewer dead containers and finished pods make it shorter (crictl ps -a, Job TTL)",
+        "fewer dead containers and finished pods make it shorter (`crictl ps -a`, Job TTL)",
     ]);
     let finding = match pressure(scene) {
         Some(share) => finding.doubted(format!("CPU pressure was {share} % over the last 10 s")),

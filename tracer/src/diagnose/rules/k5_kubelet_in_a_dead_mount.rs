@@ -39,10 +39,10 @@ pub(super) static RULE: Rule = Rule {
         ],
         next: &[
             "FUSE: restart its program, or abort the connection (/sys/fs/fuse/connections/N/abort)",
-            "network: restore the server, or unmount by force (umount -f -l PATH)",
+            "network: restore the server, or unmount by force (`umount -f -l PATH`)",
             "mount such volumes soft, so that calls fail instead of waiting",
         ],
-        trap: "Restarting the kubelet does not help: it hangs at the same path again, or does not even end.",
+        trap: "Do not restart the kubelet: it hangs at the same path again, or does not even end.",
         sources: &["k8s#101622", "k8s#100178", "k8s#122318", "k8s#122491"],
     },
     examine,
@@ -65,7 +65,7 @@ fn finding(seen: &ProcessSeen, scene: &Scene<'_>) -> Option<Finding> {
     let ((who, victims), place) = (work.words(), place(park));
     let kind = park.waits_for_server()?;
     let name = park.syscall.as_ref().and_then(|call| call.name.as_deref()).unwrap_or("a system call");
-    let headline = format!("{who} hangs in {name} of {place}: the file system ({kind}) does not answer");
+    let headline = format!("the file system ({kind}) of {place} does not answer: {who} hangs in {name}");
     let finding = Finding {
         since: Some(age),
         culprit: Some(culprit(seen.fact.pid, thread.tid)),

@@ -39,11 +39,12 @@ pub(super) static RULE: Rule = Rule {
         ],
         next: &[
             "start or resume the kubelet; leave the runtime and the containers alone",
-            "if it exits again: journalctl -u kubelet (certificates, swap, full disk, cgroup driver)",
-            "if the machine is lost: kubectl taint node NAME node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
+            "if it exits again: `journalctl -u kubelet` (certificates, swap, full disk, cgroup driver)",
+            "if the machine is lost: `kubectl taint node NAME node.kubernetes.io/out-of-service=nodeshutdown:NoExecute`",
         ],
-        trap: "Deleting the node object speeds nothing up: ReadWriteOnce volumes are detached only once the node is \
-            known to be off (out-of-service taint), otherwise after a timeout, at the risk of corrupting data.",
+        trap: "Do not delete the node object: that speeds nothing up. ReadWriteOnce volumes are detached only once the \
+            node is known to be off (out-of-service taint), otherwise after a timeout, at the risk of corrupting \
+            data.",
         sources: &["kubernetes.io/docs/concepts/cluster-administration/node-shutdown (non-graceful)"],
     },
     examine,
@@ -53,7 +54,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     let halted = scene.stuck().filter_map(|stuck| {
         let (how, next) = match &stuck.what {
             StuckKind::Stopped { component: Component::Kubelet, pid, .. } => {
-                ("stopped by a signal", format!("kill -CONT {pid}"))
+                ("stopped by a signal", format!("`kill -CONT {pid}`"))
             }
             StuckKind::Frozen { component: Component::Kubelet, freezer, .. } => {
                 ("in a frozen cgroup", super::u4_container_left_frozen::thaw(freezer))
@@ -101,8 +102,8 @@ fn is_down(left: &str, scene: &Scene<'_>) -> Finding {
         ..finding
     }
     .advise([
-        format!("journalctl -u {unit} -e: why it exited"),
-        format!("systemctl start {unit}; {}", fate(Component::Kubelet)),
+        format!("`journalctl -u {unit} -e`: why it exited"),
+        format!("`systemctl start {unit}`; {}", fate(Component::Kubelet)),
     ])
 }
 

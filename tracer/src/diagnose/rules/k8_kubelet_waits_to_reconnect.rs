@@ -45,8 +45,8 @@ pub(super) static RULE: Rule = Rule {
             "wait: it connects again by itself within two and a half minutes of the runtime's start",
             "if that is too long: restart the kubelet, which connects at once",
         ],
-        trap: "Restarting the runtime once more changes nothing if the next attempt finds it up, and makes the wait longer if \
-            it does not.",
+        trap: "Do not restart the runtime once more: that changes nothing if the next attempt finds it up, and makes \
+            the wait longer if it does not.",
         sources: &[
             "Kubernetes PR 118779",
             "github.com/grpc/grpc/blob/master/doc/connection-backoff.md",
@@ -171,7 +171,7 @@ fn finding(runtime: &Serving<'_>, kubelet: &Waiting<'_>, scene: &Scene<'_>) -> F
     };
     finding.advise([
         format!("wait: the kubelet connects again by itself within {left} at most"),
-        format!("if that is too long: systemctl restart {}", unit(Component::Kubelet, scene)),
+        format!("if that is too long: `systemctl restart {}`", unit(Component::Kubelet, scene)),
     ])
 }
 

@@ -33,7 +33,7 @@ pub(super) static RULE: Rule = Rule {
         next: &[
             "has a CNI plugin been running for long? kill it and check its agent (N1)",
             "is a reload reading /etc/cni/net.d? look for a FIFO or a hung filesystem there, and remove it",
-            "neither? run plegtrace goroutines $(pidof containerd) and look for go-cni; then restart containerd",
+            "neither? run `plegtrace goroutines $(pidof containerd)` and look for go-cni; then restart containerd",
         ],
         trap: "The condition reads like a dead runtime, but containers are still listed, started and stopped.",
         sources: &["containerd#11186", "containerd#11275", "containerd#4666"],
@@ -96,7 +96,7 @@ fn finding(component: Component, pid: u32, since: Age, seen: Evidence, scene: &S
     let general = RULE.page.next.iter().copied();
     let Some(reload) = reload else { return finding.advise(general) };
     finding.evidence.extend(reload);
-    finding.advise(["remove or fix the file that the reload opens (see above)"]).advise(general)
+    finding.advise(["remove or fix the file that the reload opens (plegtrace -v names it)"]).advise(general)
 }
 
 /// A reload that has the lock which Status wants: its goroutine, and the file that it opens.

@@ -41,7 +41,7 @@ pub(super) static RULE: Rule = Rule {
             "is the container's first process alive, and in which state? D: suspect a filesystem or the kernel (X6)",
             "if it is gone and the runtime still waits: restart the runtime; containers keep running (S4)",
         ],
-        trap: "kubectl delete --force only removes the pod from the API; its processes and volumes stay.",
+        trap: "Do not run `kubectl delete --force`: it only removes the pod from the API; its processes and volumes stay.",
         sources: &["containerd#10589", "containerd#12678", "containerd#14081"],
     },
     examine,

@@ -39,7 +39,7 @@ pub(super) static RULE: Rule = Rule {
             "check what it is blocked on: the peer of a socket is its agent; restart that",
             "kill the plugin: the kubelet tries again",
         ],
-        trap: "Restarting the runtime leaves the plugin running and starts a second one next to it.",
+        trap: "Do not restart the runtime: that leaves the plugin running and starts a second one next to it.",
         sources: &["containernetworking/cni#567", "calico#2098", "kubernetes#98044", "containerd#13326"],
     },
     examine,
@@ -61,7 +61,7 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let finding = Finding::of_stuck(&RULE, headline, Component::Helper, stuck, scene);
     let agent = stuck.parks.iter().find_map(agent);
     let finding = match agent {
-        Some(agent) => finding.advise([format!("it waits for {agent}: look at that first")]),
+        Some(agent) => finding.advise([format!("it waits for {agent}: check that first")]),
         None => finding,
     };
     // Without its system calls it could as well wait for a lock that another plugin holds.
@@ -71,7 +71,7 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
         finding.doubted("what it is blocked on was not seen: it may be queueing for a lock (N2)")
     };
     Some(finding.advise([
-        format!("kill {pid}: the kubelet tries again"),
+        format!("`kill {pid}`: the kubelet tries again"),
         "restart the network agent on this node".to_owned(),
     ]))
 }

@@ -28,10 +28,10 @@ pub(super) static RULE: Rule = Rule {
         excluded_by: &[],
         next: &[
             "check what the holder is doing, then kill it: the others continue at once",
-            "if the process that took it has exited: fuser -v on the lock file shows who holds it now",
+            "if the process that took it has exited: `fuser -v` on the lock file shows who holds it now",
         ],
-        trap: "Killing the waiters frees nothing: the next ones queue behind the same holder. And a lock can outlive \
-            the process that /proc/locks names, in a child that inherited the open file.",
+        trap: "Do not kill the waiters: that frees nothing, the next ones queue behind the same holder. And a lock can \
+            outlive the process that /proc/locks names, in a child that inherited the open file.",
         sources: &["containernetworking/plugins#561"],
     },
     examine,
@@ -103,7 +103,7 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let Some(holder) = &syscall.lock_holder else {
         let finding = finding.doubted("the lock holder was not seen");
         return Some(finding.advise([format!(
-            "grep {waiting} /proc/locks: the line with the same number without an arrow is the holder's"
+            "`grep {waiting} /proc/locks`: the line with the same number without an arrow is the holder's"
         )]));
     };
     finding.victims.insert(0, format!("{words} (pid {waiting}){pod}"));
@@ -115,8 +115,8 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
 fn held(finding: Finding, holder: &Holder) -> Finding {
     let seen = Evidence::new(Source::Census, format!("the lock is held by {} (/proc/locks)", name(holder)));
     finding.seen(seen).advise([
-        format!("kill {}: the waiters continue at once", holder.pid),
-        "check what it is doing first: plegtrace -v, or its log".to_owned(),
+        format!("`kill {}`: the waiters continue at once", holder.pid),
+        "check what it is doing first: `plegtrace -v`, or its log".to_owned(),
     ])
 }
 

@@ -39,7 +39,7 @@ pub(super) static RULE: Rule = Rule {
             "look at the agent: its log, its memory and CPU limits, its way to the API server",
             "restart the agent",
         ],
-        trap: "Killing the plugin only makes the kubelet start another one, which waits for the same agent.",
+        trap: "Do not kill the plugin first: the kubelet starts another one, which waits for the same agent.",
         sources: &["cilium#9046", "multus#1146", "vpc-cni#2945"],
     },
     examine,
@@ -75,7 +75,8 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     }
     let who = holders(std::slice::from_ref(agent));
     let pod = of_pod(stuck.container.as_ref());
-    let headline = format!("{words}{pod} waits for its agent {who}, which {}", does(socket));
+    let headline =
+        format!("{who}, the agent of the network plugin, {}: {words}{pod} waits for it", does(socket));
     let mut finding = Finding::of_stuck(&RULE, headline, Component::Helper, stuck, scene);
     finding.victims.push(format!("{words} (pid {plugin}){pod}"));
     let culprit = Culprit {
@@ -94,7 +95,7 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     Some(
         finding.advise([
             remedy(agent, &who, socket),
-            format!("only then kill {plugin}: the kubelet tries again"),
+            format!("only then `kill {plugin}`: the kubelet tries again"),
         ]),
     )
 }
@@ -122,11 +123,11 @@ fn seen(who: &str, socket: &SocketFact) -> String {
 fn remedy(agent: &Holder, who: &str, socket: &SocketFact) -> String {
     if matches!(socket.peer_state, Some('T' | 't')) {
         return format!(
-            "kill -CONT {}: {who} goes on where it was stopped; then find out who stopped it",
+            "`kill -CONT {}`: {who} goes on where it was stopped; then find out who stopped it",
             agent.pid
         );
     }
-    format!("look at {who}: its log, its limits, its way to the API server; then restart it")
+    format!("check {who}: its log, its limits, its way to the API server; then restart it")
 }
 
 /// Who must answer the plugin: the one process at the other end of the one socket at which it waits, unless that waits for

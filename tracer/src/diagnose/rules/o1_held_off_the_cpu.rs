@@ -41,12 +41,12 @@ pub(super) static RULE: Rule = Rule {
             "only a plugin, a hook or a shim is slow: it is not the daemon that is waited for",
         ],
         next: &[
-            "systemctl show -p CPUQuotaPerSecUSec containerd kubelet: look for a quota, also of system.slice",
-            "raise or remove it: systemctl set-property --runtime UNIT CPUQuota=",
-            "without a quota: see who runs meanwhile (above; top), give it less (cpu.weight, CPUWeight=), and reserve CPU for the system \
+            "`systemctl show -p CPUQuotaPerSecUSec containerd kubelet`: look for a quota, also of system.slice",
+            "raise or remove it: `systemctl set-property --runtime UNIT CPUQuota=`",
+            "without a quota: see who runs meanwhile (top), give it less (cpu.weight, CPUWeight=), and reserve CPU for the system \
              (kube-reserved, system-reserved)",
         ],
-        trap: "Restarting the daemon makes it worse: its start needs more processor time than its calls.",
+        trap: "Do not restart the daemon: that makes it worse, its start needs more processor time than its calls.",
         sources: &["eks-ami#195", "kubernetes#129811", "kubernetes#45419"],
     },
     examine,

@@ -45,7 +45,7 @@ pub(super) static RULE: Rule = Rule {
         ],
         excluded_by: &["any single culprit: one call, lock or process that stays"],
         next: &[
-            "ps aux --sort=-rss | head: who has the memory? end or limit it",
+            "`ps aux --sort=-rss | head`: who has the memory? end or limit it",
             "reserve memory for the system (kube-reserved, system-reserved), and raise the eviction thresholds",
         ],
         trap: "The disk looks like the culprit: it is busy with reading programs.",

@@ -31,9 +31,9 @@ pub(super) static RULE: Rule = Rule {
         ],
         excluded_by: &["there is more room again"],
         next: &[
-            "raise the limit: sysctl -w fs.inotify.max_user_instances=8192, and the same in /etc/sysctl.d",
+            "raise the limit: `sysctl -w fs.inotify.max_user_instances=8192`, and the same in /etc/sysctl.d",
             "count who has them: find /proc/[0-9]*/fd -lname anon_inode:inotify | cut -d/ -f3 | sort | uniq -c | sort -n",
-            "a daemon: prlimit --pid PID --nofile=65536, and LimitNOFILE= in its unit",
+            "a daemon: `prlimit --pid PID --nofile=65536`, and LimitNOFILE= in its unit",
         ],
         trap: "fs.inotify.max_user_watches is another limit (its error is \"no space left on device\"), and ulimit -n does not count \
             instances.",
@@ -141,7 +141,7 @@ fn culprit(user: &InotifyUser, scene: &Scene<'_>) -> Culprit {
 
 fn raise(fact: &InotifyFact) -> String {
     let more = fact.limit.saturating_mul(2).max(8192);
-    format!("sysctl -w fs.inotify.max_user_instances={more}, and the same in /etc/sysctl.d")
+    format!("`sysctl -w fs.inotify.max_user_instances={more}`, and the same in /etc/sysctl.d")
 }
 
 fn files(fact: &DescriptorsFact) -> Finding {
@@ -162,7 +162,7 @@ fn files(fact: &DescriptorsFact) -> Finding {
     let finding = Finding { culprit: Some(culprit), ..finding };
     let more = fact.limit.saturating_mul(2).max(65_536);
     finding.into_notice().advise([
-        format!("prlimit --pid {pid} --nofile={more}: at once; for good LimitNOFILE= in its unit"),
-        format!("ls -l /proc/{pid}/fd: what it keeps open"),
+        format!("`prlimit --pid {pid} --nofile={more}`: at once; for good LimitNOFILE= in its unit"),
+        format!("`ls -l /proc/{pid}/fd`: what it keeps open"),
     ])
 }

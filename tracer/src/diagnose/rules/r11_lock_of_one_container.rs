@@ -276,14 +276,14 @@ fn evidence(
 fn advice(stuck: Option<&Stuck>, dockerd: u32) -> Vec<String> {
     match stuck.map(|stuck| &stuck.what) {
         Some(StuckKind::Stopped { pid, .. }) => {
-            vec![format!("kill -CONT {pid}"), "then find out who stopped it".to_owned()]
+            vec![format!("`kill -CONT {pid}`"), "then find out who stopped it".to_owned()]
         }
         Some(StuckKind::Frozen { freezer, .. }) => {
             vec![super::u4_container_left_frozen::thaw(freezer), "then find out who froze it".to_owned()]
         }
-        Some(what) => vec![format!("kill -9 {}: what dockerd waits for fails, and the lock is free", what.pid())],
+        Some(what) => vec![format!("`kill -9 {}`: what dockerd waits for fails, and the lock is free", what.pid())],
         None => vec![
-            format!("kill -USR1 {dockerd} writes the goroutines of dockerd to a file that its log names: who holds the lock?"),
+            format!("`kill -USR1 {dockerd}` writes the goroutines of dockerd to a file that its log names: who holds the lock?"),
             "restart dockerd; its containers stop with it, unless `docker info` says Live Restore Enabled: true".to_owned(),
         ],
     }

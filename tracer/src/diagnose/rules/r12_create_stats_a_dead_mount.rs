@@ -35,9 +35,9 @@ pub(super) static RULE: Rule = Rule {
         excluded_by: &["the thread waits for a local disk (X2, X4)"],
         next: &[
             "FUSE: restart its program, or abort the connection (/sys/fs/fuse/connections/N/abort)",
-            "network: restore the server, or unmount lazily (umount -l) and delete the pod",
+            "network: restore the server, or unmount lazily (`umount -l`) and delete the pod",
         ],
-        trap: "Restarting the runtime leaves the mount as it is: the next CreateContainer hangs again.",
+        trap: "Do not restart the runtime: that leaves the mount as it is, and the next CreateContainer hangs again.",
         sources: &["containerd#10828", "containerd#13867", "containerd#1722"],
     },
     examine,
@@ -61,7 +61,7 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let place = path.map_or_else(|| "a host path".to_owned(), |path| cut(path, 80));
     let pod = of_pod(stuck.container.as_ref());
     let headline =
-        format!("CreateContainer{pod} hangs in stat of {place}: the file system ({kind}) does not answer");
+        format!("the file system ({kind}) of {place} does not answer: CreateContainer{pod} hangs in stat");
     let finding = Finding::of_stuck(&RULE, headline, request.component, stuck, scene)
         .seen(Evidence::new(Source::Census, words::park_line(park, false)));
     let finding = if kind == "FUSE" {

@@ -32,11 +32,11 @@ pub(super) static RULE: Rule = Rule {
             "it does not serve this node's kubelet: it runs in a container, or next to the runtime that does",
         ],
         next: &[
-            "resume it (kill -CONT PID) or thaw its cgroup",
+            "resume it (`kill -CONT PID`) or thaw its cgroup",
             "restart its service if it does not recover; containers keep running, except Docker's without live-restore",
             "find out who stopped it: a debugger, a signal to the wrong process, the freezer of a batch system",
         ],
-        trap: "Restarting the kubelet does not help: its calls hang in the same way.",
+        trap: "Do not restart the kubelet: its calls hang in the same way.",
         sources: &["reproduced with containerd 1.4 to 2.1"],
     },
     examine,
@@ -46,7 +46,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     let of = |stuck: &crate::stuck::Stuck| {
         let (component, how, next) = match &stuck.what {
             StuckKind::Stopped { component, pid, .. } => {
-                (*component, "stopped by a signal", format!("kill -CONT {pid}"))
+                (*component, "stopped by a signal", format!("`kill -CONT {pid}`"))
             }
             StuckKind::Frozen { component, freezer, .. } => {
                 (*component, "in a frozen cgroup", super::u4_container_left_frozen::thaw(freezer))
@@ -59,7 +59,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
         let headline = format!("{} is {how}: no CRI call is answered", component.name());
         let finding = Finding::of_stuck(&RULE, headline, component, stuck, scene);
         let (unit, fate) = (unit(component, scene), fate(component));
-        let restart = format!("if it does not recover: systemctl restart {unit}; {fate}");
+        let restart = format!("if it does not recover: `systemctl restart {unit}`; {fate}");
         Some(finding.advise([next, restart, "then find out who did it".to_owned()]))
     };
     scene.stuck().filter_map(of).collect()

@@ -37,11 +37,11 @@ pub(super) static RULE: Rule = Rule {
             "it runs, and does not finish its start (R9)",
         ],
         next: &[
-            "journalctl -u containerd (or crio, docker): why it exited; dmesg: OOM kills",
+            "`journalctl -u containerd` (or crio, docker): why it exited; dmesg: OOM kills",
             "start it",
             "if it does not come up: a shim that does not answer can block it (R9)",
         ],
-        trap: "Deleting its state directory to \"start fresh\" orphans every running container.",
+        trap: "Do not delete its state directory to \"start fresh\": that orphans every running container.",
         sources: &["reproduced with containerd 1.4 to 2.1"],
     },
     examine,
@@ -94,8 +94,8 @@ fn is_down(component: Component, left: &str, scene: &Scene<'_>) -> Finding {
         ..finding
     }
     .advise([
-        format!("journalctl -u {unit} -e: why it exited (OOM kill: dmesg)"),
-        format!("systemctl start {unit}; {}", fate(component)),
+        format!("`journalctl -u {unit} -e`: why it exited (OOM kill: dmesg)"),
+        format!("`systemctl start {unit}`; {}", fate(component)),
     ])
 }
 
@@ -118,7 +118,7 @@ fn came_back(scene: &Scene<'_>) -> Option<Finding> {
         ..finding
     };
     Some(finding.into_notice().advise([
-        format!("journalctl -u {} -e: why it exited (OOM kill: dmesg)", unit(component, scene)),
+        format!("`journalctl -u {} -e`: why it exited (OOM kill: dmesg)", unit(component, scene)),
         "calls in flight at that time have failed; the next relist works again".to_owned(),
     ]))
 }

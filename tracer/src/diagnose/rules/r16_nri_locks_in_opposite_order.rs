@@ -42,8 +42,8 @@ pub(super) static RULE: Rule = Rule {
             "another goroutine waits there at each look: the locks are taken and let go",
         ],
         next: &[
-            "restart the runtime (systemctl restart containerd): running containers are not touched",
-            "until it is upgraded, stop the plugin that updates containers by itself: ss -xp | grep nri.sock names those that are connected",
+            "restart the runtime (`systemctl restart containerd`): running containers are not touched",
+            "until it is upgraded, stop the plugin that updates containers by itself: `ss -xp | grep nri.sock` names those that are connected",
             "upgrade the runtime, or switch NRI off (disable = true below io.containerd.nri.v1.nri) where nobody needs it",
         ],
         trap: "Nothing runs and nothing is busy, so the node looks idle. A pod that does not go is no sign of a process that cannot be \

@@ -8,14 +8,14 @@ use crate::{
         Area, Evidence, Finding, Page, Proof, Rule, Scene, Source, bus, evidence::in_syscall,
         kernel_wait::access, scene::hostage, unmount::Unmount,
     },
-    input::{Component, ParkedThreads},
+    input::{Command, Component, ParkedThreads},
     stuck::{Stuck, StuckKind, Waiter, with_those_behind},
     words,
 };
 
 pub(super) static RULE: Rule = Rule {
     id: "R1",
-    title: "every ListContainers waits behind one UpdateContainerResources in the runtime",
+    title: "an UpdateContainerResources that does not return holds up every list of containers",
     area: Area::Runtime,
     min_age_ns: 0,
     proof: Proof::Real,
@@ -47,8 +47,8 @@ pub(super) static RULE: Rule = Rule {
             "the list answers at once when the update returns, with success or with an error",
             "the static CPU manager policy keeps updating every container: without it this is rare",
         ],
-        trap: "Restarting the kubelet does not help: its next list waits for the same lock, and its first relist \
-            after the start is a long one (K3).",
+        trap: "Do not restart the kubelet: its next list waits for the same lock, and its first relist after the start \
+            is a long one (K3).",
         sources: &["containerd#10583", "containerd#12680", "containerd#9770", "containerd PR 11300, 11558"],
     },
     examine,
@@ -103,9 +103,7 @@ fn behind_an_unmount(
         return None;
     }
     let headline = format!(
-        "every ListContainers waits behind one {} in {}: {} waits in {}: {}",
-        holder.operation,
-        holder.component.name(),
+        "{} waits in {} ({}), which holds up every list of containers",
         unmount.who(),
         access(unmount.park),
         s5::why(unmount.park)
@@ -144,16 +142,7 @@ fn behind_a_process(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
         StuckKind::SilentShim { .. } => Component::Shim,
         _ => Component::Runc,
     };
-    let mut headline =
-        format!("every ListContainers waits behind one {} in {}", holder.operation, holder.component.name());
-    if let StuckKind::Bus(_) = &stuck.what {
-        let runc =
-            bus::caller(stuck, Some("update")).map_or("its runc update".to_owned(), |(words, _)| words);
-        headline.push_str(&format!(": {runc} waits for D-Bus, where {}", words::what(stuck)));
-    }
-    if let StuckKind::Jammed { shim, .. } = stuck.what {
-        headline.push_str(&format!(": it and shim {shim} each wait for the other to read"));
-    }
+    let headline = format!("{} holds up every list of containers", fault(stuck));
     let mut finding = Finding::of_stuck(&RULE, headline, component, stuck, scene);
     // That a process is stopped is first seen when we look; how long the update waits, its goroutine knows.
     if holder.since.ns > stuck.since.ns {
@@ -168,13 +157,13 @@ fn behind_a_process(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let pid = stuck.what.pid();
     Some(match &stuck.what {
         StuckKind::Stopped { component: Component::Runc, .. } => finding.advise([
-            format!("kill -CONT {pid}: the update goes on, and the lists answer when it ends"),
-            format!("if it stays stopped: kill -9 {pid}: the update fails, and the lists answer"),
+            format!("`kill -CONT {pid}`: the update goes on, and the lists answer when it ends"),
+            format!("if it stays stopped: `kill -9 {pid}`: the update fails, and the lists answer"),
             "then find out who stopped it".to_owned(),
         ]),
         StuckKind::Stopped { .. } => finding.advise([
-            format!("kill -CONT {pid}"),
-            format!("if it stays stopped: kill -9 {pid}, which restarts the containers of its pod"),
+            format!("`kill -CONT {pid}`"),
+            format!("if it stays stopped: `kill -9 {pid}`, which restarts the containers of its pod"),
             "then find out who stopped it".to_owned(),
         ]),
         StuckKind::Frozen { freezer, .. } => finding.advise([
@@ -183,20 +172,47 @@ fn behind_a_process(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
         ]),
         StuckKind::Bus(stall) => bus::with_facts(finding, stall).advise([
             match bus::caller(stuck, Some("update")) {
-                Some((_, pid)) => format!("kill -9 {pid} (its runc): the update fails, and the lists answer"),
-                None => "kill its runc update (pgrep -af 'runc.* update'), and the lists answer".to_owned(),
+                Some((_, pid)) => {
+                    format!("`kill -9 {pid}` (its runc): the update fails, and the lists answer")
+                }
+                None => "kill its runc update (`pgrep -af 'runc.* update'`), and the lists answer".to_owned(),
             },
             format!("then see to {}: the next runc waits for it as well", bus::name(stall)),
         ]),
         StuckKind::Jammed { .. } => finding.advise(super::s2_ttrpc_jam::advice(component, scene)),
         StuckKind::SilentShim { .. } => finding.advise([format!(
-            "kill -9 {pid} (the shim): the lists answer, and the containers of its pod are restarted"
+            "`kill -9 {pid}` (the shim): the lists answer, and the containers of its pod are restarted"
         )]),
         _ => finding.advise([
-            format!("kill -9 {pid}: the update fails, and the lists answer"),
+            format!("`kill -9 {pid}`: the update fails, and the lists answer"),
             "then check what it waited for".to_owned(),
         ]),
     })
+}
+
+/// What does not move, as who holds up others.
+fn fault(stuck: &Stuck) -> String {
+    let of = |component: Component, how: &str| {
+        let what = if component == Component::Shim { "shim" } else { "runc update" };
+        format!("a {how} {what}")
+    };
+    match &stuck.what {
+        StuckKind::Stopped { component, .. } => of(*component, "stopped"),
+        StuckKind::Frozen { component, .. } => of(*component, "frozen"),
+        StuckKind::Bus(_) => {
+            let runc = bus::caller(stuck, Some("update"));
+            let runc = runc.map_or("the runc update".to_owned(), |(words, _)| words);
+            format!("{}: {runc} waits for it, which", words::what(stuck))
+        }
+        StuckKind::Jammed { runtime, shim } => {
+            format!("containerd {runtime} and shim {shim} each wait for the other to read, which")
+        }
+        StuckKind::SilentShim { .. } => "a shim that does not answer".to_owned(),
+        StuckKind::Process { command: Command::Runc { sub, .. }, .. } => {
+            format!("a runc {sub} that does not exit")
+        }
+        _ => "a program that does not exit".to_owned(),
+    }
 }
 
 /// The update does not end, and what it waits for is not seen.
@@ -210,13 +226,13 @@ fn alone(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
         return None;
     }
     let headline =
-        format!("every ListContainers waits behind one {} in {}", holder.operation, holder.component.name());
+        format!("one {} in {} holds up every list of containers", holder.operation, holder.component.name());
     let stack = words::go_stack(&holder.frames, false);
     let finding = Finding::of_stuck(&RULE, headline, holder.component, stuck, scene)
         .seen(Evidence::new(Source::Goroutines, format!("its stack: {stack}")));
     Some(finding.doubted("what the update waits for is unknown").advise([
-        "is there a runc update (pgrep -af 'runc.* update')? Killing it makes the update fail, and the lists answer",
-        "if there is none: what do the threads of the shim wait for (cat /proc/SHIM/task/*/stack, as root)?",
+        "is there a runc update (`pgrep -af 'runc.* update'`)? Killing it makes the update fail, and the lists answer",
+        "if there is none: what do the threads of the shim wait for (`cat /proc/SHIM/task/*/stack`, as root)?",
     ]))
 }
 

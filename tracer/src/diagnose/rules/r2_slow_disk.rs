@@ -45,11 +45,11 @@ pub(super) static RULE: Rule = Rule {
         ],
         excluded_by: &["relists are slow as well: lists need no disk (O1)"],
         next: &[
-            "find who writes: iotop -oPa, or pidstat -d 1; an image pull or a container that logs a lot is usual",
+            "find who writes: `iotop -oPa`, or `pidstat -d 1`; an image pull or a container that logs a lot is usual",
             "check the limits of the disk: a cloud volume may have used up its burst of IOPS",
             "put /var/lib/containerd on a faster disk or one of its own, and limit parallel image pulls",
         ],
-        trap: "Restarting containerd does not help: its start reads and writes the same database.",
+        trap: "Do not restart containerd: its start reads and writes the same database.",
         sources: &["containerd#5325", "containerd#8980", "containerd#8698"],
     },
     examine,
@@ -204,7 +204,7 @@ fn finding(pid: u32, waits: &DiskWaits, queue: u64, stalls: bool, scene: &Scene<
         finding = by_device(finding, device);
     }
     if waits.waiting < LOOKS {
-        finding = finding.doubted("only one look found a thread that waits for the disk");
+        finding = finding.doubted("only one round found a thread that waits for the disk");
     }
     if scene.snapshot.census.processes.iter().any(super::r3_unmount_writes_back::holds_up) {
         finding = finding

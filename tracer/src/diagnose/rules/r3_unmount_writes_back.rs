@@ -46,15 +46,16 @@ pub(super) static RULE: Rule = Rule {
             "it is in fsync or fdatasync: those are containerd's own files (R2)",
         ],
         next: &[
-            "it ends when the disk has taken what is dirty: grep -E 'Dirty|Writeback:' /proc/meminfo says how much that is, iotop -oPa \
-             who writes",
-            "limit what can pile up: sysctl vm.dirty_background_bytes and vm.dirty_bytes, some 100 MB each, instead of shares of the memory",
+            "it ends when the disk has taken what is dirty: `grep -E 'Dirty|Writeback:' /proc/meminfo` says how \
+             much that is, `iotop -oPa` who writes",
+            "limit what can pile up: `sysctl vm.dirty_background_bytes` and vm.dirty_bytes, some 100 MB each, instead of shares of the memory",
             "leave the sync out: mount_options = [\"volatile\"] for the snapshotter overlayfs in containerd's config.toml; it is for \
              containers that start from now on",
             "give what writes much a volume on another file system: one on the same disk is synced as well",
         ],
-        trap: "Killing the shim does not help: the signal is not seen before the unmount ends. Restarting containerd only asks the \
-            same shim again. After a crash of the node, layers that were mounted with volatile must not be used again.",
+        trap: "Do not kill the shim: the signal is not seen before the unmount ends. Restarting containerd only asks \
+            the same shim again. After a crash of the node, layers that were mounted with volatile must not be used \
+            again.",
         sources: &[
             "containerd#4485",
             "containerd#6406",

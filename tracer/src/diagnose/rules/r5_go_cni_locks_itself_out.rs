@@ -2,7 +2,11 @@
 
 use crate::{
     correlate::{Request, thresholds::SECOND_NS},
-    diagnose::{Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source, networks::Networks},
+    diagnose::{
+        Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source,
+        networks::Networks,
+        unit::{fate, unit},
+    },
     input::Command,
     words,
 };
@@ -74,7 +78,9 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
         evidence: networks.evidence().into_iter().chain(again.clone()).collect(),
         ..finding
     };
-    let finding = finding.advise(RULE.page.next.iter().copied());
+    let restart =
+        format!("`systemctl restart {}`: {}", unit(networks.component, scene), fate(networks.component));
+    let finding = finding.advise([restart, RULE.page.next[1].to_owned()]);
     vec![if again.is_some() {
         finding
     } else {

@@ -42,8 +42,8 @@ pub(super) static RULE: Rule = Rule {
             "kill the plugin: Status and the other pods go on at once",
             "check what the plugin waited for: its agent, the API server, a lock (N1, N2, N3)",
         ],
-        trap: "Restarting the runtime leaves the plugin running, and the next one hangs the same way. Nothing shows in \
-            the relist.",
+        trap: "Do not restart the runtime: that leaves the plugin running, and the next one hangs the same way. Nothing \
+            shows in the relist.",
         sources: &["containerd#4666", "cri#1078", "go-cni PR 126"],
     },
     examine,
@@ -85,7 +85,7 @@ fn finding(stuck: &Stuck, networks: &Networks<'_>, scene: &Scene<'_>) -> Option<
     Some(
         finding.advise([
             format!(
-                "kill {pid}: Status and the other pods go on at once, and the kubelet tries this pod again"
+                "`kill {pid}`: Status and the other pods go on at once, and the kubelet tries this pod again"
             ),
             "check what the plugin waited for before it happens again: its agent, the API server, a lock"
                 .to_owned(),

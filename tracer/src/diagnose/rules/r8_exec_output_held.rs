@@ -31,7 +31,7 @@ pub(super) static RULE: Rule = Rule {
             "set drain_exec_sync_io_timeout in containerd's configuration",
             "kill the left-behind child: the ExecSync returns at once",
         ],
-        trap: "Restarting the runtime frees its memory, but the next probe starts it over.",
+        trap: "Do not restart the runtime: that frees its memory, but the next probe starts it over.",
         sources: &["containerd#9568", "containerd#9668", "kubernetes#92057", "GHSA-7jxh-36q5-gcqv"],
     },
     examine,
@@ -49,10 +49,11 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let others: Vec<_> = pipe.writers.iter().filter(|writer| writer.pid != *shim).cloned().collect();
     let first = others.first()?;
     let pod = of_pod(stuck.container.as_ref());
-    let headline = format!("ExecSync waits for output{pod} that {} holds open", holders(&others));
+    let headline =
+        format!("{} holds the output of a command{pod} open: its ExecSync waits", holders(&others));
     let finding = Finding::of_stuck(&RULE, headline, Component::Helper, stuck, scene);
     Some(finding.advise([
-        format!("kill {}: the ExecSync returns at once", first.pid),
+        format!("`kill {}`: the ExecSync returns at once", first.pid),
         "fix the probe: what it leaves in the background must not keep its output open".to_owned(),
     ]))
 }

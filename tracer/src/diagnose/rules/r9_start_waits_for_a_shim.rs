@@ -47,12 +47,12 @@ pub(super) static RULE: Rule = Rule {
             "containerd is stopped or frozen itself (R14), or does not run (R15)",
         ],
         next: &[
-            "resume the shim if it is stopped (kill -CONT), or thaw its cgroup: it answers, and containerd goes on",
-            "else kill -9 it: that ends its pod, and the kubelet starts it again",
+            "resume the shim if it is stopped (`kill -CONT`), or thaw its cgroup: it answers, and containerd goes on",
+            "else `kill -9` it: that ends its pod, and the kubelet starts it again",
             "restart containerd if it does not go on by itself",
         ],
-        trap: "Restarting containerd meets the same shim again. Deleting its state directory orphans every container, \
-            those of healthy shims too.",
+        trap: "Do not restart containerd: it meets the same shim again. Deleting its state directory orphans every \
+            container, those of healthy shims too.",
         sources: &[
             "containerd#13848",
             "containerd#5597",
@@ -76,10 +76,10 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
 fn finding(startup: &Startup<'_>, scene: &Scene<'_>) -> Finding {
     let pid = startup.containerd.fact.pid;
     let whom = match &startup.awaited {
-        Awaited::Shim { shim, .. } => format!("{}, which does not answer", name(shim)),
-        Awaited::OneOfDeaf | Awaited::Unknown => "a shim that does not answer".to_owned(),
+        Awaited::Shim { shim, .. } => name(shim),
+        Awaited::OneOfDeaf | Awaited::Unknown => "a shim".to_owned(),
     };
-    let headline = format!("containerd {pid} does not finish its start: it waits for {whom}");
+    let headline = format!("{whom} does not answer: containerd {pid} does not finish its start");
     let finding = Finding {
         culprit: Some(culprit(startup)),
         behind: Some(pid),
@@ -187,11 +187,11 @@ fn advice(startup: &Startup<'_>, scene: &Scene<'_>) -> Vec<String> {
     let mut all: Vec<String> = awaited.iter().chain(others).map(|shim| release(shim)).collect();
     if all.is_empty() {
         all.push(format!(
-            "kill -USR1 {pid} writes the goroutines of containerd to a file that its log names: in loadShim it waits for one"
+            "`kill -USR1 {pid}` writes the goroutines of containerd to a file that its log names: in loadShim it waits for one"
         ));
     }
     all.push(format!(
-        "if containerd does not go on by itself: systemctl restart {}",
+        "if containerd does not go on by itself: `systemctl restart {}`",
         unit(Component::Containerd, scene)
     ));
     all
@@ -203,8 +203,8 @@ fn release(shim: &ProcessSeen) -> String {
     match &shim.fact.freezer {
         Some(freezer) => super::u4_container_left_frozen::thaw(freezer),
         None if shim.still_since.is_some() => {
-            format!("kill -CONT {pid}: it answers, and containerd goes on")
+            format!("`kill -CONT {pid}`: it answers, and containerd goes on")
         }
-        None => format!("kill -9 {pid}: this ends its pod, and the kubelet starts it again"),
+        None => format!("`kill -9 {pid}`: this ends its pod, and the kubelet starts it again"),
     }
 }

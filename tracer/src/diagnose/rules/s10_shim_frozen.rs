@@ -33,11 +33,11 @@ pub(super) static RULE: Rule = Rule {
             "nobody waits for it, and its container is not the kubelet's (another namespace of containerd): a notice",
         ],
         next: &[
-            "resume it (kill -CONT PID), or thaw its cgroup",
-            "kill -9 PID ends its containers; the kubelet starts them again",
+            "resume it (`kill -CONT PID`), or thaw its cgroup",
+            "`kill -9 PID` ends its containers; the kubelet starts them again",
             "find out who stopped it: a debugger, a checkpoint tool, the freezer of a batch system",
         ],
-        trap: "Killing the shim kills the containers of its pod. Resuming it costs nothing.",
+        trap: "Do not kill the shim: that kills the containers of its pod. Resuming it costs nothing.",
         sources: &["reproduced with containerd 1.4 to 2.1"],
     },
     examine,
@@ -52,7 +52,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
                 format!(
                     "shim {pid}{pod} is stopped by a signal: nothing of its pod can be started, stopped or probed"
                 ),
-                format!("kill -CONT {pid}"),
+                format!("`kill -CONT {pid}`"),
             ),
             StuckKind::Frozen { component: Component::Shim, freezer, .. } => (
                 format!(

@@ -32,10 +32,11 @@ pub(super) static RULE: Rule = Rule {
         ],
         excluded_by: &["the shim is stopped or frozen (S10)", "nobody traces the process"],
         next: &[
-            "let the tracer go on (fg, kill -CONT), or end it: the kernel then tells the shim at once",
+            "let the tracer go on (fg, `kill -CONT`), or end it: the kernel then tells the shim at once",
             "find out why it did not: a shell job that was suspended, an agent that hangs",
         ],
-        trap: "The zombie cannot be killed: it has ended. Killing the shim ends the other containers of its pod as well.",
+        trap: "Do not kill the shim: that ends the other containers of its pod as well. The zombie cannot be killed: it \
+            has exited.",
         sources: &["ptrace(2)", "kernel/exit.c (wait_consider_task), kernel/ptrace.c (__ptrace_detach)"],
     },
     examine,
@@ -58,7 +59,7 @@ fn finding(lost: &Lost<'_>, tracer: &Holder, scene: &Scene<'_>) -> Finding {
     let finding = lost.finding(&RULE, headline, (Component::Helper, tracer.pid, words), scene);
     let finding = finding.advise([
         format!(
-            "kill -CONT {0}, or kill {0} if it does not go on: the shim then learns of the exit at once",
+            "`kill -CONT {0}`, or `kill {0}` if it does not go on: the shim then learns of the exit at once",
             tracer.pid
         ),
         "find out why the tracer hangs: a shell job that was suspended, an agent that waits for something"

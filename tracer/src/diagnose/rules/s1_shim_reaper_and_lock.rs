@@ -53,11 +53,11 @@ pub(super) static RULE: Rule = Rule {
             "its children are zombies because of a tracer (S11): then the shim answers",
         ],
         next: &[
-            "kill -9 the shim: the kubelet starts the pod anew",
+            "`kill -9` the shim: the kubelet starts the pod anew",
             "upgrade containerd to 1.2.1 or later, with the runtime io.containerd.runc.v2, and restart the pods that were started before",
             "until then: fewer exec probes that fire together (spread periodSeconds, or use httpGet)",
         ],
-        trap: "Restarting containerd or the kubelet does not help: they ask the same shim.",
+        trap: "Do not restart containerd or the kubelet: they ask the same shim.",
         sources: &[
             "containerd#2438",
             "containerd#2709",
@@ -93,7 +93,7 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
         [] => finding.doubted("no child of the shim was found that has ended and was not reaped"),
         unreaped => finding.seen(Evidence::new(Source::Census, zombies(unreaped))),
     };
-    let kill = format!("kill -9 {shim}: the kubelet starts the pod anew");
+    let kill = format!("`kill -9 {shim}`: the kubelet starts the pod anew");
     let [_, upgrade, probes] = RULE.page.next else { return None };
     Some(by_version(finding, AFFECTED, scene.snapshot).advise([&kill, *upgrade, *probes]))
 }

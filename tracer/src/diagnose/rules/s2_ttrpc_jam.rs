@@ -44,7 +44,7 @@ pub(super) static RULE: Rule = Rule {
             "restart containerd: the connection goes, the shim answers the new one, and no container ends",
             "upgrade containerd to 1.5.8, 1.6 or 1.7.17",
         ],
-        trap: "Killing the shim ends all containers of its pod. Restarting the kubelet changes nothing.",
+        trap: "Do not kill the shim: that ends all containers of its pod. Restarting the kubelet changes nothing.",
         sources: &["ttrpc#72", "ttrpc PR 94", "ttrpc PR 168", "reproduced with containerd 1.4"],
     },
     examine,
@@ -79,7 +79,7 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
 
 /// What ends it, and what keeps it from coming back.
 pub(super) fn advice(component: Component, scene: &Scene<'_>) -> [String; 2] {
-    let restart = format!("systemctl restart {}: {}", unit(component, scene), fate(component));
+    let restart = format!("`systemctl restart {}`: {}", unit(component, scene), fate(component));
     [restart, RULE.page.next[1].to_owned()]
 }
 

@@ -42,7 +42,8 @@ pub(super) static RULE: Rule = Rule {
             "kill the shim if the pod's probes keep failing: the kubelet starts the pod anew",
             "upgrade containerd, and restart the pods that were started before",
         ],
-        trap: "Killing the shim ends all containers of its pod; the ExecSync alone costs only memory until it times out.",
+        trap: "Do not kill the shim without need: that ends all containers of its pod; the ExecSync alone costs only \
+            memory until it times out.",
         sources: &["containerd PR 9999", "containerd#10058"],
     },
     examine,

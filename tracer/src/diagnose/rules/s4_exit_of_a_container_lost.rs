@@ -43,12 +43,12 @@ pub(super) static RULE: Rule = Rule {
             "the process has ended and was not reaped: a tracer holds it (S11), or the shim itself is stuck (S1)",
         ],
         next: &[
-            "ctr -n k8s.io task ls: if the shim says STOPPED there, restarting containerd is enough, and ends no container",
+            "`ctr -n k8s.io task ls`: if the shim says STOPPED there, restarting containerd is enough, and ends no container",
             "if it says RUNNING, kill the shim: the runtime then notices the end, and the kubelet starts the pod anew",
             "upgrade containerd, and restart the pods that were started before",
         ],
-        trap: "Killing the shim ends all containers of its pod. Restarting containerd changes nothing when the shim itself \
-            believes that the container runs.",
+        trap: "Do not kill the shim first: that ends all containers of its pod. Restarting containerd changes nothing \
+            when the shim itself believes that the container runs.",
         sources: &["containerd#10589", "containerd#12678", "containerd PR 10603, 10651"],
     },
     examine,
@@ -67,11 +67,10 @@ fn finding(lost: &Lost<'_>, scene: &Scene<'_>) -> Finding {
         "StopContainer waits forever"
     };
     let belief = lost.belief(scene);
-    let headline =
-        format!("a container{pod} has ended, and shim {shim} never reported it: {belief}, so {what}");
+    let headline = format!("shim {shim} never reported the exit of a container{pod}: {belief}, so {what}");
     lost.of_shim(&RULE, headline, AFFECTED, scene).advise([
-        "ctr -n k8s.io task ls: if the shim says STOPPED there, restarting containerd is enough".to_owned(),
-        format!("if it says RUNNING, kill {shim} (the shim): this ends its pod, and the kubelet starts the pod anew"),
+        "`ctr -n k8s.io task ls`: if the shim says STOPPED there, restarting containerd is enough".to_owned(),
+        format!("if it says RUNNING, `kill {shim}` (the shim): this ends its pod, and the kubelet starts the pod anew"),
         "upgrade containerd to 1.6.36, 1.7.22 or 2.0, and restart pods that are older than the upgrade".to_owned(),
     ])
 }

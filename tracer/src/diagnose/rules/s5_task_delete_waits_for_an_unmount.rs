@@ -46,12 +46,12 @@ pub(super) static RULE: Rule = Rule {
             "the shim is stopped or frozen (S10)",
         ],
         next: &[
-            "see to what the unmount waits for: cat /proc/SHIM/task/*/stack as root, dmesg for hung tasks, iostat -x 1 for the disk",
+            "see to what the unmount waits for: `cat /proc/SHIM/task/*/stack` as root, dmesg for hung tasks, `iostat -x 1` for the disk",
             "containerd finishes by itself after that; a shim that stays behind then, without any child, does nothing more",
             "upgrade containerd",
         ],
-        trap: "The shim has reported the exit: nothing was lost. Killing the shim does not help: the signal is not seen before the \
-            unmount ends.",
+        trap: "Do not kill the shim: the signal is not seen before the unmount ends. It has reported the exit: nothing \
+            was lost.",
         sources: &["containerd#7496", "containerd#8931", "containerd#9309", "containerd#12344"],
     },
     examine,

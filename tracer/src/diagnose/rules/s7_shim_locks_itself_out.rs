@@ -41,11 +41,11 @@ pub(super) static RULE: Rule = Rule {
             "the shim is stopped or frozen (S10)",
         ],
         next: &[
-            "kill -9 the shim: the kubelet starts the pod anew",
+            "`kill -9` the shim: the kubelet starts the pod anew",
             "upgrade containerd to 1.6.25 or 1.7.8, and restart the pods that were started before",
             "find out why the container dies at its start",
         ],
-        trap: "Restarting containerd does not help: it asks the same shim, and its start may wait for it (R9).",
+        trap: "Do not restart containerd: it asks the same shim, and its start may wait for it (R9).",
         sources: &["containerd PR 8617", "containerd PR 9104"],
     },
     examine,
@@ -64,6 +64,6 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let text = format!("a goroutine of the shim: {}", words::go_stack(&stuck.frames, true));
     let finding = Finding::of_stuck(&RULE, headline, Component::Shim, stuck, scene)
         .seen(Evidence::new(Source::Goroutines, text));
-    let kill = format!("kill -9 {shim}: the kubelet starts the pod anew");
+    let kill = format!("`kill -9 {shim}`: the kubelet starts the pod anew");
     Some(by_version(finding, AFFECTED, scene.snapshot).advise([kill, RULE.page.next[1].to_owned()]))
 }

@@ -36,7 +36,7 @@ pub(super) static RULE: Rule = Rule {
             "check what the hook is blocked on",
             "kill the hook: runc fails, and the kubelet tries again",
         ],
-        trap: "Killing runc instead leaves the hook running.",
+        trap: "Do not kill runc instead: that leaves the hook running.",
         sources: &["k8s-device-plugin#77", "k8s-device-plugin#301"],
     },
     examine,
@@ -62,10 +62,15 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let headline =
         format!("hook {hook} (pid {pid}){pod} hangs; {} waits for it", command_words(runc, program));
     let finding = Finding::of_stuck(&RULE, headline, Component::Helper, stuck, scene);
-    Some(finding.advise([
-        format!("check what {hook} waits for (see above); then kill {pid}: runc fails, and the kubelet tries again"),
-        "find who configured it: hooks of the container's config.json, or of /etc/containers/oci/hooks.d".to_owned(),
-    ]))
+    Some(
+        finding.advise([
+            format!(
+                "check what {hook} waits for, then `kill {pid}`: runc fails, and the kubelet tries again"
+            ),
+            "find who configured it: hooks of the container's config.json, or of /etc/containers/oci/hooks.d"
+                .to_owned(),
+        ]),
+    )
 }
 
 /// The nearest process that waits: the parent, unless that is another part of the hook.

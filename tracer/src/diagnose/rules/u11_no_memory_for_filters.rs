@@ -30,11 +30,12 @@ pub(super) static RULE: Rule = Rule {
         ],
         excluded_by: &["such a filter is taken"],
         next: &[
-            "raise the limit: sysctl -w net.core.bpf_jit_limit=1000000000, and the same in /etc/sysctl.d",
-            "find out who loads so many: bpftool prog; grep -l '^Seccomp:.2' /proc/[0-9]*/status | wc -l",
+            "raise the limit: `sysctl -w net.core.bpf_jit_limit=1000000000`, and the same in /etc/sysctl.d",
+            "find out who loads so many: bpftool prog; `grep -l '^Seccomp:.2' /proc/[0-9]*/status | wc -l`",
             "if the number of processes with a filter does not explain it, the kernel leaks: install a newer one",
         ],
-        trap: "The container runs when its profile is taken away (Unconfined): that hides it and lifts its protection.",
+        trap: "Do not take the container's profile away (Unconfined): it runs then, which hides the cause and lifts its \
+            protection.",
         sources: &["eks-ami#1179", "eks-ami#1219", "moby#45498"],
     },
     examine,

@@ -30,7 +30,7 @@ pub(super) static RULE: Rule = Rule {
         ],
         excluded_by: &["another process reads the pipe: that process is slow (U7)"],
         next: &["kill the init: the container fails to start, and is tried again", "install any other runc"],
-        trap: "Attaching strace or gdb makes the write return early: the hang is gone, and so is the evidence.",
+        trap: "Do not attach strace or gdb: the write then returns early, the hang is gone, and so is the evidence.",
         sources: &[
             "runc PR 2871",
             "runc#2865",
@@ -62,7 +62,7 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     };
     Some(finding.advise([
         "install a runc other than 1.0.0-rc93 (runc --version)".to_owned(),
-        format!("kill -9 {pid}: this container fails to start, and is tried again"),
+        format!("`kill -9 {pid}`: this container fails to start, and is tried again"),
     ]))
 }
 

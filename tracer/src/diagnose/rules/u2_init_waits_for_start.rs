@@ -57,8 +57,8 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let finding = Finding::of_stuck(&RULE, headline, Component::Runc, stuck, scene);
     let id = stuck.container.as_ref().map_or("ID", |container| container.id.as_str());
     Some(finding.advise([
-        format!("kill -9 {pid}"),
-        format!("crictl rm {id}, or runc delete --force {id}: removes what is left of it on disk"),
+        format!("`kill -9 {pid}`"),
+        format!("`crictl rm {id}`, or `runc delete --force {id}`: removes what is left of it on disk"),
         "find out what ended its creator: OOM kills, a killed shim (dmesg, journalctl)".to_owned(),
     ]))
 }

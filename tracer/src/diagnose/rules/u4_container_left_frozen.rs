@@ -5,7 +5,7 @@ use crate::{
     diagnose::{Area, Finding, Page, Proof, Rule, Scene},
     input::{Command, Component, ContainerFact, Freezer},
     stuck::StuckKind,
-    words::of_pod,
+    words::{self, of_pod},
 };
 
 /// Commands of runc that freeze a container, change it, and thaw it.
@@ -35,7 +35,7 @@ pub(super) static RULE: Rule = Rule {
             "upgrade runc",
             "look for a runc that was killed while it waited for systemd (D-Bus)",
         ],
-        trap: "Force-deleting the pod leaves the frozen processes on the node.",
+        trap: "Do not force-delete the pod: that leaves the frozen processes on the node.",
         sources: &["kubernetes#104280", "kubernetes#102508", "runc PR 3080, 3082, 3166"],
     },
     examine,
@@ -80,10 +80,14 @@ fn is_being_updated(container: Option<&ContainerFact>, scene: &Scene<'_>) -> boo
 /// What to type to let a cgroup run again.
 pub(super) fn thaw(freezer: &Freezer) -> String {
     let path = freezer.path.trim_start_matches('/');
+    // What a shell would read as more than a name is nothing to be copied.
+    let is_plain =
+        |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | ':' | '@' | '\\');
+    if !path.chars().all(is_plain) {
+        return format!("thaw cgroup {}", words::cut(path, words::LONG));
+    }
     match freezer.version {
-        1 => format!(
-            "echo THAWED > /…/freezer/{path}/freezer.state (findmnt -t cgroup shows where freezer is)"
-        ),
-        _ => format!("echo 0 > /…/{path}/cgroup.freeze (findmnt -t cgroup2 shows where)"),
+        1 => format!("`echo THAWED > /sys/fs/cgroup/freezer/{path}/freezer.state`"),
+        _ => format!("`echo 0 > /sys/fs/cgroup/{path}/cgroup.freeze`"),
     }
 }

@@ -40,7 +40,7 @@ pub(super) static RULE: Rule = Rule {
             "stop or restart the agent: the kernel then permits what waits",
             "exclude the directories of the container runtime and of the kubelet in its configuration",
         ],
-        trap: "Killing what waits does not help: the next open waits as well.",
+        trap: "Do not kill what waits: the next open waits as well.",
         sources: &["hotsos#594", "AgentBaker PR 9089", "fanotify(7)"],
     },
     examine,
@@ -97,7 +97,8 @@ fn told(
             format!("restart one after the other of {}", holders(agents)),
         ),
     };
-    let headline = format!("{waits}{} waits until {who} permits {}", of_pod(container), access(park));
+    let headline =
+        format!("{who} does not permit {}: {waits}{} waits for it", access(park), of_pod(container));
     let culprit = Culprit {
         component: Component::Helper,
         pid: if let [agent] = agents { Some(agent.pid) } else { Some(pid) },

@@ -22,8 +22,8 @@ pub(super) static RULE: Rule = Rule {
         evidence: &["something of the node does not move, and waits in audit_log_start"],
         excluded_by: &["nothing that waits there is older than its threshold"],
         next: &[
-            "auditctl -s: is the backlog at its limit?",
-            "auditctl --backlog_wait_time 0 lets them go on: events are dropped instead",
+            "`auditctl -s`: is the backlog at its limit?",
+            "`auditctl --backlog_wait_time 0` lets them go on: events are dropped instead",
             "then see why auditd does not keep up: its disk, or its rules",
         ],
         trap: "The programs that pause have nothing to do with each other: look at what they wait for, not at them.",

@@ -32,10 +32,11 @@ pub(super) static RULE: Rule = Rule {
         ],
         next: &[
             "restore the server, or the way to it",
-            "unmount by force and lazily: umount -f -l PATH",
+            "unmount by force and lazily: `umount -f -l PATH`",
             "mount such volumes soft, so that calls fail instead of waiting",
         ],
-        trap: "Restarting the runtime or the kubelet leaves the mount as it is: the next one that touches it hangs again.",
+        trap: "Do not restart the runtime or the kubelet: that leaves the mount as it is, and the next one that touches \
+            it hangs again.",
         sources: &["k8s#94829", "containerd#1722"],
     },
     examine: |scene| findings(&RULE, &WAIT, scene),

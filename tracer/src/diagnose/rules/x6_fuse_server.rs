@@ -38,10 +38,10 @@ pub(super) static RULE: Rule = Rule {
             "a thread of the kubelet waits there (K5)",
         ],
         next: &[
-            "restart the FUSE server, or abort its connection: echo 1 > /sys/fs/fuse/connections/N/abort",
-            "then unmount the file system lazily (umount -l)",
+            "restart the FUSE server, or abort its connection: `echo 1 > /sys/fs/fuse/connections/N/abort`",
+            "then unmount the file system lazily (`umount -l`)",
         ],
-        trap: "Killing what waits does not help: the signal is not seen before the server answers.",
+        trap: "Do not kill what waits: the signal is not seen before the server answers.",
         sources: &["moby#37627", "moby#31614", "fs/fuse/dev.c (request_wait_answer)"],
     },
     examine,
@@ -56,7 +56,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
 fn of_victim(victim: &Victim<'_>, scene: &Scene<'_>) -> Finding {
     let (what, container, pid) = (access(victim.park), victim.container(), victim.pid);
     let headline =
-        format!("{}{} hangs in {what}: the FUSE file system does not answer", victim.who, of_pod(container));
+        format!("the FUSE file system does not answer: {}{} hangs in {what}", victim.who, of_pod(container));
     let culprit = format!("the FUSE file system, for which {} waits in the kernel", victim.who);
     let finding = victim.finding(&RULE, headline, culprit);
     r12::served(finding, &what, container, pid, scene).advise(RULE.page.next.iter().copied())
@@ -75,7 +75,7 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
         StuckKind::Request(request) => (request.component, words::requests(request)),
         _ => return None,
     };
-    let headline = format!("{waits}{pod} hangs in {what}: the FUSE file system does not answer");
+    let headline = format!("the FUSE file system does not answer: {waits}{pod} hangs in {what}");
     let finding = Finding::of_stuck(&RULE, headline, component, stuck, scene);
     Some(
         r12::served(finding, &what, stuck.container.as_ref(), stuck.what.pid(), scene)

@@ -25,11 +25,11 @@ pub(super) static RULE: Rule = Rule {
         evidence: &["runc or another process that does not move, and waits in copy_net_ns"],
         excluded_by: &["it waits there for an RCU grace period (X9)"],
         next: &[
-            "dmesg | grep unregister_netdevice: which device is waited for",
+            "`dmesg | grep unregister_netdevice`: which device is waited for",
             "reboot the node: nothing else frees the device",
             "then install a newer kernel",
         ],
-        trap: "Killing runc does not help: the next one waits at the same place.",
+        trap: "Do not kill runc: the next one waits at the same place.",
         sources: &["moby#5618", "coreos/bugs#254"],
     },
     examine: |scene| findings(&RULE, &WAIT, scene),

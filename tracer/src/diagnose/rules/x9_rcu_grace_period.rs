@@ -28,8 +28,8 @@ pub(super) static RULE: Rule = Rule {
             "one thing waits there, for less than its threshold: grace periods take longer on many CPUs",
         ],
         next: &[
-            "dmesg | grep rcu: which CPU is waited for",
-            "find what keeps that CPU in the kernel (perf top -C N, /proc/PID/stack), and end it",
+            "`dmesg | grep rcu`: which CPU is waited for",
+            "find what keeps that CPU in the kernel (`perf top -C N`, /proc/PID/stack), and end it",
             "in a virtual machine: ask whether its host had no processor for it (steal time)",
         ],
         trap: "It looks like many broken programs at once: all of them wait for the same CPU.",

@@ -11,7 +11,8 @@ pub use word::Word;
 
 use super::{
     paint::Paint,
-    text::{TextOptions, fold},
+    text::TextOptions,
+    wrap::{fold_commands as fold, plain},
 };
 use crate::{
     diagnose::{
@@ -199,8 +200,8 @@ struct Doc {
     /// How to recognise it by hand, where plegtrace does not.
     look: Option<&'static str>,
     excluded_by: &'static [&'static str],
-    next: Vec<&'static str>,
-    trap: Option<&'static str>,
+    next: Vec<String>,
+    trap: Option<String>,
     sources: &'static [&'static str],
 }
 
@@ -219,8 +220,8 @@ fn doc(rule: &'static Rule) -> Doc {
         evidence: page.evidence,
         look: None,
         excluded_by: page.excluded_by,
-        next: page.next.to_vec(),
-        trap: Some(page.trap),
+        next: page.next.iter().map(|text| plain(text)).collect(),
+        trap: Some(plain(page.trap)),
         sources: page.sources,
     }
 }
@@ -239,7 +240,7 @@ fn known_doc(known: &'static Known) -> Doc {
         evidence: &[],
         look: Some(known.look),
         excluded_by: &[],
-        next: vec![known.next],
+        next: vec![plain(known.next)],
         trap: None,
         sources: known.sources,
     }

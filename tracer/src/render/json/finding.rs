@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     correlate::Snapshot,
-    diagnose::{Culprit, Diagnosis, Evidence, Excluded, Finding, Severity, UnknownCause},
-    render::escape,
+    diagnose::{Culprit, Diagnosis, Evidence, Excluded, Finding, Link, Severity, UnknownCause},
+    render::{escape, wrap::plain},
 };
 
 /// What the snapshot means.
@@ -29,6 +29,19 @@ pub(super) struct DiagnosisDoc<'a> {
     findings: Vec<FindingDoc<'a>>,
     excluded: Vec<ExcludedDoc<'a>>,
     predictions: Vec<String>,
+    chain: Vec<LinkDoc>,
+}
+
+/// One party of the chain of who waits for whom.
+#[derive(Debug, Serialize)]
+struct LinkDoc {
+    name: String,
+    pid: Option<u32>,
+    depth: usize,
+    sentence: String,
+    age_ns: Option<u64>,
+    at_least: Option<bool>,
+    end: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -48,7 +61,7 @@ struct FindingDoc<'a> {
     victims: Vec<String>,
     evidence: Vec<EvidenceDoc>,
     next: Vec<String>,
-    trap: &'static str,
+    trap: String,
     also: &'a [&'static str],
 }
 
@@ -87,7 +100,20 @@ impl<'a> DiagnosisDoc<'a> {
             findings: diagnosis.findings.iter().map(finding).collect(),
             excluded: diagnosis.excluded.iter().map(excluded).collect(),
             predictions: lines(&diagnosis.predictions),
+            chain: diagnosis.chain.iter().map(link).collect(),
         }
+    }
+}
+
+fn link(link: &Link) -> LinkDoc {
+    LinkDoc {
+        name: escape::text(&link.name),
+        pid: link.pid,
+        depth: link.depth,
+        sentence: escape::line(&link.words),
+        age_ns: link.age.map(|age| age.ns),
+        at_least: link.age.map(|age| age.at_least),
+        end: link.is_end,
     }
 }
 
@@ -116,8 +142,8 @@ fn finding(finding: &Finding) -> FindingDoc<'_> {
         reach: finding.reach,
         victims: lines(&finding.victims),
         evidence: finding.evidence.iter().map(evidence).collect(),
-        next: lines(&finding.next),
-        trap: rule.page.trap,
+        next: finding.next.iter().map(|text| escape::line(&plain(text))).collect(),
+        trap: plain(rule.page.trap),
         also: &finding.also,
     }
 }

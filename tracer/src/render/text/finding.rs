@@ -5,14 +5,9 @@ use std::io;
 use super::page::Page;
 use crate::{
     diagnose::Finding,
-    render::{escape, human},
+    render::{escape, screen, wrap::plain},
     words,
 };
-
-/// Victims and further findings that are listed when the report is not verbose.
-const SHORT: usize = 4;
-/// Pieces of evidence that are listed then.
-const SHORT_EVIDENCE: usize = 8;
 
 /// The lines below the verdict: since when, who is to blame, who is held up.
 pub(super) fn summary(page: &mut Page<'_>, finding: &Finding) -> io::Result<()> {
@@ -22,23 +17,18 @@ pub(super) fn summary(page: &mut Page<'_>, finding: &Finding) -> io::Result<()> 
             page.labelled("pod", &escape::line(&words::container_line(container)))?;
         }
     }
-    let shown = page.short(finding.victims.len(), SHORT);
-    for (place, victim) in finding.victims.iter().take(shown).enumerate() {
+    for (place, victim) in finding.victims.iter().enumerate() {
         page.labelled(if place == 0 { "victims" } else { "" }, &escape::line(victim))?;
     }
-    if finding.victims.len() > shown {
-        page.labelled("", &format!("… {} more, -v", human::count((finding.victims.len() - shown) as u64)))?;
-    }
     if !finding.also.is_empty() {
-        page.labelled("same", &format!("the culprit is also a case of {}", finding.also.join(", ")))?;
+        page.labelled("rules", &format!("{} recognise the same culprit", finding.also.join(", ")))?;
     }
     Ok(())
 }
 
 /// Findings after the first, one line each.
 pub(super) fn others(page: &mut Page<'_>, label: &str, findings: &[Finding]) -> io::Result<()> {
-    let shown = page.short(findings.len(), SHORT);
-    for (place, finding) in findings.iter().take(shown).enumerate() {
+    for (place, finding) in findings.iter().enumerate() {
         let age = finding.since.map(|since| format!(", {}", words::age(since))).unwrap_or_default();
         let text = format!(
             "{}  {}{age} (confidence {})",
@@ -48,9 +38,6 @@ pub(super) fn others(page: &mut Page<'_>, label: &str, findings: &[Finding]) -> 
         );
         page.labelled(if place == 0 { label } else { "" }, &escape::line(&text))?;
     }
-    if findings.len() > shown {
-        page.labelled("", &format!("… {} more, -v", human::count((findings.len() - shown) as u64)))?;
-    }
     Ok(())
 }
 
@@ -59,11 +46,9 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
     let diagnosis = page.diagnosis;
     let Some(finding) = diagnosis.main() else { return Ok(()) };
     page.section("Why we think so", "")?;
-    let shown = page.short(finding.evidence.len(), SHORT_EVIDENCE);
-    for (place, evidence) in finding.evidence.iter().take(shown).enumerate() {
+    for (place, evidence) in finding.evidence.iter().enumerate() {
         page.indented(&(place + 1).to_string(), &escape::line(&evidence.text))?;
     }
-    page.more(finding.evidence.len() - shown)?;
     excluded(page)?;
     next(page, finding)?;
     confidence(page, finding)
@@ -82,9 +67,10 @@ fn excluded(page: &mut Page<'_>) -> io::Result<()> {
 fn next(page: &mut Page<'_>, finding: &Finding) -> io::Result<()> {
     page.section("Next", &format!("plegtrace explain {}", finding.rule.id))?;
     for (place, step) in finding.next.iter().enumerate() {
-        page.indented(&(place + 1).to_string(), &escape::line(step))?;
+        let number = (place + 1).to_string();
+        page.lines(&number, &screen::step(step, page.width - number.len() - 4))?;
     }
-    page.indented("!", finding.rule.page.trap)
+    page.indented("!", &plain(finding.rule.page.trap))
 }
 
 fn confidence(page: &mut Page<'_>, finding: &Finding) -> io::Result<()> {

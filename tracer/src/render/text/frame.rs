@@ -1,31 +1,15 @@
-//! First and last line: who looked at what, and how well.
+//! The last lines: what was watched, and how well.
 
 use std::{collections::BTreeMap, io};
 
 use super::page::Page;
 use crate::{
-    correlate::{OciRuntime, ProcessKind, Snapshot, TracedProcess, TracedState},
-    input::{Component, Cost, VersionFact},
-    render::{escape, human},
+    correlate::{Snapshot, TracedState},
+    input::{Component, Cost},
+    render::{human, screen::has_crio, wrap::columns},
 };
 
-/// `plegtrace 0.1.0   node n1   kernel 6.1   kubelet 1.20.2   …   observed 4.2 s`.
-pub(super) fn header(page: &mut Page<'_>) -> io::Result<()> {
-    let snapshot = page.snapshot;
-    let start = &snapshot.start;
-    let mut parts = vec![format!("plegtrace {}", escape::text(&start.tool_version))];
-    for (name, value) in [("node", &start.node), ("kernel", &start.kernel)] {
-        if !value.is_empty() {
-            parts.push(format!("{name} {}", escape::text_to(value, 40)));
-        }
-    }
-    parts.extend(components(page));
-    parts.push(observed(page));
-    flow(page, &parts)?;
-    writeln!(page.out)
-}
-
-/// How long calls were seen; without probes nothing was seen between the looks of the census.
+/// How long calls were seen; without probes nothing was seen between the rounds of the census.
 fn observed(page: &Page<'_>) -> String {
     match page.snapshot.window.from {
         Some(_) => format!("observed {}", human::duration(page.snapshot.window.ns())),
@@ -37,7 +21,7 @@ fn observed(page: &Page<'_>) -> String {
 fn flow(page: &mut Page<'_>, parts: &[String]) -> io::Result<()> {
     let mut line = String::new();
     for part in parts {
-        if !line.is_empty() && line.chars().count() + 3 + part.chars().count() > page.width {
+        if !line.is_empty() && columns(&line) + 3 + columns(part) > page.width {
             writeln!(page.out, "{line}")?;
             line.clear();
         }
@@ -49,62 +33,19 @@ fn flow(page: &mut Page<'_>, parts: &[String]) -> io::Result<()> {
     writeln!(page.out, "{line}")
 }
 
-/// Live components: main ones with their versions, helpers with their number.
-fn components(page: &Page<'_>) -> Vec<String> {
-    let mut versions: BTreeMap<Component, Vec<String>> = BTreeMap::new();
+/// Shims and other helpers, with their number.
+fn helpers(snapshot: &Snapshot) -> Vec<String> {
     let mut helpers: BTreeMap<Component, u64> = BTreeMap::new();
-    for target in page.snapshot.targets.iter().filter(|target| target.state == TracedState::Live) {
+    for target in snapshot.targets.iter().filter(|target| target.state == TracedState::Live) {
         let component = target.fact.component;
-        if component == Component::Kubelet || component.role().is_runtime() {
-            let built = target.fact.go_version.as_ref().map(|go| format!("built with {go}"));
-            let read = page.snapshot.census.goroutines.iter().find(|fact| fact.pid == target.fact.pid);
-            let read = read.map(|fact| format!("built with {}", fact.go_version));
-            let told = page.snapshot.version_of(target).map(str::to_owned);
-            let version = told.or(built).or(read).unwrap_or_else(|| "?".to_owned());
-            let list = versions.entry(component).or_default();
-            let version = escape::text_to(&version, 24);
-            if !list.contains(&version) {
-                list.push(version);
-            }
-        } else {
+        if component != Component::Kubelet && !component.role().is_runtime() {
             *helpers.entry(component).or_default() += 1;
         }
     }
-    let main =
-        versions.into_iter().map(|(component, list)| format!("{} {}", component.name(), list.join(" and ")));
-    if let Some(conmons) = conmons(page.snapshot) {
+    if let Some(conmons) = conmons(snapshot) {
         helpers.insert(Component::Conmon, conmons);
     }
-    let helpers = helpers.into_iter().map(|(component, n)| human::plural(n, component.name()));
-    main.chain(others(page.snapshot)).chain(helpers).collect()
-}
-
-/// Programs that are no targets, with their versions: runc, crun, systemd.
-fn others(snapshot: &Snapshot) -> impl Iterator<Item = String> {
-    let versions = || snapshot.census.versions.iter();
-    let is_target = |name: &str| snapshot.targets.iter().any(|target| target.fact.component.name() == name);
-    // What is installed as runc says nothing of what CRI-O runs.
-    let is_of_node = |fact: &&VersionFact| !(fact.program.starts_with("runc in ") && has_crio(snapshot));
-    let told = versions().filter(move |fact| !is_target(&fact.program)).filter(is_of_node);
-    let told = told.map(|fact| (escape::text_to(&fact.program, 24), escape::text_to(&fact.version, 24)));
-    let crun = OciRuntime::Crun;
-    let untold = runs(crun, snapshot) && !versions().any(|fact| fact.program == crun.name());
-    let untold = untold.then(|| (crun.name().to_owned(), "?".to_owned()));
-    told.chain(untold).map(|(program, version)| format!("{program} {version}"))
-}
-
-/// Has the node run this program?
-fn runs(wanted: OciRuntime, snapshot: &Snapshot) -> bool {
-    let is_it = |kind: &ProcessKind| matches!(kind, ProcessKind::Runc { by, .. } if *by == wanted);
-    let processes = &snapshot.processes;
-    processes.rows.iter().any(|row| is_it(&row.kind)) || processes.open.iter().any(|open| is_it(&open.kind))
-}
-
-fn has_crio(snapshot: &Snapshot) -> bool {
-    let is_crio = |target: &TracedProcess| {
-        target.fact.component == Component::Crio && target.state == TracedState::Live
-    };
-    snapshot.targets.iter().any(is_crio)
+    helpers.into_iter().map(|(component, n)| human::plural(n, component.name())).collect()
 }
 
 /// How many conmons watch containers of CRI-O: no probes are in them. Those that watch a command for a moment are its children.
@@ -148,14 +89,15 @@ pub(super) fn footer(page: &mut Page<'_>) -> io::Result<()> {
     }
     if let Some(round) = &snapshot.census.round {
         let goroutines: u64 = snapshot.census.goroutines.iter().map(|fact| u64::from(fact.total)).sum();
-        let (processes, looks) = (round.processes.into(), snapshot.census.rounds);
+        let (processes, rounds) = (round.processes.into(), snapshot.census.rounds);
         parts.push(format!(
-            "census: {} at {}, {}",
-            human::plural(looks, "look"),
+            "census: {} over {}, {}",
+            human::plural(rounds, "round"),
             human::plural(processes, "process"),
             human::plural(goroutines, "goroutine")
         ));
     }
+    parts.extend(helpers(snapshot));
     parts.push(observed(page));
     writeln!(page.out)?;
     flow(page, &parts)

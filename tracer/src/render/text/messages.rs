@@ -15,6 +15,8 @@ use crate::{
 
 /// As much of an id as `docker ps` shows.
 const SHORT_ID: usize = 12;
+/// With this begins a method whose name is not known.
+const UNKNOWN: &str = "unknown#";
 /// Younger ones are daily work.
 const WORTH_SHOWING_NS: u64 = SECOND_NS;
 
@@ -43,15 +45,20 @@ fn has_shims(snapshot: &Snapshot) -> bool {
 }
 
 fn write_one(page: &mut Page<'_>, messages: &Messages, title: &str, title_of_open: &str) -> io::Result<()> {
-    if messages.read_at.is_none() {
+    if messages.read_at.is_none() || messages.rows.is_empty() && messages.open.is_empty() {
         return Ok(());
     }
-    let mut rows: Vec<&MessageRow> = messages.rows.iter().collect();
+    let (nameless, mut rows): (Vec<&MessageRow>, Vec<&MessageRow>) =
+        messages.rows.iter().partition(|row| is_nameless(row));
     rows.sort_by_key(|row| (Reverse(row.latency.sum_ns()), &row.service, &row.method));
-    let answered: u64 = rows.iter().map(|row| row.latency.count()).sum();
+    let answered: u64 = messages.rows.iter().map(|row| row.latency.count()).sum();
     page.section(title, &format!("{} answered", human::count(answered)))?;
-    if rows.is_empty() {
+    if messages.rows.is_empty() {
         return Ok(());
+    }
+    if rows.is_empty() {
+        without_name(page, &nameless)?;
+        return open(page, messages, title_of_open);
     }
     let right = Align::Right;
     let mut table = Table::new(&[
@@ -67,7 +74,22 @@ fn write_one(page: &mut Page<'_>, messages: &Messages, title: &str, title_of_ope
     rows[..shown].iter().for_each(|row| table.row(cells(row)));
     table.write(page.out, page.paint, page.width)?;
     page.more(rows.len() - shown)?;
+    without_name(page, &nameless)?;
     open(page, messages, title_of_open)
+}
+
+/// A connection is older than plegtrace, and its header table with it.
+fn is_nameless(row: &MessageRow) -> bool {
+    row.method.is_empty() || row.method.starts_with(UNKNOWN)
+}
+
+/// `11 requests whose method is not known yet`.
+fn without_name(page: &mut Page<'_>, rows: &[&MessageRow]) -> io::Result<()> {
+    let count: u64 = rows.iter().map(|row| row.latency.count() + row.unanswered + row.open).sum();
+    if count == 0 {
+        return Ok(());
+    }
+    page.indented("", &format!("{} whose method is not known yet", human::plural(count, "request")))
 }
 
 fn cells(row: &MessageRow) -> Vec<Cell> {
@@ -95,9 +117,8 @@ pub(super) fn name(service: &str, method: &str) -> String {
     if method.is_empty() {
         return "name not read".to_owned();
     }
-    if let Some(number) = method.strip_prefix("unknown#") {
-        // The connection is older than plegtrace.
-        return format!("name not known (#{})", number.split(['.', '@']).next().unwrap_or_default());
+    if let Some(number) = method.strip_prefix(UNKNOWN) {
+        return format!("not known yet (#{})", number.split(['.', '@']).next().unwrap_or_default());
     }
     if service.is_empty() {
         return method.to_owned();

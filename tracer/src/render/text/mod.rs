@@ -1,10 +1,12 @@
-//! The report for people: the verdict first, then what it rests on, last what was not seen.
+//! The report for people: the first screen ([`super::screen`]), then for whoever asks what it rests on, the tables, and last what
+//! was not seen.
 //!
-//! Made to be read at three in the morning on a narrow terminal: at most 120 columns, readable at 80; long lists are cut
-//! and say by how much. One file per section, in the order of the page.
+//! At most 120 columns, readable at 80; long lists are cut and say by how much. One file per section, in the order of the
+//! page.
 
 mod bus;
 mod by_hand;
+mod details;
 mod finding;
 mod frame;
 mod messages;
@@ -19,8 +21,7 @@ mod stuck;
 mod time;
 mod tree;
 mod unseen;
-mod verdict;
 
-pub(in crate::render) use page::fold;
-pub use page::{TextOptions, report};
-pub use verdict::headline;
+pub use page::{Section, Shown, TextOptions, report};
+
+pub use super::screen::headline;

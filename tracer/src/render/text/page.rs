@@ -3,23 +3,71 @@
 use std::io::{self, Write};
 
 use super::{
-    bus, by_hand, finding, frame, messages, open, processes, relists, requests, rpc, stuck, time, tree,
-    unseen, verdict,
+    bus, by_hand, details, finding, frame, messages, open, processes, relists, requests, rpc, stuck, time,
+    tree, unseen,
 };
 use crate::{
     correlate::Snapshot,
-    diagnose::{Diagnosis, Verdict},
-    render::{human, paint::Paint},
+    diagnose::Diagnosis,
+    render::{
+        human,
+        paint::Paint,
+        screen::{self, View},
+        wrap::{columns, fold},
+    },
 };
 
 /// Rows of a list that is not verbose.
 const SHORT: usize = 8;
 
+/// A part of the report that can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    /// Relists, and where their time goes.
+    Relists,
+    /// Calls: open ones, and what they take.
+    Calls,
+    /// Short-lived processes, and what people typed.
+    Processes,
+    /// Requests on sockets, and calls over D-Bus.
+    Wire,
+    /// The slowest relist and requests as trees.
+    Tree,
+    /// What the census found stuck.
+    Census,
+}
+
+impl Section {
+    /// All of them, in the order of the page.
+    pub const ALL: [Self; 6] =
+        [Self::Census, Self::Calls, Self::Processes, Self::Relists, Self::Wire, Self::Tree];
+}
+
+/// Sections that are asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shown(u8);
+
+impl Shown {
+    /// Is it one of them?
+    #[must_use]
+    pub fn has(self, section: Section) -> bool {
+        self.0 & 1 << section as u8 != 0
+    }
+}
+
+impl FromIterator<Section> for Shown {
+    fn from_iter<I: IntoIterator<Item = Section>>(sections: I) -> Self {
+        Self(sections.into_iter().fold(0, |all, section| all | 1 << section as u8))
+    }
+}
+
 /// How a report is to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextOptions {
-    /// Lists are not cut, and what is normal is shown too.
+    /// Everything: all sections, lists that are not cut, what is normal too.
     pub verbose: bool,
+    /// Sections after the first screen.
+    pub show: Shown,
     /// Colour; decided by the caller, who knows the terminal.
     pub colour: bool,
     /// Columns of the terminal; taken as 80 to 120.
@@ -28,14 +76,11 @@ pub struct TextOptions {
 
 impl Default for TextOptions {
     fn default() -> Self {
-        Self { verbose: false, colour: false, width: 100 }
+        Self { verbose: false, show: Shown::default(), colour: false, width: 100 }
     }
 }
 
-/// Writes the report of a snapshot and what it means.
-///
-/// A stall that is explained fits one screen: the tables are for whoever asks for more, or has to find out what no rule
-/// knows.
+/// Writes the report of a snapshot and what it means: one screen, and after it the sections that are asked for.
 ///
 /// # Errors
 ///
@@ -48,25 +93,20 @@ pub fn report(
 ) -> io::Result<()> {
     let paint = Paint { colour: options.colour };
     let width = options.width.clamp(80, 120);
+    screen::write(View { snapshot, diagnosis, width }, paint, out)?;
     let mut page = Page { out, paint, verbose: options.verbose, width, snapshot, diagnosis };
-    frame::header(&mut page)?;
-    verdict::write(&mut page)?;
-    finding::write(&mut page)?;
-    time::write(&mut page)?;
-    if page.is_whole() {
-        stuck::write(&mut page)?;
-        open::write(&mut page)?;
-        processes::write(&mut page)?;
-        relists::write(&mut page)?;
-        rpc::write(&mut page)?;
-        messages::write(&mut page)?;
-        bus::write(&mut page)?;
-        tree::write(&mut page)?;
-        requests::write(&mut page)?;
+    if page.verbose {
+        details::write(&mut page)?;
+        finding::write(&mut page)?;
     }
-    by_hand::write(&mut page)?;
-    unseen::write(&mut page)?;
-    frame::footer(&mut page)
+    for section in Section::ALL.into_iter().filter(|section| options.verbose || options.show.has(*section)) {
+        page.part(section)?;
+    }
+    if page.verbose {
+        unseen::write(&mut page)?;
+        frame::footer(&mut page)?;
+    }
+    Ok(())
 }
 
 /// A page being written.
@@ -87,10 +127,32 @@ impl Page<'_> {
         writeln!(self.out, "\n{title}{gap}{rest}")
     }
 
-    /// Are the tables shown? Not when the verdict explains the stall without them.
-    pub(super) fn is_whole(&self) -> bool {
-        let explained = self.diagnosis.verdict == Verdict::Stall && self.diagnosis.main().is_some();
-        self.verbose || !explained
+    /// Writes a section.
+    fn part(&mut self, section: Section) -> io::Result<()> {
+        match section {
+            Section::Census => stuck::write(self),
+            Section::Calls => {
+                open::write(self)?;
+                rpc::write(self)?;
+                time::of_request(self)
+            }
+            Section::Processes => {
+                processes::write(self)?;
+                by_hand::write(self)
+            }
+            Section::Relists => {
+                relists::write(self)?;
+                time::of_relists(self)
+            }
+            Section::Wire => {
+                messages::write(self)?;
+                bus::write(self)
+            }
+            Section::Tree => {
+                tree::write(self)?;
+                requests::write(self)
+            }
+        }
     }
 
     /// How many of `len` are shown when `most` are enough; one more is shown rather than left out.
@@ -115,10 +177,15 @@ impl Page<'_> {
 
     /// `  1  text`, the text folded under itself.
     pub(super) fn indented(&mut self, mark: &str, text: &str) -> io::Result<()> {
+        let gap = if mark.is_empty() { 0 } else { 2 };
+        self.lines(mark, &fold(text, self.width - columns(mark) - gap - 2))
+    }
+
+    /// The same of lines that are folded already.
+    pub(super) fn lines(&mut self, mark: &str, lines: &[String]) -> io::Result<()> {
         let gap = if mark.is_empty() { "" } else { "  " };
-        let margin = mark.chars().count() + gap.len();
-        for (line, text) in fold(text, self.width - margin - 2).iter().enumerate() {
-            let mark = if line == 0 { self.paint.faint(mark) } else { " ".repeat(mark.chars().count()) };
+        for (place, text) in lines.iter().enumerate() {
+            let mark = if place == 0 { self.paint.faint(mark) } else { " ".repeat(columns(mark)) };
             writeln!(self.out, "  {mark}{gap}{text}")?;
         }
         Ok(())
@@ -133,27 +200,5 @@ impl Page<'_> {
             writeln!(self.out, "  {label} {text}")?;
         }
         Ok(())
-    }
-}
-
-/// Breaks a text at spaces into lines of at most `width` columns; a longer word is broken where it must.
-pub(in crate::render) fn fold(text: &str, width: usize) -> Vec<String> {
-    let options = textwrap::Options::new(width)
-        .word_separator(textwrap::WordSeparator::AsciiSpace)
-        .word_splitter(textwrap::WordSplitter::NoHyphenation)
-        .wrap_algorithm(textwrap::WrapAlgorithm::FirstFit);
-    textwrap::wrap(text, options).into_iter().map(std::borrow::Cow::into_owned).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Lines end at spaces, within the width.
-    #[test]
-    fn folds() {
-        assert_eq!(fold("aa bb cc", 5), ["aa bb", "cc"]);
-        assert_eq!(fold("a 0123456789 b", 5), ["a", "01234", "56789", "b"]);
-        assert_eq!(fold("", 5), [""]);
     }
 }

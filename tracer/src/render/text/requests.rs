@@ -2,15 +2,11 @@
 
 use std::{collections::HashSet, io};
 
-use super::{
-    page::{Page, fold},
-    processes::short,
-    tree,
-};
+use super::{page::Page, processes::short, tree};
 use crate::{
     correlate::{Caller, RequestTree, thresholds::SECOND_NS},
     input::Layer,
-    render::human,
+    render::{human, wrap::fold},
 };
 
 /// Shorter ones are the node's daily work.

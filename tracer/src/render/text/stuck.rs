@@ -2,9 +2,9 @@
 
 use std::io;
 
-use super::page::{Page, fold};
+use super::page::Page;
 use crate::{
-    render::{escape, human::plural},
+    render::{escape, human::plural, wrap::fold},
     stuck::{Stuck, StuckKind},
     words,
 };

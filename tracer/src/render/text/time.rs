@@ -14,33 +14,35 @@ use crate::{
 
 /// Rows that are shown when the report is not verbose.
 const SHORT: usize = 6;
-/// The same where the cause of a stall is named, and stands first.
-const SHORTER: usize = 3;
 /// Requests that are shorter have no table, unless the report is verbose.
 const WORTH_SHOWING_NS: u64 = SECOND_NS;
 
-/// Writes both tables.
-pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
-    let snapshot = page.snapshot;
-    let relists = &snapshot.relist_time;
-    if relists.count > 0 {
-        let wall = human::duration(relists.wall_ns);
-        let about = format!("{}{}, {wall} in all", human::plural(relists.count, "relist"), open(relists));
-        page.section("Where relist time goes", &about)?;
-        table(page, relists)?;
+/// Where the time of relists goes.
+pub(super) fn of_relists(page: &mut Page<'_>) -> io::Result<()> {
+    let relists = &page.snapshot.relist_time;
+    if relists.count == 0 {
+        return Ok(());
     }
-    let Some(request) = snapshot.request_time.as_ref().filter(|_| page.is_whole()) else { return Ok(()) };
-    if page.verbose || request.table.wall_ns >= WORTH_SHOWING_NS {
-        let title = format!("Where {} time goes", escape::text_to(&request.operation, 24));
-        let longest = match request.table.count {
-            1 => "the longest".to_owned(),
-            count => format!("the {} longest", human::count(count)),
-        };
-        let wall = human::duration(request.table.wall_ns);
-        page.section(&title, &format!("{longest}{}, {wall}", open(&request.table)))?;
-        table(page, &request.table)?;
+    let wall = human::duration(relists.wall_ns);
+    let about = format!("{}{}, {wall} in all", human::plural(relists.count, "relist"), open(relists));
+    page.section("Where relist time goes", &about)?;
+    table(page, relists)
+}
+
+/// Where that of the slowest requests goes.
+pub(super) fn of_request(page: &mut Page<'_>) -> io::Result<()> {
+    let Some(request) = &page.snapshot.request_time else { return Ok(()) };
+    if !page.verbose && request.table.wall_ns < WORTH_SHOWING_NS {
+        return Ok(());
     }
-    Ok(())
+    let title = format!("Where {} time goes", escape::text_to(&request.operation, 24));
+    let longest = match request.table.count {
+        1 => "the longest".to_owned(),
+        count => format!("the {} longest", human::count(count)),
+    };
+    let wall = human::duration(request.table.wall_ns);
+    page.section(&title, &format!("{longest}{}, {wall}", open(&request.table)))?;
+    table(page, &request.table)
 }
 
 /// `, 1 open`.
@@ -57,8 +59,7 @@ fn table(page: &mut Page<'_>, times: &TimeTable) -> io::Result<()> {
         ("p50", right),
         ("p99", right),
     ]);
-    let most = if page.is_whole() { SHORT } else { SHORTER };
-    let shown = page.short(times.rows.len(), most);
+    let shown = page.short(times.rows.len(), SHORT);
     for row in &times.rows[..shown] {
         let quantile = |q| match times.quantile_ns(row, q) {
             0 => "–".to_owned(),

@@ -2,10 +2,7 @@
 
 use std::io;
 
-use super::{
-    open::name,
-    page::{Page, fold},
-};
+use super::{open::name, page::Page};
 use crate::{
     correlate::Relist,
     decode::CallResult,
@@ -14,6 +11,7 @@ use crate::{
         escape, human,
         leaves::{Group, Kind, follows_parks, groups},
         table::{Align, Cell, Table, Tone},
+        wrap::fold,
     },
     span::{Span, Tree, account, self_time_ns},
 };

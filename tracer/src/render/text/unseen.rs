@@ -17,11 +17,8 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
     let verbose = page.verbose;
     let mut lines = refused(page.snapshot, verbose);
     lines.extend(losses(page.snapshot, verbose));
-    // What a hung call never called, and calls that fit more than one other, change nothing about an explained stall.
-    if page.is_whole() {
-        lines.extend(silent(page.snapshot, verbose));
-        lines.extend(unmatched(page.snapshot, verbose));
-    }
+    lines.extend(silent(page.snapshot, verbose));
+    lines.extend(unmatched(page.snapshot, verbose));
     lines.extend(census(page.snapshot, verbose));
     lines.extend(targets(page.snapshot));
     if lines.is_empty() {

@@ -149,7 +149,7 @@ fn a_busy_systemd_is_told_apart_by_its_work() {
     let table = busy(work(12, 5, 0), "D2");
     assert!(table.headline.contains("; the mount table changes all the time; "), "{}", table.headline);
     let wanted =
-        "at 50 of 120 looks the mount table had changed again, at 0 systemd (pid 1) was reading its units";
+        "in 50 of 120 samples the mount table had changed again, in 0 systemd (pid 1) was reading its units";
     assert!(table.evidence.iter().any(|it| it.text == wanted), "{:?}", table.evidence);
     assert!(busy(work(0, 0, 0), "D2").next[0].contains("strace"));
     // One that is idle, frozen, or in the kernel is named by that, whatever it has open.
