@@ -94,7 +94,7 @@ fn of_stuck(stuck: &Stuck, snapshot: &Snapshot) -> Vec<Link> {
         let is_held = |request: &Request| {
             let waits = |(_, other): &(usize, Request)| {
                 other.pid == request.pid
-                    && request.holds.is_some_and(|lock| other.waits_for == WaitsFor::Lock(lock))
+                    && request.holds.iter().any(|lock| other.waits_for == WaitsFor::Lock(*lock))
             };
             requests.iter().any(waits)
         };
@@ -167,14 +167,14 @@ fn groups(waiters: &[Waiter]) -> Vec<(usize, Request)> {
         let level = match request.waits_for {
             WaitsFor::Lock(lock) => {
                 let holds =
-                    |(_, other): &&(usize, Request)| other.pid == request.pid && other.holds == Some(lock);
+                    |(_, other): &&(usize, Request)| other.pid == request.pid && other.holds.contains(&lock);
                 groups.iter().find(holds).map_or(0, |(level, _)| level + 1)
             }
             _ => 0,
         };
         let alike = |(at, other): &&mut (usize, Request)| {
             let of = |request: &Request| {
-                (request.pid, request.operation.clone(), request.holds, request.target_known)
+                (request.pid, request.operation.clone(), request.holds.clone(), request.target_known)
             };
             *at == level && of(other) == of(request) && other.waits_for == request.waits_for
         };

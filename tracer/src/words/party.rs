@@ -3,6 +3,7 @@
 use super::{
     bus::{bus_fault, bus_party},
     cut,
+    kubelet_loop::loop_wait,
     owner::{command_words, short_id},
     park::syscall_words,
     phase::phase_meaning,
@@ -55,6 +56,7 @@ pub fn party(stuck: &Stuck) -> (String, Option<u32>) {
         }
         StuckKind::Bus(stall) => (bus_party(stall), (stall.pid != 0).then_some(stall.pid)),
         StuckKind::Request(request) => (request.component.name().to_owned(), pid),
+        StuckKind::Loop(_) => (Component::Kubelet.name().to_owned(), pid),
     }
 }
 
@@ -86,6 +88,10 @@ pub fn fault(stuck: &Stuck) -> String {
         StuckKind::SilentShim { method, .. } => format!("does not answer {}, runs no runc", cut(method, 40)),
         StuckKind::Bus(stall) => bus_fault(stall),
         StuckKind::Request(request) => waiting(request),
+        StuckKind::Loop(stall) => {
+            let waits = loop_wait(&stall.oldest);
+            format!("{}, {}", stall.oldest.kind.words(), waits.strip_prefix("waits ").unwrap_or(&waits))
+        }
     }
 }
 
@@ -120,7 +126,8 @@ fn unread(stuck: &Stuck) -> String {
 #[must_use]
 pub fn waiting(request: &Request) -> String {
     let number = if request.count == 1 { String::new() } else { format!("{} ", count(request.count.into())) };
-    let holds = request.holds.map(|held| format!(" holds {},", lock(held))).unwrap_or_default();
+    let held: Vec<&str> = request.holds.iter().copied().map(lock).collect();
+    let holds = if held.is_empty() { String::new() } else { format!(" holds {},", held.join(" and ")) };
     format!("{number}{},{holds} {}", cut(&request.operation, 40), keeps(request))
 }
 
