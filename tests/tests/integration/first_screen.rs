@@ -11,6 +11,7 @@ use plegtrace::{
     render::text::{self, Section, Shown, TextOptions},
 };
 use plegtrace_tests::faults::{kept, stream::Stream};
+use plegtrace_tests::packed;
 use textwrap::core::display_width;
 
 /// A terminal.
@@ -44,7 +45,7 @@ fn recordings() -> Vec<(String, Snapshot)> {
         ["recordings", "field"].iter().flat_map(|folder| files(&golden.join(folder))).collect();
     let faults = kept::all().unwrap();
     all.extend(faults.into_iter().map(|(case, file)| {
-        let bytes = kept::recording(&file).unwrap();
+        let bytes = packed::recording(&file).unwrap();
         let name = format!("faults/{}-{:?}", case.kind.name(), case.observer);
         (name, Stream::read(bytes.as_slice()).unwrap().end())
     }));
