@@ -195,9 +195,13 @@ fn a_runtime_that_waits_for_itself() {
     assert_eq!(culprit(&finding), Some(CONTAINERD));
     assert!(finding.headline.contains("one of its own slots"), "{}", finding.headline);
     assert!(finding.next[0].contains("systemctl restart containerd"), "{:?}", finding.next);
-    let report = "github.com/containerd/containerd/v2/core/transfer/local.(*ProgressTracker).Add";
+    let report = [
+        "github.com/containerd/containerd/v2/internal/cri/server/images.(*transferProgressReporter).createProgressFunc.func1",
+        "github.com/containerd/containerd/v2/core/transfer/local.(*localTransferService).pull",
+    ];
     let unread = |quiet| vec![TcpFact { unread: 512, ..connection(4_096, quiet) }];
-    let finding = only(&stays(&[fetch("chan send", &[report])], unread), "R17");
+    let finding = only(&stays(&[group(&[FETCH], "select", &report)], unread), "R17");
+    assert!(finding.headline.contains("report of progress"), "{}", finding.headline);
     assert!(finding.evidence.iter().any(|seen| seen.text.contains("unread")), "{finding:#?}");
     // Whoever waits for a slot waits for those that have one.
     let finding = only(&stays(&[slot, at_registry()], |quiet| vec![connection(1, quiet)]), "R17");

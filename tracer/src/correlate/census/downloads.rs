@@ -154,7 +154,8 @@ fn waits_for(group: &GoroutineGroup) -> Option<PullWaitsFor> {
     if any(group, &["semaphore.(*Weighted).Acquire"]) && any(group, &SPEAKS) {
         return Some(PullWaitsFor::Slot);
     }
-    if group.wait_reason.as_deref() == Some("chan send") && any(group, &["rogress"]) {
+    // It hands a report to a goroutine that was never started.
+    if any(group, &["rogressReporter).createProgressFunc"]) {
         return Some(PullWaitsFor::Progress);
     }
     // A connection that is not there yet receives nothing.
