@@ -8,7 +8,7 @@ use super::health::RUNTIMES;
 use crate::{
     correlate::{LastList, Snapshot, TracedProcess, TracedState},
     decode::MonoNs,
-    input::{Component, ListeningFact},
+    input::{ClientFact, Component, ListeningFact},
 };
 
 /// Where a runtime listens unless it is told otherwise; the embedded containerd of k3s and RKE2, too.
@@ -47,6 +47,14 @@ pub(super) fn kubelet(snapshot: &Snapshot, gone: Option<MonoNs>) -> Option<Sign>
         Some(Sign::Lists { pid: like.pid, name: client.name.clone() })
     });
     lists.or_else(port)
+}
+
+/// Somebody who is connected to a runtime and asks nothing. That is no sign of a kubelet, because others are so too, and none that there
+/// is no kubelet.
+pub(super) fn silent_client(snapshot: &Snapshot, gone: Option<MonoNs>) -> Option<&ClientFact> {
+    let asks =
+        |client: &ClientFact| snapshot.other_clients.iter().any(|other| other.pids.contains(&client.pid));
+    listening(snapshot, gone)?.connected.iter().find(|client| !asks(client) && !is_gone(client.pid, snapshot))
 }
 
 /// A runtime of this kind that is not known: somebody listens where it does.

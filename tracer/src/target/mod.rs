@@ -39,9 +39,11 @@ mod recognise;
 mod relocation;
 mod search;
 mod site;
+pub(crate) mod sock_diag;
 mod source;
 mod symtab;
 mod traces;
+pub(crate) mod unix_diag;
 mod unix_sockets;
 #[cfg(test)]
 mod unnamed_tests;

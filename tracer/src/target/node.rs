@@ -9,7 +9,7 @@ use super::cmdline;
 use super::discover::{Overrides, Recognised};
 use super::holders::{listens_at, table};
 use super::process::Process;
-use super::search::{Search, Suspect};
+use super::search::{Search, Suspect, clients};
 use super::unix_sockets::unix_sockets;
 use crate::input::{Component, ListeningFact, Presence};
 
@@ -122,7 +122,8 @@ impl Node {
         }
         let known = &self.processes;
         let fruitless = &overrides.fruitless;
-        let found = Search { proc, pids, known, kubelet, runtime, fruitless }.run();
+        let clients = &if kubelet { clients(proc, known) } else { BTreeSet::new() };
+        let found = Search { proc, pids, known, kubelet, runtime, clients, fruitless }.run();
         let is_new = |pid: u32| !self.processes.iter().any(|process| process.pid == pid);
         let runtimes = found.runtimes.into_iter().filter(|(pid, ..)| is_new(*pid));
         let serving = |(pid, path, role): (u32, &str, Role)| {

@@ -16,12 +16,16 @@ use super::{
     holders::{holds_any, listening_ports, table},
     identity, owner,
     process::{Process, clock_ticks, namespace, read_stat, ticks_to_ns},
-    unix_sockets::unix_sockets,
+    sock_diag::Link,
+    unix_diag,
+    unix_sockets::{UnixSocket, unix_sockets},
 };
-use crate::input::ListeningFact;
+use crate::input::{ClientFact, ListeningFact};
 
 /// Processes whose descriptors are read.
 const MAX_PROCESSES: usize = 256;
+/// Clients of runtimes that are told.
+const MAX_CONNECTED: usize = 8;
 /// Ports on which a kubelet listens: its API and its health (`--port`, `--healthz-port`).
 const PORTS: [u16; 2] = [10_250, 10_248];
 /// The parent of all threads of the kernel.
@@ -56,7 +60,7 @@ pub(super) struct Found {
     pub(super) listening: ListeningFact,
     /// Who listens where runtimes do.
     pub(super) runtimes: Vec<(u32, &'static str, Role)>,
-    /// Who listens where kubelets do.
+    /// Who listens where kubelets do, or is connected to a runtime.
     pub(super) suspects: Vec<Suspect>,
     /// Sockets that nobody was found to hold.
     pub(super) unheld: BTreeSet<u64>,
@@ -71,6 +75,8 @@ pub(super) struct Search<'a> {
     pub(super) known: &'a [Process],
     pub(super) kubelet: bool,
     pub(super) runtime: bool,
+    /// Ends of connections to runtimes.
+    pub(super) clients: &'a BTreeSet<u64>,
     /// Sockets whose holders were looked for in vain not long ago.
     pub(super) fruitless: &'a BTreeSet<u64>,
 }
@@ -80,7 +86,8 @@ impl Search<'_> {
     pub(super) fn run(&self) -> Found {
         let first = self.proc.join(FIRST.to_string());
         let (ports, sockets) = (self.ports(&first), self.sockets(&first));
-        let mut wanted: BTreeSet<u64> = ports.keys().chain(sockets.keys()).copied().collect();
+        let mut wanted: BTreeSet<u64> =
+            ports.keys().chain(sockets.keys()).chain(self.clients).copied().collect();
         let mut found = Found::default();
         found.listening.ports = ports.values().copied().collect::<BTreeSet<u16>>().into_iter().collect();
         found.listening.sockets = sockets
@@ -97,7 +104,12 @@ impl Search<'_> {
             left.retain(|inode| !held.contains(inode));
             let runtime = held.iter().find_map(|inode| sockets.get(inode));
             found.runtimes.extend(runtime.map(|(path, role)| (pid, *path, *role)));
-            if held.iter().any(|inode| ports.contains_key(inode)) {
+            let is_client = held.iter().any(|inode| self.clients.contains(inode)) && !self.is_runtime(pid);
+            if is_client && found.listening.connected.len() < MAX_CONNECTED {
+                let name = read_stat(&dir).map(|stat| stat.comm).unwrap_or_default();
+                found.listening.connected.push(ClientFact { pid, name });
+            }
+            if is_client || held.iter().any(|inode| ports.contains_key(inode)) {
                 found.suspects.extend(suspect(&dir, pid));
             }
             if left.is_empty() {
@@ -106,6 +118,10 @@ impl Search<'_> {
         }
         found.unheld = left;
         found
+    }
+
+    fn is_runtime(&self, pid: u32) -> bool {
+        self.known.iter().any(|it| it.pid == pid && it.role.is_runtime())
     }
 
     /// Sockets of root's that listen on ports of kubelets.
@@ -159,6 +175,29 @@ impl Search<'_> {
     }
 }
 
+/// The ends of connections to the sockets of runtimes, of those who made them; only the kernel tells who is connected.
+pub(super) fn clients(proc: &Path, known: &[Process]) -> BTreeSet<u64> {
+    if proc != Path::new("/proc") {
+        return BTreeSet::new();
+    }
+    let all = Link::open().and_then(|mut link| unix_diag::dump(&mut link));
+    connected_to(&all.unwrap_or_default(), known)
+}
+
+fn connected_to(all: &[UnixSocket], known: &[Process]) -> BTreeSet<u64> {
+    let is_runtime = |path: &Path| {
+        let served =
+            known.iter().filter(|it| it.role.is_runtime()).filter_map(|it| it.facts.serves.as_deref());
+        SOCKETS.iter().map(|(usual, _)| Path::new(*usual)).chain(served).any(|known| known == path)
+    };
+    // The end that was accepted has the name of the listener.
+    let accepted = all.iter().filter(|socket| {
+        !socket.listening
+            && socket.name.as_deref().and_then(cmdline::socket).is_some_and(|path| is_runtime(&path))
+    });
+    accepted.filter_map(|socket| socket.peer).collect()
+}
+
 impl Suspect {
     /// This process, if root runs it outside of containers.
     #[must_use]
@@ -174,4 +213,52 @@ impl Suspect {
 fn suspect(dir: &Path, pid: u32) -> Option<Suspect> {
     let started_ns = ticks_to_ns(read_stat(dir)?.start_ticks, clock_ticks());
     Some(Suspect { pid, started_ns, exe: identity::exe_path(dir)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::fake_tree::FakeTree;
+
+    fn socket(inode: u64, name: Option<&str>, listening: bool, peer: u64) -> UnixSocket {
+        let name = name.map(str::to_owned);
+        UnixSocket { inode, name, listening, peer: Some(peer), ..UnixSocket::default() }
+    }
+
+    /// The other ends of what a runtime has accepted; its own ends, its listener, and other sockets are none.
+    #[test]
+    fn who_is_connected() {
+        let path = Some("/run/containerd/containerd.sock");
+        let all = [
+            socket(1, path, true, 0),
+            socket(2, path, false, 3),
+            socket(3, None, false, 2),
+            socket(4, Some("/run/containerd/s/abc"), false, 5),
+        ];
+        assert_eq!(connected_to(&all, &[]).into_iter().collect::<Vec<_>>(), [3]);
+        assert_eq!(clients(Path::new("/other"), &[]), BTreeSet::new());
+    }
+
+    /// Who holds such an end may be a kubelet, and is told of.
+    #[test]
+    fn a_client_is_a_suspect() {
+        let tree = FakeTree::new()
+            .process(10, "/opt/microlet", "microlet", 0)
+            .process(40, "/tmp/x", "x", 65_534)
+            .listens(77, "@client", Some(10))
+            .listens(78, "@other", Some(40));
+        let (pids, clients) = ([10, 40], BTreeSet::from([77, 78]));
+        let proc = &tree.root().join("proc");
+        let search = |clients| {
+            let fruitless = &BTreeSet::new();
+            Search { proc, pids: &pids, known: &[], kubelet: true, runtime: false, clients, fruitless }.run()
+        };
+        let found = search(&clients);
+        let told: Vec<(u32, &str)> =
+            found.listening.connected.iter().map(|client| (client.pid, client.name.as_str())).collect();
+        assert_eq!(told, [(10, "microlet")]);
+        assert_eq!(found.suspects.iter().map(|suspect| suspect.pid).collect::<Vec<_>>(), [10]);
+        assert_eq!(found.unheld.into_iter().collect::<Vec<_>>(), [78]);
+        assert!(search(&BTreeSet::new()).suspects.is_empty());
+    }
 }

@@ -1,7 +1,7 @@
 //! A component is down only when nothing shows that it runs: its file can have any name.
 
 use plegtrace::correlate::Snapshot;
-use plegtrace::diagnose::{Diagnosis, Doubt, Sign, Verdict, diagnose};
+use plegtrace::diagnose::{Confidence, Diagnosis, Doubt, Sign, Verdict, diagnose};
 use plegtrace::input::{ClientFact, Component, Fact, ListeningFact, MessagesFact, OtherClientsFact};
 use plegtrace::render::text;
 use plegtrace_tests::story::{CONTAINERD, KUBELET, S, Story, at};
@@ -28,7 +28,7 @@ fn without_runtime() -> Story {
 
 fn listening(story: &mut Story, ns: u64, ports: &[u16], sockets: &[&str]) {
     let sockets = sockets.iter().map(|path| (*path).to_owned()).collect();
-    let fact = ListeningFact { at_ns: at(ns).0, ports: ports.to_vec(), sockets };
+    let fact = ListeningFact { at_ns: at(ns).0, ports: ports.to_vec(), sockets, connected: Vec::new() };
     story.fact(ns, &Fact::Listening(fact));
 }
 
@@ -76,6 +76,38 @@ fn a_dying_kubelet_is_no_sign_of_another() {
     listening(&mut story, 4 * S, &[10_250], &[]);
     let diagnosis = diagnose(&story.snapshot(5 * S));
     assert_eq!((ids(&diagnosis), doubts(&diagnosis)[0]), (vec![], "kubelet_unknown"));
+}
+
+/// Somebody is connected to the runtime and asks nothing: a kubelet of another name may be, and others are. It is a doubt; who asks, and
+/// not as a kubelet does, is none.
+#[test]
+fn a_silent_client_is_a_doubt() {
+    let look = |asks: bool, connected_at: u64| {
+        let mut story = without_kubelet();
+        story.target(Component::Kubelet, KUBELET, "1.20.2").gone(S, Component::Kubelet, KUBELET, "ended");
+        let client = ClientFact { pid: UNNAMED, name: "microlet".into() };
+        if asks {
+            story.request_by(UNNAMED, 1, "runtime.v1.RuntimeService/ListPodSandbox", S);
+            let requests = MessagesFact { at_ns: at(2 * S).0, open: vec![], complete: true };
+            story.fact(
+                2 * S,
+                &Fact::OtherClients(OtherClientsFact { clients: vec![client.clone()], requests }),
+            );
+        }
+        let at_ns = at(connected_at).0;
+        let fact = ListeningFact { at_ns, connected: vec![client], ..ListeningFact::default() };
+        story.fact(connected_at, &Fact::Listening(fact));
+        let diagnosis = diagnose(&story.snapshot(5 * S));
+        assert_eq!((ids(&diagnosis), diagnosis.verdict), (vec!["K7"], Verdict::Stall));
+        diagnosis.findings[0].clone()
+    };
+    let doubted = look(false, 3 * S);
+    assert_eq!(doubted.confidence, Confidence::Medium);
+    let doubt = "microlet (pid 9000) is connected to the runtime and asks nothing: it may be a kubelet of another name";
+    assert_eq!(doubted.doubts, [doubt]);
+    for finding in [look(true, 3 * S), look(false, S / 2)] {
+        assert_eq!((finding.confidence, finding.doubts.len()), (Confidence::High, 0));
+    }
 }
 
 /// Pods, containers and the state of the runtime, again and again: that is a kubelet, and no agent that lists.

@@ -4,7 +4,6 @@ use std::{collections::HashSet, io};
 
 use super::{
     classify::{Interest, Interests, Kind},
-    diag::Link,
     kept::Kept,
     node::Node,
     read,
@@ -17,6 +16,7 @@ use crate::{
         protocol::{Answer, Step},
     },
     input::{Downloads, TcpFact},
+    target::sock_diag::Link,
 };
 
 /// Connections that are told, per process.

@@ -7,13 +7,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::diag::Link;
 use crate::{
     census::{
         goroutines::{GoroutineError, Reader},
         own,
     },
     input::Component,
+    target::sock_diag::Link,
 };
 
 /// A reader that was not used for so many orders about goroutines is dropped, and with it the open file.

@@ -9,7 +9,6 @@ mod calls;
 mod classify;
 mod containers;
 mod cri;
-mod diag;
 mod disk;
 mod docker;
 mod downloads;
@@ -40,7 +39,6 @@ mod task_limit;
 mod tcp_diag;
 mod tell;
 mod threads;
-mod unix_diag;
 mod unkillable;
 mod versions;
 

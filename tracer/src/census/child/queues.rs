@@ -9,10 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{diag::Link, peer, unix_diag};
+use super::peer;
 use crate::{
     input::{BusPeerFact, BusReaderFact, SystemdWork},
-    target::{UnixSocket, is_bus_path},
+    target::{UnixSocket, is_bus_path, sock_diag::Link, unix_diag},
 };
 
 /// Least time between two looks at the descriptors of all processes, and what one look may take.

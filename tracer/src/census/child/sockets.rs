@@ -2,11 +2,11 @@
 
 use std::{collections::HashMap, io};
 
-use super::{files::Holders, kept::Kept, read, tell::Tell, unix_diag};
+use super::{files::Holders, kept::Kept, read, tell::Tell};
 use crate::{
     census::protocol::Step,
     input::SocketFact,
-    target::{UnixSocket, unix_sockets},
+    target::{UnixSocket, unix_diag, unix_sockets},
 };
 
 /// Text of /proc/net/unix that is read.

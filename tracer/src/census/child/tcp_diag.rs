@@ -6,7 +6,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-use super::diag::{ESTABLISHED, LISTEN, LISTENERS, Link, attributes, u32_at};
+use crate::target::sock_diag::{ESTABLISHED, LISTEN, LISTENERS, Link, attributes, u32_at};
 
 /// `struct inet_diag_msg`, and its `struct inet_diag_sockid`.
 const MESSAGE: usize = 72;

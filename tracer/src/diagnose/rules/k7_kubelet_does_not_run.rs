@@ -6,9 +6,11 @@ use crate::{
     diagnose::{
         Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene, Source,
         unit::{fate, unit},
+        unnamed::{gone_at, silent_client},
     },
     input::Component,
     stuck::{REACH_RELIST, StuckKind},
+    words::cut,
 };
 
 pub(super) static RULE: Rule = Rule {
@@ -35,7 +37,8 @@ pub(super) static RULE: Rule = Rule {
         excluded_by: &[
             "one of its relists has ended since",
             "it is not the node's kubelet but one in a container, or a program of another user",
-            "a process of root's listens on its ports, or asks the runtime as a kubelet does, whatever it is called",
+            "a process of root's listens on its ports, or asks the runtime as a kubelet does, whatever it is called; one that is connected to \
+                the runtime and asks nothing is a doubt",
         ],
         next: &[
             "start or resume the kubelet; leave the runtime and the containers alone",
@@ -86,6 +89,14 @@ fn is_down(left: &str, scene: &Scene<'_>) -> Finding {
         Finding::new(&RULE, headline).seen(Evidence::new(Source::Census, format!("kubelet: {left}")));
     let finding = match runtime(scene) {
         Some(evidence) => finding.seen(evidence),
+        None => finding,
+    };
+    let finding = match silent_client(scene.snapshot, gone_at(Component::Kubelet, scene.snapshot)) {
+        Some(client) => finding.doubted(format!(
+            "{} (pid {}) is connected to the runtime and asks nothing: it may be a kubelet of another name",
+            cut(&client.name, 40),
+            client.pid
+        )),
         None => finding,
     };
     let finding = super::o5_no_more_files::with_what_keeps_down(finding, scene);

@@ -3,6 +3,8 @@
 use plegtrace_common::role::Role;
 use serde::{Deserialize, Serialize};
 
+use super::messages::ClientFact;
+
 /// A process found on the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetFact {
@@ -60,6 +62,10 @@ pub struct ListeningFact {
     /// for a service are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sockets: Vec<String>,
+    /// Programs of root's, outside of containers and no known part of the node, that are connected to the socket of a runtime: one of
+    /// them may be a kubelet that asks nothing. Looked for while no kubelet is known; at most 8.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub connected: Vec<ClientFact>,
 }
 
 /// A component of the node.

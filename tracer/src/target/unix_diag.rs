@@ -2,8 +2,10 @@
 
 use std::io;
 
-use super::diag::{ESTABLISHED, LISTEN, LISTENERS, Link, attributes, u32_at};
-use crate::target::UnixSocket;
+use super::{
+    sock_diag::{ESTABLISHED, LISTEN, LISTENERS, Link, attributes, u32_at},
+    unix_sockets::UnixSocket,
+};
 
 /// `UDIAG_SHOW_NAME`, `…_PEER`, `…_RQLEN`.
 const SHOW: u32 = 0x01 | 0x04 | 0x10;
@@ -22,7 +24,7 @@ const MESSAGE: usize = 16;
 /// # Errors
 ///
 /// The kernel has no `unix_diag`, or does not let us ask.
-pub(super) fn dump(link: &mut Link) -> io::Result<Vec<UnixSocket>> {
+pub(crate) fn dump(link: &mut Link) -> io::Result<Vec<UnixSocket>> {
     link.dump(&request(ESTABLISHED | LISTENERS, SHOW), socket)
 }
 
@@ -32,7 +34,7 @@ pub(super) fn dump(link: &mut Link) -> io::Result<Vec<UnixSocket>> {
 /// # Errors
 ///
 /// As for [`dump`].
-pub(super) fn pending(link: &mut Link) -> io::Result<Vec<UnixSocket>> {
+pub(crate) fn pending(link: &mut Link) -> io::Result<Vec<UnixSocket>> {
     link.dump(&request(LISTENERS, SHOW_PENDING), socket)
 }
 

@@ -12,9 +12,9 @@ const BY_FAMILY: u16 = 20;
 /// `struct nlmsghdr`.
 const HEADER: usize = 16;
 /// States of include/net/tcp_states.h as bits: established and listening.
-pub(super) const ESTABLISHED: u32 = 1 << 1;
-pub(super) const LISTENERS: u32 = 1 << LISTEN;
-pub(super) const LISTEN: u8 = 10;
+pub(crate) const ESTABLISHED: u32 = 1 << 1;
+pub(crate) const LISTENERS: u32 = 1 << LISTEN;
+pub(crate) const LISTEN: u8 = 10;
 /// Sockets that are kept.
 const MAX_SOCKETS: usize = 65_536;
 /// The kernel fills at most 32 KiB per read of a dump.
@@ -24,10 +24,10 @@ static PATIENCE: libc::timeval = libc::timeval { tv_sec: 0, tv_usec: 200_000 };
 
 /// A socket to ask with, open before the child gives up the right to open one.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(crate) struct Link {
     socket: File,
     /// An answer was not read to its end: what comes next may belong to it.
-    pub(super) is_spent: bool,
+    pub(crate) is_spent: bool,
 }
 
 impl Link {
@@ -36,7 +36,7 @@ impl Link {
     /// # Errors
     ///
     /// The kernel does not let us.
-    pub(super) fn open() -> io::Result<Self> {
+    pub(crate) fn open() -> io::Result<Self> {
         Ok(Self { socket: open()?, is_spent: false })
     }
 
@@ -45,7 +45,7 @@ impl Link {
     /// # Errors
     ///
     /// The kernel has no such module, or does not let us ask.
-    pub(super) fn dump<T>(&mut self, wanted: &[u8], of: fn(&[u8]) -> Option<T>) -> io::Result<Vec<T>> {
+    pub(crate) fn dump<T>(&mut self, wanted: &[u8], of: fn(&[u8]) -> Option<T>) -> io::Result<Vec<T>> {
         self.ask(wanted, libc::NLM_F_REQUEST | libc::NLM_F_DUMP)?;
         let mut found = Vec::new();
         let mut piece = vec![0; PIECE];
@@ -72,7 +72,7 @@ impl Link {
     /// # Errors
     ///
     /// As for [`Self::dump`].
-    pub(super) fn one<T>(&mut self, wanted: &[u8], of: fn(&[u8]) -> Option<T>) -> io::Result<Option<T>> {
+    pub(crate) fn one<T>(&mut self, wanted: &[u8], of: fn(&[u8]) -> Option<T>) -> io::Result<Option<T>> {
         self.ask(wanted, libc::NLM_F_REQUEST)?;
         let (mut found, mut piece) = (Vec::new(), vec![0; PIECE]);
         let length = self.socket.read(&mut piece)?;
@@ -144,7 +144,7 @@ fn take<T>(mut bytes: &[u8], found: &mut Vec<T>, of: fn(&[u8]) -> Option<T>) -> 
 }
 
 /// The attributes behind the first `from` bytes of a message, by number; what is cut or malformed ends them.
-pub(super) fn attributes(body: &[u8], from: usize) -> impl Iterator<Item = (u16, &[u8])> {
+pub(crate) fn attributes(body: &[u8], from: usize) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = body.get(from..).unwrap_or_default();
     std::iter::from_fn(move || {
         let (length, attribute) = (usize::from(u16_at(rest, 0)?), u16_at(rest, 2)?);
@@ -154,11 +154,11 @@ pub(super) fn attributes(body: &[u8], from: usize) -> impl Iterator<Item = (u16,
     })
 }
 
-pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
