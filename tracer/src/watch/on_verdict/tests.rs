@@ -145,6 +145,8 @@ fn pauses_and_the_end() {
     hook.tell(b"begin\n".to_vec());
     idle(&hook, 1);
     hook.tell(b"end\n".to_vec());
+    // Long enough for one that does not wait.
+    thread::sleep(Duration::from_millis(500));
     assert_eq!(hook.shared.lock().next.as_deref(), Some(&b"end\n"[..]), "it is not its time");
     drop(hook);
     assert_eq!(text(&dir.path().join("seen")).unwrap(), "begin\nend\n");
