@@ -171,6 +171,8 @@ pub struct Knobs {
     pub bus: Option<String>,
     /// What containerd keeps lies on a disk of its own, which a fault can slow down.
     pub disk: bool,
+    /// The kubelet takes device plugins. Their sockets have a fixed path, so it gets a `/var/lib` of its own, which is empty.
+    pub device_plugins: bool,
     /// A message to or from containerd may have 128 MiB instead of 16.
     pub large_messages: bool,
 }
@@ -196,6 +198,7 @@ impl Default for Knobs {
             gates: false,
             bus: None,
             disk: false,
+            device_plugins: false,
             large_messages: false,
         }
     }

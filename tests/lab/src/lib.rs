@@ -21,6 +21,7 @@ pub mod cache;
 pub mod containerd;
 pub mod cri;
 pub mod daemon;
+pub mod device_plugin;
 pub mod disk;
 pub mod docker;
 pub mod fault;

@@ -55,6 +55,9 @@ fn said(kind: Kind) -> Option<Said> {
         Kind::SilentAgent => of("process", &["process", "process"], &["\"openat\"", "fanotify"]),
         Kind::DeadFuse => of("process", &["process", "process"], &["\"openat\"", "request_wait_answer"]),
         Kind::HangingVolume => of("process", &["process"], &["nanosleep"]),
+        Kind::DevicePlugin => {
+            of("loop", &[], &["\"name\":\"sync_loop\"", "\"waits_for\":\"device_plugin\"", "\"Allocate\""])
+        }
         Kind::DeadMount => of("request", &[], &["CreateContainer", "os.Stat"]),
         // What is gone, answers slowly or merely does too much is not stuck.
         Kind::ContainerdKilled

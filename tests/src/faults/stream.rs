@@ -10,7 +10,7 @@ use plegtrace::{
     correlate::{Correlator, Limits, Snapshot},
     decode::{Event, MonoNs, decode},
     diagnose::{Diagnosis, diagnose},
-    input::{Fact, Frame},
+    input::{Component, Fact, Frame, GoroutineGroup},
     recording::Recording,
 };
 
@@ -88,6 +88,18 @@ impl Stream {
             at += 1;
         }
         Stream(frames)
+    }
+
+    /// The goroutines of a component as its first look found them.
+    #[must_use]
+    pub fn first_goroutines(&self, component: Component) -> Option<Vec<GoroutineGroup>> {
+        self.0.iter().find_map(|frame| match decode(frame) {
+            Ok(Event::Fact { fact, .. }) => match *fact {
+                Fact::Goroutines(look) if look.component == component => Some(look.groups),
+                _ => None,
+            },
+            _ => None,
+        })
     }
 
     /// What is known at its end: the moment at which observing ended.

@@ -6,11 +6,14 @@ use std::path::PathBuf;
 
 use plegtrace::{
     commands,
-    correlate::Snapshot,
+    correlate::{LoopKind, Snapshot},
     diagnose::{Confidence, Failing, Verdict, diagnose},
-    input::Component,
+    input::{Component, GoroutineGroup},
 };
+use plegtrace_tests::faults::stream::Stream;
+use plegtrace_tests::found::still;
 use plegtrace_tests::recordings::text_of;
+use plegtrace_tests::story::{S, Story};
 
 fn replayed(name: &str) -> Snapshot {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("golden/field/{name}.plegtrace"));
@@ -100,4 +103,62 @@ fn programs_of_cri_o() {
         }
         assert!(text.contains("\n  crun exec ") && text.contains("\n  crun init "), "{text}");
     }
+}
+
+/// The goroutines of the kubelet, as the first look of a recording found them, each with a fingerprint: looks of now have those.
+fn goroutines_of_kubelet(name: &str) -> Option<Vec<GoroutineGroup>> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("golden/field/{name}.plegtrace"));
+    let stream = Stream::open(&path).unwrap();
+    let groups = stream.first_goroutines(Component::Kubelet)?;
+    Some(groups.into_iter().map(|group| still(group, 7)).collect())
+}
+
+/// What two looks at these goroutines tell, eleven seconds apart.
+fn looked_twice(groups: &[GoroutineGroup]) -> Snapshot {
+    let mut story = Story::node();
+    for second in 0..=13 {
+        story.relist(second * S, 0);
+    }
+    story.census(2 * S, &[], &[], groups).census(13 * S, &[], &[], groups);
+    story.read_open(13 * S).snapshot(13 * S)
+}
+
+/// The loops of kubelet 1.36.2 are known by the functions that they really have, and those of one that is well are idle. A loop that
+/// `wait.Until` calls (the check of the runtime, reports of the node, the removal of containers) is on a stack only while it works.
+#[test]
+fn loops_of_a_kubelet_of_today() {
+    let looks = ["containerd-healthy", "crio-healthy", "crio-kubectl-exec", "containerd-no-network"]
+        .map(goroutines_of_kubelet);
+    let looks: Vec<_> = looks.into_iter().flatten().collect();
+    assert!(!looks.is_empty());
+    for groups in looks {
+        let snapshot = looked_twice(&groups);
+        let [loops] = &snapshot.census.loops[..] else { panic!("{:?}", snapshot.census.loops) };
+        assert!(snapshot.watches_loops() && loops.looks == 2, "{loops:#?}");
+        let wanted =
+            [LoopKind::SyncLoop, LoopKind::PodWorker, LoopKind::Eviction, LoopKind::PluginRegistration];
+        for kind in wanted.into_iter().chain([LoopKind::VolumePopulator, LoopKind::VolumeReconciler]) {
+            assert!(loops.found.contains(&kind), "no {kind:?} in {:?}", loops.found);
+        }
+        let late: Vec<_> = loops.busy.iter().filter(|one| one.late_ns().is_some()).collect();
+        assert!(late.is_empty(), "{late:#?}");
+    }
+}
+
+/// The same kubelet with a device plugin that does not answer. What was recorded then has one look at the goroutines; two would have told.
+#[test]
+fn a_device_plugin_that_does_not_answer() {
+    let snapshot =
+        looked_twice(&goroutines_of_kubelet("containerd-device-plugin").expect("a look at the kubelet"));
+    let diagnosis = diagnose(&snapshot);
+    let [finding] = &diagnosis.findings[..] else { panic!("{diagnosis:#?}") };
+    assert_eq!((diagnosis.verdict, finding.rule.id), (Verdict::Stall, "K9"));
+    let said =
+        "waits for a device plugin to answer Allocate: no pod of this node is started, changed or removed";
+    assert!(
+        finding.headline.starts_with("the sync loop of kubelet ") && finding.headline.ends_with(said),
+        "{}",
+        finding.headline
+    );
+    assert_eq!(diagnosis.unexplained().count(), 0, "{diagnosis:#?}");
 }

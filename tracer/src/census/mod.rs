@@ -30,7 +30,7 @@ pub use mappers::{Hazard, Holder, Inside, Mappers};
 pub use memory::{Memory, MemoryError, Piece, ProcessMemory};
 pub use own::{exists, own_memory, unix_sockets_of};
 pub use parent::{
-    CHILD_COMMAND, Census, Limits, Request, Usage, ask_all, command_lines, end_idle, is_our_child, round,
-    search_path, this_program, usage,
+    CHILD_COMMAND, Census, HANGS, Limits, Request, Usage, ask_all, command_lines, end_idle, is_our_child,
+    round, search_path, this_program, usage,
 };
 pub use protocol::{Asked, GOROUTINES, RUNTIME, Runtime};

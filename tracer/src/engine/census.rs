@@ -5,7 +5,7 @@ use super::{
     rounds::{Depth, may_ask},
 };
 use crate::{
-    census::GOROUTINES,
+    census::{GOROUTINES, HANGS},
     cli::Settings,
     clock,
     correlate::Snapshot,
@@ -27,7 +27,7 @@ pub(super) struct Wants {
     shims: Vec<u32>,
     /// Who is at the other ends of the kubelet's connections to its plugins.
     plugins: bool,
-    /// Processes that did not let their goroutines be read the last time: a calm round leaves them alone.
+    /// Processes whose reader hung in the kernel the last time, so that it could not even be killed: a calm round leaves them alone.
     silent: Vec<u32>,
 }
 
@@ -40,7 +40,8 @@ impl Wants {
     /// What the last rounds give reason to want.
     fn of(snapshot: &Snapshot) -> Self {
         let unanswered = snapshot.census.round.iter().flat_map(|round| &round.unanswered);
-        let silent = unanswered.filter(|one| one.what == GOROUTINES).map(|one| one.pid);
+        let silent =
+            unanswered.filter(|one| one.what == GOROUTINES && one.why.ends_with(HANGS)).map(|one| one.pid);
         Self {
             asks: may_ask(snapshot),
             shims: shims_to_read(snapshot),

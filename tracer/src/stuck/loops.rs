@@ -51,13 +51,12 @@ fn stuck(late_ns: u64, stall: LoopStall) -> Stuck {
     }
 }
 
-/// Has a loop of a kubelet not gone on between two looks, at a place where it can get late, or did the first look find the sync loop at
-/// such a place? Then further looks are worth their price.
+/// Has a loop of a kubelet not gone on between two looks, at a place where it can get late, or did a look find the sync loop at such a
+/// place, where it is for milliseconds? Then further looks are worth their price.
 pub(crate) fn loops_wait(snapshot: &Snapshot) -> bool {
-    let is_first = snapshot.census.rounds <= 1;
     busy(snapshot).any(|one| {
-        let is_sync = is_first && one.kind == LoopKind::SyncLoop;
-        (one.looks >= 2 || is_sync) && one.limit_ns().is_some() || one.late_ns().is_some()
+        let lasts = one.looks >= 2 || one.kind == LoopKind::SyncLoop;
+        lasts && one.limit_ns().is_some() || one.late_ns().is_some()
     })
 }
 

@@ -14,7 +14,8 @@ use super::{
     late_runtime, lock_hostage, lost_exit, many_changed_pods, old_shim, orphaned_init, quota, rc93_hang,
     rc93_standalone, restart_containerd, self_locked_shim, silent_agent, silent_cni_agent, silent_old_shim,
     sleeping_cni, sleeping_hook, sleeping_poststop, slow_cni, slow_unmount, status_hangs, stop_containerd,
-    stop_kubelet, stop_shim, stopped_cni_agent, traced_exit, unkillable, unmount_hostage,
+    stop_kubelet, stop_shim, stopped_cni_agent, stopped_device_plugin, traced_exit, unkillable,
+    unmount_hostage,
 };
 use crate::disk;
 use crate::knobs::{Generation, Knobs, ShimBuild};
@@ -108,6 +109,8 @@ pub enum Kind {
     DeadVolume,
     /// The driver of a volume does not come back from `mount`: its pod does not start.
     HangingVolume,
+    /// A device plugin stops when it is asked for a device: the kubelet's sync loop hangs.
+    DevicePlugin,
     /// Commands are executed in all pods all the time.
     ExecStorm,
     /// containerd is throttled by the quota of its cgroup: every call is late.
@@ -176,6 +179,7 @@ impl Kind {
             Kind::DeadFuse | Kind::Unkillable => Some("X6"),
             Kind::DeadVolume => Some("K5"),
             Kind::HangingVolume => Some("H1"),
+            Kind::DevicePlugin => Some("K9"),
             Kind::ExecStorm => Some("O2"),
             Kind::Quota | Kind::Hog | Kind::ForkStorm => Some("O1"),
             Kind::FullChannel => Some("K1"),
@@ -242,7 +246,19 @@ impl Kind {
         let rc93 = self == Kind::Rc93;
         let disk = matches!(self, Kind::SlowUmount | Kind::UmountHostage);
         let deadlocking = self == Kind::CniDeadlock;
-        Knobs { generation, rc93, shim, deadlocking, blocking_pleg, gates, pods, disk, ..Knobs::default() }
+        let device_plugins = self == Kind::DevicePlugin;
+        Knobs {
+            generation,
+            rc93,
+            shim,
+            deadlocking,
+            blocking_pleg,
+            gates,
+            pods,
+            disk,
+            device_plugins,
+            ..Knobs::default()
+        }
     }
 
     /// Injects it into a node of [`Kind::knobs`]; where a pod is needed, into the pod `pod`.
@@ -300,6 +316,7 @@ impl Kind {
             Kind::Unkillable => unkillable(node, &pod()?),
             Kind::DeadVolume => dead_volume(node),
             Kind::HangingVolume => hanging_volume(node),
+            Kind::DevicePlugin => stopped_device_plugin(node),
             Kind::ExecStorm => exec_storm(node),
             Kind::Quota => quota(node),
             Kind::Hog => hog(node),

@@ -44,6 +44,7 @@
 //! | `unkillable` | X6 | StopContainer: SIGKILL does not end a process that reads from FUSE | the end of the mount |
 //! | `dead-volume` | K5 | the kubelet's sync loop, in stat(2) of a volume on FUSE whose pod is gone | the end of the mount |
 //! | `hanging-volume` | H1 | the mount of a volume, in a driver of the kubelet | SIGKILL of the program that the driver runs |
+//! | `device-plugin` | K9 | the kubelet's sync loop, in a call to a device plugin that has stopped itself | SIGCONT to the plugin |
 //! | `exec-storm` | O2 | nothing: all is a little late | the end of the threads that exec |
 //! | `quota` | O1 | nothing: containerd is throttled by its cgroup, and all is late | containerd's own cgroup |
 //! | `hog` | O1 | nothing: containerd waits for a CPU, and all is late | the end of the thread that has it |
@@ -69,6 +70,7 @@ mod container_lock;
 mod crowded;
 mod dead_volume;
 mod deadlocked_shim;
+mod device_plugin;
 mod dockershim_cni;
 mod exec_pipe;
 mod extra;
@@ -111,6 +113,7 @@ pub use container_lock::{ContainerLock, container_lock};
 pub use crowded::crowded;
 pub use dead_volume::dead_volume;
 pub use deadlocked_shim::deadlocked_shim;
+pub use device_plugin::stopped_device_plugin;
 pub use dockershim_cni::sleeping_cni_of_dockershim;
 pub use exec_pipe::exec_pipe_held;
 pub use few_files::no_more_files;

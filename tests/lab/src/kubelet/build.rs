@@ -155,6 +155,23 @@ fn compile(gopath: &Path, goroot: &Path, variant: &Variant, into: &Path) -> Resu
     host::run(go.arg("k8s.io/kubernetes/cmd/kubelet").current_dir(sources)).map(drop)
 }
 
+/// Builds a program of ours, `source`, with what the kubelet is made of, as `into`: it is a package beside the kubelet's own, with the same
+/// libraries, and finds compiled what that has.
+///
+/// # Errors
+///
+/// As for [`program`].
+pub(crate) fn build_beside(name: &str, source: &str, into: &Path) -> Result<()> {
+    let (gopath, goroot) = (tree()?, KubeletBuild::Go119.toolchain()?);
+    let work = tempfile::tempdir().context("cannot make a build directory")?;
+    let package = format!("cmd/{name}");
+    let file = gopath.join(KUBERNETES).join(&package).join("main.go");
+    let mut go = golang::build(&goroot, &gopath, work.path())?;
+    go.arg("-overlay").arg(golang::overlay(&[(file, source.to_owned())], work.path())?);
+    go.args(["-ldflags", "-s -w", "-o"]).arg(into);
+    host::run(go.arg(format!("k8s.io/kubernetes/{package}")).current_dir(gopath.join(KUBERNETES))).map(drop)
+}
+
 /// The files that a variant takes instead of those of the sources, which stay as they are.
 fn changed(sources: &Path, changes: &[Change]) -> Result<Vec<(PathBuf, String)>> {
     let mut texts = Vec::new();

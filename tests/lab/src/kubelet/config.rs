@@ -18,6 +18,8 @@ pub(super) struct Settings<'a> {
     pub(super) cgroup: &'a str,
     /// How long it waits for an answer of the runtime.
     pub(super) request_timeout: Duration,
+    /// It takes device plugins.
+    pub(super) device_plugins: bool,
     /// API (never used), metrics and health.
     pub(super) ports: Ports,
 }
@@ -40,7 +42,7 @@ pub(super) fn manifests(dir: &Path) -> PathBuf {
 
 /// `KubeletConfiguration` of 1.20 for a node without an API server that shares its machine with other work.
 pub(super) fn file(settings: &Settings<'_>) -> Value {
-    let Settings { dir, cgroup_driver, cgroup, request_timeout, ports } = settings;
+    let Settings { dir, cgroup_driver, cgroup, request_timeout, device_plugins, ports } = settings;
     json!({
         "kind": "KubeletConfiguration",
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -67,8 +69,8 @@ pub(super) fn file(settings: &Settings<'_>) -> Value {
         "imageGCHighThresholdPercent": 100,
         "maxPods": 250,
         "volumePluginDir": volume_plugins(dir),
-        // Its socket has a fixed path, whose directory it would clear.
-        "featureGates": { "DevicePlugins": false },
+        // Its socket has a fixed path, whose directory it clears.
+        "featureGates": { "DevicePlugins": device_plugins },
     })
 }
 
@@ -144,6 +146,7 @@ mod tests {
             cgroup_driver: CgroupDriver::Systemd,
             cgroup: "/x.slice",
             request_timeout: Duration::from_secs(45),
+            device_plugins: false,
             ports,
         }
     }

@@ -22,6 +22,8 @@ use crate::{http, logs, process};
 /// From start to all pods running, and for each container on top of it.
 const READY_LIMIT: Duration = Duration::from_secs(60);
 const READY_LIMIT_PER_CONTAINER: Duration = Duration::from_secs(3);
+/// Where kubelets have the sockets of device plugins (`pluginapi.DevicePluginPath`).
+const DEVICE_PLUGINS: &str = "/var/lib/kubelet/device-plugins";
 /// So often one that ends at its start is started again.
 const RESTARTS: u32 = 2;
 /// For one CRI call on a healthy but busy machine.
@@ -77,8 +79,9 @@ impl Kubelet {
         let ports =
             Ports { api: http::free_port()?, read_only: http::free_port()?, healthz: http::free_port()? };
         let cgroup = containerd.scratch().cgroup(knobs.cgroup_driver);
-        let Knobs { cgroup_driver, request_timeout, .. } = *knobs;
-        let settings = Settings { dir: &dir, cgroup_driver, cgroup: &cgroup, request_timeout, ports };
+        let Knobs { cgroup_driver, request_timeout, device_plugins, .. } = *knobs;
+        let settings =
+            Settings { dir: &dir, cgroup_driver, cgroup: &cgroup, request_timeout, device_plugins, ports };
         fs::create_dir_all(manifests(&dir)).context("cannot make the manifest directory")?;
         fs::write(dir.join("kubelet.json"), file(&settings).to_string())
             .context("cannot write kubelet.json")?;
@@ -89,7 +92,7 @@ impl Kubelet {
             manifest::publish(&manifests(&dir), &name, &pod)?;
         }
         sysctls::save(&dir)?;
-        let mut command = Command::new(&program);
+        let mut command = if device_plugins { with_own_var_lib(&program) } else { Command::new(&program) };
         command.args(arguments(&settings, runtime, &containerd.scratch().network())).current_dir("/");
         let daemon = Daemon::start(containerd.scratch(), command, &dir.join("kubelet.log"))?;
         let client = match runtime {
@@ -142,6 +145,12 @@ impl Kubelet {
     #[must_use]
     pub fn manifests(&self) -> PathBuf {
         manifests(&self.dir)
+    }
+
+    /// The directory of the sockets of device plugins, as it is seen from outside of a kubelet that takes them.
+    #[must_use]
+    pub fn device_plugins(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/root{DEVICE_PLUGINS}", self.pid()))
     }
 
     /// Where it looks for drivers of FlexVolumes.
@@ -242,6 +251,17 @@ impl Kubelet {
         Ok(manifest::path(&dir, name))
     }
 
+    /// Adds a static pod that wants one of these devices, and gives its manifest; it runs once a plugin has allocated that.
+    ///
+    /// # Errors
+    ///
+    /// When its manifest cannot be written.
+    pub fn add_pod_with_device(&self, name: &str, resource: &str) -> Result<PathBuf> {
+        let dir = manifests(&self.dir);
+        manifest::publish(&dir, name, &manifest::with_device(manifest::pod(name, &self.knobs), resource))?;
+        Ok(manifest::path(&dir, name))
+    }
+
     /// Adds a static pod from which the node can be debugged ([`super::TOOLS`] is the directory `tools`); it runs some time later.
     ///
     /// # Errors
@@ -293,6 +313,16 @@ impl Kubelet {
             Ok((is_healthy && is_complete).then_some(()))
         })
     }
+}
+
+/// The kubelet in a mount namespace of its own, in which it finds nothing below `/var/lib` but a directory for sockets of device plugins.
+fn with_own_var_lib(program: &Path) -> Command {
+    const SCRIPT: &str = "mount -t tmpfs lab /var/lib && mkdir -p \"$1\" && shift && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "--propagation", "slave", "--", "sh", "-c", SCRIPT, "sh", DEVICE_PLUGINS])
+        .arg(program);
+    command
 }
 
 impl Drop for Kubelet {

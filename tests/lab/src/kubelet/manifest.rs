@@ -64,6 +64,14 @@ pub(super) fn with_volume(mut manifest: Value, driver: &str) -> Value {
     manifest
 }
 
+/// The same, whose containers want a device each.
+pub(super) fn with_device(mut manifest: Value, resource: &str) -> Value {
+    for container in manifest["spec"]["containers"].as_array_mut().into_iter().flatten() {
+        container["resources"] = json!({ "limits": { resource: "1" } });
+    }
+    manifest
+}
+
 /// Where a pod to debug the node from finds the directory of tools.
 pub const TOOLS: &str = "/tools";
 
@@ -136,6 +144,12 @@ mod tests {
             let mount = &pod["spec"]["containers"][container]["volumeMounts"][0];
             assert_eq!(mount["name"], pod["spec"]["volumes"][0]["name"]);
         }
+    }
+
+    #[test]
+    fn a_device_is_in_each_container() {
+        let pod = with_device(pod("p1", &Knobs::default()), "lab/device");
+        assert_eq!(pod["spec"]["containers"][0]["resources"]["limits"]["lab/device"], "1");
     }
 
     #[test]

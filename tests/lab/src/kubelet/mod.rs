@@ -8,6 +8,7 @@ mod daemon;
 mod manifest;
 mod sysctls;
 
+pub(crate) use build::build_beside;
 pub use build::{KubeletBuild, fetch, program, program_of_v1, program_with_blocking_pleg};
 pub use churn::Churn;
 pub use daemon::Kubelet;

@@ -17,6 +17,8 @@ use crate::{
     input::Unanswered,
 };
 
+/// Why there is no answer, of a question whose reader cannot even be killed: at the end.
+pub const HANGS: &str = "; the reader hangs in the kernel and was left behind";
 /// A child that got no processor when its time was over gets it so many times more.
 const PATIENCE: u32 = 4;
 
@@ -87,7 +89,7 @@ pub(super) fn converse(
                 return false;
             }
             Silence::Late(asked, why) => {
-                let hangs = if gone { "" } else { "; the reader hangs in the kernel and was left behind" };
+                let hangs = if gone { "" } else { HANGS };
                 merged.refuse(asked.unanswered(&format!("{why}{hangs}")));
                 late.push((asked.pid, asked.step));
                 if asked.elsewhere {

@@ -11,6 +11,7 @@ mod round;
 mod worker;
 
 pub use calls::ask_all;
+pub use conversation::HANGS;
 pub use keeper::is_our_child;
 pub use pool::{Usage, end_idle, usage};
 pub use request::{Limits, Request};
