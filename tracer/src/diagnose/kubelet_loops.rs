@@ -49,9 +49,13 @@ pub(super) fn told(stall: &LoopStall, scene: &Scene<'_>) -> Vec<Evidence> {
     all
 }
 
-/// Its functions from the innermost on that is no part of Go itself.
+/// Its functions from the innermost on that is no part of Go or of gRPC.
 fn kubelet_part(one: &BusyLoop) -> &[String] {
-    let own = |frame: &String| !["runtime.", "sync.", "internal/"].iter().any(|part| frame.starts_with(part));
+    let others = ["runtime.", "sync.", "internal/", "net/", "google.golang.org/grpc"];
+    let own = |frame: &String| {
+        let name = frame.rsplit_once("/vendor/").map_or(frame.as_str(), |(_, name)| name);
+        !others.iter().any(|part| name.starts_with(part))
+    };
     let from = one.frames.iter().position(own).unwrap_or(0);
     &one.frames[from..]
 }

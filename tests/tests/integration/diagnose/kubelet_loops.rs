@@ -135,6 +135,7 @@ fn k9_names_the_plugin_that_is_stopped() {
     let node = Node::twice(2, 13, &[allocates()]).with(&[&[stopped][..], &others].concat());
     let finding = node.finding("K9");
     assert_eq!((culprit(&finding), finding.severity, finding.reach), (Some(PLUGIN), Severity::Stall, 2));
+    assert_eq!(finding.confidence, Confidence::High);
     assert_eq!(
         finding.headline,
         format!(
@@ -173,12 +174,12 @@ fn k9_says_what_it_does_not_know() {
     );
     assert!(finding.next[0].contains(&format!("(pid {PLUGIN}), then restart it")), "{:?}", finding.next);
     let two = waits().with(&[one.clone(), plugin("device-plugins/fpga.sock", 71, 'S', 0)]).finding("K9");
-    assert_eq!((culprit(&two), two.confidence), (None, Confidence::Low));
+    assert_eq!((culprit(&two), two.confidence), (None, Confidence::Medium));
     assert!(two.headline.contains("one of 2 device plugins"), "{}", two.headline);
     let unseen = waits().with(&[PluginFact { holders: Vec::new(), state: None, ..one }]).finding("K9");
     assert!(unseen.doubts.iter().any(|doubt| doubt.contains("was not seen")), "{:?}", unseen.doubts);
     let nothing = waits().finding("K9");
-    assert_eq!((culprit(&nothing), nothing.confidence), (None, Confidence::Low));
+    assert_eq!((culprit(&nothing), nothing.confidence), (None, Confidence::Medium));
 }
 
 /// A plugin that is only slow: each pod is another call. One that answers in between. One that has not waited for long enough: nothing

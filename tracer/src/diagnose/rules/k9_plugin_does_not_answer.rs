@@ -15,7 +15,7 @@ pub(super) static RULE: Rule = Rule {
     title: "a plugin of the kubelet does not answer (device, DRA, CSI), and a loop of the kubelet waits for it",
     area: Area::Kubelet,
     min_age_ns: 0,
-    proof: Proof::Story,
+    proof: Proof::Scripted,
     page: Page {
         mechanism: "The kubelet asks plugins over gRPC: a device plugin for each container with a device (Allocate), a DRA driver before \
             a pod with a claim (NodePrepareResources), a CSI driver for each volume. It asks device plugins in its sync loop, and \
@@ -66,7 +66,9 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let (name, pid) = (stall.oldest.kind.words(), stall.oldest.pid);
     let who = end.words(*plugin);
     let stops = stall.oldest.kind.stops();
-    let headline = format!("{name} of kubelet {pid} waits for {who}{asked}: {stops}");
+    // What is said of one plugin is a clause of its own.
+    let comma = if end.one().is_some() && !asked.is_empty() { "," } else { "" };
+    let headline = format!("{name} of kubelet {pid} waits for {who}{comma}{asked}: {stops}");
     let finding = kubelet_loops::finding(&RULE, headline, stall, stuck, scene);
     let culprit = Culprit {
         component: Component::Helper,
@@ -119,7 +121,7 @@ impl<'a> End<'a> {
         }
     }
 
-    /// `device plugin nvidia (70) of kube-system/x, which is stopped (state T),`.
+    /// `device plugin nvidia 70 of kube-system/x, which is stopped (state T)`.
     fn words(&self, plugin: PluginKind) -> String {
         let kind = plugin.words();
         match self {
@@ -128,7 +130,7 @@ impl<'a> End<'a> {
                     [] => format!("the {kind} at {}", place(fact)),
                     found => format!("{kind} {}", holders(found)),
                 };
-                format!("{who}{}, which {},", of_pod(fact.container.as_ref()), does(fact))
+                format!("{who}{}, which {}", of_pod(fact.container.as_ref()), does(fact))
             }
             Self::Several(several) => format!("one of {} {kind}s", several.len()),
             Self::Unknown => format!("a {kind}"),
@@ -169,7 +171,7 @@ fn evidence(fact: &PluginFact) -> Evidence {
         [] => "a process that was not found".to_owned(),
         found => holders(found),
     };
-    let state = fact.state.map(|state| format!(", state {state}")).unwrap_or_default();
+    let state = fact.state.map(|state| format!(" (state {state})")).unwrap_or_default();
     let unread = match fact.unread {
         0 => String::new(),
         unread => format!(", and has not read {}", words::human::plural(u64::from(unread), "byte")),
