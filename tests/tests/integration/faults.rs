@@ -199,7 +199,7 @@ fn others(case: &Case, snapshot: &Snapshot, how: &str) -> Vec<String> {
 #[test]
 fn loops_of_a_kubelet_of_2021() {
     use LoopKind::{Eviction, PluginRegistration, PodWorker, SyncLoop};
-    let file = kept::recording(&kept::file(Kind::Hook, Observer::Late)).unwrap();
+    let file = packed::recording(&kept::file(Kind::Hook, Observer::Late)).unwrap();
     let groups = Stream::read(file.as_slice()).unwrap().first_goroutines(Component::Kubelet).unwrap();
     let groups: Vec<GoroutineGroup> = groups.into_iter().map(|group| still(group, 7)).collect();
     let mut story = Story::node();
