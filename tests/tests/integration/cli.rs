@@ -394,9 +394,14 @@ fn not_a_go_binary() {
         let why = |r: &Value| r["component"] == component && r["why"] == "not a Go binary";
         assert!(refused.iter().any(why), "{component}: {refused:#?}");
     }
-    let said = words(&["-v"]);
+    let said = words(&[]);
     assert_eq!(said.code(), 5);
-    assert!(said.stdout.contains("not a Go binary") && !said.stdout.contains('\x1b'), "{said:?}");
+    assert!(
+        said.stdout.contains("\nCANNOT TELL  ")
+            && said.stdout.contains("plegtrace doctor")
+            && !said.stdout.contains('\x1b'),
+        "{said:?}"
+    );
 }
 
 /// A process that does not exist is a wrong command line.

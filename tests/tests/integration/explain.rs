@@ -23,7 +23,9 @@ fn every_id_has_a_page() {
         assert_eq!(page.contains("plegtrace has no rule for it yet"), !reported, "{page}");
         assert_eq!(page.contains("How to recognise it by hand"), !reported, "{page}");
         // Title and area stay in one piece.
-        assert!(page.lines().skip(2).all(|line| line.chars().count() <= 80), "{page}");
+        // So does a command, however long.
+        let fits = |line: &str| line.chars().count() <= 80 || line.trim_start().starts_with("kubectl taint ");
+        assert!(page.lines().skip(2).all(fits), "{page}");
     }
     assert!(Causes::one("R99").is_none());
 }

@@ -10,7 +10,8 @@ use plegtrace::{
     diagnose::{Diagnosis, Verdict, diagnose},
     render::text::{self, Section, Shown, TextOptions},
 };
-use plegtrace_tests::faults::{kept, stream::Stream};
+use plegtrace_lab::fault::Kind;
+use plegtrace_tests::faults::{Observer, kept, stream::Stream};
 use plegtrace_tests::packed;
 use textwrap::core::display_width;
 
@@ -163,9 +164,8 @@ fn sections_that_are_asked_for() {
         (Section::Tree, &["Open relist   "]),
         (Section::Census, &["Stuck   "]),
     ];
-    let golden = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden");
-    let stopped = File::open(golden.join("field/containerd-runc-update-stopped.plegtrace")).unwrap();
-    let snapshot = commands::replay(stopped).unwrap().snapshot;
+    let hostage = kept::recording(&kept::file(Kind::LockHostage, Observer::Early)).unwrap();
+    let snapshot = Stream::read(hostage.as_slice()).unwrap().end();
     let diagnosis = diagnose(&snapshot);
     let first = screen(&snapshot, &diagnosis);
     let whole =

@@ -60,7 +60,7 @@ fn a_recording_of_long_texts() {
     assert_eq!(left_out(&replayed.snapshot), u64::from(facts));
     let doubts = diagnose(&replayed.snapshot).doubts;
     assert!(doubts.iter().any(|doubt| matches!(doubt, Doubt::Lost { .. })), "{doubts:?}");
-    let told = text_of(&replayed.snapshot, false).unwrap();
+    let told = text_of(&replayed.snapshot, true).unwrap();
     assert!(told.contains("600 × facts took too much memory"), "{told}");
 }
 

@@ -3,7 +3,7 @@
 use plegtrace::correlate::{Caller, Limits, RequestTree, Snapshot};
 use plegtrace::diagnose::diagnose;
 use plegtrace::input::{Command, Layer};
-use plegtrace::render::text::{self, TextOptions};
+use plegtrace::render::text::{self, Section, Shown, TextOptions};
 use plegtrace::span::{Account, account, critical_path, violation};
 use plegtrace_common::rec::{CALL_FAILED, CALL_OK, CALL_PARKS, PROCESS_EXECED, PROCESS_INIT};
 use plegtrace_common::role::Role;
@@ -61,7 +61,7 @@ fn shape(request: &RequestTree) -> Vec<(Layer, &str)> {
 
 fn page(snapshot: &Snapshot, verbose: bool) -> String {
     let mut out = Vec::new();
-    let options = TextOptions { verbose, ..TextOptions::default() };
+    let options = TextOptions { verbose, show: Shown::from_iter(Section::ALL), ..TextOptions::default() };
     text::report(snapshot, &diagnose(snapshot), &options, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }

@@ -17,7 +17,7 @@ use plegtrace::{
     input::{Fact, MessagesFact, OpenMessageFact},
     render::{
         json,
-        text::{self, TextOptions},
+        text::{self, Section, Shown, TextOptions},
     },
 };
 use plegtrace_common::wire::ttrpc::{FrameHeader, Position};
@@ -135,7 +135,7 @@ fn a_request_without_an_answer_in_the_text() {
     let snapshot = node();
     let text = |verbose| {
         let mut out = Vec::new();
-        let options = TextOptions { verbose, ..TextOptions::default() };
+        let options = TextOptions { verbose, show: Shown::from_iter(Section::ALL), ..TextOptions::default() };
         text::report(&snapshot, &diagnose(&snapshot), &options, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     };

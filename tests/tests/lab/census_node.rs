@@ -73,10 +73,10 @@ fn census_alone() {
     host::require_root().unwrap();
     let node = Node::start(&Knobs { pods: 1, ..Knobs::default() }).unwrap();
     let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
-    let about = ["--sources", "census", "--kubelet-pid", &kubelet, "--runtime-pid", &runtime];
+    let about = ["-v", "--sources", "census", "--kubelet-pid", &kubelet, "--runtime-pid", &runtime];
     let ended = Running::start(&about).unwrap().finish(Duration::from_secs(40)).unwrap();
     // It cannot tell: relists are not seen.
     assert_eq!(ended.status.code(), Some(5), "{}\n{}", ended.stdout, ended.stderr);
     assert!(!ended.stderr.contains("armed: "), "{}", ended.stderr);
-    assert!(ended.stdout.contains("census: 3 looks at "), "{}", ended.stdout);
+    assert!(ended.stdout.contains("census: 3 rounds over "), "{}", ended.stdout);
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use plegtrace::correlate::{OpenMessage, Snapshot};
 use plegtrace::diagnose::diagnose;
 use plegtrace::input::OpenMessageFact;
-use plegtrace::render::text::{self, TextOptions};
+use plegtrace::render::text::{self, Section, Shown, TextOptions};
 use plegtrace_lab::cri::{Call, Pod};
 use plegtrace_lab::{Containerd, Knobs, fault, host, process};
 use plegtrace_tests::churn;
@@ -154,7 +154,7 @@ pub(super) fn stopped_shim_is_named(containerd: &Containerd, pods: &[Pod]) {
     text::report(
         &snapshot,
         &diagnose(&snapshot),
-        &TextOptions { verbose: true, ..TextOptions::default() },
+        &TextOptions { show: Shown::from_iter([Section::Wire]), ..TextOptions::default() },
         &mut page,
     )
     .unwrap();

@@ -3,7 +3,7 @@
 use textwrap::core::display_width;
 
 /// A blank at which no line ends.
-const GLUE: char = '\u{a0}';
+pub(in crate::render) const GLUE: char = '\u{a0}';
 
 /// Marks where a command begins and ends, in texts of rules.
 const COMMAND: char = '`';

@@ -244,7 +244,7 @@ fn advice_names_the_unit() {
     let k3s = advice(Component::Kubelet, "/etc/systemd/system/k3s-agent.service");
     assert!(k3s.contains("`systemctl start k3s-agent`; running containers are not touched"), "{k3s}");
     let kubelet = advice(Component::Kubelet, "/var/lib/kubelet");
-    assert!(kubelet.contains("systemctl start kubelet;"), "{kubelet}");
+    assert!(kubelet.contains("`systemctl start kubelet`;"), "{kubelet}");
 }
 
 /// What a command left behind, while an ExecSync waits.

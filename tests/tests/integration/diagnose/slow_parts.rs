@@ -83,7 +83,7 @@ fn a_slow_hook() {
         line.starts_with("SLOW OCI hook toolkit takes 1.4 s (median of 6), more than the 1.0 s"),
         "{line}"
     );
-    assert!(line.contains(" cause the hook itself: run it by hand"), "{line}");
+    assert!(line.contains(" culprit the hook itself; every container that has it starts late"), "{line}");
     assert_eq!(slow(600 * MS).0.verdict, Verdict::Healthy);
 }
 
@@ -139,7 +139,7 @@ fn a_slow_shim() {
     assert_eq!((shim.p50_ns, shim.component()), (848 * MS, Some(Component::Shim)));
     let line = first_lines(&diagnosis, &story, 12);
     assert!(line.starts_with(&format!("SLOW shim {SHIM} takes 848 ms for a command")), "{line}");
-    assert!(line.contains(" cause the shim itself, which runs only now and then"), "{line}");
+    assert!(line.contains(" culprit the shim itself, which runs only now and then"), "{line}");
     assert_eq!(slow(900 * MS, 700 * MS).0.verdict, Verdict::Healthy);
     assert_eq!(slow(300 * MS, 50 * MS).0.verdict, Verdict::Healthy);
 }

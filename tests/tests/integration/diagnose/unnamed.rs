@@ -46,7 +46,7 @@ fn page(snapshot: &Snapshot) -> String {
     )
     .unwrap();
     // Lines are wrapped.
-    String::from_utf8(out).unwrap().replace("\n  ", " ")
+    String::from_utf8(out).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Somebody listens on a port of kubelets: that no process is called kubelet does not tell that none runs, and why nothing is known of

@@ -51,7 +51,7 @@ fn have_a_verdict(daemon: Daemon, name_of_daemon: &str) {
     let halted = node("halted", "silent");
     let busless = node("busless", "silent");
     let observe = |format: &str, seconds: &str| {
-        let arguments = ["-o", format, "-d", seconds, "--sources", "census,processes,wire"];
+        let arguments = ["-v", "-o", format, "-d", seconds, "--sources", "census,processes,wire"];
         let mut running = Running::start(&arguments).unwrap();
         running.wait_until_armed(LIMIT).unwrap();
         running

@@ -39,7 +39,10 @@ pub(super) fn blocks(view: View<'_>) -> io::Result<Vec<Block>> {
     }
     blocks.push(labelled_block("node", &facts::last_list(snapshot), 0));
     blocks.push(labelled_block("runtime", &watched::runtime(snapshot), 4));
-    blocks.push(labelled_block("watched", &watched::seen(snapshot), 4));
+    let seen = watched::seen(snapshot);
+    if !seen.is_empty() {
+        blocks.push(labelled_block("watched", &seen, 4));
+    }
     blocks.push(labelled_block("not", &watched::not_seen(snapshot), 4));
     let notices = diagnosis.split().1.iter().map(|finding| {
         clip(&format!("{}  {}", finding.rule.id, escape::line(&finding.headline)), width - LABEL)

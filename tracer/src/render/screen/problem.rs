@@ -14,7 +14,7 @@ use crate::{
         failing::{advice as advice_of, effect, error, failure},
         human,
         judgement::{sentence, slowness},
-        wrap::{clip, fold},
+        wrap::{GLUE, clip, fold},
     },
     stuck::StuckKind,
     words,
@@ -183,8 +183,9 @@ fn with_container(text: &str, culprit: &Culprit) -> String {
     if text.contains(&id) {
         return text.to_owned();
     }
-    let name = container.name.as_deref().map(|name| format!("{} ", escape::text_to(name, 40)));
-    format!("{text}, container {}{id}", name.unwrap_or_default())
+    // On one line: a name and its id are one thing.
+    let name = container.name.as_deref().map(|name| format!("{}{GLUE}", escape::text_to(name, 40)));
+    format!("{text}, container{GLUE}{}{id}", name.unwrap_or_default())
 }
 
 fn hits(view: View<'_>) -> Option<String> {

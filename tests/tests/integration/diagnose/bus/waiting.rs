@@ -57,7 +57,7 @@ fn a_call_that_was_there_before_is_older() {
     )
     .unwrap();
     let page = String::from_utf8(page).unwrap();
-    assert!(page.contains("10.0 s ago or before"), "{page}");
+    assert!(page.contains("or earlier, 10.0 s ago"), "{page}");
 }
 
 /// The census knows the runc: with its init and its shim it waits, and none of them is stuck by itself; container and pod
