@@ -164,7 +164,7 @@ fn sections_that_are_asked_for() {
         (Section::Tree, &["Open relist   "]),
         (Section::Census, &["Stuck   "]),
     ];
-    let hostage = kept::recording(&kept::file(Kind::LockHostage, Observer::Early)).unwrap();
+    let hostage = packed::recording(&kept::file(Kind::LockHostage, Observer::Early)).unwrap();
     let snapshot = Stream::read(hostage.as_slice()).unwrap().end();
     let diagnosis = diagnose(&snapshot);
     let first = screen(&snapshot, &diagnosis);

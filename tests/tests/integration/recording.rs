@@ -213,7 +213,7 @@ fn killed() {
     assert_eq!(document["targets"].as_array().unwrap().len(), 2, "{document}");
     let losses = document["losses"].as_array().unwrap();
     assert!(losses.iter().any(|loss| loss["stage"] == "recording" && loss["reason"] == "cut"), "{losses:?}");
-    assert!(report(&stage.path("r"), &[]).stdout.contains("the recording has no end"));
+    assert!(report(&stage.path("r"), &["-v"]).stdout.contains("the recording has no end"));
 }
 
 /// A file that cannot grow: the error, the report all the same, and a recording that can be read so far.
@@ -284,7 +284,7 @@ fn damaged_files() {
         bytes[at] ^= 0x10;
         let mut file = fs::File::create(stage.path(name)).unwrap();
         file.write_all(&bytes).unwrap();
-        let ended = report(&stage.path(name), &[]);
+        let ended = report(&stage.path(name), &["-v"]);
         assert_eq!(ended.status.code(), Some(5), "{ended:?}");
         assert!(ended.stderr.contains("it is damaged in 1 place"), "{name}: {ended:?}");
         assert!(ended.stdout.contains("recording"), "{name}: {ended:?}");

@@ -101,7 +101,7 @@ fn doomed<'a>(seen: &'a UnkillableSeen, known: &Known, scene: &Scene<'a>) -> Opt
         component: Component::Helper,
         container: fact.container.as_ref(),
         park: &fact.park,
-        who: format!("{} (pid {}), which was killed,", words::cut(&fact.comm, 20), fact.pid),
+        who: format!("the killed {} (pid {})", words::cut(&fact.comm, 20), fact.pid),
         age,
         held_up: of_container(fact.container.as_ref(), known, scene),
     })

@@ -119,12 +119,12 @@ pub(super) fn advice(failing: &Failing) -> &'static str {
         Failing::Condition { .. } => "look at the log of the runtime: `journalctl -u containerd` (or crio)",
         Failing::Calls { streak, .. } => match streak.method {
             Method::RunPodSandbox | Method::StopPodSandbox | Method::RemovePodSandbox => {
-                "`kubectl describe pod` (FailedCreatePodSandBox) or `journalctl -u kubelet` has the error; then look at the network plugin and its agent"
+                "`journalctl -u kubelet | grep -i sandbox`: the error, in full; then look at the network plugin and its agent"
             }
             Method::PullImage => {
-                "`kubectl describe pod` (ErrImagePull) has the error; then try `crictl pull` on the node"
+                "`journalctl -u kubelet | grep -i pull`: the error, in full; then try `crictl pull IMAGE` on the node"
             }
-            _ => "`kubectl describe pod` or `journalctl -u kubelet` has the error's words",
+            _ => "`journalctl -u kubelet`: the error, in full",
         },
     }
 }

@@ -56,7 +56,7 @@ fn examine(scene: &Scene<'_>) -> Vec<Finding> {
         .map(|victim| {
             let (pod, pid) = (of_pod(victim.container()), victim.pid);
             let headline = format!(
-                "{} does not end{pod}: it waits in the kernel, in {}",
+                "{}{pod} does not end: it waits in the kernel, in {}",
                 victim.who,
                 access(victim.park)
             );

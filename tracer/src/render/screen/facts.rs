@@ -45,7 +45,11 @@ pub(super) fn since_line(view: View<'_>) -> Option<String> {
 pub(super) fn hits(view: View<'_>) -> Option<String> {
     let diagnosis = view.diagnosis;
     let Some(finding) = diagnosis.accused().first() else {
-        return diagnosis.reasons.first().and_then(of_reason).map(str::to_owned);
+        let of_stuck = || {
+            let all = effects(diagnosis.stuck.first()?);
+            (!all.is_empty()).then(|| all.join("; "))
+        };
+        return diagnosis.reasons.first().and_then(of_reason).map(str::to_owned).or_else(of_stuck);
     };
     if finding.reach == REACH_RELIST {
         let is_runtime =
@@ -112,6 +116,9 @@ fn effects(stuck: &Stuck) -> Vec<&'static str> {
         StuckKind::Process { command, .. } => Some(command),
         _ => None,
     };
+    if let StuckKind::Loop(stall) = &stuck.what {
+        return vec![stall.oldest.kind.stops()];
+    }
     let mut all: Vec<&str> = stuck.waiters.iter().filter_map(of_waiter).collect();
     if all.is_empty() {
         all.extend(own.into_iter().chain(commands).filter_map(effect_of_command));

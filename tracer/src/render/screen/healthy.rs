@@ -9,7 +9,7 @@ use super::{
     problem::{head, tail, verdict},
 };
 use crate::{
-    correlate::{Latency, ListOutcome, ProcessKind, ProcessRow, RpcRow, Side, Snapshot},
+    correlate::{Latency, ListOutcome, OciRuntime, ProcessKind, ProcessRow, RpcRow, Side, Snapshot},
     diagnose::Verdict,
     render::{
         escape, human,
@@ -104,7 +104,7 @@ fn rows(snapshot: &Snapshot) -> Vec<Vec<Cell>> {
     let cni = |row: &&ProcessRow| matches!(row.kind, ProcessKind::Cni { .. });
     let mut calls: Vec<&RpcRow> = of(Side::Counted).collect();
     calls.sort_by_key(|row| (Reverse(row.latency.max_ns()), &row.key));
-    rows.extend(together("runc", processes.iter().filter(runc)));
+    rows.extend(together(oci(processes), processes.iter().filter(runc)));
     rows.extend(together("network plugins", processes.iter().filter(cni)));
     rows.extend(
         calls
@@ -112,6 +112,16 @@ fn rows(snapshot: &Snapshot) -> Vec<Vec<Cell>> {
             .map(|row| cells(&escape::text_to(&row.key.operation, 28), &row.latency, &failed(row))),
     );
     rows
+}
+
+/// The program that starts containers, by what ran; `runc` where several did.
+fn oci(rows: &[ProcessRow]) -> &'static str {
+    let mut all = rows.iter().filter_map(|row| match &row.kind {
+        ProcessKind::Runc { by, .. } => Some(*by),
+        _ => None,
+    });
+    let first = all.next().unwrap_or_default();
+    if all.all(|by| by == first) { first.name() } else { OciRuntime::default().name() }
 }
 
 /// All commands of a program as one row.
