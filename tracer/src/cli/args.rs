@@ -299,7 +299,7 @@ pub struct Common {
     /// Stop as soon as a cause is certain, even with --duration: to wait for the next stall.
     #[arg(long, global = true, hide_short_help = true)]
     pub until_found: bool,
-    /// Print text, json, svg, folded or perfetto
+    /// text, json, svg, folded or perfetto
     #[arg(short, long, value_name = "FORM", value_enum, hide_possible_values = true, default_value_t = Output::Text, global = true)]
     pub output: Output,
     /// Add relists, calls, processes, wire, tree, census

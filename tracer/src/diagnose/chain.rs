@@ -3,7 +3,7 @@
 
 use super::{Culprit, Diagnosis, Finding, Reason};
 use crate::{
-    correlate::{Age, Request, Snapshot, WaitsFor},
+    correlate::{Age, Relist, Request, RequestTree, Snapshot, WaitsFor},
     input::{Command, Component, Layer},
     span::{Span, critical_path},
     stuck::{Stuck, StuckKind, Waiter},
@@ -191,8 +191,8 @@ fn groups(waiters: &[Waiter]) -> Vec<(usize, Request)> {
 
 /// What probes saw begin and not end: the relist or request that is open for longest, down to the innermost call.
 fn of_spans(snapshot: &Snapshot) -> Vec<Link> {
-    let relist = snapshot.relists.iter().map(|relist| relist.root()).find(|root| root.is_open());
-    let request = snapshot.requests.iter().map(|request| request.root()).find(|root| root.is_open());
+    let relist = snapshot.relists.iter().map(Relist::root).find(|root| root.is_open());
+    let request = snapshot.requests.iter().map(RequestTree::root).find(|root| root.is_open());
     let Some(root) = relist.or(request) else { return Vec::new() };
     let path: Vec<&Span> =
         critical_path(root, snapshot.now).into_iter().filter(|span| span.is_open()).collect();
