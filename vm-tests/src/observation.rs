@@ -209,6 +209,7 @@ pub(crate) fn settings(attach: Attach) -> Settings {
         color: Color::Never,
         quiet: true,
         verbose: 0,
+        show: Vec::new(),
         without: Vec::new(),
         park_budget: u64::MAX,
         syscall_budget: u64::MAX,

@@ -181,10 +181,12 @@ mod tests {
     use super::*;
 
     fn texts(lines: &[Line]) -> Vec<&str> {
-        let text = |line| match line {
-            &Line::Labelled(_, ref text) => text.as_str(),
-            _ => "",
-        };
+        fn text(line: &Line) -> &str {
+            match line {
+                Line::Labelled(_, text) => text.as_str(),
+                _ => "",
+            }
+        }
         lines.iter().map(text).collect()
     }
 

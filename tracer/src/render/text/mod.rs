@@ -1,4 +1,4 @@
-//! The report for people: the first screen ([`super::screen`]), then for whoever asks what it rests on, the tables, and last what
+//! The report for people: the first screen (`screen`), then for whoever asks what it rests on, the tables, and last what
 //! was not seen.
 //!
 //! At most 120 columns, readable at 80; long lists are cut and say by how much. One file per section, in the order of the
