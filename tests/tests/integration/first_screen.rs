@@ -180,7 +180,7 @@ fn sections_that_are_asked_for() {
                 let has = rest.lines().any(|line| line.starts_with(title));
                 assert_eq!(has, other == section, "{section:?}: {title:?} in\n{rest}");
                 assert!(
-                    !mine.contains(&title) || whole.lines().any(|line| line.starts_with(title)),
+                    !mine.contains(title) || whole.lines().any(|line| line.starts_with(*title)),
                     "{whole}"
                 );
             }

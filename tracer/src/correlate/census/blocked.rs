@@ -1,51 +1,11 @@
 //! What waits in the kernel, and since when: threads by their calls, goroutines of kubelets by their stacks.
 
-use super::{BlockedThread, FileCall, ProcessSeen};
+use super::{BlockedThread, FileCall, ProcessSeen, frames::is_file_call};
 use crate::{
     decode::MonoNs,
     input::{Component, GoroutineGroup, GoroutinesFact, ParkedThreads, ProcessFact},
 };
 
-/// Functions of Go in which a goroutine asks a file system for something, most by a path.
-const CALLS: [&str; 35] = [
-    "os.Stat",
-    "os.Lstat",
-    "os.statNolog",
-    "os.lstatNolog",
-    "os.OpenFile",
-    "os.openFileNolog",
-    "os.Readlink",
-    "os.Remove",
-    "os.Mkdir",
-    "os.(*File).readdir",
-    "os.(*File).Readdirnames",
-    "syscall.Stat",
-    "syscall.Lstat",
-    "syscall.Statfs",
-    "golang.org/x/sys/unix.Stat",
-    "golang.org/x/sys/unix.Statfs",
-    "golang.org/x/sys/unix.Lstat",
-    "os.rename",
-    "os.Rename",
-    "os.removeAll",
-    "os.removeAllFrom",
-    "os.Symlink",
-    "os.Link",
-    "os.chmod",
-    "os.Chmod",
-    "os.Chown",
-    "os.Lchown",
-    "os.Truncate",
-    "os.StartProcess",
-    "os.(*File).Write",
-    "os.(*File).Sync",
-    "syscall.Mount",
-    "syscall.Unmount",
-    "golang.org/x/sys/unix.Mount",
-    "golang.org/x/sys/unix.Unmount",
-];
-/// Frames in which such a function is looked for.
-const INNERMOST: usize = 8;
 /// Goroutines of one process that are kept.
 const MAX_CALLS: usize = 256;
 
@@ -79,13 +39,7 @@ pub(super) fn is_same_call(a: &ParkedThreads, b: &ParkedThreads) -> bool {
     call(a).is_some() && call(a) == call(b)
 }
 
-/// Is a goroutine in such a call?
-pub(super) fn is_file_call(frames: &[String]) -> bool {
-    frames.iter().take(INNERMOST).any(|frame| CALLS.contains(&frame.as_str()))
-        && frames.iter().take(3).any(|frame| frame.contains("yscall"))
-}
-
-/// The goroutines of a kubelet that are in such calls.
+/// The goroutines of a kubelet that are in calls to a file system.
 pub(super) fn file_calls(fact: &GoroutinesFact, before: &[FileCall]) -> Vec<FileCall> {
     let is_meant =
         |group: &&GoroutineGroup| fact.component == Component::Kubelet && is_file_call(&group.frames);

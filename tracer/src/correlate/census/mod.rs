@@ -4,6 +4,7 @@
 mod blocked;
 mod disk;
 mod downloads;
+mod frames;
 mod jams;
 mod loops;
 mod nri;

@@ -2,6 +2,7 @@
 //! the functions further in say what it waits for and what it holds meanwhile.
 
 use super::{
+    frames::is_at_lock,
     nri, startup,
     subject::{Known, Part, parts},
 };
@@ -210,14 +211,6 @@ fn is_held(group: &GoroutineGroup) -> bool {
     let shim = |method: &str| !matches!(method, "Wait" | "CloseIO");
     is_at_lock(&group.frames)
         || matches!(waits_for(group), WaitsFor::Shim { method: Some(method) } if shim(&method))
-}
-
-/// Are the innermost functions those of a lock? Older runtimes of Go give the same reason for other waits.
-pub(super) fn is_at_lock(frames: &[String]) -> bool {
-    let lock = |frame: &String| {
-        frame.strip_prefix("internal/").unwrap_or(frame).starts_with("sync.(*") && frame.ends_with("ock")
-    };
-    frames.iter().take(4).any(lock)
 }
 
 /// The requests that the stacks of one process show.

@@ -4,6 +4,7 @@
 mod limits;
 mod table;
 mod wait;
+mod watched;
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,6 @@ pub use table::LoopKind;
 pub use wait::{LoopWait, PluginKind};
 
 use crate::{
-    correlate::{Snapshot, TracedState, thresholds::SECOND_NS},
     decode::MonoNs,
     input::{Component, GoroutineGroup, GoroutinesFact, PluginFact},
 };
@@ -21,9 +21,6 @@ use crate::{
 const MAX_BUSY: usize = 512;
 /// Functions between the scheduler and a loop's own that only wait for the next round.
 const BETWEEN: [&str; 2] = ["k8s.io/apimachinery/pkg/util/wait.", "time.Sleep"];
-
-/// A look at the loops says nothing of what they do later than this.
-const FRESH_NS: u64 = 120 * SECOND_NS;
 
 /// The loops of one kubelet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,27 +35,6 @@ pub struct KubeletLoops {
     pub found: BTreeSet<LoopKind>,
     /// Those that the last look found at something, the worst first.
     pub busy: Vec<BusyLoop>,
-}
-
-impl KubeletLoops {
-    /// Would it have been seen, had one of them hung? Two looks are needed for that, and the last was a moment ago.
-    fn are_watched(&self, now: MonoNs) -> bool {
-        self.looks >= 2 && now.since(self.looked) <= FRESH_NS
-    }
-}
-
-impl Snapshot {
-    /// Would it have been seen, had a loop of the kubelet hung? Of each that runs.
-    #[must_use]
-    pub fn watches_loops(&self) -> bool {
-        let kubelets = self.targets.iter().filter(|target| {
-            target.fact.component == Component::Kubelet && target.state == TracedState::Live
-        });
-        let mut pids = kubelets.map(|target| target.fact.pid).peekable();
-        let watched =
-            |pid: u32| self.census.loops.iter().any(|loops| loops.pid == pid && loops.are_watched(self.now));
-        pids.peek().is_some() && pids.all(watched)
-    }
 }
 
 /// A loop that does not wait for its next piece of work.

@@ -1,7 +1,7 @@
 //! The stack of a goroutine of a kubelet, from its innermost function out to its loop → what it waits for.
 
 use crate::{
-    correlate::census::{blocked, requests},
+    correlate::census::frames::{is_at_lock, is_file_call},
     input::{DEVICE_PLUGINS, DRIVERS, GoroutineGroup, REGISTRY},
 };
 
@@ -122,13 +122,13 @@ impl LoopWait {
         let frames = &group.frames[..inner.min(group.frames.len())];
         let start = frames.iter().position(|frame| !is_runtime(frame)).unwrap_or(frames.len());
         let called = &frames[start..];
-        if requests::is_at_lock(called) {
+        if is_at_lock(called) {
             return Self::Lock { by: called.iter().find(|frame| !is_lock(frame)).cloned() };
         }
         if called.first().is_some_and(|frame| frame == "time.Sleep") {
             return Self::Time;
         }
-        if blocked::is_file_call(frames) {
+        if is_file_call(frames) {
             return Self::File;
         }
         let known = called.iter().find_map(|frame| by_function(frame, frames));
