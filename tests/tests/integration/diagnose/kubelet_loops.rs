@@ -145,7 +145,7 @@ fn k9_names_the_plugin_that_is_stopped() {
     );
     let since = finding.since.unwrap();
     assert_eq!((since.ns, since.at_least), (11 * S, true));
-    assert!(finding.next[0].starts_with(&format!("kill -CONT {PLUGIN}")), "{:?}", finding.next);
+    assert!(finding.next[0].starts_with(&format!("`kill -CONT {PLUGIN}`")), "{:?}", finding.next);
     let told = |part: &str| finding.evidence.iter().any(|evidence| evidence.text.contains(part));
     assert!(
         told("has not read 123 bytes") && told("has not gone on for 11") && told("relists go on"),

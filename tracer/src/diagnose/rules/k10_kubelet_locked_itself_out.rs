@@ -38,10 +38,10 @@ pub(super) static RULE: Rule = Rule {
             "whoever has the lock waits for a plugin, the runtime, the API server, a program or a file: that is to blame",
         ],
         next: &[
-            "keep its goroutines for the report of the bug: plegtrace goroutines PID",
+            "keep its goroutines for the report of the bug: `plegtrace goroutines PID`",
             "restart the kubelet: running containers go on",
         ],
-        trap: "Restarting the runtime changes nothing: no call to it is open.",
+        trap: "Do not restart the runtime: no call to it is open.",
         sources: &["kubernetes#133920 (PR 133926)", "kubernetes#102481"],
     },
     examine,
@@ -106,8 +106,8 @@ fn finding(stuck: &Stuck, stall: &LoopStall, scene: &Scene<'_>) -> Option<Findin
     let finding = version.into_iter().fold(finding, Finding::seen);
     let unit = unit(Component::Kubelet, scene);
     Some(finding.advise([
-        format!("plegtrace goroutines {pid} > kubelet.txt: for the report of the bug"),
-        format!("systemctl restart {unit}: {}", fate(Component::Kubelet)),
+        format!("`plegtrace goroutines {pid} > kubelet.txt`: for the report of the bug"),
+        format!("`systemctl restart {unit}`: {}", fate(Component::Kubelet)),
     ]))
 }
 

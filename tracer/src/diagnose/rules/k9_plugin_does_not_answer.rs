@@ -38,7 +38,7 @@ pub(super) static RULE: Rule = Rule {
             "the call is one to the container runtime",
         ],
         next: &[
-            "stopped: kill -CONT PID; else look at the log of the plugin, and restart it: the call then fails, and the kubelet goes on",
+            "stopped: `kill -CONT PID`; else look at the log of the plugin, and restart it: the call then fails, and the kubelet goes on",
             "if it is a pod that cannot be restarted, kill its process: closing the connection ends the call as well",
         ],
         trap: "Restarting the kubelet helps only until the next pod with such a device is admitted.",
@@ -183,7 +183,7 @@ fn advised(finding: Finding, end: &End<'_>, scene: &Scene<'_>) -> Finding {
     let stopped = end.one().is_some_and(|fact| matches!(fact.state, Some('T' | 't')));
     let finding = match end.holder() {
         Some(Holder { pid, comm, .. }) if stopped => finding.advise([format!(
-            "kill -CONT {pid}: {} goes on where it was stopped; then find out who stopped it",
+            "`kill -CONT {pid}`: {} goes on where it was stopped; then find out who stopped it",
             cut(comm, 40)
         )]),
         Some(Holder { pid, comm, .. }) => finding.advise([format!(
@@ -194,7 +194,7 @@ fn advised(finding: Finding, end: &End<'_>, scene: &Scene<'_>) -> Finding {
     };
     let unit = unit(Component::Kubelet, scene);
     let last = format!(
-        "if that does not help: systemctl restart {unit}; the kubelet asks again with the next pod that needs it"
+        "if that does not help: `systemctl restart {unit}`; the kubelet asks again with the next pod that needs it"
     );
     finding.advise([last])
 }

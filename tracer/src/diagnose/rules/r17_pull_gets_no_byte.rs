@@ -50,7 +50,7 @@ pub(super) static RULE: Rule = Rule {
             "whoever waits is not the kubelet: crictl pull",
         ],
         next: &[
-            "look at the registry, and at the proxy on the way to it: curl -v https://REGISTRY/v2/ from this node",
+            "look at the registry, and at the proxy on the way to it: `curl -v https://REGISTRY/v2/` from this node",
             "to let the other pods go on: restart the runtime, which ends the pull; the kubelet tries again",
         ],
         trap: "A restart brings back the same silence as long as the registry is silent. Killing the pod does not end its pull.",
@@ -118,7 +118,8 @@ fn finding(pull: Pull, quiet: &Quiet, scene: &Scene<'_>) -> Option<Finding> {
         evidence: evidence(pull, quiet, wait, scene),
         ..Finding::new(&RULE, headline)
     };
-    let restart = format!("systemctl restart {}: running containers are not touched", unit(component, scene));
+    let restart =
+        format!("`systemctl restart {}`: running containers are not touched", unit(component, scene));
     Some(if at_registry {
         finding.advise([RULE.page.next[0].to_owned(), format!("to let the other pods go on: {restart}")])
     } else {

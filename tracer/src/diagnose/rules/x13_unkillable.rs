@@ -34,12 +34,12 @@ pub(super) static RULE: Rule = Rule {
             "the container's cgroup is frozen (U4)",
         ],
         next: &[
-            "cat /proc/PID/stack: which driver or file system it waits in; dmesg has what that reports",
+            "`cat /proc/PID/stack`: which driver or file system it waits in; dmesg has what that reports",
             "end what it waits for: the disk, the device, the server; the kernel then takes the signal",
             "if nothing ends it, only a reboot of the node does: drain it first",
         ],
-        trap: "More signals, kubectl delete --force and restarting shim, containerd or kubelet do not end it: --force only makes the API \
-               server forget the pod, and a StatefulSet may start it twice.",
+        trap: "Do not send more signals, and do not restart shim, containerd or kubelet: nothing of that ends it. \
+            kubectl delete --force only makes the API server forget the pod, and a StatefulSet may start it twice.",
         sources: &["kernel/signal.c (complete_signal)", "man 5 proc (SigPnd, ShdPnd)", "moby#31007"],
     },
     examine,
