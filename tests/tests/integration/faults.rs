@@ -22,13 +22,11 @@ use plegtrace_tests::recordings::{json_of, text_of};
 use plegtrace_tests::story::{S, Story};
 
 /// Faults of which there is no recording, with the reason.
-const NOT_KEPT: [Kind; 3] = [
+const NOT_KEPT: [Kind; 2] = [
     // No fault, a decoy.
     Kind::CniSlow,
     // Hundreds of containers make half a megabyte: it is lived through by `cargo xtask test --all`.
     Kind::ManyChangedPods,
-    // It was injected, named and healed by hand; the matrix has not met it yet.
-    Kind::DevicePlugin,
 ];
 
 fn cases() -> Vec<(Case, Stream)> {

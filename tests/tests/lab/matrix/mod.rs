@@ -202,6 +202,7 @@ fn of_gates(kind: &Kind) -> bool {
             | Kind::LostExit
             | Kind::SlowUmount
             | Kind::UmountHostage
+            | Kind::DevicePlugin
             | Kind::JammedSocket
             | Kind::SelfLockedShim
             | Kind::DeadlockedShim
@@ -338,6 +339,7 @@ fn quiet_rows() -> Vec<Row> {
         on_its_own_node(Kind::CniDeadlock, &mut rows);
         on_its_own_node(Kind::SlowUmount, &mut rows);
         on_its_own_node(Kind::UmountHostage, &mut rows);
+        on_its_own_node(Kind::DevicePlugin, &mut rows);
         on_its_own_node(Kind::JammedSocket, &mut rows);
         on_its_own_node(Kind::SelfLockedShim, &mut rows);
         on_its_own_node(Kind::DeadlockedShim, &mut rows);
