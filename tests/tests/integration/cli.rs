@@ -196,7 +196,7 @@ fn explain_lists() {
     assert!(said.stdout.lines().count() > 60 && said.stdout.lines().any(|line| line.starts_with("R1 ")));
 }
 
-/// The version is the package's, in one line for scripts; the long form tells this program from others of that version.
+/// The version is the package's, in one line for scripts; the long form distinguishes it from others of that version.
 #[test]
 fn version() {
     let line = concat!("plegtrace ", env!("CARGO_PKG_VERSION"), "\n");

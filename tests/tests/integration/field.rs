@@ -145,7 +145,7 @@ fn loops_of_a_kubelet_of_today() {
     }
 }
 
-/// The same kubelet with a device plugin that does not answer. What was recorded then has one look at the goroutines; two would have told.
+/// The same kubelet with a device plugin that does not answer. What was recorded then has one look at the goroutines; two would have shown it.
 #[test]
 fn a_device_plugin_that_does_not_answer() {
     let snapshot =

@@ -29,6 +29,7 @@ mod recordings;
 mod relist_clock;
 mod render;
 mod story;
+mod story_callers;
 mod story_processes;
 mod story_requests;
 mod story_time;

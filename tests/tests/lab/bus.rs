@@ -15,10 +15,9 @@ use std::sync::atomic::Ordering;
 use kit::{Bus, LIMIT, Monitor, Systemd, deaf_systemd, runc, said};
 use plegtrace::correlate::{BusWait, OpenBusCall, Snapshot};
 use plegtrace::decode::BusKind;
-use plegtrace::diagnose::diagnose;
 use plegtrace::input::BusReaderFact;
-use plegtrace::render::text::{self, TextOptions};
 use plegtrace_lab::{Containerd, Knobs, fault, host, process};
+use plegtrace_tests::recordings::text_of;
 use plegtrace_tests::watching::Watching;
 
 fn start() -> Containerd {
@@ -88,15 +87,7 @@ pub(super) fn calls_are_exact(containerd: &Containerd) {
     let connections = snapshot.bus.rows.iter().find(|row| row.kind == BusKind::Connection).unwrap();
     assert_eq!(connections.latency.count(), count(&ours, "Hello"), "each connection says Hello");
     assert!(seen.bus_calls.iter().all(|call| call.end >= call.id.start));
-    let mut page = Vec::new();
-    text::report(
-        &snapshot,
-        &diagnose(&snapshot),
-        &TextOptions { verbose: true, ..TextOptions::default() },
-        &mut page,
-    )
-    .unwrap();
-    let page = String::from_utf8(page).unwrap();
+    let page = text_of(&snapshot, true).unwrap();
     assert!(page.contains("D-Bus calls") && page.contains("Manager/StartTransientUnit"), "{page}");
 }
 

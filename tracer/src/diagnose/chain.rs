@@ -65,7 +65,7 @@ fn of_finding(finding: &Finding, stuck: &Stuck, own: Option<String>, snapshot: &
     links
 }
 
-/// The name of a culprit, and what is said of it beside that: `lab-agent 7, the agent of the plugin`.
+/// The name of a culprit, and the rest of its words: `lab-agent 7, the agent of the plugin`.
 fn named(culprit: &Culprit) -> (String, String) {
     let component = if culprit.component == Component::Helper { "process" } else { culprit.component.name() };
     let pid = culprit.pid.map(|pid| format!(" {pid}")).unwrap_or_default();

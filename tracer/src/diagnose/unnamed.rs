@@ -49,7 +49,7 @@ pub(super) fn kubelet(snapshot: &Snapshot, gone: Option<MonoNs>) -> Option<Sign>
     lists.or_else(port)
 }
 
-/// Somebody who is connected to a runtime and asks nothing. That is no sign of a kubelet, because others are so too, and none that there
+/// A process that is connected to a runtime and asks nothing. That is no sign of a kubelet, because others are so too, and none that there
 /// is no kubelet.
 pub(super) fn silent_client(snapshot: &Snapshot, gone: Option<MonoNs>) -> Option<&ClientFact> {
     let asks =

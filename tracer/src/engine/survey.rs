@@ -111,7 +111,7 @@ impl Survey {
         first: bool,
         asks: bool,
     ) -> Option<census::Request> {
-        // Whether the kubelet's loops go on no call tells, so each round reads them.
+        // No call shows whether the kubelet's loops go on, so each round reads them.
         let runtime = self.node.runtime().filter(|_| depth == Depth::Goroutines);
         let goroutines = runtime.into_iter().chain(self.node.kubelet()).map(|process| process.pid).collect();
         let request = self.request(settings)?;

@@ -52,7 +52,7 @@ const SHIM_VALUES: &[&str] = &["namespace", "id", "address", "publish-binary", "
 
 /// Runtimes other than runc and crun that take the same commands.
 const LIKE_RUNC: [&str; 3] = ["youki", "sysbox-runc", "runsc"];
-/// What they are told to do for containers; what else they run is their own affair, such as the sandbox of runsc.
+/// Their commands for containers; what else they run is their own affair, such as the sandbox of runsc.
 const SUBS: [&str; 15] = [
     "checkpoint",
     "create",
@@ -248,7 +248,7 @@ mod tests {
         Command::Runc { sub: sub.into(), container: own(container), bundle: own(bundle) }
     }
 
-    /// Other runtimes are known by their names, and by what they are told; what they run themselves is something else.
+    /// Other runtimes are known by their names and their commands; what they run themselves is something else.
     #[test]
     fn runtimes_like_runc() {
         let oci = |program: &str, sub: &str, container: Option<&str>, bundle: Option<&str>| {

@@ -1,4 +1,4 @@
-//! What `plegtrace --version` says beside the version: everything that tells this program from another of the same version.
+//! What `plegtrace --version` says beside the version: everything that distinguishes two programs of the same version.
 
 use plegtrace_common::ABI_VERSION;
 
@@ -26,7 +26,7 @@ fn text(commit: Option<&str>, object: &str) -> String {
 mod tests {
     use super::*;
 
-    /// What is not known is said to be unknown.
+    /// What is not known is called unknown.
     #[test]
     fn the_version_names_commit_and_object() {
         let version = env!("CARGO_PKG_VERSION");

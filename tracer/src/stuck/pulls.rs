@@ -1,4 +1,4 @@
-//! Pulls of images through which nothing comes. How old one is tells nothing: an image may take an hour.
+//! Pulls of images through which nothing comes. Age proves nothing: an image may take an hour.
 
 use crate::{
     correlate::{

@@ -24,7 +24,7 @@ use crate::input::{ClientFact, ListeningFact};
 
 /// Processes whose descriptors are read.
 const MAX_PROCESSES: usize = 256;
-/// Clients of runtimes that are told.
+/// Clients of runtimes that are reported.
 const MAX_CONNECTED: usize = 8;
 /// Ports on which a kubelet listens: its API and its health (`--port`, `--healthz-port`).
 const PORTS: [u16; 2] = [10_250, 10_248];
@@ -175,7 +175,7 @@ impl Search<'_> {
     }
 }
 
-/// The ends of connections to the sockets of runtimes, of those who made them; only the kernel tells who is connected.
+/// The ends of connections to the sockets of runtimes, of those who made them; only the kernel knows who is connected.
 pub(super) fn clients(proc: &Path, known: &[Process]) -> BTreeSet<u64> {
     if proc != Path::new("/proc") {
         return BTreeSet::new();
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(clients(Path::new("/other"), &[]), BTreeSet::new());
     }
 
-    /// Who holds such an end may be a kubelet, and is told of.
+    /// Who holds such an end may be a kubelet, and is reported.
     #[test]
     fn a_client_is_a_suspect() {
         let tree = FakeTree::new()

@@ -1,4 +1,4 @@
-//! Sockets, as the kernel tells them by `NETLINK_SOCK_DIAG`: one socket to ask with, for all families
+//! Sockets, as the kernel lists them by `NETLINK_SOCK_DIAG`: one socket to ask with, for all families
 //! (include/uapi/linux/sock_diag.h; Linux 3.3 and later).
 
 use std::{
@@ -168,7 +168,7 @@ mod tests {
 
     use super::*;
 
-    /// What the kernel refuses is told with its number.
+    /// A refusal of the kernel keeps its error number.
     #[test]
     fn refusal() {
         let mut bytes = 36u32.to_ne_bytes().to_vec();

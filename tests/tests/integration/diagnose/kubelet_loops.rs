@@ -281,7 +281,7 @@ fn k10_knows_the_bug_of_1_34() {
     assert_eq!([told("v1.34.1"), told("v1.34.2"), told("1.20.2")], [true, false, false]);
 }
 
-/// Somebody else is to blame: something of the runtime is stuck, the holder waits for the runtime or a plugin, a thread of the kubelet
+/// Another component is to blame: something of the runtime is stuck, the holder waits for the runtime or a plugin, a thread of the kubelet
 /// hangs in the kernel. And nobody: the lock was had in between.
 #[test]
 fn k10_is_not_guessed() {

@@ -12,6 +12,7 @@ use plegtrace_tests::story::{CONTAINERD, MS, S, Story, at};
 
 mod answerers;
 mod bus;
+mod chain;
 mod dead_volume;
 mod docker;
 mod execs;

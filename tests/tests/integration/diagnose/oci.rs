@@ -91,7 +91,7 @@ fn by_its_birth() {
     assert_eq!(born(Role::Shim, "youki", "create", 7 * S), ("youki create".into(), true));
     assert_eq!(born(Role::Shim, "youki", "create", 5 * S), ("youki create".into(), false));
     assert_eq!(born(Role::Shim, "runsc", "exec", 7 * S), ("runsc exec".into(), true));
-    // CRI-O runs it for as long as somebody looks on.
+    // CRI-O runs it for as long as its client stays connected.
     assert_eq!(born(Role::Crio, "runsc", "exec", 70 * S), ("runsc exec".into(), false));
     assert_eq!(born(Role::Shim, "youki", "events", 70 * S), ("youki events".into(), false));
 }

@@ -163,7 +163,7 @@ fn unpacking() {
     only(&stays(&[at_registry(), unpack(&[])], quiet), "R17");
 }
 
-/// Without goroutines, connections, or a second look nothing can be told, and nothing is.
+/// Without goroutines, connections, or a second look nothing is known, and nobody is accused.
 #[test]
 fn without_facts_nobody_is_accused() {
     let quiet = |quiet| vec![connection(4_096, quiet)];

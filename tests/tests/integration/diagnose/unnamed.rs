@@ -78,7 +78,7 @@ fn a_dying_kubelet_is_no_sign_of_another() {
     assert_eq!((ids(&diagnosis), doubts(&diagnosis)[0]), (vec![], "kubelet_unknown"));
 }
 
-/// Somebody is connected to the runtime and asks nothing: a kubelet of another name may be, and others are. It is a doubt; who asks, and
+/// A process is connected to the runtime and asks nothing: a kubelet of another name may be, and others are. It is a doubt; who asks, and
 /// not as a kubelet does, is none.
 #[test]
 fn a_silent_client_is_a_doubt() {

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use plegtrace::decode::RequestEnd;
-use plegtrace::diagnose::diagnose;
-use plegtrace::render::text::{self, TextOptions};
 use plegtrace_lab::cri::Call;
 use plegtrace_lab::{fault, process};
+use plegtrace_tests::recordings::text_of;
 use plegtrace_tests::watching::Watching;
 
 use super::requests::{ask, handled, since};
@@ -83,15 +82,7 @@ fn other_clients_are_named_and_counted() {
     assert_eq!(named, asked, "what was seen, and what we asked");
     let ended = seen.other_requests.iter().find(|it| it.message.id.start.0 == open.start_ns).unwrap();
     assert_eq!((ended.end, ended.message.method.as_str()), (RequestEnd::Answered, "ExecSync"));
-    let mut page = Vec::new();
-    text::report(
-        &snapshot,
-        &diagnose(&snapshot),
-        &TextOptions { verbose: true, ..TextOptions::default() },
-        &mut page,
-    )
-    .unwrap();
-    let page = String::from_utf8(page).unwrap();
+    let page = text_of(&snapshot, true).unwrap();
     let title = format!("{} {}", name.trim_end(), std::process::id());
     assert!(page.contains("Other clients of the runtime") && page.contains(&title), "{page}");
 }

@@ -11,6 +11,7 @@ use plegtrace::input::{Component, OpenMessageFact};
 use plegtrace::render::text::{self, TextOptions};
 use plegtrace_lab::cri::{Call, Client, Error};
 use plegtrace_lab::{Containerd, Generation, Knobs, fault, host, process};
+use plegtrace_tests::recordings::text_of;
 use plegtrace_tests::watching::Watching;
 
 use super::{LIMIT, assert_nothing_is_lost};
@@ -179,15 +180,7 @@ fn a_stopped_runtime_is_named() {
     let ends: Vec<_> = seen.requests.iter().filter(|it| it.message.method == "ListContainers").collect();
     assert_eq!([ends[0].end, ends[1].end], [RequestEnd::ResetByClient, RequestEnd::Answered]);
     assert_eq!(ends[1].message.id.start.0, left[0].start_ns);
-    let mut page = Vec::new();
-    text::report(
-        &snapshot,
-        &diagnose(&snapshot),
-        &TextOptions { verbose: true, ..TextOptions::default() },
-        &mut page,
-    )
-    .unwrap();
-    let page = String::from_utf8(page).unwrap();
+    let page = text_of(&snapshot, true).unwrap();
     assert!(page.contains("CRI calls on the wire (gRPC)"), "{page}");
     assert!(page.contains("RuntimeService/ListContainers"), "{page}");
     let row = snapshot.grpc.rows.iter().find(|row| row.method == "ListContainers").unwrap();

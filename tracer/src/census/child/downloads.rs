@@ -19,7 +19,7 @@ use crate::{
     target::sock_diag::Link,
 };
 
-/// Connections that are told, per process.
+/// Connections that are reported, per process.
 const MAX_CONNECTIONS: usize = 64;
 
 /// Tells it when it is wanted.

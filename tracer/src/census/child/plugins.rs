@@ -1,6 +1,6 @@
 //! The kubelet's connections to its plugins: at which sockets, who holds the other ends, and what those have not read.
 //!
-//! The kernel tells sockets and queues in any case. Who holds an end is known of processes of the node and of its containers; everybody
+//! The kernel lists sockets and queues in any case. Who holds an end is known of processes of the node and of its containers; everybody
 //! else is asked only while a loop of the kubelet waits for a plugin.
 
 use std::io;
@@ -21,7 +21,7 @@ use crate::{
     input::{Component, ContainerFact, PLUGIN_DIRECTORIES, PluginFact, SocketFact},
 };
 
-/// Connections that are told.
+/// Connections that are reported.
 const MAX_TOLD: usize = 64;
 
 /// Tells them of all kubelets.

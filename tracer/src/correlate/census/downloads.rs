@@ -67,7 +67,7 @@ pub enum PullWaitsFor {
     Registry,
     /// A slot for one more download (`semaphore.Weighted`).
     Slot,
-    /// Somebody who takes a report of its progress.
+    /// The goroutine that takes its reports of progress.
     Progress,
 }
 
@@ -79,7 +79,7 @@ impl Quiet {
     }
 
     /// For how long nothing was sent or received on any of these connections up to the last look, by the kernel's own clock,
-    /// nanoseconds. Without connections: as long as was looked. `None` when not all were told.
+    /// nanoseconds. Without connections: for as long as the looks cover. `None` when some were left out.
     #[must_use]
     pub fn silent_ns(&self) -> Option<u64> {
         let of = |quiet: u32, sent: u32| u64::from(quiet.min(sent)) * MS;

@@ -111,7 +111,7 @@ fn finding(stuck: &Stuck, stall: &LoopStall, scene: &Scene<'_>) -> Option<Findin
     ]))
 }
 
-/// Another loop of this kubelet has not gone on either, and waits for somebody else: it may have the lock.
+/// Another loop of this kubelet has not gone on either, and waits for another component: it may have the lock.
 fn others_wait(one: &BusyLoop, scene: &Scene<'_>) -> bool {
     let busy = scene.snapshot.census.loops.iter().flat_map(|loops| &loops.busy);
     let outside = |wait: &LoopWait| {

@@ -66,7 +66,7 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     let (name, pid) = (stall.oldest.kind.words(), stall.oldest.pid);
     let who = end.words(*plugin);
     let stops = stall.oldest.kind.stops();
-    // What is said of one plugin is a clause of its own.
+    // One plugin gets a clause of its own.
     let comma = if end.one().is_some() && !asked.is_empty() { "," } else { "" };
     let headline = format!("{name} of kubelet {pid} waits for {who}{comma}{asked}: {stops}");
     let finding = kubelet_loops::finding(&RULE, headline, stall, stuck, scene);

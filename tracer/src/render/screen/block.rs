@@ -93,7 +93,7 @@ impl Block {
         Self { lines, least, rank, rows_in: None, left_out: 0 }
     }
 
-    /// Rows of a table: of what is left out the last line tells how much, and where it is.
+    /// Rows of a table: the last line counts what is left out, and names where it is.
     pub(super) fn rows(lines: Vec<Line>, least: usize, rank: u8, shown_by: &'static str) -> Self {
         Self { rows_in: Some(shown_by), ..Self::cut(lines, least, rank) }
     }
@@ -107,7 +107,7 @@ impl Block {
             }
             return;
         };
-        // The line that tells of it takes the place of a row.
+        // The line that counts it takes the place of a row.
         let goes = if self.left_out == 0 { 2 } else { 1 };
         self.lines.truncate(self.lines.len() - usize::from(self.left_out > 0));
         self.lines.truncate(self.lines.len().saturating_sub(goes));

@@ -85,7 +85,7 @@ fn victims(finding: &Finding) -> Option<String> {
     (!finding.victims.is_empty()).then(|| escape::line(&finding.victims.join("; ")))
 }
 
-/// The thing that does not move of which a finding tells.
+/// The thing that does not move and that a finding is about.
 pub(super) fn stuck_of<'a>(finding: &Finding, all: &'a [Stuck]) -> Option<&'a Stuck> {
     let pid = finding.culprit.as_ref().and_then(|culprit| culprit.pid);
     let is_it = |pid: Option<u32>| all.iter().find(|stuck| Some(stuck.what.pid()) == pid && pid.is_some());

@@ -1,5 +1,5 @@
 //! The first screen of a report: what, who, since when, who suffers, what to do and what not, and why. At most 24 lines of 80 columns
-//! for a verdict that somebody has to act on, 20 for a healthy node; what does not fit is cut where it matters least, and
+//! for a verdict that calls for action, 20 for a healthy node; what does not fit is cut where it matters least, and
 //! marked "…". The rest of the report is for whoever asks.
 
 mod advice;
@@ -24,7 +24,7 @@ pub(in crate::render) use cause::cause;
 pub(in crate::render) use facts::{has_crio, since};
 pub use headline::headline;
 
-/// Lines of the screen of a verdict that somebody has to act on: a terminal.
+/// Lines of the screen of a verdict that calls for action: a terminal.
 const MOST: usize = 24;
 /// Lines of the screen of a healthy node.
 const MOST_HEALTHY: usize = 20;

@@ -1,4 +1,4 @@
-//! The screen of a verdict that somebody has to act on.
+//! The screen of a verdict that calls for action: a stall, a failure, slowness, or doubt.
 
 use super::{
     View, advice,

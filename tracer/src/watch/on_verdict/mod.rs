@@ -108,7 +108,7 @@ impl OnVerdict {
     }
 }
 
-/// What was told last is still run, for a moment.
+/// The last event still gets its run, for a moment.
 impl Drop for OnVerdict {
     fn drop(&mut self) {
         self.shared.lock().closed = Some(Instant::now());

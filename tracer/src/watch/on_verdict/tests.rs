@@ -137,7 +137,7 @@ fn failures_are_told() {
     assert!(runs.failed == 2 && runs.last_error.unwrap().starts_with("cannot be started: "));
 }
 
-/// The next one waits for its time; the end does not, but has what was told last run before.
+/// The next one waits for its time; the end does not, but runs the command for the last event first.
 #[test]
 fn pauses_and_the_end() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Whether the loops of a node's kubelets were watched: what is said of them when none hangs.
+//! Whether the loops of a node's kubelets were watched: what HEALTHY may claim of them.
 
 use super::KubeletLoops;
 use crate::{
