@@ -173,6 +173,7 @@ const RUNTIME_DOWN_NS: u64 = 30 * SECOND_NS;
 pub(super) fn node(view: View<'_>) -> String {
     let snapshot = view.snapshot;
     if is_kubelet_halted(view) {
+        // node-monitor-grace-period of the controller manager: kubernetes PR 126287.
         return "NotReady 40 s after its last heartbeat (50 s from Kubernetes 1.32)".to_owned();
     }
     let clock = |at: MonoNs| human::clock(snapshot.wall_ns(at));

@@ -81,7 +81,8 @@ pub(super) const ROWS: [Row; 14] = [
     Row {
         kind: LoopKind::NodeLease,
         name: "the renewal of the node's lease",
-        stops: "the node becomes NotReady (Unknown) 40 s after its last renewal",
+        // node-monitor-grace-period of the controller manager: kubernetes PR 126287.
+        stops: "the node becomes NotReady (Unknown) 40 s after its last renewal (50 s from Kubernetes 1.32)",
         reach: 2,
         functions: &["apimachinery/lease.(*controller).Run", "apimachinery/lease.(*controller).sync"],
     },
