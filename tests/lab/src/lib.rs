@@ -43,6 +43,7 @@ pub mod process;
 pub mod promtext;
 pub mod rc93;
 pub mod rebuilt;
+pub mod registry;
 pub mod scratch;
 pub mod slow_file;
 pub mod unread;

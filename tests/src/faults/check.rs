@@ -57,6 +57,11 @@ fn check_culprit(kind: Kind, finding: &Value, facts: &Facts, midway: bool) {
         Kind::ContainerdKilled | Kind::KubeletKilled | Kind::ExecStorm => {
             assert_eq!(pid, None, "{kind:?}: {culprit}");
         }
+        Kind::SilentRegistry => {
+            assert_eq!(pid, None, "{kind:?}: {culprit}");
+            let sentence = culprit["sentence"].as_str().unwrap();
+            assert!(sentence.starts_with("the registry behind 127.0.0.1:"), "{culprit}");
+        }
         Kind::ContainerdRestarted if midway && pid.is_none() => {
             assert!(culprit["sentence"].as_str().unwrap().contains("killed by signal 9"), "{finding}");
         }

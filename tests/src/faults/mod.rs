@@ -75,6 +75,8 @@ pub fn needed_s(kind: Kind) -> Option<u64> {
         Kind::ManyChangedPods => Some(11),
         // The sync loop has to wait for ten seconds, from the first of looks that come every ten.
         Kind::DevicePlugin => Some(25),
+        // A minute without a byte.
+        Kind::SilentRegistry => Some(70),
         // Ten relists at least, also of a kubelet that waits half a second for each.
         Kind::Quota | Kind::Hog | Kind::ForkStorm => Some(15),
         _ => None,

@@ -72,6 +72,7 @@ fn said(kind: Kind) -> Option<Said> {
         | Kind::LateRuntime
         | Kind::SlowUmount
         | Kind::UmountHostage
+        | Kind::SilentRegistry
         | Kind::StatusHangs
         | Kind::ExecStorm
         | Kind::Quota

@@ -13,9 +13,9 @@ use super::{
     full_channel, hanging_volume, hog, jammed_socket, kill_containerd, kill_kubelet, large_list,
     late_runtime, lock_hostage, lost_exit, many_changed_pods, old_shim, orphaned_init, quota, rc93_hang,
     rc93_standalone, restart_containerd, self_locked_shim, silent_agent, silent_cni_agent, silent_old_shim,
-    sleeping_cni, sleeping_hook, sleeping_poststop, slow_cni, slow_unmount, status_hangs, stop_containerd,
-    stop_kubelet, stop_shim, stopped_cni_agent, stopped_device_plugin, traced_exit, unkillable,
-    unmount_hostage,
+    silent_registry, sleeping_cni, sleeping_hook, sleeping_poststop, slow_cni, slow_unmount, status_hangs,
+    stop_containerd, stop_kubelet, stop_shim, stopped_cni_agent, stopped_device_plugin, traced_exit,
+    unkillable, unmount_hostage,
 };
 use crate::disk;
 use crate::knobs::{Generation, Knobs, ShimBuild};
@@ -111,6 +111,8 @@ pub enum Kind {
     HangingVolume,
     /// A device plugin stops when it is asked for a device: the kubelet's sync loop hangs.
     DevicePlugin,
+    /// A registry sends the beginning of a layer and then nothing: PullImage hangs.
+    SilentRegistry,
     /// Commands are executed in all pods all the time.
     ExecStorm,
     /// containerd is throttled by the quota of its cgroup: every call is late.
@@ -180,6 +182,7 @@ impl Kind {
             Kind::DeadVolume => Some("K5"),
             Kind::HangingVolume => Some("H1"),
             Kind::DevicePlugin => Some("K9"),
+            Kind::SilentRegistry => Some("R17"),
             Kind::ExecStorm => Some("O2"),
             Kind::Quota | Kind::Hog | Kind::ForkStorm => Some("O1"),
             Kind::FullChannel => Some("K1"),
@@ -317,6 +320,7 @@ impl Kind {
             Kind::DeadVolume => dead_volume(node),
             Kind::HangingVolume => hanging_volume(node),
             Kind::DevicePlugin => stopped_device_plugin(node),
+            Kind::SilentRegistry => silent_registry(node),
             Kind::ExecStorm => exec_storm(node),
             Kind::Quota => quota(node),
             Kind::Hog => hog(node),

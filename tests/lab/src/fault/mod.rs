@@ -45,6 +45,7 @@
 //! | `dead-volume` | K5 | the kubelet's sync loop, in stat(2) of a volume on FUSE whose pod is gone | the end of the mount |
 //! | `hanging-volume` | H1 | the mount of a volume, in a driver of the kubelet | SIGKILL of the program that the driver runs |
 //! | `device-plugin` | K9 | the kubelet's sync loop, in a call to a device plugin that has stopped itself | SIGCONT to the plugin |
+//! | `silent-registry` | R17 | PullImage, for a layer that has begun to come | the end of the registry |
 //! | `exec-storm` | O2 | nothing: all is a little late | the end of the threads that exec |
 //! | `quota` | O1 | nothing: containerd is throttled by its cgroup, and all is late | containerd's own cgroup |
 //! | `hog` | O1 | nothing: containerd waits for a CPU, and all is late | the end of the thread that has it |
@@ -96,6 +97,7 @@ mod quota;
 mod relists;
 mod runc_init;
 mod self_locked_shim;
+mod silent_registry;
 mod slow_unmount;
 mod slowed;
 mod status;
@@ -137,6 +139,7 @@ pub use old_shim::{old_shim, silent_old_shim};
 pub use quota::{LEAST_SHARE, throttle, throttled};
 pub use runc_init::{orphaned_init, rc93_hang, rc93_standalone};
 pub use self_locked_shim::self_locked_shim;
+pub use silent_registry::silent_registry;
 pub use slow_unmount::{slow_unmount, unmount_hostage};
 pub use slowed::{slow_disk, slow_gate, slow_shim};
 pub use status::status_hangs;

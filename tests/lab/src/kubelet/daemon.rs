@@ -262,6 +262,17 @@ impl Kubelet {
         Ok(manifest::path(&dir, name))
     }
 
+    /// Adds a static pod of this image, which the kubelet pulls when the node does not have it, and gives its manifest.
+    ///
+    /// # Errors
+    ///
+    /// When its manifest cannot be written.
+    pub fn add_pod_with_image(&self, name: &str, image: &str) -> Result<PathBuf> {
+        let dir = manifests(&self.dir);
+        manifest::publish(&dir, name, &manifest::with_image(manifest::pod(name, &self.knobs), image))?;
+        Ok(manifest::path(&dir, name))
+    }
+
     /// Adds a static pod from which the node can be debugged ([`super::TOOLS`] is the directory `tools`); it runs some time later.
     ///
     /// # Errors

@@ -72,6 +72,15 @@ pub(super) fn with_device(mut manifest: Value, resource: &str) -> Value {
     manifest
 }
 
+/// The same of another image, which is pulled when it is not there.
+pub(super) fn with_image(mut manifest: Value, image: &str) -> Value {
+    for container in manifest["spec"]["containers"].as_array_mut().into_iter().flatten() {
+        container["image"] = json!(image);
+        container["imagePullPolicy"] = json!("IfNotPresent");
+    }
+    manifest
+}
+
 /// Where a pod to debug the node from finds the directory of tools.
 pub const TOOLS: &str = "/tools";
 
@@ -150,6 +159,16 @@ mod tests {
     fn a_device_is_in_each_container() {
         let pod = with_device(pod("p1", &Knobs::default()), "lab/device");
         assert_eq!(pod["spec"]["containers"][0]["resources"]["limits"]["lab/device"], "1");
+    }
+
+    #[test]
+    fn an_image_of_a_registry_may_be_pulled() {
+        let pod = with_image(pod("p1", &Knobs::default()), "127.0.0.1:5000/x:1");
+        let container = &pod["spec"]["containers"][0];
+        assert_eq!(
+            (&container["image"], &container["imagePullPolicy"]),
+            (&json!("127.0.0.1:5000/x:1"), &json!("IfNotPresent"))
+        );
     }
 
     #[test]

@@ -108,7 +108,7 @@ fn a_silent_registry() {
     assert!(told("relists go on"), "{finding:#?}");
     let diagnosis = diagnose(&snapshot);
     assert_eq!((diagnosis.verdict, diagnosis.since.unwrap().at), (Verdict::Stall, at(10 * S)));
-    assert_eq!(finding.confidence, Confidence::Medium, "only stories prove it");
+    assert_eq!(finding.confidence, Confidence::High);
 }
 
 /// An image that comes, however slowly, accuses nobody; nor does a connection that has gone, or a new one.
@@ -195,6 +195,7 @@ fn a_runtime_that_waits_for_itself() {
     assert_eq!(culprit(&finding), Some(CONTAINERD));
     assert!(finding.headline.contains("one of its own slots"), "{}", finding.headline);
     assert!(finding.next[0].contains("systemctl restart containerd"), "{:?}", finding.next);
+    assert_eq!(finding.confidence, Confidence::Medium, "only stories prove it");
     let report = [
         "github.com/containerd/containerd/v2/internal/cri/server/images.(*transferProgressReporter).createProgressFunc.func1",
         "github.com/containerd/containerd/v2/core/transfer/local.(*localTransferService).pull",

@@ -22,7 +22,7 @@ pub(super) static RULE: Rule = Rule {
     title: "a pull of an image gets no byte any more",
     area: Area::Runtime,
     min_age_ns: PULL_SILENT_NS,
-    proof: Proof::Story,
+    proof: Proof::Real,
     page: Page {
         mechanism: "PullImage has no deadline in the kubelet. A registry, or the proxy before it, that accepts the connection and \
             then sends nothing holds the pull up; so does a runtime that has lost its own slots for downloads, or waits for \
@@ -123,7 +123,9 @@ fn finding(pull: Pull, quiet: &Quiet, scene: &Scene<'_>) -> Option<Finding> {
     Some(if at_registry {
         finding.advise([RULE.page.next[0].to_owned(), format!("to let the other pods go on: {restart}")])
     } else {
-        finding.advise([restart])
+        finding
+            .advise([restart])
+            .doubted("that a runtime waits for itself has never been tested on the real programs")
     })
 }
 
