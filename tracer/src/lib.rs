@@ -12,6 +12,7 @@ pub mod recording;
 // What looks at the machine.
 pub mod census;
 pub mod kernel;
+pub mod otlp;
 pub mod plan;
 pub mod preflight;
 pub mod target;

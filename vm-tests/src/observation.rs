@@ -190,6 +190,7 @@ pub(crate) fn settings(attach: Attach) -> Settings {
     Settings {
         per_relist: false,
         against: None,
+        otlp: None,
         duration: ENDLESS,
         to_the_end: true,
         output: Output::Text,

@@ -4,7 +4,7 @@ use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use super::{size, span};
+use super::{Collector, size, span};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -16,6 +16,7 @@ Examples:
   sudo plegtrace -o json              the same for machines
   sudo plegtrace -o svg > flame.svg   where the wall time of relists and requests goes, as a picture
   sudo plegtrace -o perfetto > t.json  the slowest of them over time, for ui.perfetto.dev
+  sudo plegtrace --otlp http://127.0.0.1:4317   and send the slowest, open ones too, as traces
   sudo plegtrace --sources census     what is stuck already, without eBPF
   sudo plegtrace --dry-run            which probes would be attached; attaches nothing
   plegtrace explain R1                the page of a cause: mechanism, evidence, what to do
@@ -318,6 +319,11 @@ pub struct Common {
     /// With -o svg or folded: what has changed since FILE, which -o folded made.
     #[arg(long, value_name = "FILE", global = true, hide_short_help = true)]
     pub against: Option<PathBuf>,
+    /// Send each relist or request that is open, has failed or took a second to a collector, as traces: its gRPC address, such
+    /// as http://127.0.0.1:4317. An open span ends at the moment of the report, and says plegtrace.open. watch sends at the end
+    /// of each window, and when it keeps evidence.
+    #[arg(long, value_name = "URL", global = true, hide_short_help = true)]
+    pub otlp: Option<Collector>,
     /// Sources of facts; all by default. Of watch all but wire, where that would need a probe on every system call.
     #[arg(
         long,

@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use super::Collector;
 use super::args::{Attach, Color, Common, Family, Output, Show, SocketBackend, Source};
 use crate::input::Layer;
 
@@ -23,6 +24,8 @@ pub struct Settings {
     pub per_relist: bool,
     /// Flame graphs: an earlier one, to compare with.
     pub against: Option<PathBuf>,
+    /// Who gets traces.
+    pub otlp: Option<Collector>,
     /// Use uprobes.
     pub uprobes: bool,
     /// Follow where goroutines wait, with uprobes on Go's scheduler.
@@ -86,6 +89,9 @@ pub enum SettingsError {
     /// An end for what has none.
     #[error("watch goes on until it is told to end: leave out --duration and --until-found")]
     NoEnd,
+    /// There is nothing to send.
+    #[error("--otlp sends what was observed: {0} observes nothing")]
+    NothingToSend(&'static str),
     /// There is nothing to draw.
     #[error("-o svg, folded and perfetto draw what was observed: {0} takes text or json")]
     NothingToDraw(&'static str),
@@ -142,6 +148,7 @@ impl TryFrom<&Common> for Settings {
             show: args.show.clone(),
             per_relist: args.per_relist,
             against: args.against.clone(),
+            otlp: args.otlp.clone(),
             // Parks are followed inside calls only.
             uprobes: wanted(Source::Uprobes) || wanted(Source::Parks),
             parks: wanted(Source::Parks),

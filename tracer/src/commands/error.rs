@@ -27,8 +27,8 @@ pub enum CommandError {
     /// The goroutines of a process cannot be read.
     #[error(transparent)]
     Goroutines(#[from] GoroutineError),
-    /// No thread that reads them.
-    #[error("cannot start the thread that reads the goroutines")]
+    /// No thread for what would keep us waiting.
+    #[error("cannot start a thread")]
     Thread(#[source] io::Error),
     /// Reading them did not end.
     #[error(

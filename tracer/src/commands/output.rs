@@ -8,11 +8,13 @@ use std::{
 
 use super::CommandError;
 use crate::{
+    chain::chain,
     cli::{Color, Output, Settings, Show},
     correlate::Snapshot,
     diagnose::{Diagnosis, Verdict},
     exit::Exit,
     flame::Flame,
+    otlp::{self, Sent},
     render::{
         flame::{self, Caption, Per, Saved, SavedError},
         human, json, perfetto,
@@ -86,6 +88,22 @@ pub(super) fn write(
         }
     }
     out.flush()
+}
+
+/// Sends traces to the collector, if there is one, and says what came of it. Whether they arrive changes no verdict.
+pub(super) fn send(snapshot: &Snapshot, settings: &Settings) -> Vec<String> {
+    let Some(collector) = &settings.otlp else { return Vec::new() };
+    match otlp::send(collector, otlp::requests(snapshot)) {
+        Err(error) => vec![chain(&error)],
+        Ok(Sent { spans, rejected }) if rejected > 0 => {
+            vec![format!("the collector rejected {rejected} of {}", human::plural(spans, "span"))]
+        }
+        Ok(_) if settings.quiet => Vec::new(),
+        Ok(Sent { spans: 0, .. }) => {
+            vec!["no traces sent: no relist or request is open, has failed, or took a second".to_owned()]
+        }
+        Ok(Sent { spans, .. }) => vec![format!("sent {} to the collector", human::plural(spans, "span"))],
+    }
 }
 
 /// What stands above a flame graph.

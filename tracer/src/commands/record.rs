@@ -34,7 +34,9 @@ pub(crate) fn run(options: &RecordOptions, settings: &Settings) -> Result<(Exit,
         output::write(&snapshot, &diagnosis, drawing.as_ref().zip(flame.as_ref()), settings)
             .map_err(CommandError::Write)?;
     }
-    Ok((output::exit_code(diagnosis.verdict), remarks(&name, recorded?, options.max_size, settings.quiet)))
+    let mut remarks = remarks(&name, recorded?, options.max_size, settings.quiet);
+    remarks.extend(output::send(&snapshot, settings));
+    Ok((output::exit_code(diagnosis.verdict), remarks))
 }
 
 fn tap(recorder: &Arc<Recorder>) -> Tap {

@@ -104,7 +104,8 @@ pub(crate) fn run(file: &Path, settings: &Settings) -> Result<(Exit, Vec<String>
     output::write(&snapshot, &diagnosis, flame, settings).map_err(CommandError::Write)?;
     let remarks = damage.sentences();
     let remark = (!remarks.is_empty()).then(|| format!("{}: {}", file.display(), remarks.join("; ")));
-    Ok((output::exit_code(diagnosis.verdict), remark.into_iter().collect()))
+    let remarks = remark.into_iter().chain(output::send(&snapshot, settings)).collect();
+    Ok((output::exit_code(diagnosis.verdict), remarks))
 }
 
 #[cfg(test)]

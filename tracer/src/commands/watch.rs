@@ -5,6 +5,7 @@ use crate::{
     cli::{Settings, SocketBackend, WatchOptions},
     engine,
     exit::Exit,
+    otlp::Exporter,
     watch::{Metrics, OnVerdict, Plan, Watch},
 };
 
@@ -34,7 +35,8 @@ pub(crate) fn run(options: &WatchOptions, settings: &Settings) -> Result<Exit, C
         flight_bytes: FLIGHT,
     };
     let metrics = options.metrics.map(Metrics::serve).transpose()?;
-    let mut watch = Watch::new(plan, metrics, command)?;
+    let exporter = settings.otlp.clone().map(Exporter::start).transpose().map_err(CommandError::Thread)?;
+    let mut watch = Watch::new(plan, metrics, command, exporter)?;
     engine::watch(settings, mode, &mut watch)?;
     Ok(Exit::Healthy)
 }

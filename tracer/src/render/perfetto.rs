@@ -140,7 +140,7 @@ fn slice_event(slice: &Slice<'_>, timeline: &Timeline<'_>, from: MonoNs) -> Map<
         }
         What::Transport => {}
     }
-    for (name, is_it) in [("root", slice.root), ("open", slice.open)] {
+    for (name, is_it) in [("root", slice.is_root()), ("open", slice.open)] {
         if is_it {
             put(name, true.into());
         }

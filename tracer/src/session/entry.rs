@@ -73,6 +73,9 @@ fn run(args: &Args) -> Result<Exit, CommandError> {
     {
         return Err(SettingsError::NothingToDraw(name).into());
     }
+    if let Some(name) = args.command.as_ref().and_then(observes_nothing).filter(|_| settings.otlp.is_some()) {
+        return Err(SettingsError::NothingToSend(name).into());
+    }
     if let Some(Command::Goroutines { pid }) = args.command {
         return goroutines::run(pid, &settings);
     }
@@ -109,21 +112,28 @@ fn run(args: &Args) -> Result<Exit, CommandError> {
         }
         return watch::run(options, &settings);
     }
-    observe::run(&settings)
+    observe::run(&settings).map(told)
 }
 
-/// The name of a command that observes nothing, and so has no flame graph.
+/// The name of a command that has no flame graph.
 fn draws_nothing(command: &Command) -> Option<&'static str> {
+    match command {
+        Command::Watch(_) => Some("watch"),
+        _ => observes_nothing(command),
+    }
+}
+
+/// The name of a command that observes nothing.
+fn observes_nothing(command: &Command) -> Option<&'static str> {
     match command {
         Command::Doctor => Some("doctor"),
         Command::Goroutines { .. } => Some("goroutines"),
         Command::Explain { .. } => Some("explain"),
-        Command::Watch(_) => Some("watch"),
         Command::Check(_) => Some("check"),
         Command::History { .. } => Some("history"),
         Command::Completions { .. } => Some("completions"),
         Command::Man { .. } => Some("man"),
-        Command::Record(_) | Command::Report { .. } | Command::CensusChild => None,
+        Command::Watch(_) | Command::Record(_) | Command::Report { .. } | Command::CensusChild => None,
     }
 }
 

@@ -67,7 +67,7 @@ impl<'a> Builder<'a> {
     fn segment(&mut self, span: &'a Span, from: Option<usize>) {
         let end = span.end.unwrap_or(self.now).max(span.start());
         let track = self.lanes.place(span.component(), span.id.tgid, span.start(), end);
-        let slice = self.slice(span, track, end, from.is_none());
+        let slice = self.slice(span, track, end, from);
         if let Some(from) = from {
             self.timeline.flows.push((from, slice));
         }
@@ -77,14 +77,14 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn slice(&mut self, span: &'a Span, track: usize, end: MonoNs, root: bool) -> usize {
+    fn slice(&mut self, span: &'a Span, track: usize, end: MonoNs, parent: Option<usize>) -> usize {
         self.push(Slice {
             track,
             what: What::Span(span),
             start: span.start(),
             end,
             open: span.is_open(),
-            root,
+            parent,
             goroutine: span.id.goid,
         })
     }
@@ -112,13 +112,14 @@ impl<'a> Builder<'a> {
                 Part::Child(child) if !child.same_goroutine(span) => self.segment(child, Some(at)),
                 Part::Child(child) => {
                     free_from = child.end.unwrap_or(self.now).clamp(free_from, end);
-                    let below = self.slice(child, track, free_from, false);
+                    let below = self.slice(child, track, free_from, Some(at));
                     self.inside(child, below);
                 }
                 Part::Leaf(leaf, from, to) => {
                     if let Some(what) = waiting(&leaf) {
                         let (open, goroutine) = (lasts(&what), span.id.goid);
-                        self.push(Slice { track, what, start: from, end: to, open, root: false, goroutine });
+                        let parent = Some(at);
+                        self.push(Slice { track, what, start: from, end: to, open, parent, goroutine });
                     }
                 }
             }
@@ -135,7 +136,7 @@ impl<'a> Builder<'a> {
         let track = self.lanes.place(request.component, request.pid, start, self.now);
         let what = What::Early(&request.operation, &request.frames);
         let goroutine = request.goids.first().copied().unwrap_or_default();
-        self.push(Slice { track, what, start, end: self.now, open: true, root: true, goroutine });
+        self.push(Slice { track, what, start, end: self.now, open: true, parent: None, goroutine });
     }
 }
 

@@ -42,8 +42,8 @@ pub struct Slice<'a> {
     pub end: MonoNs,
     /// It lasts.
     pub open: bool,
-    /// The relist or request as a whole.
-    pub root: bool,
+    /// Index of the slice that it lies in or happened for; `None` for a relist or request as a whole.
+    pub parent: Option<usize>,
     /// Goroutine; 0 of what runs on none.
     pub goroutine: u64,
 }
@@ -62,6 +62,12 @@ pub struct Timeline<'a> {
 }
 
 impl Slice<'_> {
+    /// Is it a relist or request as a whole?
+    #[must_use]
+    pub fn is_root(&self) -> bool {
+        self.parent.is_none()
+    }
+
     /// Is it a relist?
     #[must_use]
     pub fn is_relist(&self) -> bool {

@@ -26,6 +26,7 @@ use crate::{
     diagnose::Diagnosis,
     engine::{Pipeline, Tap, Watcher},
     flame::Flame,
+    otlp::{self, Exporter},
     render::{
         escape,
         flame::{self, Caption, Per},
@@ -47,6 +48,8 @@ pub(crate) struct Watch {
     metrics: Option<Metrics>,
     /// The command of `--on-verdict`.
     on_verdict: Option<OnVerdict>,
+    /// Sends traces, when somebody wants them.
+    exporter: Option<Exporter>,
     /// When this window began; `None` before the first.
     began_ns: Option<u64>,
     before: Sums,
@@ -79,6 +82,7 @@ impl Watch {
         plan: Plan,
         metrics: Option<Metrics>,
         on_verdict: Option<OnVerdict>,
+        exporter: Option<Exporter>,
     ) -> Result<Self, DirError> {
         let failed = |source| DirError::Write { path: plan.dir.clone(), source };
         let dir = Dir::take(&plan.dir)?;
@@ -94,6 +98,7 @@ impl Watch {
             stories: Stories::default(),
             metrics,
             on_verdict,
+            exporter,
             began_ns: None,
             before: Sums::default(),
             told: None,
@@ -122,6 +127,7 @@ impl Watch {
             Ok(files) => self.writer.write(Job::Files(files)),
             Err(error) => tracing::warn!("cannot draw the window: {error}"),
         }
+        self.export(snapshot);
         self.put_state(state);
         self.writer.write(Job::Entry(Box::new(entry)));
     }
@@ -166,7 +172,14 @@ impl Watch {
         }
     }
 
+    fn export(&mut self, snapshot: &Snapshot) {
+        if let Some(exporter) = &mut self.exporter {
+            exporter.send(otlp::requests(snapshot));
+        }
+    }
+
     fn keep(&mut self, id: &str, snapshot: &Snapshot, diagnosis: &Diagnosis, now: Moment) {
+        self.export(snapshot);
         let flown = lock(&self.flight).copy();
         let moment = human::rfc3339(now.unix_ns).replace([':', '-'], "");
         let moment = moment.split('.').next().unwrap_or_default();

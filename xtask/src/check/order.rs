@@ -23,6 +23,7 @@ const ORDER: &[&[&str]] = &[
     &["flame", "timeline"],
     &["diagnose"],
     &["render"],
+    &["otlp"],
     &["live"],
     &["probes"],
     &["engine"],
