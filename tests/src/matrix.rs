@@ -1,11 +1,11 @@
-//! The table of faults in the README: written from the results of the fault matrix, never by hand.
+//! The table of faults in `tracer/docs/causes.md`: written from the results of the fault matrix, never by hand.
 
 use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The lines of the README between which the table lies.
+/// The lines of that page between which the table lies.
 const BEGIN: &str = "<!-- matrix: begin -->";
 const END: &str = "<!-- matrix: end -->";
 
@@ -43,8 +43,8 @@ pub fn log_median(rows: &[Row]) {
     }
 }
 
-fn readme() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../README.md")
+fn page() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tracer/docs/causes.md")
 }
 
 /// The table without the measured times, which differ from run to run.
@@ -64,15 +64,15 @@ fn table(rows: &[Row]) -> String {
     text
 }
 
-/// Compares the results of these faults with the table in the README; with `PLEGTRACE_BLESS=1` writes them.
+/// Compares the results of these faults with the table on the page; with `PLEGTRACE_BLESS=1` writes them.
 ///
 /// # Panics
 ///
-/// The README says something else, or has no place for the table.
+/// The page says something else, or has no place for the table.
 pub fn publish(rows: &mut [Row], faults: &[String]) {
     rows.sort_by(|a, b| a.fault.cmp(&b.fault));
-    let text = fs::read_to_string(readme()).expect("the README can be read");
-    let (before, rest) = text.split_once(BEGIN).expect("the README has a place for the matrix");
+    let text = fs::read_to_string(page()).expect("the page can be read");
+    let (before, rest) = text.split_once(BEGIN).expect("the page has a place for the matrix");
     let (old, after) = rest.split_once(END).expect("that place has an end");
     let new = table(rows);
     let is_mine =
@@ -83,13 +83,13 @@ pub fn publish(rows: &mut [Row], faults: &[String]) {
         let mut all: Vec<&str> = new.lines().skip(2).chain(others).collect();
         all.sort_unstable();
         let table = [head, all].concat().join("\n");
-        fs::write(readme(), format!("{before}{BEGIN}\n{table}\n{END}{after}"))
-            .expect("the README can be written");
+        fs::write(page(), format!("{before}{BEGIN}\n{table}\n{END}{after}"))
+            .expect("the page can be written");
         return;
     }
     assert_eq!(
         rows_of(&old.lines().filter(is_mine).collect::<Vec<_>>().join("\n")),
         rows_of(&new),
-        "the README is not what was found; PLEGTRACE_BLESS=1 writes it:\n{new}"
+        "the page is not what was found; PLEGTRACE_BLESS=1 writes it:\n{new}"
     );
 }

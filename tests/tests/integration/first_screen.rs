@@ -189,13 +189,18 @@ fn sections_that_are_asked_for() {
     assert!(whole.starts_with(&first) && whole.contains("\nWhy we think so"), "{whole}");
 }
 
-/// What stands in the README is what is printed: `PLEGTRACE_BLESS=1` writes it.
+/// What stands in the README and in the guide is what is printed: `PLEGTRACE_BLESS=1` writes it.
 #[test]
 fn screens_of_the_readme() {
+    for file in ["README.md", "tracer/docs/guide.md"] {
+        screens_of(&PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").join(file));
+    }
+}
+
+fn screens_of(page: &Path) {
     const BEGIN: &str = "<!-- screen: ";
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let readme = root.join("../README.md");
-    let text = fs::read_to_string(&readme).unwrap();
+    let text = fs::read_to_string(page).unwrap();
     let mut parts = text.split(BEGIN);
     let mut new = parts.next().unwrap().to_owned();
     let mut screens = 0;
@@ -208,10 +213,10 @@ fn screens_of_the_readme() {
         new.push_str(&format!("{BEGIN}{name} -->\n```text\n{screen}```\n{rest}"));
         screens += 1;
     }
-    assert_eq!(screens, 2);
+    assert_eq!(screens, 1);
     if std::env::var("PLEGTRACE_BLESS").is_ok_and(|value| value == "1") {
-        fs::write(&readme, new).unwrap();
+        fs::write(page, new).unwrap();
     } else {
-        assert!(new == text, "the README has other screens; PLEGTRACE_BLESS=1 writes them");
+        assert!(new == text, "{} has other screens; PLEGTRACE_BLESS=1 writes them", page.display());
     }
 }

@@ -64,6 +64,8 @@ const FILES: &[(Role, &str)] = &[
     (Role::Share, "tracer/packaging/kustomize/debug-pod/debug-pod.yaml"),
     (Role::Share, "tracer/packaging/kustomize/debug-pod/kustomization.yaml"),
     (Role::Document, "README.md"),
+    (Role::Document, "tracer/docs/causes.md"),
+    (Role::Document, "tracer/docs/guide.md"),
     (Role::Document, "LICENSE-APACHE"),
     (Role::Document, "LICENSE-MIT"),
 ];
@@ -79,7 +81,11 @@ impl Payload {
         for (role, path) in FILES {
             let file = checkout.join(path);
             let contents = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
-            let name = path.strip_prefix(PACKAGING).unwrap_or(path).to_owned();
+            let name = [PACKAGING, "tracer/docs/"]
+                .iter()
+                .find_map(|part| path.strip_prefix(part))
+                .unwrap_or(path)
+                .to_owned();
             items.push(Item { role: *role, name, contents });
         }
         items.extend(pages);
