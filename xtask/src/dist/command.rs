@@ -15,7 +15,7 @@ use crate::paths;
 use crate::progress::step;
 
 /// Options of `cargo xtask dist`.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct Options {
     /// Package this static program instead of building one
     #[arg(long, value_name = "FILE")]

@@ -205,7 +205,8 @@ pub(super) fn lab_programs() -> Result<(Built, Object, Vec<Program>)> {
 impl Runner<'_> {
     /// Every part that has a row of its own.
     fn parts(&self, programs: &[Program]) -> BTreeSet<String> {
-        let fixed = ["docs", "guests", "mutants", "demo"].into_iter().chain(super::everything::PATIENT);
+        let fixed =
+            ["docs", "guests", "mutants", "packages", "demo"].into_iter().chain(super::everything::PATIENT);
         programs.iter().map(|program| program.name.clone()).chain(fixed.map(str::to_owned)).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! What only `cargo xtask test --all` runs: the tests of the lab that take minutes, all mutants, and the demo.
+//! What only `cargo xtask test --all` runs: the tests of the lab that take minutes, all mutants, the packages, and the demo.
 
 use std::env;
 use std::process::Command;
@@ -12,7 +12,7 @@ use super::mutants;
 use super::outcome::{Outcome, tally};
 use super::runner::Runner;
 use crate::progress::step;
-use crate::vm::Counts;
+use crate::vm::{self, Counts};
 use crate::{cmd, paths};
 
 /// Tests marked `#[ignore]` that take at most twenty minutes; what takes longer is for `cargo xtask soak`.
@@ -35,7 +35,9 @@ impl Runner<'_> {
             let outcome = self.patient(test, programs);
             tally().add(test, outcome, begin);
         }
-        for (name, run) in [("mutants", mutants as fn() -> Result<Outcome>), ("demo", demo)] {
+        let rest: [(&str, fn() -> Result<Outcome>); 3] =
+            [("mutants", mutants), ("packages", vm::install_everywhere), ("demo", demo)];
+        for (name, run) in rest {
             let begin = Instant::now();
             deadline::now(name);
             let outcome = self.unless_passed(name, run);
@@ -66,10 +68,18 @@ fn mutants() -> Result<Outcome> {
     mutants::run("").map(passed)
 }
 
-/// The README's first command, as it stands there.
+/// The README's commands of developers, as they stand there. On a machine without a kubelet the last two find nothing to trace.
 fn demo() -> Result<Outcome> {
+    const NOTHING_TO_TRACE: [Option<i32>; 3] = [Some(0), Some(1), Some(4)];
+    let log = |name: &str| paths::target().join(format!("test-logs/{name}.log"));
+    let own = env::current_exe().context("this program has no path")?;
     step("test", "demo");
-    let mut demo = Command::new(env::current_exe().context("this program has no path")?);
-    cmd::run_logged(demo.arg("demo"), &paths::target().join("test-logs/demo.log"))?;
-    Ok(passed(1))
+    cmd::run_logged(Command::new(&own).arg("demo"), &log("demo"))?;
+    for words in [&["doctor"][..], &["-d", "30"]] {
+        step("test", &format!("run -- {}", words.join(" ")));
+        let mut run = Command::new(&own);
+        let status = cmd::logged(run.args(["run", "--"]).args(words), &log("run"))?;
+        ensure!(NOTHING_TO_TRACE.contains(&status.code()), "`{}`: {status}", cmd::shown(&run));
+    }
+    Ok(passed(3))
 }

@@ -213,6 +213,9 @@ fn proves(part: &str, file: &str) -> bool {
     if part.starts_with("plegtrace-lab-") {
         return is_below(&["tests/lab/"]);
     }
+    if part == "packages" && is_below(&["xtask/src/dist/", "xtask/src/vm/"]) {
+        return true;
+    }
     if part == "guests" {
         return is_below(&product) || is_below(&["vm-tests/", "xtask/src/vm/"]);
     }

@@ -14,7 +14,8 @@ use super::accel::Accel;
 use super::gate;
 use super::guest;
 use super::image::{self, Found, Image};
-use super::payload::{self, Mode};
+use super::packages;
+use super::payload::{self, File, Mode};
 use super::qemu::Machine;
 use super::suites::{self, Suite};
 use super::verdict::{self, Counts, Report, Word};
@@ -34,6 +35,9 @@ pub(crate) struct Options {
     /// Run only the tests whose name contains this
     #[arg(long, value_name = "NAME")]
     test: Option<String>,
+    /// Install a release instead: dpkg -i, use it, restart, use it again, dpkg -P
+    #[arg(long, conflicts_with_all = ["test", "shell"])]
+    packages: bool,
     /// Open a shell in one guest instead (needs --kernel)
     #[arg(long)]
     shell: bool,
@@ -60,6 +64,7 @@ pub(crate) struct Selection {
     test: Option<String>,
     refresh: bool,
     budget: Duration,
+    packages: bool,
 }
 
 /// A figure per program.
@@ -88,7 +93,7 @@ impl Selection {
             test.as_deref().is_none_or(|word| !word.is_empty() && word.chars().all(plain)),
             "a test's name has letters, digits and underscores only"
         );
-        Ok(Self { suites: suites::select(kernels)?, test, refresh, budget })
+        Ok(Self { suites: suites::select(kernels)?, test, refresh, budget, packages: false })
     }
 
     /// The guests.
@@ -105,7 +110,7 @@ impl Selection {
             true => (suites::ALL.to_vec(), named, BUDGET),
             false => (gate::suites(), Some(named.unwrap_or_else(|| gate::TESTS.join(","))), SOON),
         };
-        Self { suites, test, refresh: false, budget }
+        Self { suites, test, refresh: false, budget, packages: false }
     }
 }
 
@@ -115,7 +120,8 @@ impl Selection {
 /// When a guest fails or cannot be made.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let budget = Duration::from_secs(options.budget);
-    let selection = Selection::new(&options.kernel, options.test.clone(), options.refresh, budget)?;
+    let mut selection = Selection::new(&options.kernel, options.test.clone(), options.refresh, budget)?;
+    selection.packages = options.packages;
     if options.shell {
         return shell(&selection);
     }
@@ -137,6 +143,14 @@ pub(crate) fn run_all(selection: &Selection) -> Result<Outcome> {
     let reports: Vec<(String, Report)> = ran.into_iter().map(|one| (one.guest, one.report)).collect();
     eprint!("{}", verdict::table(&reports));
     Ok(outcome(&reports))
+}
+
+/// A release in each guest, as [`run_all`].
+///
+/// # Errors
+/// When the release cannot be made, or the tools are missing.
+pub(crate) fn install_everywhere() -> Result<Outcome> {
+    run_all(&Selection { packages: true, ..Selection::of_tier(true, &[]) })
 }
 
 fn outcome(reports: &[(String, Report)]) -> Outcome {
@@ -189,12 +203,16 @@ pub(crate) fn stats(selection: &Selection) -> Result<Vec<(String, Figures)>> {
 
 fn guests(selection: &Selection) -> Result<Vec<Ran>> {
     setup::vm_tools()?;
-    let binary = vm_tests()?;
+    let (files, script) = if selection.packages {
+        packages::made()?
+    } else {
+        let tests = File { name: payload::TESTS, from: vm_tests()? };
+        (vec![tests], payload::script(&Mode::Tests(selection.test.clone())))
+    };
     fs::create_dir_all(logs()).with_context(|| format!("cannot create {}", logs().display()))?;
     Ok(in_lanes(&selection.suites, lanes(), |suite| {
         let disk = logs().join(format!("{}.payload.ext4", suite.name));
-        let mode = Mode::Tests(selection.test.clone());
-        match payload::disk(&binary, &mode, &disk) {
+        match payload::disk(&files, &script, &disk) {
             Ok(()) => one(*suite, image::get(*suite, selection.refresh), selection, &disk),
             Err(error) => one(*suite, Err(error), selection, &disk),
         }
@@ -227,7 +245,8 @@ fn one(suite: Suite, found: Result<Found>, selection: &Selection, disk: &Path) -
 fn boot(suite: Suite, image: Image, selection: &Selection, disk: &Path) -> Result<(Report, Figures)> {
     let accel = Accel::detect(&image)?;
     let console = logs().join(format!("{}.console.log", suite.name));
-    let machine = Machine { image, payload: disk.to_path_buf(), accel, console };
+    let machine =
+        Machine { image, payload: disk.to_path_buf(), accel, restarts: selection.packages, console };
     step("vm", &format!("{}: starting", suite.name));
     let transcript =
         guest::run(&machine, selection.budget, |line| step("vm", &format!("{}: {line}", suite.name)))?;
@@ -244,14 +263,15 @@ fn shell(selection: &Selection) -> Result<()> {
     let binary = vm_tests()?;
     let disk = logs().join("payload-shell.ext4");
     fs::create_dir_all(logs()).with_context(|| format!("cannot create {}", logs().display()))?;
-    payload::disk(&binary, &Mode::Shell, &disk)?;
+    let tests = File { name: payload::TESTS, from: binary };
+    payload::disk(&[tests], &payload::script(&Mode::Shell), &disk)?;
     let image = match image::get(suite, selection.refresh)? {
         Found::Image(image) => image,
         Found::Gone(reason) => bail!("{}: {reason}", suite.name),
     };
     let accel = Accel::detect(&image)?;
     let console = logs().join(format!("{}.console.log", suite.name));
-    let machine = Machine { image, payload: disk, accel, console };
+    let machine = Machine { image, payload: disk, accel, restarts: false, console };
     step("vm", "a shell comes up in half a minute; `exit` powers the guest off");
     cmd::run(&mut machine.command())
 }

@@ -6,6 +6,8 @@
 //! `console` watches for a dying kernel; our output comes over a second serial port (ttyS1), where nothing else
 //! writes. `verdict` turns its lines into results, and into a table of kernels and tests.
 //!
+//! With `--packages` the second disk holds a release instead ([`packages`]), and the guest starts twice.
+//!
 //! A guest that hangs, panics, gives no verdict or gives two has failed. A suite that has left the archive is a
 //! skip that is declared and counted.
 
@@ -16,11 +18,12 @@ mod console;
 mod gate;
 mod guest;
 mod image;
+mod packages;
 mod payload;
 mod qemu;
 mod suites;
 mod verdict;
 
 pub(crate) use ahead::ahead;
-pub(crate) use command::{Figures, Options, PART, Selection, again, run, run_all, stats};
+pub(crate) use command::{Figures, Options, PART, Selection, again, install_everywhere, run, run_all, stats};
 pub(crate) use verdict::Counts;

@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
@@ -17,6 +17,9 @@ const SCRATCH_MEBIBYTES: u64 = 4;
 /// Room for the files beside the binary, and for what a test writes to the disk when it is there once more, as a slow one.
 const FREE_MEBIBYTES: u64 = 96;
 
+/// The name of the test binary on the disk.
+pub(crate) const TESTS: &str = "vm-tests";
+
 /// What the guest does with the payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Mode {
@@ -26,22 +29,33 @@ pub(crate) enum Mode {
     Shell,
 }
 
-/// Makes the disk at `disk`.
+/// A file on the disk.
+#[derive(Debug, Clone)]
+pub(crate) struct File {
+    pub(crate) name: &'static str,
+    pub(crate) from: PathBuf,
+}
+
+/// Makes the disk at `disk`: these files, and the script that uses them.
 ///
 /// # Errors
-/// When a file cannot be written or mke2fs fails.
-pub(crate) fn disk(binary: &Path, mode: &Mode, disk: &Path) -> Result<()> {
+/// When a file cannot be copied or mke2fs fails.
+pub(crate) fn disk(files: &[File], script: &str, disk: &Path) -> Result<()> {
     let tree = disk.with_extension("tree");
     if tree.exists() {
         fs::remove_dir_all(&tree).with_context(|| format!("cannot remove {}", tree.display()))?;
     }
     fs::create_dir_all(&tree).with_context(|| format!("cannot create {}", tree.display()))?;
-    fs::copy(binary, tree.join("vm-tests")).with_context(|| format!("cannot copy {}", binary.display()))?;
+    let mut bytes = 0;
+    for File { name, from } in files {
+        bytes +=
+            fs::copy(from, tree.join(name)).with_context(|| format!("cannot copy {}", from.display()))?;
+    }
     let start = tree.join("start");
-    fs::write(&start, script(mode)).with_context(|| format!("cannot write {}", start.display()))?;
+    fs::write(&start, script).with_context(|| format!("cannot write {}", start.display()))?;
     fs::set_permissions(&start, fs::Permissions::from_mode(0o755))?;
     mke2fs(&tree.join("scratch.ext4"), SCRATCH_MEBIBYTES, &["-O", "^has_journal"])?;
-    let mebibytes = fs::metadata(binary)?.len() / (1 << 20) + FREE_MEBIBYTES;
+    let mebibytes = bytes / (1 << 20) + FREE_MEBIBYTES;
     if disk.exists() {
         fs::remove_file(disk).with_context(|| format!("cannot remove {}", disk.display()))?;
     }
@@ -56,7 +70,8 @@ fn mke2fs(image: &Path, mebibytes: u64, options: &[impl AsRef<OsStr>]) -> Result
     cmd::output(&mut command).map(drop)
 }
 
-fn script(mode: &Mode) -> String {
+/// What a guest does with the tests.
+pub(crate) fn script(mode: &Mode) -> String {
     let work = match mode {
         Mode::Tests(None) => "/run/payload/vm-tests".to_owned(),
         // Words were checked to be plain names, see `Selection::new`, or are our own.

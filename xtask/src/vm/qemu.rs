@@ -26,6 +26,8 @@ pub(crate) struct Machine {
     pub(crate) image: Image,
     pub(crate) payload: PathBuf,
     pub(crate) accel: Accel,
+    /// Whether it may restart; a kernel that panics would do so, too, until its budget ends.
+    pub(crate) restarts: bool,
     /// Where the guest's console goes.
     pub(crate) console: PathBuf,
 }
@@ -37,7 +39,8 @@ impl Machine {
         let drive = |path: &Path, rest: &str| format!("file={},if=virtio,format=raw,{rest}", path.display());
         let mut command = Command::new("qemu-system-x86_64");
         command
-            .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-nic", "none"])
+            .args(["-nodefaults", "-no-user-config", "-display", "none", "-nic", "none"])
+            .args((!self.restarts).then_some("-no-reboot"))
             .args(["-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny"])
             .args(["-smp", "2", "-m", "2048"])
             .args(self.accel.options())
