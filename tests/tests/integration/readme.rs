@@ -44,7 +44,7 @@ const COMMANDS: [(&str, By); 30] = [
     ("sudo systemctl enable --now plegtrace", Test(PACKAGES, "systemctl enable --now plegtrace")),
     (
         "sudo ctr -n k8s.io images import plegtrace-0.1.0-x86_64-image.tar",
-        Test("tests/lab/src/containerd/daemon.rs", "\"images\", \"import\""),
+        Test("tests/tests/lab/contained.rs", "import_as(&archive"),
     ),
     ("tar -xzf plegtrace-0.1.0-kustomize.tar.gz", Test("xtask/src/dist/command.rs", "payload.kustomize()")),
     ("kubectl apply -k kustomize", Nobody(NO_CLUSTER)),

@@ -2,7 +2,12 @@
 //! node's pid namespace and a root file system that is read-only, and in which there is no library. It says what plegtrace
 //! says on the node itself.
 
-use std::{fs, path::Path, process::Command, time::Duration};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
 use plegtrace_lab::{Knobs, Node, fault::Kind, host, kubelet::TOOLS, process};
 use plegtrace_tests::{
@@ -10,6 +15,9 @@ use plegtrace_tests::{
     program::{self, Running},
 };
 use serde_json::Value;
+
+const IMAGE: &str = "docker.io/library/plegtrace:";
+const DAEMON: &str = include_str!("../../../tracer/packaging/kustomize/daemonset.yaml");
 
 const LIMIT: Duration = Duration::from_secs(90);
 /// Each of another kind: a unit's daemon, a lock, a freezer, a process, a plugin.
@@ -94,4 +102,64 @@ fn the_verdict_is_that_of_the_host() {
         assert_eq!(cause.map(|cause| &cause[0]), kind.root_cause().map(Value::from).as_ref(), "{}", both());
         node.wait_for_relists(3, LIMIT).unwrap();
     }
+}
+
+/// The image of the release in `$PLEGTRACE_DIST`, and how pods name it.
+fn image() -> (PathBuf, String) {
+    let dir = env::var_os("PLEGTRACE_DIST").map_or_else(|| program::target_dir().join("dist"), PathBuf::from);
+    let entries = fs::read_dir(&dir).unwrap_or_else(|e| panic!("{}: {e}: `cargo xtask dist`", dir.display()));
+    let files = entries.map(|entry| entry.unwrap().path());
+    let version = |file: &Path| {
+        let name = file.file_name()?.to_str()?.strip_prefix("plegtrace-")?;
+        Some(format!("{IMAGE}{}", name.strip_suffix("-x86_64-image.tar")?))
+    };
+    files
+        .into_iter()
+        .find_map(|file| version(&file).map(|name| (file, name)))
+        .expect("a release has an image")
+}
+
+/// The image of the release in a pod with what the DaemonSet has, and no more: what it watches is the node, and it names the cause.
+#[test]
+fn the_image_watches_the_node() {
+    host::require_root().unwrap();
+    let privileges = |text: &str| {
+        const WORDS: [&str; 6] = ["host", "privileged", "readOnly", "capabilities", "runAs", "seccomp"];
+        let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+        let wanted = lines
+            .filter(|line| WORDS.iter().any(|word| line.starts_with(word)) && !line.ends_with("hostPath:"));
+        wanted.map(str::to_owned).filter(|line| !line.starts_with("hostPath")).collect::<Vec<_>>()
+    };
+    let has = ["hostPID: true", "hostNetwork: true", "privileged: true", "readOnlyRootFilesystem: true"];
+    assert_eq!(privileges(DAEMON), has, "the lab's pod has others: kubelet/manifest.rs");
+    assert!(DAEMON.contains("args: [watch, --quiet]") && DAEMON.contains("mountPath: /var/lib/plegtrace"));
+
+    let (archive, name) = image();
+    let node = Node::start(&Knobs { pods: 2, ..Knobs::default() }).unwrap();
+    node.containerd().import_as(&archive, &name).unwrap();
+    let windows = tempfile::tempdir().unwrap();
+    node.kubelet().add_daemon("daemon", &name, &["watch", "--quiet"], windows.path()).unwrap();
+    let check = || {
+        let mut check = Command::new(program::path().unwrap());
+        let said = check.args(["check", "--dir"]).arg(windows.path()).output().unwrap();
+        (said.status.code(), String::from_utf8(said.stdout).unwrap())
+    };
+    process::wait_for("a node that is watched", LIMIT, || Ok((check().0 == Some(0)).then_some(()))).unwrap();
+    let pid = process::in_cgroup(&node.pod("daemon").unwrap().container)[0];
+    assert_eq!(process::name(pid), "plegtrace");
+
+    let fault = Kind::LockHostage.inject(&node, "p1").unwrap();
+    let state = || -> Option<Value> {
+        serde_json::from_slice(&fs::read(windows.path().join("state.json")).ok()?).ok()
+    };
+    let named =
+        process::wait_for("a stall in the state", LIMIT, || Ok(state().filter(|state| state["id"] == "R1")));
+    fault.heal().unwrap();
+    assert_eq!(named.unwrap()["verdict"], "stall");
+    process::wait_for("a node that is well", LIMIT, || Ok((check().0 == Some(0)).then_some(()))).unwrap();
+    // What a pod may take to end, its grace period and all: it takes its probes off.
+    node.kubelet().remove_pod("daemon").unwrap();
+    let is_gone = || Ok((!Path::new(&format!("/proc/{pid}")).exists()).then_some(()));
+    process::wait_for("the end of the pod", LIMIT, is_gone).unwrap();
+    assert_eq!(state().unwrap()["verdict"], "ended", "{:?}", state());
 }

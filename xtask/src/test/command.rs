@@ -14,6 +14,7 @@ use super::tier::Tier;
 use super::{again, deadline, expected, mutants};
 use crate::build::{self, Built, Profile, host_cargo};
 use crate::cmd::{self, Exit};
+use crate::dist;
 use crate::ebpf::{Object, Want};
 use crate::progress::step;
 use crate::{demo, paths, vm};
@@ -187,6 +188,8 @@ fn fetch(object: &Object, all: bool) -> Result<()> {
     command.arg("fetch");
     if all {
         command.arg("--all");
+        // Its image runs on a node of the lab.
+        dist::run(&dist::Options::default())?;
     }
     cmd::run(&mut command).context("the lab cannot get what its tests need")
 }

@@ -106,6 +106,7 @@ pub(super) fn prepared(program: &Program, runner: &Runner<'_>) -> Result<Command
     envs.push(("PLEGTRACE_BIN", runner.built.binary.clone().into_os_string()));
     // Under sudo the home directory is another one.
     envs.push(("PLEGTRACE_CACHE", paths::cache()?.into_os_string()));
+    envs.push(("PLEGTRACE_DIST", paths::target().join("dist").into_os_string()));
     envs.push(("PLEGTRACE_TEST_LOGS", logs().join("kept").into_os_string()));
     envs.push(("CARGO_MANIFEST_DIR", program.directory.clone().into_os_string()));
     let mut command = if program.layer == Layer::Lab && !cmd::is_root() {

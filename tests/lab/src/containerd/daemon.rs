@@ -273,15 +273,21 @@ impl Containerd {
     }
 
     fn import(&self, archive: &Path) -> Result<()> {
+        self.import_as(archive, image::REFERENCE)
+    }
+
+    /// Takes the images of an archive, among which is `reference`, as pods name it in full.
+    ///
+    /// # Errors
+    ///
+    /// When its client refuses the archive, or the CRI does not list that image.
+    pub fn import_as(&self, archive: &Path, reference: &str) -> Result<()> {
         let mut ctr = self.ctr()?;
         ctr.args(["images", "import", "--snapshotter", self.snapshotter()]).arg(archive);
         host::run(&mut ctr).context("cannot import the image")?;
         process::wait_for("the image in the CRI's list", CALL_LIMIT, || {
             let images = self.client.list_images(CALL_LIMIT)?;
-            Ok(images
-                .iter()
-                .any(|found| found.repo_tags.iter().any(|tag| tag == image::REFERENCE))
-                .then_some(()))
+            Ok(images.iter().any(|found| found.repo_tags.iter().any(|tag| tag == reference)).then_some(()))
         })
     }
 }

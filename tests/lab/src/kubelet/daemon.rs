@@ -282,6 +282,15 @@ impl Kubelet {
         manifest::publish(&manifests(&self.dir), name, &manifest::debugger(name, tools))
     }
 
+    /// Adds a static pod with the privileges of the DaemonSet that is shipped, whose `/var/lib/plegtrace` is the directory `windows`.
+    ///
+    /// # Errors
+    ///
+    /// When its manifest cannot be written.
+    pub fn add_daemon(&self, name: &str, image: &str, args: &[&str], windows: &Path) -> Result<()> {
+        manifest::publish(&manifests(&self.dir), name, &manifest::daemon(name, image, args, windows))
+    }
+
     /// Removes a static pod; it is gone some time later.
     ///
     /// # Errors

@@ -108,6 +108,30 @@ pub(super) fn debugger(name: &str, tools: &Path) -> Value {
     })
 }
 
+/// The manifest of a pod of the DaemonSet that is shipped: this image with its arguments, privileged, in the node's pid namespace and
+/// network, with a root file system that is read-only, and with the directory `windows` of the node where the arguments name it.
+pub(super) fn daemon(name: &str, image: &str, args: &[&str], windows: &Path) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": { "name": name, "namespace": "default" },
+        "spec": {
+            "hostNetwork": true,
+            "hostPID": true,
+            "terminationGracePeriodSeconds": 60,
+            "containers": [{
+                "name": CONTAINER,
+                "image": image,
+                "imagePullPolicy": "Never",
+                "args": args,
+                "securityContext": { "privileged": true, "readOnlyRootFilesystem": true },
+                "volumeMounts": [{ "name": "windows", "mountPath": "/var/lib/plegtrace" }],
+            }],
+            "volumes": [{ "name": "windows", "hostPath": { "path": windows, "type": "Directory" } }],
+        },
+    })
+}
+
 /// Puts a manifest where the kubelet looks, in one step: it must never see half a file.
 pub(super) fn publish(dir: &Path, name: &str, manifest: &Value) -> Result<()> {
     // Names that begin with a dot are not read.
