@@ -27,6 +27,9 @@ pub(super) const PATIENT: [&str; 8] = [
     "slow_disk::nothing_is_lost_by_uprobe_multi",
 ];
 
+/// What runs a part.
+type Run = fn() -> Result<Outcome>;
+
 impl Runner<'_> {
     /// All of it, one after the other.
     pub(super) fn rest(&self, programs: &[Program]) {
@@ -35,7 +38,7 @@ impl Runner<'_> {
             let outcome = self.patient(test, programs);
             tally().add(test, outcome, begin);
         }
-        let rest: [(&str, fn() -> Result<Outcome>); 3] =
+        let rest: [(&str, Run); 3] =
             [("mutants", mutants), ("packages", vm::install_everywhere), ("demo", demo)];
         for (name, run) in rest {
             let begin = Instant::now();
