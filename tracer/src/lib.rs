@@ -37,6 +37,8 @@ pub mod words;
 pub mod engine;
 mod live;
 pub mod probes;
+#[cfg(feature = "top")]
+pub mod top;
 pub mod watch;
 
 // What is done when plegtrace is called.

@@ -44,6 +44,7 @@ mod target_hostile;
 mod target_kit;
 mod target_kubelet;
 mod timeline;
+mod top;
 mod truth;
 mod unit;
 mod watch;

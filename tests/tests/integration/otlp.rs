@@ -242,7 +242,7 @@ fn a_collector_changes_no_verdict() {
     assert_eq!(ended.status.code(), Some(1));
 
     for (arguments, words) in [
-        (&["doctor", "--otlp", "http://127.0.0.1:1"][..], "doctor observes nothing"),
+        (&["doctor", "--otlp", "http://127.0.0.1:1"][..], "not with doctor"),
         (&["--otlp", "https://x:4317"], "there is no TLS"),
         (&["--otlp", "127.0.0.1:4317"], "it takes the gRPC address"),
     ] {

@@ -31,7 +31,7 @@ const PLUGIN: &str = "xtask/src/dist/plugin_tests.rs";
 const NO_CLUSTER: &str =
     "needs an API server and pods; the script is run with a stub in xtask/src/dist/plugin_tests.rs";
 
-const COMMANDS: [(&str, By); 30] = [
+const COMMANDS: [(&str, By); 31] = [
     ("sudo plegtrace", Test("tests/tests/lab/matrix/mod.rs", "fn find_late")),
     ("tar -xzf plegtrace-0.1.0-x86_64-linux.tar.gz", Test(PACKAGES, "tar -xzf \"$here\"/plegtrace.tar.gz")),
     ("scp plegtrace-0.1.0-x86_64-linux/plegtrace root@NODE:/tmp/", Nobody("needs a second machine")),
@@ -65,6 +65,7 @@ const COMMANDS: [(&str, By); 30] = [
     ("sudo plegtrace record node.plegtrace", Test("tests/tests/lab/recording.rs", "[\"record\", file")),
     ("plegtrace report node.plegtrace", Here(1)),
     ("sudo plegtrace watch", Test("tests/tests/lab/watch.rs", "[\"watch\", \"--dir\"")),
+    ("sudo plegtrace top", Test("tests/tests/lab/top.rs", "top --kubelet-pid")),
     ("sudo plegtrace check", Test("tests/tests/lab/watch.rs", "[\"check\", \"--dir\"]")),
     ("sudo plegtrace history --since 12h", Test("tests/tests/lab/watch.rs", "[\"history\", \"--dir\"]")),
     (

@@ -163,7 +163,7 @@ fn pictures_of_a_recording() {
     assert_eq!(plegtrace(&["report", &stall, "--per-relist"]).code, Some(2));
     let endless = plegtrace(&["watch", "-d", "60"]);
     assert!(
-        endless.code == Some(2) && endless.stderr.contains("until it is told to end"),
+        endless.code == Some(2) && endless.stderr.contains("go on until Ctrl-C or SIGTERM"),
         "{}",
         endless.stderr
     );

@@ -43,6 +43,7 @@ mod slow;
 mod slow_disk;
 mod slow_downs;
 mod targets;
+mod top;
 mod truth;
 mod watch;
 mod watch_soak;

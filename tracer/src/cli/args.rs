@@ -24,6 +24,7 @@ Examples:
   sudo plegtrace record FILE          the same, and keep all that was seen
   sudo plegtrace watch                for months: a picture each minute, and evidence of each stall
   sudo plegtrace check                what watch sees now, in one line
+  sudo plegtrace top                  what is in flight, live
   plegtrace report FILE               the report of a recording, anywhere, without root
   plegtrace doctor                    what this kernel, these programs and these privileges allow
 
@@ -90,6 +91,14 @@ Examples:
 Exit codes:
   0 ended by a signal   2 usage, or another one writes to DIR   3 cannot run here";
 
+#[cfg(feature = "top")]
+const TOP: &str = "\
+Examples:
+  sudo plegtrace top
+
+Exit codes:
+  0 ended by a person   2 no terminal   3 cannot run here";
+
 const CHECK: &str = "\
 Examples:
   sudo plegtrace check
@@ -133,7 +142,8 @@ Exit codes:
     after_help = EXIT_CODES,
     after_long_help = EXAMPLES,
     help_template = HELP,
-    disable_help_subcommand = true
+    disable_help_subcommand = true,
+    disable_version_flag = true
 )]
 pub struct Args {
     /// What to do; without one: observe and report.
@@ -142,6 +152,9 @@ pub struct Args {
     /// Options of every command.
     #[command(flatten)]
     pub common: Common,
+    /// Print version
+    #[arg(short = 'V', long, action = clap::ArgAction::Version, hide_short_help = true)]
+    pub version: Option<bool>,
 }
 
 /// What to do.
@@ -199,6 +212,13 @@ pub enum Command {
     /// changes its cause, or ends. SIGHUP changes nothing: files are opened anew at each write.
     #[command(after_help = WATCH)]
     Watch(WatchOptions),
+    /// Show what is in flight on the terminal, second by second
+    ///
+    /// Verdict, relists, open calls by age, and what calls took. q ends it, f freezes the screen, s saves the last minutes as
+    /// a recording in this directory. Follows kubelet and runtime when they are replaced.
+    #[cfg(feature = "top")]
+    #[command(after_help = TOP)]
+    Top,
     /// Say in one line what `watch` sees now
     ///
     /// Reads one file; needs no root where DIR is readable.

@@ -87,10 +87,10 @@ pub enum SettingsError {
     #[error("{0} is about flame graphs: add -o svg or -o folded")]
     NoFlame(&'static str),
     /// An end for what has none.
-    #[error("watch goes on until it is told to end: leave out --duration and --until-found")]
+    #[error("watch and top go on until Ctrl-C or SIGTERM: leave out --duration and --until-found")]
     NoEnd,
     /// There is nothing to send.
-    #[error("--otlp sends what was observed: {0} observes nothing")]
+    #[error("--otlp goes with an observation, record, report and watch, not with {0}")]
     NothingToSend(&'static str),
     /// There is nothing to draw.
     #[error("-o svg, folded and perfetto draw what was observed: {0} takes text or json")]

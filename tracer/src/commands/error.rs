@@ -79,6 +79,10 @@ pub enum CommandError {
     /// The command of `--on-verdict` cannot be run.
     #[error(transparent)]
     OnVerdict(#[from] OnVerdictError),
+    /// There is no screen.
+    #[cfg(feature = "top")]
+    #[error(transparent)]
+    Top(#[from] crate::top::TopError),
     /// There is no history.
     #[error("cannot read the history of {dir}")]
     History {
@@ -111,6 +115,8 @@ impl CommandError {
             Self::Settings(_) | Self::NoSuchCause(_) | Self::OnVerdict(OnVerdictError::NoProgram { .. }) => {
                 Exit::Usage
             }
+            #[cfg(feature = "top")]
+            Self::Top(crate::top::TopError::NoTerminal) => Exit::Usage,
             Self::Goroutines(GoroutineError::NoSuchProcess(_)) => Exit::Usage,
             Self::Goroutines(GoroutineError::Denied(_)) => Exit::CannotRun,
             Self::Goroutines(_) | Self::NoAnswer { .. } => Exit::CannotTell,
@@ -147,6 +153,10 @@ impl CommandError {
             Self::NoSuchCause(_) => Some("list all causes: plegtrace explain --list".to_owned()),
             Self::Goroutines(GoroutineError::Denied(_)) => {
                 Some("run it as root, or with CAP_SYS_PTRACE: sudo plegtrace goroutines PID".to_owned())
+            }
+            #[cfg(feature = "top")]
+            Self::Top(crate::top::TopError::NoTerminal) => {
+                Some("without one: sudo plegtrace, or sudo plegtrace watch".to_owned())
             }
             Self::Metrics(_) => Some("choose another address: --metrics 127.0.0.1:9466".to_owned()),
             Self::History { .. } => {

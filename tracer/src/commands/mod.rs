@@ -12,6 +12,8 @@ pub(crate) mod observe;
 mod output;
 pub(crate) mod record;
 pub(crate) mod replay;
+#[cfg(feature = "top")]
+pub(crate) mod top;
 pub(crate) mod watch;
 
 pub use error::CommandError;

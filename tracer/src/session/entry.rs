@@ -8,6 +8,8 @@ use std::{
 use clap::{CommandFactory, FromArgMatches};
 
 use super::version;
+#[cfg(feature = "top")]
+use crate::commands::top;
 use crate::{
     census,
     chain::chain,
@@ -106,24 +108,40 @@ fn run(args: &Args) -> Result<Exit, CommandError> {
     if let Some(Command::Record(options)) = &args.command {
         return record::run(options, &settings).map(told);
     }
+    let is_endless = args.command.as_ref().is_some_and(goes_on);
+    if is_endless && (args.common.duration.is_some() || args.common.until_found) {
+        return Err(SettingsError::NoEnd.into());
+    }
+    #[cfg(feature = "top")]
+    if matches!(args.command, Some(Command::Top)) {
+        return top::run(&settings);
+    }
     if let Some(Command::Watch(options)) = &args.command {
-        if args.common.duration.is_some() || args.common.until_found {
-            return Err(SettingsError::NoEnd.into());
-        }
         return watch::run(options, &settings);
     }
     observe::run(&settings).map(told)
+}
+
+/// Does it end only when a person or a signal ends it?
+fn goes_on(command: &Command) -> bool {
+    #[cfg(feature = "top")]
+    if matches!(command, Command::Top) {
+        return true;
+    }
+    matches!(command, Command::Watch(_))
 }
 
 /// The name of a command that has no flame graph.
 fn draws_nothing(command: &Command) -> Option<&'static str> {
     match command {
         Command::Watch(_) => Some("watch"),
+        #[cfg(feature = "top")]
+        Command::Top => Some("top"),
         _ => observes_nothing(command),
     }
 }
 
-/// The name of a command that observes nothing.
+/// The name of a command that has no spans to send.
 fn observes_nothing(command: &Command) -> Option<&'static str> {
     match command {
         Command::Doctor => Some("doctor"),
@@ -133,6 +151,8 @@ fn observes_nothing(command: &Command) -> Option<&'static str> {
         Command::History { .. } => Some("history"),
         Command::Completions { .. } => Some("completions"),
         Command::Man { .. } => Some("man"),
+        #[cfg(feature = "top")]
+        Command::Top => Some("top"),
         Command::Watch(_) | Command::Record(_) | Command::Report { .. } | Command::CensusChild => None,
     }
 }

@@ -27,7 +27,7 @@ struct Segment {
 
 /// The last of the stream.
 #[derive(Debug)]
-pub(super) struct Flight {
+pub(crate) struct Flight {
     /// The youngest is the one that grows.
     segments: VecDeque<Segment>,
     /// Of that one. It takes more memory than a quiet minute, packed: there is one for all of them, one after the other.
@@ -37,22 +37,22 @@ pub(super) struct Flight {
 
 /// A copy of it, still packed: recordings, and how many records of each are told again.
 #[derive(Debug)]
-pub(super) struct Flown(Vec<(Vec<u8>, usize)>);
+pub(crate) struct Flown(Vec<(Vec<u8>, usize)>);
 
 impl Flight {
     /// Takes at most so many bytes of memory, and one piece of what comes in a second more.
-    pub(super) fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self { segments: VecDeque::new(), encoder: Encoder::new(), limit }
     }
 
     /// Forgets everything: another stream begins.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.segments.clear();
         self.encoder = Encoder::new();
     }
 
     /// Takes a record.
-    pub(super) fn push(&mut self, frame: &Frame) {
+    pub(crate) fn push(&mut self, frame: &Frame) {
         if self.segments.is_empty() {
             self.begin(0);
         }
@@ -73,7 +73,7 @@ impl Flight {
     }
 
     /// Is it time for another segment?
-    pub(super) fn is_due(&self, now_ns: u64) -> bool {
+    pub(crate) fn is_due(&self, now_ns: u64) -> bool {
         self.segments.back().is_none_or(|segment| {
             let full = segment.blocks.len() >= self.limit / SEGMENTS;
             full || now_ns.saturating_sub(segment.began_ns) >= SEGMENT_NS
@@ -81,7 +81,7 @@ impl Flight {
     }
 
     /// Begins another segment with what a stream that begins now must know.
-    pub(super) fn cut(&mut self, now_ns: u64, preamble: &[Frame]) {
+    pub(crate) fn cut(&mut self, now_ns: u64, preamble: &[Frame]) {
         self.flush();
         if let Some(last) = self.segments.back_mut() {
             last.blocks.shrink_to_fit();
@@ -111,7 +111,7 @@ impl Flight {
     }
 
     /// A copy of what there is.
-    pub(super) fn copy(&mut self) -> Flown {
+    pub(crate) fn copy(&mut self) -> Flown {
         self.flush();
         let whole =
             |segment: &Segment| ([Encoder::header(), segment.blocks.clone()].concat(), segment.preamble);
@@ -121,7 +121,7 @@ impl Flight {
 
 impl Flown {
     /// One recording: what the oldest segment must know, then all records in order.
-    pub(super) fn into_recording(self) -> Vec<u8> {
+    pub(crate) fn into_recording(self) -> Vec<u8> {
         let (mut encoder, mut bytes) = (Encoder::new(), Encoder::header());
         for (number, (segment, preamble)) in self.0.into_iter().enumerate() {
             // They begin as recordings do: we have just made them.

@@ -17,6 +17,8 @@ mod windows;
 mod writer;
 
 pub use dir::DirError;
+#[cfg(feature = "top")]
+pub(crate) use flight::Flight;
 pub use history::{Entry, Quantiles};
 pub(crate) use history::{read as read_history, select};
 pub(crate) use metrics::Metrics;

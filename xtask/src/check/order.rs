@@ -28,6 +28,7 @@ const ORDER: &[&[&str]] = &[
     &["probes"],
     &["engine"],
     &["watch"],
+    &["top"],
     &["commands"],
     &["session"],
     &["main"],

@@ -22,6 +22,7 @@ mod time;
 mod tree;
 mod unseen;
 
+pub use open::{OpenLine, lines as open_calls};
 pub use page::{Section, Shown, TextOptions, report};
 
 pub use super::screen::headline;

@@ -25,13 +25,8 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
     if snapshot.open_read_at.is_none() {
         return Ok(());
     }
-    let (verbose, all) = (page.verbose, &snapshot.open);
-    let shown = all.iter().filter(|call| verbose || call.age_ns >= WORTH_SHOWING_NS);
-    let untraced = snapshot.untraced();
-    // How old they are is not known, so none is too young.
-    let mut rows: Vec<(u64, Row<'_>)> =
-        shown.map(|call| (call.age_ns, Row::Call(call))).chain(untraced.iter().map(untraced_row)).collect();
-    rows.sort_by_key(|(age_ns, _)| std::cmp::Reverse(*age_ns));
+    let (all, untraced) = (&snapshot.open, snapshot.untraced());
+    let rows = lines(snapshot, page.verbose);
     let count = untraced.iter().map(|request| u64::from(request.count)).sum::<u64>() + all.len() as u64;
     let abandoned = all.iter().filter(|call| call.is_abandoned(snapshot.now)).count();
     let mut rest = format!("{} open, oldest first", human::count(count));
@@ -47,41 +42,58 @@ pub(super) fn write(page: &mut Page<'_>) -> io::Result<()> {
     let columns = [("age", Align::Right), ("where", Align::Left), ("call", Align::Left), ("", Align::Left)];
     let mut table = Table::new(&columns);
     let fit = page.rows(rows.len());
-    for (_, row) in &rows[..fit] {
-        table.row(match row {
-            Row::Call(call) => cells(call, snapshot),
-            Row::Untraced(request) => untraced_cells(request),
-        });
+    for line in &rows[..fit] {
+        let tone = if line.bad { Tone::Bad } else { Tone::Faint };
+        let [age, place, call] = [&line.age, &line.place, &line.call].map(|text| Cell::from(text.clone()));
+        table.row(vec![age, place, call, Cell::new(line.note.clone(), tone)]);
     }
     table.write(page.out, page.paint, page.width)?;
     page.more(rows.len() - fit)
 }
 
-/// One line.
-enum Row<'a> {
-    Call(&'a OpenCall),
-    Untraced(&'a Request),
+/// An open call as a person reads it; harmless.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenLine {
+    /// Its age, nanoseconds.
+    pub age_ns: u64,
+    /// Its age.
+    pub age: String,
+    /// Component and process.
+    pub place: String,
+    /// What is called.
+    pub call: String,
+    /// What there is to say of it.
+    pub note: String,
+    /// Its caller has given it up.
+    pub bad: bool,
 }
 
-fn untraced_row(request: &Request) -> (u64, Row<'_>) {
-    (request.since.ns, Row::Untraced(request))
+/// The open calls, oldest first; those of the node's daily work only when `all` are wanted.
+#[must_use]
+pub fn lines(snapshot: &Snapshot, all: bool) -> Vec<OpenLine> {
+    let shown = snapshot.open.iter().filter(|call| all || call.age_ns >= WORTH_SHOWING_NS);
+    // How old they are is not known, so none is too young.
+    let untraced = snapshot.untraced();
+    let untraced = untraced.iter().map(untraced_line);
+    let mut lines: Vec<OpenLine> = shown.map(|call| line(call, snapshot)).chain(untraced).collect();
+    lines.sort_by_key(|line| std::cmp::Reverse(line.age_ns));
+    lines
 }
 
-fn cells(call: &OpenCall, snapshot: &Snapshot) -> Vec<Cell> {
+fn line(call: &OpenCall, snapshot: &Snapshot) -> OpenLine {
     let span = &call.span;
-    vec![
-        human::duration(call.age_ns).into(),
-        format!("{} {}", span.component().name(), span.id.tgid).into(),
-        escape::text_to(&name(span.layer(), span.operation()), 40).into(),
-        Cell::new(
-            note(call, snapshot),
-            if call.is_abandoned(snapshot.now) { Tone::Bad } else { Tone::Faint },
-        ),
-    ]
+    OpenLine {
+        age_ns: call.age_ns,
+        age: human::duration(call.age_ns),
+        place: format!("{} {}", span.component().name(), span.id.tgid),
+        call: escape::text_to(&name(span.layer(), span.operation()), 40),
+        note: note(call, snapshot),
+        bad: call.is_abandoned(snapshot.now),
+    }
 }
 
 /// A call that began before the probes: its goroutine was found in it.
-fn untraced_cells(request: &Request) -> Vec<Cell> {
+fn untraced_line(request: &Request) -> OpenLine {
     let age = match request.since.ns {
         0 => "≥ 0 s".to_owned(),
         ns => format!("≥ {}", human::duration(ns)),
@@ -92,12 +104,14 @@ fn untraced_cells(request: &Request) -> Vec<Cell> {
         format!("{} × ", human::count(request.count.into()))
     };
     let note = format!("found by its stack, {}", words::waits_for(request));
-    vec![
-        age.into(),
-        format!("{} {}", request.component.name(), request.pid).into(),
-        escape::text_to(&format!("{times}{}", request.operation), 40).into(),
-        Cell::new(escape::text(&note), Tone::Faint),
-    ]
+    OpenLine {
+        age_ns: request.since.ns,
+        age,
+        place: format!("{} {}", request.component.name(), request.pid),
+        call: escape::text_to(&format!("{times}{}", request.operation), 40),
+        note: escape::text(&note),
+        bad: false,
+    }
 }
 
 /// A call and its place in the chain, where the bare name would mislead.
