@@ -30,7 +30,10 @@ fn a_stall() {
     let lines: Vec<&str> = screen.lines().collect();
     assert!(lines[0].starts_with("plegtrace top   "), "{screen}");
     assert!(lines[1].starts_with("STALL R1  "), "{screen}");
-    assert!(lines[2].starts_with("culprit  shim ") && lines[3].starts_with("do       "), "{screen}");
+    assert!(
+        lines[2].starts_with("culprit  shim ") && lines[3].starts_with("do       kill -CONT "),
+        "{screen}"
+    );
     assert!(screen.contains("in flight: ") && screen.contains("UpdateContainerResources"), "{screen}");
     assert!(picture.open.is_sorted_by(|older, younger| older.age_ns >= younger.age_ns));
     assert!(lines.last().unwrap().starts_with("q quit   f freeze   s save a recording"), "{screen}");

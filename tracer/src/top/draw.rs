@@ -87,7 +87,7 @@ fn open_calls(picture: &Picture, area: Rect, frame: &mut Frame<'_>) {
         Row::new([format!("{:>9}", line.age), line.place.clone(), line.call.clone(), line.note.clone()])
     };
     let widths = [Constraint::Length(9), Constraint::Length(18), Constraint::Length(28), Constraint::Min(10)];
-    let title = format!("in flight: {} ", human::count(picture.open.len() as u64));
+    let title = format!("in flight: {}, oldest first ", human::count(picture.open.len() as u64));
     let table = Table::new(picture.open.iter().map(row), widths).block(block(title));
     frame.render_widget(table, area);
 }

@@ -88,7 +88,7 @@ impl Picture {
 fn advice(diagnosis: &Diagnosis) -> Vec<(&'static str, String)> {
     let Some(finding) = diagnosis.accused().first() else { return Vec::new() };
     let culprit = finding.culprit.as_ref().map(|culprit| ("culprit", escape::line(&culprit.words)));
-    let step = finding.next.first().map(|step| ("do", escape::line(step)));
+    let step = finding.next.first().map(|step| ("do", escape::line(step).replace('`', "")));
     culprit.into_iter().chain(step).collect()
 }
 
