@@ -17,8 +17,9 @@ const SOCKET: &str = "/run/containerd/containerd.sock";
 /// The API as kubelets know it, newest first; containerd 1.4 has only the second.
 const APIS: [&str; 2] = ["runtime.v1", "runtime.v1alpha2"];
 
-/// A request that takes longer than this will not be answered.
-const DEADLINE: Duration = Duration::from_secs(60);
+/// A request that takes longer than this will not be answered. The removal of images from a slow disk takes a minute and more where the
+/// guest itself is slow; a client that gives up then is a failure that nobody has asked for.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(300);
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const STREAM: u32 = 1;

@@ -9,8 +9,8 @@ use std::thread;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::cri::Client;
-use crate::wait::{self, BUDGET};
+use crate::cri::{Client, DEADLINE};
+use crate::wait;
 
 /// What its file is called.
 pub const NAME: &str = "kubelet";
@@ -49,7 +49,7 @@ impl Kubelet {
     /// # Errors
     /// When one does not come, or is an error.
     pub fn answered(mut self) -> Result<()> {
-        let status = wait::until("the kubelet's answers", BUDGET, || Ok(self.child.try_wait()?))?;
+        let status = wait::until("the kubelet's answers", DEADLINE, || Ok(self.child.try_wait()?))?;
         ensure!(status.success(), "the kubelet ended with {status}");
         Ok(())
     }
