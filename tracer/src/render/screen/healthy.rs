@@ -5,7 +5,7 @@ use std::{cmp::Reverse, io};
 use super::{
     View,
     block::{Block, LABEL, Line, labelled},
-    facts,
+    node,
     problem::{head, tail, verdict},
 };
 use crate::{
@@ -37,7 +37,7 @@ pub(super) fn blocks(view: View<'_>) -> io::Result<Vec<Block>> {
         let first = "plegtrace doctor   # what this kernel, these programs and these privileges allow";
         blocks.push(labelled_block("do", first, 0));
     }
-    blocks.push(labelled_block("node", &facts::last_list(snapshot), 0));
+    blocks.push(labelled_block("node", &node::last_list(snapshot), 0));
     blocks.push(labelled_block("runtime", &watched::runtime(snapshot), 4));
     let seen = watched::seen(snapshot);
     if !seen.is_empty() {

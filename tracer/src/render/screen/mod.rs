@@ -8,7 +8,9 @@ mod cause;
 mod facts;
 mod headline;
 mod healthy;
+mod node;
 mod problem;
+mod versions;
 mod waits;
 
 use std::io::{self, Write};
@@ -21,8 +23,9 @@ use crate::{
 
 pub(in crate::render) use advice::step;
 pub(in crate::render) use cause::cause;
-pub(in crate::render) use facts::{has_crio, since};
+pub(in crate::render) use facts::since;
 pub use headline::headline;
+pub(in crate::render) use versions::has_crio;
 
 /// Lines of the screen of a verdict that calls for action: a terminal.
 const MOST: usize = 24;

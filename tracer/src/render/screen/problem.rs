@@ -3,7 +3,7 @@
 use super::{
     View, advice,
     block::{Block, LABEL, Line, labelled},
-    cause, facts, headline, waits,
+    cause, facts, headline, node, versions, waits,
 };
 use crate::{
     correlate::Snapshot,
@@ -44,7 +44,8 @@ pub(super) fn blocks(view: View<'_>) -> Vec<Block> {
 /// What stands above everything: versions and date.
 pub(super) fn head(view: View<'_>) -> Vec<Block> {
     let snapshot = view.snapshot;
-    let (header, versions) = (facts::header(snapshot).join("   "), facts::versions(snapshot).join(", "));
+    let (header, versions) =
+        (versions::header(snapshot).join("   "), versions::versions(snapshot).join(", "));
     let one = format!("{header}   {versions}");
     let lines = if one.chars().count() <= view.width {
         vec![Line::Plain(one)]
@@ -100,7 +101,7 @@ fn top(view: View<'_>) -> (Vec<Block>, usize) {
     if let Some(hits) = hits(view) {
         blocks.push(one("hits", &hits));
     }
-    blocks.push(one("node", &facts::node(view)));
+    blocks.push(one("node", &node::node(view)));
     let steps = advice::steps(&steps(view), width);
     let first = advice::steps(&steps_of(view, 1), width).len().min(2);
     let least = steps.len().min(3);
