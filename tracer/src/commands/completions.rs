@@ -31,7 +31,9 @@ fn shown() -> Command {
     let all = Args::command();
     let options = all.get_arguments().filter(|option| !option.is_hide_set()).cloned();
     let commands = all.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
-    Command::new("plegtrace").version(env!("CARGO_PKG_VERSION")).args(options).subcommands(commands)
+    // Among the options is that for the version.
+    let bare = Command::new("plegtrace").version(env!("CARGO_PKG_VERSION")).disable_version_flag(true);
+    bare.args(options).subcommands(commands)
 }
 
 #[cfg(test)]
