@@ -18,8 +18,7 @@ use crate::{apt, cmd, paths};
 /// Between one try and the next.
 const PAUSES: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(40)];
 
-const PACKAGES: &str =
-    "systemd,systemd-sysv,dbus,udev,containerd,runc,ca-certificates,initramfs-tools,linux-image-cloud-amd64";
+const PACKAGES: &str = "systemd,systemd-sysv,dbus,udev,containerd,runc,ca-certificates,initramfs-tools,linux-image-cloud-amd64,man-db";
 
 /// Grows with the file system's contents only: the file is sparse.
 const DISK_SIZE: &str = "3G";

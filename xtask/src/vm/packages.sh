@@ -62,7 +62,11 @@ doctor() {
 
 manual() {
     page=/usr/share/man/man1/plegtrace.1.gz
-    gzip -dc "$page" | grep -q '^\.SH' && gzip -dc "${page%.1.gz}-watch.1.gz" | grep -q '^\.SH' && ls "$page"
+    [ -s "$page" ] || return 1
+    for topic in plegtrace plegtrace-watch; do
+        MANPAGER=cat man "$topic" >/tmp/page 2>&1 && grep -q '^NAME' /tmp/page || { cat /tmp/page; return 1; }
+    done
+    echo "man plegtrace: $(wc -l </tmp/page) lines of plegtrace-watch"
 }
 
 completions() {
@@ -88,7 +92,7 @@ tarball() {
 
 purges() {
     dpkg -P plegtrace || return 1
-    left=$(find / -xdev -name '*plegtrace*' -not -path '/proc/*' -not -path '/var/log/*' -not -path '/var/lib/dpkg/*' -not -path '/tmp/systemd-private-*')
+    left=$(find / -xdev -name '*plegtrace*' -not -path '/proc/*' -not -path '/var/log/*' -not -path '/var/lib/dpkg/*' -not -path '/var/cache/man/*' -not -path '/tmp/systemd-private-*')
     [ -z "$left" ] || { echo "left: $left"; return 1; }
     ! dpkg -s plegtrace >/dev/null 2>&1 && ! systemctl cat plegtrace >/dev/null 2>&1 || { echo 'still known'; return 1; }
     ! pgrep -x plegtrace >/dev/null 2>&1 || { echo 'still running'; return 1; }
