@@ -243,6 +243,7 @@ fn a_collector_changes_no_verdict() {
 
     for (arguments, words) in [
         (&["doctor", "--otlp", "http://127.0.0.1:1"][..], "not with doctor"),
+        (&["--dry-run", "--otlp", "http://127.0.0.1:1"], "not with --dry-run"),
         (&["--otlp", "https://x:4317"], "there is no TLS"),
         (&["--otlp", "127.0.0.1:4317"], "it takes the gRPC address"),
     ] {

@@ -46,7 +46,7 @@ const COMMANDS: [(&str, By); 31] = [
         "sudo ctr -n k8s.io images import plegtrace-0.1.0-x86_64-image.tar",
         Test("tests/tests/lab/contained.rs", "import_as(&archive"),
     ),
-    ("tar -xzf plegtrace-0.1.0-kustomize.tar.gz", Test("xtask/src/dist/command.rs", "payload.kustomize()")),
+    ("tar -xzf plegtrace-0.1.0-kustomize.tar.gz", Test(PACKAGES, "tar -xzf \"$here\"/kustomize.tar.gz")),
     ("kubectl apply -k kustomize", Nobody(NO_CLUSTER)),
     ("kubectl exec -n kube-system POD -- /plegtrace check", Nobody(NO_CLUSTER)),
     ("kubectl plegtrace NODE --image=plegtrace:0.1.0", Test(PLUGIN, "--image=")),

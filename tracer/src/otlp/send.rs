@@ -6,12 +6,15 @@ use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::Trac
 use tonic::transport::{Channel, Endpoint};
 
 use super::{Request, Sent};
-use crate::cli::Collector;
+use crate::{cli::Collector, render::escape};
 
 /// To connect, and for the answer to each request.
 const LIMIT: Duration = Duration::from_secs(5);
 /// For all of it.
 const WHOLE: Duration = Duration::from_secs(15);
+
+/// Characters of a refusal that are shown.
+const WORDS: usize = 200;
 
 /// Why traces were not sent.
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +70,8 @@ async fn all(collector: &Collector, requests: Vec<Request>) -> Result<Sent, Otlp
         sent.spans += scopes.map(|scope| scope.spans.len() as u64).sum::<u64>();
         let answer = client.export(request).await.map_err(|status| OtlpError::Refused {
             url: collector.to_string(),
-            words: format!("{}: {}", status.code(), status.message()),
+            // What it says is its own.
+            words: format!("{}: {}", status.code(), escape::text_to(status.message(), WORDS)),
         })?;
         let partial = answer.into_inner().partial_success;
         sent.rejected += partial.map_or(0, |part| u64::try_from(part.rejected_spans).unwrap_or_default());

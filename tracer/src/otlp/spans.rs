@@ -20,10 +20,10 @@ use crate::{
     timeline::{Slice, Timeline, What},
 };
 
-/// Receivers of gRPC refuse messages of more than 4 MiB unless told otherwise; a span has less than 4 KiB.
-const SPANS: usize = 1000;
+/// Receivers of gRPC refuse messages of more than 4 MiB unless told otherwise; a span with a stack has a few KiB.
+const SPANS: usize = 500;
 
-/// The traces of a snapshot, each request with at most a thousand spans; none when there is nothing to send.
+/// The traces of a snapshot, each request with at most five hundred spans; none when there is nothing to send.
 #[must_use]
 pub fn requests(snapshot: &Snapshot) -> Vec<Request> {
     let timeline = Timeline::of(snapshot);

@@ -78,6 +78,9 @@ fn run(args: &Args) -> Result<Exit, CommandError> {
     if let Some(name) = args.command.as_ref().and_then(observes_nothing).filter(|_| settings.otlp.is_some()) {
         return Err(SettingsError::NothingToSend(name).into());
     }
+    if settings.dry_run && settings.otlp.is_some() {
+        return Err(SettingsError::NothingToSend("--dry-run").into());
+    }
     if let Some(Command::Goroutines { pid }) = args.command {
         return goroutines::run(pid, &settings);
     }

@@ -23,8 +23,6 @@ pub struct Method {
     pub name: String,
     /// Count, failures, p50, p99, maximum.
     pub figures: [String; 5],
-    /// Some have failed.
-    pub fails: bool,
 }
 
 /// What there is to see.
@@ -110,6 +108,5 @@ fn method(row: &RpcRow) -> Method {
     Method {
         name: escape::text_to(&row.key.operation, 28),
         figures: [count, failed, quantile(0.5), quantile(0.99), quantile(1.0)],
-        fails: row.failed > 0,
     }
 }

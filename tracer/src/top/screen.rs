@@ -38,6 +38,8 @@ pub(super) struct Shared {
     pub(super) picture: Mutex<Picture>,
     /// The last minutes.
     pub(super) flight: Mutex<Flight>,
+    /// What there is to say of the recording that was asked for.
+    saved: Mutex<String>,
     ends: Mutex<bool>,
 }
 
@@ -70,14 +72,17 @@ impl Screen {
     /// It cannot be used.
     pub(crate) fn start(flight: Flight, colour: bool) -> Result<Self, TopError> {
         let picture = Mutex::new(Picture::waiting("the first look at the node"));
-        let shared = Arc::new(Shared { picture, flight: Mutex::new(flight), ends: Mutex::new(false) });
+        let (flight, saved) = (Mutex::new(flight), Mutex::default());
+        let shared = Arc::new(Shared { picture, flight, saved, ends: Mutex::new(false) });
         let theirs = Arc::clone(&shared);
         let terminal = ratatui::try_init().map_err(TopError::Terminal)?;
         let work = move || {
             // A terminal that has gone ends it, as `q` does.
             let _ = serve(terminal, &theirs, colour);
             ratatui::restore();
-            end_the_observation();
+            if !*lock(&theirs.ends) {
+                end_the_observation();
+            }
         };
         match thread::Builder::new().name("terminal".to_owned()).spawn(work) {
             Ok(thread) => Ok(Self { shared, thread: Some(thread) }),
@@ -105,10 +110,11 @@ fn end_the_observation() {
     let _ = kill_process(getpid(), Signal::TERM);
 }
 
-fn serve(mut terminal: DefaultTerminal, shared: &Shared, colour: bool) -> io::Result<()> {
-    let (mut frozen, mut note) = (None::<Picture>, String::new());
+fn serve(mut terminal: DefaultTerminal, shared: &Arc<Shared>, colour: bool) -> io::Result<()> {
+    let (mut frozen, mut saver) = (None::<Picture>, None::<JoinHandle<()>>);
     while !*lock(&shared.ends) {
         let picture = frozen.clone().unwrap_or_else(|| lock(&shared.picture).clone());
+        let note = [if frozen.is_some() { "FROZEN " } else { "" }, &lock(&shared.saved)].concat();
         terminal.draw(|frame| draw(&picture, &note, colour, frame))?;
         if !event::poll(TICK)? {
             continue;
@@ -120,10 +126,15 @@ fn serve(mut terminal: DefaultTerminal, shared: &Shared, colour: bool) -> io::Re
         match key.code {
             KeyCode::Char('f') => {
                 frozen = if frozen.is_some() { None } else { Some(picture) };
-                note = if frozen.is_some() { "FROZEN".to_owned() } else { String::new() };
             }
-            KeyCode::Char('s') => {
-                note = save(shared).unwrap_or_else(|error| format!("not saved: {}", chain(&error)));
+            // One at a time: a disk that hangs has the first one, and not the keys.
+            KeyCode::Char('s') if saver.as_ref().is_none_or(JoinHandle::is_finished) => {
+                *lock(&shared.saved) = "saving".to_owned();
+                let shared = Arc::clone(shared);
+                saver = Some(thread::Builder::new().name("save".to_owned()).spawn(move || {
+                    let said = save(&shared).unwrap_or_else(|error| format!("not saved: {}", chain(&error)));
+                    *lock(&shared.saved) = said;
+                })?);
             }
             _ => {}
         }
@@ -138,7 +149,9 @@ fn is_quit(key: KeyEvent) -> bool {
 
 /// Writes the last minutes into a new file of this directory that only its owner can read.
 fn save(shared: &Shared) -> io::Result<String> {
-    let recording = lock(&shared.flight).copy().into_recording();
+    // Whoever observes waits for the copy, not for what is made of it.
+    let flown = lock(&shared.flight).copy();
+    let recording = flown.into_recording();
     let since_1970 = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
     let at = human::rfc3339(i64::try_from(since_1970.as_nanos()).unwrap_or(i64::MAX));
     let at = at.split('.').next().unwrap_or_default().replace([':', '-'], "");

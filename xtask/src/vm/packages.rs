@@ -20,7 +20,11 @@ pub(super) fn made() -> Result<(Vec<File>, String)> {
     dist::run(&dist::Options::default())?;
     let out = paths::target().join("dist");
     let file = |name, end| anyhow::Ok(File { name, from: ending_with(&out, end)? });
-    let files = vec![file("plegtrace.deb", "_amd64.deb")?, file("plegtrace.tar.gz", "-linux.tar.gz")?];
+    let files = vec![
+        file("plegtrace.deb", "_amd64.deb")?,
+        file("plegtrace.tar.gz", "-linux.tar.gz")?,
+        file("kustomize.tar.gz", "-kustomize.tar.gz")?,
+    ];
     Ok((files, SCRIPT.to_owned()))
 }
 

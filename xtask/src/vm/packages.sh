@@ -91,7 +91,8 @@ enables() { systemctl enable --now plegtrace && watches; }
 
 tarball() {
     mkdir /var/tmp/tar && cd /var/tmp/tar && tar -xzf "$here"/plegtrace.tar.gz && cd plegtrace-* \
-        && ./plegtrace --version | head -n 1 && ./plegtrace explain R1 >/dev/null && rm -r /var/tmp/tar
+        && ./plegtrace --version | head -n 1 && ./plegtrace explain R1 >/dev/null \
+        && tar -xzf "$here"/kustomize.tar.gz && ls kustomize/kustomization.yaml kustomize/daemonset.yaml >/dev/null && rm -r /var/tmp/tar
 }
 
 purges() {
@@ -99,7 +100,7 @@ purges() {
     left=$(find / -xdev -name '*plegtrace*' -not -path '/proc/*' -not -path '/var/log/*' -not -path '/var/lib/dpkg/*' -not -path '/var/cache/man/*' -not -path '/tmp/systemd-private-*')
     [ -z "$left" ] || { echo "left: $left"; return 1; }
     ! dpkg -s plegtrace >/dev/null 2>&1 && ! systemctl cat plegtrace >/dev/null 2>&1 || { echo 'still known'; return 1; }
-    ! pgrep -x plegtrace >/dev/null 2>&1 || { echo 'still running'; return 1; }
+    ! grep -lx plegtrace /proc/[0-9]*/comm 2>/dev/null || { echo 'still running'; return 1; }
     echo 'nothing left'
 }
 

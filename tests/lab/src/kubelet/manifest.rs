@@ -84,9 +84,13 @@ pub(super) fn with_image(mut manifest: Value, image: &str) -> Value {
 /// Where a pod to debug the node from finds the directory of tools.
 pub const TOOLS: &str = "/tools";
 
-/// The manifest of a pod as operators debug a node from: privileged, in the node's pid namespace and network, with a root
-/// file system of its own that is read-only, and with the directory `tools` of the node at [`TOOLS`].
-pub(super) fn debugger(name: &str, tools: &Path) -> Value {
+/// A privileged pod in the node's pid namespace and network, with a root file system that is read-only, and with a directory of the node.
+fn privileged(name: &str, grace_s: u32, mut container: Value, directory: &Path) -> Value {
+    const VOLUME: &str = "directory";
+    container["name"] = json!(CONTAINER);
+    container["imagePullPolicy"] = json!("Never");
+    container["securityContext"] = json!({ "privileged": true, "readOnlyRootFilesystem": true });
+    container["volumeMounts"][0]["name"] = json!(VOLUME);
     json!({
         "apiVersion": "v1",
         "kind": "Pod",
@@ -94,42 +98,25 @@ pub(super) fn debugger(name: &str, tools: &Path) -> Value {
         "spec": {
             "hostNetwork": true,
             "hostPID": true,
-            "terminationGracePeriodSeconds": 1,
-            "containers": [{
-                "name": CONTAINER,
-                "image": image::REFERENCE,
-                "imagePullPolicy": "Never",
-                "command": ["/pause"],
-                "securityContext": { "privileged": true, "readOnlyRootFilesystem": true },
-                "volumeMounts": [{ "name": "tools", "mountPath": TOOLS, "readOnly": true }],
-            }],
-            "volumes": [{ "name": "tools", "hostPath": { "path": tools, "type": "Directory" } }],
+            "terminationGracePeriodSeconds": grace_s,
+            "containers": [container],
+            "volumes": [{ "name": VOLUME, "hostPath": { "path": directory, "type": "Directory" } }],
         },
     })
 }
 
-/// The manifest of a pod of the DaemonSet that is shipped: this image with its arguments, privileged, in the node's pid namespace and
-/// network, with a root file system that is read-only, and with the directory `windows` of the node where the arguments name it.
+/// The manifest of a pod as operators debug a node from: privileged, with the directory `tools` of the node at [`TOOLS`].
+pub(super) fn debugger(name: &str, tools: &Path) -> Value {
+    let mount = json!({ "mountPath": TOOLS, "readOnly": true });
+    let container = json!({ "image": image::REFERENCE, "command": ["/pause"], "volumeMounts": [mount] });
+    privileged(name, 1, container, tools)
+}
+
+/// The manifest of a pod of the DaemonSet that is shipped: privileged, this image with its arguments, and with the directory `windows`
+/// of the node where it writes them.
 pub(super) fn daemon(name: &str, image: &str, args: &[&str], windows: &Path) -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": { "name": name, "namespace": "default" },
-        "spec": {
-            "hostNetwork": true,
-            "hostPID": true,
-            "terminationGracePeriodSeconds": 60,
-            "containers": [{
-                "name": CONTAINER,
-                "image": image,
-                "imagePullPolicy": "Never",
-                "args": args,
-                "securityContext": { "privileged": true, "readOnlyRootFilesystem": true },
-                "volumeMounts": [{ "name": "windows", "mountPath": "/var/lib/plegtrace" }],
-            }],
-            "volumes": [{ "name": "windows", "hostPath": { "path": windows, "type": "Directory" } }],
-        },
-    })
+    let mount = json!({ "mountPath": "/var/lib/plegtrace" });
+    privileged(name, 60, json!({ "image": image, "args": args, "volumeMounts": [mount] }), windows)
 }
 
 /// Puts a manifest where the kubelet looks, in one step: it must never see half a file.
