@@ -142,7 +142,9 @@ async fn watch_here(
     mode: AttachMode,
     watcher: &mut AnyWatcher,
 ) -> Result<(), EngineError> {
-    let mut interrupts = Interrupts::of_a_service().map_err(EngineError::Signals)?;
+    let interrupts =
+        if watcher.is_a_screen() { Interrupts::of_a_screen() } else { Interrupts::of_a_service() };
+    let mut interrupts = interrupts.map_err(EngineError::Signals)?;
     let mut progress = Progress::new(settings.quiet);
     let mut told = String::new();
     let mut observation = loop {

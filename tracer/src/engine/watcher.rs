@@ -8,6 +8,11 @@ use crate::{correlate::Snapshot, diagnose::Diagnosis};
 /// What is done with an observation of months while it lasts. All of this is called by the thread that observes: nothing may
 /// wait.
 pub(crate) trait Watcher {
+    /// Does it end with the terminal? A service does not.
+    fn is_a_screen(&self) -> bool {
+        false
+    }
+
     /// A stream begins: who sees its records.
     fn tap(&mut self) -> Tap;
 

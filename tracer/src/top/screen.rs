@@ -13,7 +13,11 @@ use ratatui::{
     DefaultTerminal,
     crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers},
 };
-use rustix::process::{Signal, getpid, kill_process};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    process::{Signal, getpid, kill_process},
+};
 
 use super::{Picture, draw};
 use crate::{chain::chain, render::human, watch::Flight};
@@ -116,7 +120,10 @@ fn serve(mut terminal: DefaultTerminal, shared: &Arc<Shared>, colour: bool) -> i
         let picture = frozen.clone().unwrap_or_else(|| lock(&shared.picture).clone());
         let note = [if frozen.is_some() { "FROZEN " } else { "" }, &lock(&shared.saved)].concat();
         terminal.draw(|frame| draw(&picture, &note, colour, frame))?;
-        if !event::poll(TICK)? {
+        if has_gone(TICK)? {
+            return Ok(());
+        }
+        if !event::poll(Duration::ZERO)? {
             continue;
         }
         let Event::Key(key) = event::read()? else { continue };
@@ -140,6 +147,19 @@ fn serve(mut terminal: DefaultTerminal, shared: &Arc<Shared>, colour: bool) -> i
         }
     }
     Ok(())
+}
+
+/// Waits for a key; has the terminal gone meanwhile? crossterm would read from one that has, for ever and without a pause.
+fn has_gone(limit: Duration) -> io::Result<bool> {
+    let stdin = io::stdin();
+    let mut terminal = [PollFd::new(&stdin, PollFlags::IN)];
+    let limit = Timespec { tv_sec: 0, tv_nsec: i64::from(limit.subsec_nanos()) };
+    match poll(&mut terminal, Some(&limit)) {
+        // A signal: of another size, or of the end.
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(terminal[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL))
 }
 
 fn is_quit(key: KeyEvent) -> bool {

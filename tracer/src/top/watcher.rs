@@ -36,6 +36,10 @@ impl Top {
 }
 
 impl Watcher for Top {
+    fn is_a_screen(&self) -> bool {
+        true
+    }
+
     fn tap(&mut self) -> Tap {
         lock(&self.shared().flight).clear();
         let shared = Arc::clone(self.shared());
