@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, ensure};
 use clap::Parser as _;
 use plegtrace::cli::{Args, Settings};
 use plegtrace::correlate::Snapshot;
@@ -144,6 +144,8 @@ impl Seen {
 pub struct Watching {
     thread: JoinHandle<Result<Snapshot, EngineError>>,
     seen: Arc<Mutex<Seen>>,
+    /// Why it failed, once it has.
+    failed: Arc<Mutex<Option<String>>>,
 }
 
 impl Watching {
@@ -161,12 +163,15 @@ impl Watching {
         // This program is no plegtrace, which takes its census by running itself.
         settings.census_program = program::path().ok();
         let seen = Arc::new(Mutex::new(Seen::default()));
-        let taps = Arc::clone(&seen);
+        let failed = Arc::new(Mutex::new(None));
+        let (taps, why) = (Arc::clone(&seen), Arc::clone(&failed));
         let thread = std::thread::spawn(move || {
             let tap = move |frame: &Frame| taps.lock().expect("no holder panics").take(frame);
-            engine::observe(&settings, Some(Box::new(tap)))
+            let result = engine::observe(&settings, Some(Box::new(tap)));
+            *why.lock().expect("no holder panics") = result.as_ref().err().map(ToString::to_string);
+            result
         });
-        Ok(Watching { thread, seen })
+        Ok(Watching { thread, seen, failed })
     }
 
     /// What it has seen so far; the observation waits while this is held.
@@ -185,9 +190,7 @@ impl Watching {
     /// The observation ended before, or they are not on in time.
     pub fn wait_until_armed(&self) -> Result<Armed> {
         process::wait_for("an armed plegtrace", ARMED_LIMIT, || {
-            if self.thread.is_finished() {
-                bail!("plegtrace ended early");
-            }
+            self.ensure_it_runs()?;
             Ok(self.seen().armed.clone())
         })
     }
@@ -199,13 +202,21 @@ impl Watching {
     /// The observation ended before, or they are not in time.
     pub fn wait_until_runc_is_probed(&self) -> Result<()> {
         process::wait_for("probes on runc", ARMED_LIMIT, || {
-            if self.thread.is_finished() {
-                bail!("plegtrace ended early");
-            }
+            self.ensure_it_runs()?;
             let phase = |hook: &HookFact| hook.layer == Layer::RuncPhase;
             // Hooks are told once their probes are on.
             Ok(self.seen().hooks.values().any(phase).then_some(()))
         })
+    }
+
+    fn ensure_it_runs(&self) -> Result<()> {
+        let why = || self.failed.lock().expect("no holder panics").clone();
+        ensure!(
+            !self.thread.is_finished(),
+            "plegtrace ended early: {}",
+            why().unwrap_or("without an error".into())
+        );
+        Ok(())
     }
 
     /// Ends the observation, and every other one in this process, as Ctrl-C does.
@@ -214,9 +225,7 @@ impl Watching {
     ///
     /// The observation had ended before, or it failed.
     pub fn interrupt(self) -> Result<(Snapshot, Seen)> {
-        if self.thread.is_finished() {
-            bail!("plegtrace ended early");
-        }
+        self.ensure_it_runs()?;
         process::signal(std::process::id(), libc::SIGINT)?;
         self.finish()
     }

@@ -164,6 +164,8 @@ pub struct Knobs {
     /// The kubelet's relist waits for room in its event channel, as before Kubernetes 1.14, and there is little. It is built
     /// by the default compiler.
     pub blocking_pleg: bool,
+    /// The kubelet locks itself out when a certain pod comes. It is built by the default compiler.
+    pub locking_kubelet: bool,
     /// A CNI plugin before the bridge and OCI hooks around each container, which let all pass until a fault says
     /// otherwise (see [`crate::gate`]). Containers of Docker have no such hooks.
     pub gates: bool,
@@ -173,6 +175,8 @@ pub struct Knobs {
     pub disk: bool,
     /// The kubelet takes device plugins. Their sockets have a fixed path, so it gets a `/var/lib` of its own, which is empty.
     pub device_plugins: bool,
+    /// The kubelet has an API server, of its own release, and is a node there.
+    pub control_plane: bool,
     /// A message to or from containerd may have 128 MiB instead of 16.
     pub large_messages: bool,
 }
@@ -195,10 +199,12 @@ impl Default for Knobs {
             shim: ShimBuild::default(),
             deadlocking: false,
             blocking_pleg: false,
+            locking_kubelet: false,
             gates: false,
             bus: None,
             disk: false,
             device_plugins: false,
+            control_plane: false,
             large_messages: false,
         }
     }

@@ -19,6 +19,7 @@
 
 pub mod cache;
 pub mod containerd;
+pub mod control_plane;
 pub mod cri;
 pub mod daemon;
 pub mod device_plugin;
@@ -46,9 +47,11 @@ pub mod rebuilt;
 pub mod registry;
 pub mod scratch;
 pub mod slow_file;
+pub mod ssh;
 pub mod unread;
 
 pub use containerd::{Containerd, Event, Events};
+pub use control_plane::ControlPlane;
 pub use docker::Docker;
 pub use knobs::{CgroupDriver, Generation, Knobs, Network, ShimBuild};
 pub use node::Node;

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::containerd::Containerd;
+use crate::control_plane::{self, ControlPlane};
 use crate::cri::Pod;
 use crate::docker::Docker;
 use crate::knobs::Knobs;
@@ -16,6 +17,7 @@ use crate::process;
 #[derive(Debug)]
 pub struct Node {
     kubelet: Kubelet,
+    control_plane: Option<ControlPlane>,
     docker: Option<Docker>,
     containerd: Containerd,
 }
@@ -33,11 +35,39 @@ impl Node {
         }
         let containerd = Containerd::start(knobs)?;
         let docker = knobs.docker.then(|| Docker::start(&containerd, knobs)).transpose()?;
-        let kubelet = match &docker {
-            Some(docker) => Kubelet::start_on_docker(docker, &containerd, knobs)?,
-            None => Kubelet::start(&containerd, knobs)?,
+        ensure!(
+            !(knobs.docker && knobs.control_plane),
+            "a node of a control plane has no Docker in this lab"
+        );
+        let name = containerd.scratch().network();
+        let control_plane = match knobs.control_plane {
+            true => Some(ControlPlane::start(containerd.scratch(), &name)?),
+            false => None,
         };
-        Ok(Node { kubelet, docker, containerd })
+        let kubelet = match (&docker, &control_plane) {
+            (Some(docker), _) => Kubelet::start_on_docker(docker, &containerd, knobs)?,
+            (None, Some(plane)) => Kubelet::start_in(plane, &containerd, knobs)?,
+            (None, None) => Kubelet::start(&containerd, knobs)?,
+        };
+        if let Some(plane) = &control_plane {
+            control_plane::wait_for_node(plane.kubeconfig(), &name)?;
+        }
+        Ok(Node { kubelet, control_plane, docker, containerd })
+    }
+
+    /// Its name, in its pods' names and in the eyes of an API server.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.containerd.scratch().network()
+    }
+
+    /// Its control plane.
+    ///
+    /// # Errors
+    ///
+    /// When it has none.
+    pub fn control_plane(&self) -> Result<&ControlPlane> {
+        self.control_plane.as_ref().context("the node has no control plane: set Knobs::control_plane")
     }
 
     /// Its kubelet.

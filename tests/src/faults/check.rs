@@ -54,7 +54,7 @@ fn check_culprit(kind: Kind, finding: &Value, facts: &Facts, midway: bool) {
     let pid = culprit["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
     match kind {
         // There is no process any more, or no single one.
-        Kind::ContainerdKilled | Kind::KubeletKilled | Kind::ExecStorm => {
+        Kind::ContainerdKilled | Kind::KubeletKilled | Kind::ExecStorm | Kind::SilentApiServer => {
             assert_eq!(pid, None, "{kind:?}: {culprit}");
         }
         Kind::SilentRegistry => {

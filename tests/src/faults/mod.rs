@@ -74,7 +74,9 @@ pub fn needed_s(kind: Kind) -> Option<u64> {
         // The kubelet takes its time to start.
         Kind::ManyChangedPods => Some(11),
         // The sync loop has to wait for ten seconds, from the first of looks that come every ten.
-        Kind::DevicePlugin => Some(25),
+        Kind::DevicePlugin | Kind::LockedKubelet => Some(25),
+        // One request after the other for a minute, from the first of looks that come every ten seconds.
+        Kind::SilentApiServer => Some(80),
         // A minute without a byte.
         Kind::SilentRegistry => Some(70),
         // Ten relists at least, also of a kubelet that waits half a second for each.

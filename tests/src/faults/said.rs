@@ -58,6 +58,8 @@ fn said(kind: Kind) -> Option<Said> {
         Kind::DevicePlugin => {
             of("loop", &[], &["\"name\":\"sync_loop\"", "\"waits_for\":\"device_plugin\"", "\"Allocate\""])
         }
+        Kind::SilentApiServer => of("loop", &[], &["\"waits_for\":\"api_server\""]),
+        Kind::LockedKubelet => of("loop", &[], &["\"name\":\"sync_loop\"", "\"waits_for\":\"lock\""]),
         Kind::DeadMount => of("request", &[], &["CreateContainer", "os.Stat"]),
         // What is gone, answers slowly or merely does too much is not stuck.
         Kind::ContainerdKilled

@@ -21,21 +21,18 @@ enum By {
     Here(i32),
     /// A file of tests, in which these words are.
     Test(&'static str, &'static str),
-    /// Nobody can here, and why.
-    Nobody(&'static str),
 }
-use By::{Here, Nobody, Test};
+use By::{Here, Test};
 
 const PACKAGES: &str = "xtask/src/vm/packages.sh";
-const PLUGIN: &str = "xtask/src/dist/plugin_tests.rs";
-const NO_CLUSTER: &str =
-    "needs an API server and pods; the script is run with a stub in xtask/src/dist/plugin_tests.rs";
+const SSH: &str = "tests/tests/lab/ssh.rs";
+const CLUSTER: &str = "tests/tests/lab/cluster.rs";
 
-const COMMANDS: [(&str, By); 31] = [
+const COMMANDS: [(&str, By); 32] = [
     ("sudo plegtrace", Test("tests/tests/lab/matrix/mod.rs", "fn find_late")),
     ("tar -xzf plegtrace-0.1.0-x86_64-linux.tar.gz", Test(PACKAGES, "tar -xzf \"$here\"/plegtrace.tar.gz")),
-    ("scp plegtrace-0.1.0-x86_64-linux/plegtrace root@NODE:/tmp/", Nobody("needs a second machine")),
-    ("ssh root@NODE /tmp/plegtrace", Nobody("needs a second machine")),
+    ("scp plegtrace-0.1.0-x86_64-linux/plegtrace root@NODE:/tmp/", Test(SSH, "readme(\"scp \")")),
+    ("ssh root@NODE /tmp/plegtrace", Test(SSH, "readme(\"scp \")")),
     ("sudo dpkg -i plegtrace_0.1.0_amd64.deb", Test(PACKAGES, "dpkg -i \"$here\"/plegtrace.deb")),
     (
         "sudo rpm -i plegtrace-0.1.0-1.x86_64.rpm",
@@ -47,10 +44,17 @@ const COMMANDS: [(&str, By); 31] = [
         Test("tests/tests/lab/contained.rs", "import_as(&archive"),
     ),
     ("tar -xzf plegtrace-0.1.0-kustomize.tar.gz", Test(PACKAGES, "tar -xzf \"$here\"/kustomize.tar.gz")),
-    ("kubectl apply -k kustomize", Nobody(NO_CLUSTER)),
-    ("kubectl exec -n kube-system POD -- /plegtrace check", Nobody(NO_CLUSTER)),
-    ("kubectl plegtrace NODE --image=plegtrace:0.1.0", Test(PLUGIN, "--image=")),
-    ("kubectl plegtrace NODE --image=plegtrace:0.1.0 -o svg", Test(PLUGIN, "svg")),
+    ("kubectl apply -k kustomize", Test(CLUSTER, "readme(\"tar -xzf plegtrace-0.1.0-kustomize\")")),
+    ("kubectl logs -n kube-system POD --tail=5", Test(CLUSTER, "readme(\"kubectl logs \")")),
+    ("kubectl exec -n kube-system POD -- /plegtrace check", Test(CLUSTER, "readme(\"kubectl exec \")")),
+    (
+        "kubectl plegtrace NODE --image=plegtrace:0.1.0",
+        Test(CLUSTER, "readme(\"kubectl plegtrace NODE --image=plegtrace:0.1.0\")"),
+    ),
+    (
+        "kubectl plegtrace NODE --image=plegtrace:0.1.0 -o svg",
+        Test(CLUSTER, "readme(\"kubectl plegtrace NODE --image=plegtrace:0.1.0 -o svg\")"),
+    ),
     (
         "sudo plegtrace -d 3600 --until-found",
         Test("tests/tests/lab/matrix/mod.rs", "&[\"-d\", \"60\", \"--until-found\"]"),
@@ -115,7 +119,6 @@ fn every_command_is_run_by_a_test() {
                 let text = fs::read_to_string(root().join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
                 assert!(text.contains(words), "`{command}`: {words:?} is not in {file}");
             }
-            Nobody(why) => assert!(why.starts_with("needs "), "{command}: {why}"),
         }
     }
     for (command, _) in &COMMANDS {

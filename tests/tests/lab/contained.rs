@@ -104,9 +104,14 @@ fn the_verdict_is_that_of_the_host() {
     }
 }
 
-/// The image of the release in `$PLEGTRACE_DIST`, and how pods name it.
-fn image() -> (PathBuf, String) {
-    let dir = env::var_os("PLEGTRACE_DIST").map_or_else(|| program::target_dir().join("dist"), PathBuf::from);
+/// The directory of the release: `$PLEGTRACE_DIST`, else where `cargo xtask dist` puts it.
+pub(super) fn dist() -> PathBuf {
+    env::var_os("PLEGTRACE_DIST").map_or_else(|| program::target_dir().join("dist"), PathBuf::from)
+}
+
+/// Its image, and how pods name it.
+pub(super) fn image() -> (PathBuf, String) {
+    let dir = dist();
     let entries = fs::read_dir(&dir).unwrap_or_else(|e| panic!("{}: {e}: `cargo xtask dist`", dir.display()));
     let files = entries.map(|entry| entry.unwrap().path());
     let version = |file: &Path| {

@@ -19,6 +19,7 @@ mod cpu;
 mod finished;
 mod frontier;
 mod generations;
+pub(crate) mod go;
 mod growth;
 pub mod helpers;
 mod inflight;

@@ -4,7 +4,7 @@
 //! waits, so one reader that does not let go holds up everybody as soon as a reload has come.
 
 use crate::{
-    correlate::{Held, Request, WaitsFor},
+    correlate::{Held, Request, WaitsFor, go},
     cri::Method,
     diagnose::{Evidence, Scene, Source},
     input::{Component, GoroutineGroup},
@@ -76,6 +76,5 @@ pub(super) fn reload<'a>(pid: u32, scene: &Scene<'a>) -> Option<Result<&'a [Stri
 fn loads(group: &GoroutineGroup) -> Option<Result<&[String], &[String]>> {
     let load = group.frames.iter().position(|frame| frame.ends_with("go-cni.(*libcni).Load"))?;
     let frames = &group.frames[..=load];
-    let waits = |frame: &String| frame.starts_with("sync.(*RWMutex).") || frame.starts_with("sync.runtime_");
-    Some(if frames.iter().any(waits) { Err(frames) } else { Ok(frames) })
+    Some(if frames.iter().any(|frame| go::is_lock(frame)) { Err(frames) } else { Ok(frames) })
 }

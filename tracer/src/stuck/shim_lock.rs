@@ -1,6 +1,6 @@
 //! What goroutines tell of a shim that waits for itself.
 
-use crate::input::GoroutineGroup;
+use crate::{correlate::go, input::GoroutineGroup};
 
 /// How a shim waits for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,9 +47,7 @@ pub(super) fn find(groups: &[GoroutineGroup]) -> (Option<ShimLock>, Option<&Goro
 
 /// Does it wait for a lock?
 fn at_lock(group: &GoroutineGroup) -> bool {
-    // Since Go 1.24 a mutex is that of internal/sync.
-    let of_lock = |frame: &String| frame.contains("sync.(*Mutex).") || frame.contains("sync.(*RWMutex).");
-    group.frames.iter().take(5).any(of_lock)
+    group.frames.iter().take(6).any(|frame| go::is_lock(frame))
 }
 
 /// Does it serve a request, or handle an exit?

@@ -24,7 +24,9 @@ const REGISTERED: &str = "registered";
 pub fn program() -> Result<PathBuf> {
     let dir = cache::entry(ENTRY, |dir| {
         host::progress("building a device plugin with Kubernetes' own library: a minute, once");
-        kubelet::build_beside("plegtrace-device-plugin", include_str!("main.go"), &dir.join("device-plugin"))
+        let package = "cmd/plegtrace-device-plugin";
+        let text = (format!("{package}/main.go"), include_str!("main.go").to_owned());
+        kubelet::Beside::open()?.build(package, &[text], &dir.join("device-plugin"))
     })?;
     Ok(dir.join("device-plugin"))
 }

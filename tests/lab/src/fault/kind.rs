@@ -11,11 +11,11 @@ use super::{
     agent_before_kubelet, cni_deadlock, cni_flock, cni_reload, dead_fuse, dead_mount, dead_volume,
     deadlocked_shim, exec_pipe_held, exec_storm, fork_storm, freezing_init, frozen_container, frozen_shim,
     full_channel, hanging_volume, hog, jammed_socket, kill_containerd, kill_kubelet, large_list,
-    late_runtime, lock_hostage, lost_exit, many_changed_pods, old_shim, orphaned_init, quota, rc93_hang,
-    rc93_standalone, restart_containerd, self_locked_shim, silent_agent, silent_cni_agent, silent_old_shim,
-    silent_registry, sleeping_cni, sleeping_hook, sleeping_poststop, slow_cni, slow_unmount, status_hangs,
-    stop_containerd, stop_kubelet, stop_shim, stopped_cni_agent, stopped_device_plugin, traced_exit,
-    unkillable, unmount_hostage,
+    late_runtime, lock_hostage, locked_kubelet, lost_exit, many_changed_pods, old_shim, orphaned_init, quota,
+    rc93_hang, rc93_standalone, restart_containerd, self_locked_shim, silent_agent, silent_api_server,
+    silent_cni_agent, silent_old_shim, silent_registry, sleeping_cni, sleeping_hook, sleeping_poststop,
+    slow_cni, slow_unmount, status_hangs, stop_containerd, stop_kubelet, stop_shim, stopped_cni_agent,
+    stopped_device_plugin, traced_exit, unkillable, unmount_hostage,
 };
 use crate::disk;
 use crate::knobs::{Generation, Knobs, ShimBuild};
@@ -113,6 +113,10 @@ pub enum Kind {
     DevicePlugin,
     /// A registry sends the beginning of a layer and then nothing: PullImage hangs.
     SilentRegistry,
+    /// The API server is stopped by a signal: what the kubelet asks it hangs.
+    SilentApiServer,
+    /// The kubelet's sync loop waits for a lock that it has itself.
+    LockedKubelet,
     /// Commands are executed in all pods all the time.
     ExecStorm,
     /// containerd is throttled by the quota of its cgroup: every call is late.
@@ -183,6 +187,8 @@ impl Kind {
             Kind::HangingVolume => Some("H1"),
             Kind::DevicePlugin => Some("K9"),
             Kind::SilentRegistry => Some("R17"),
+            Kind::SilentApiServer => Some("L1"),
+            Kind::LockedKubelet => Some("K10"),
             Kind::ExecStorm => Some("O2"),
             Kind::Quota | Kind::Hog | Kind::ForkStorm => Some("O1"),
             Kind::FullChannel => Some("K1"),
@@ -250,6 +256,8 @@ impl Kind {
         let disk = matches!(self, Kind::SlowUmount | Kind::UmountHostage);
         let deadlocking = self == Kind::CniDeadlock;
         let device_plugins = self == Kind::DevicePlugin;
+        let control_plane = self == Kind::SilentApiServer;
+        let locking_kubelet = self == Kind::LockedKubelet;
         Knobs {
             generation,
             rc93,
@@ -260,6 +268,8 @@ impl Kind {
             pods,
             disk,
             device_plugins,
+            control_plane,
+            locking_kubelet,
             ..Knobs::default()
         }
     }
@@ -321,6 +331,8 @@ impl Kind {
             Kind::HangingVolume => hanging_volume(node),
             Kind::DevicePlugin => stopped_device_plugin(node),
             Kind::SilentRegistry => silent_registry(node),
+            Kind::SilentApiServer => silent_api_server(node),
+            Kind::LockedKubelet => locked_kubelet(node),
             Kind::ExecStorm => exec_storm(node),
             Kind::Quota => quota(node),
             Kind::Hog => hog(node),

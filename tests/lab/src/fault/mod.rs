@@ -46,6 +46,8 @@
 //! | `hanging-volume` | H1 | the mount of a volume, in a driver of the kubelet | SIGKILL of the program that the driver runs |
 //! | `device-plugin` | K9 | the kubelet's sync loop, in a call to a device plugin that has stopped itself | SIGCONT to the plugin |
 //! | `silent-registry` | R17 | PullImage, for a layer that has begun to come | the end of the registry |
+//! | `silent-api-server` | L1 | nothing of the runtime: the kubelet's requests to a stopped API server | SIGCONT |
+//! | `locked-kubelet` | K10 | the kubelet's sync loop, at a lock that it has itself | a new start of the kubelet |
 //! | `exec-storm` | O2 | nothing: all is a little late | the end of the threads that exec |
 //! | `quota` | O1 | nothing: containerd is throttled by its cgroup, and all is late | containerd's own cgroup |
 //! | `hog` | O1 | nothing: containerd waits for a CPU, and all is late | the end of the thread that has it |
@@ -91,12 +93,14 @@ mod killed;
 mod kind;
 mod large_list;
 mod late_runtime;
+mod locked_kubelet;
 mod lost_exit;
 mod old_shim;
 mod quota;
 mod relists;
 mod runc_init;
 mod self_locked_shim;
+mod silent_api_server;
 mod silent_registry;
 mod slow_unmount;
 mod slowed;
@@ -134,11 +138,13 @@ pub use killed::{kill_containerd, kill_kubelet, restart_containerd};
 pub use kind::Kind;
 pub use large_list::large_list;
 pub use late_runtime::late_runtime;
+pub use locked_kubelet::locked_kubelet;
 pub use lost_exit::lost_exit;
 pub use old_shim::{old_shim, silent_old_shim};
 pub use quota::{LEAST_SHARE, throttle, throttled};
 pub use runc_init::{orphaned_init, rc93_hang, rc93_standalone};
 pub use self_locked_shim::self_locked_shim;
+pub use silent_api_server::silent_api_server;
 pub use silent_registry::silent_registry;
 pub use slow_unmount::{slow_unmount, unmount_hostage};
 pub use slowed::{slow_disk, slow_gate, slow_shim};

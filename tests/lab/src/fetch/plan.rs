@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::Step;
 use crate::kubelet::{self, KubeletBuild};
 use crate::packages::{self, Suite};
-use crate::{Generation, docker, go_client, golang, host, image, rc93, rebuilt};
+use crate::{Generation, control_plane, docker, go_client, golang, host, image, rc93, rebuilt, ssh};
 
 /// What tests of the gate and builds install on the machine.
 const HOST: &[&str] = &[
@@ -22,7 +22,7 @@ const HOST: &[&str] = &[
     "xz-utils",
 ];
 /// What only other tests install.
-const HOST_ALL: &[&str] = &["gdb", "python3", "python3-pip"];
+const HOST_ALL: &[&str] = &["gdb", "openssl", "python3", "python3-pip"];
 /// Toolchains besides bookworm's, for the shapes that a Go program can have.
 const TOOLCHAINS: &[(Suite, &str)] = &[
     (Suite::Bullseye, "1.15"),
@@ -64,6 +64,8 @@ pub(super) fn downloads(all: bool) -> Vec<Step> {
         }));
         steps.push(Step::new("sources of runc 1.0.0-rc93", Suite::Bullseye, || rc93::fetch().map(drop)));
         steps.push(Step::new("sources of containerd 1.7", Suite::Trixie, || rebuilt::fetch().map(drop)));
+        steps.push(Step::new("sshd", Suite::Bookworm, ssh::fetch));
+        steps.push(Step::new("etcd and kubectl", Suite::Trixie, control_plane::fetch));
         steps.push(Step::new("sources of a client in Go", Suite::Sid, || go_client::fetch().map(drop)));
     }
     steps
@@ -84,6 +86,10 @@ pub(super) fn builds(all: bool) -> Vec<Vec<Step>> {
     if all {
         // After the plain one, most of which they share.
         kubelets.push(Step::new("kubelet of v1", Suite::Bookworm, || kubelet::program_of_v1().map(drop)));
+        kubelets.push(Step::new("kubelet that locks itself out", Suite::Bookworm, || {
+            kubelet::program_that_locks_itself_out().map(drop)
+        }));
+        kubelets.push(Step::new("control plane", Suite::Bookworm, || control_plane::program().map(drop)));
         kubelets.push(Step::new("kubelet whose relist waits", Suite::Bookworm, || {
             kubelet::program_with_blocking_pleg().map(drop)
         }));

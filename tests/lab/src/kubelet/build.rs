@@ -1,5 +1,6 @@
 //! Turns Debian's source package `kubernetes` into a real kubelet 1.20.2, once, in the cache; into one that asks a runtime
-//! by version v1 of the CRI; and into one whose relist waits for room in its event channel, as it did before 1.14.
+//! by version v1 of the CRI; into one whose relist waits for room in its event channel, as it did before 1.14; and into one that
+//! locks itself out.
 //!
 //! containerd 2 serves v1 only. Its messages are those of v1alpha2 with fields added, so the paths of the requests are
 //! all that has to change.
@@ -33,10 +34,14 @@ const CHANNEL: u32 = 4;
 /// The sources below a GOPATH.
 const KUBERNETES: &str = "src/k8s.io/kubernetes";
 
+/// Pods whose name begins so are those at which a kubelet that locks itself out does so.
+pub(crate) const LOCKING_POD: &str = "locking";
+
 /// A file of the sources, by the path on which Go comes to it, and what becomes of its text.
 type Change = (&'static str, fn(&str) -> Result<String>);
 const BLOCKS: &[Change] =
     &[("pkg/kubelet/pleg/generic.go", without_fix), ("pkg/kubelet/kubelet.go", with_small_channel)];
+const LOCKS_ITSELF_OUT: &[Change] = &[("pkg/kubelet/pod/pod_manager.go", locking_itself_out)];
 const ASKS_BY_V1: &[Change] = &[("vendor/k8s.io/cri-api/pkg/apis/runtime/v1alpha2/api.pb.go", asking_by_v1)];
 
 impl KubeletBuild {
@@ -62,6 +67,7 @@ struct Variant {
 }
 
 const BLOCKING: Variant = Variant { name: "-blocking", changes: BLOCKS };
+const LOCKING: Variant = Variant { name: "-locking", changes: LOCKS_ITSELF_OUT };
 const V1: Variant = Variant { name: "-v1", changes: ASKS_BY_V1 };
 const PLAIN: Variant = Variant { name: "", changes: &[] };
 
@@ -82,6 +88,15 @@ pub fn program(build: KubeletBuild) -> Result<PathBuf> {
 /// As for [`program`].
 pub fn program_with_blocking_pleg() -> Result<PathBuf> {
     made(KubeletBuild::Go119, &BLOCKING)
+}
+
+/// The path of the kubelet that locks itself out at a certain pod; built by bookworm's Go.
+///
+/// # Errors
+///
+/// As for [`program`].
+pub fn program_that_locks_itself_out() -> Result<PathBuf> {
+    made(KubeletBuild::Go119, &LOCKING)
 }
 
 /// The path of the kubelet that speaks version v1 of the CRI; built by bookworm's Go.
@@ -148,28 +163,71 @@ fn compile(gopath: &Path, goroot: &Path, variant: &Variant, into: &Path) -> Resu
     if !variant.changes.is_empty() {
         go.arg("-overlay").arg(golang::overlay(&changed(&sources, variant.changes)?, work.path())?);
     }
-    // As the release scripts do (hack/lib/version.sh); without it `--version` tells nothing.
-    let stamp =
-        format!("-s -w -X k8s.io/kubernetes/vendor/k8s.io/component-base/version.gitVersion=v{VERSION}");
-    go.args(["-ldflags", &stamp, "-o"]).arg(into.join("kubelet"));
+    go.args(["-ldflags", &stamp(), "-o"]).arg(into.join("kubelet"));
     host::run(go.arg("k8s.io/kubernetes/cmd/kubelet").current_dir(sources)).map(drop)
 }
 
-/// Builds a program of ours, `source`, with what the kubelet is made of, as `into`: it is a package beside the kubelet's own, with the same
-/// libraries, and finds compiled what that has.
-///
-/// # Errors
-///
-/// As for [`program`].
-pub(crate) fn build_beside(name: &str, source: &str, into: &Path) -> Result<()> {
-    let (gopath, goroot) = (tree()?, KubeletBuild::Go119.toolchain()?);
-    let work = tempfile::tempdir().context("cannot make a build directory")?;
-    let package = format!("cmd/{name}");
-    let file = gopath.join(KUBERNETES).join(&package).join("main.go");
-    let mut go = golang::build(&goroot, &gopath, work.path())?;
-    go.arg("-overlay").arg(golang::overlay(&[(file, source.to_owned())], work.path())?);
-    go.args(["-ldflags", "-s -w", "-o"]).arg(into);
-    host::run(go.arg(format!("k8s.io/kubernetes/{package}")).current_dir(gopath.join(KUBERNETES))).map(drop)
+/// As the release scripts do (hack/lib/version.sh); without it `--version` tells nothing.
+fn stamp() -> String {
+    format!("-s -w -X k8s.io/kubernetes/vendor/k8s.io/component-base/version.gitVersion=v{VERSION}")
+}
+
+/// Where programs of ours are built with what the kubelet is made of: as packages beside the kubelet's own, with the same libraries, so that
+/// they find compiled what that has.
+pub(crate) struct Beside {
+    gopath: PathBuf,
+    goroot: PathBuf,
+    sources: PathBuf,
+}
+
+impl Beside {
+    /// The kubelet's sources and compiler.
+    ///
+    /// # Errors
+    ///
+    /// As for [`program`].
+    pub(crate) fn open() -> Result<Beside> {
+        let (gopath, goroot) = (tree()?, KubeletBuild::Go119.toolchain()?);
+        let sources = gopath.join(KUBERNETES);
+        Ok(Beside { gopath, goroot, sources })
+    }
+
+    /// The directory of the sources; nothing in it is changed.
+    pub(crate) fn sources(&self) -> &Path {
+        &self.sources
+    }
+
+    /// By which name Go imports the package in a directory below [`Beside::sources`].
+    pub(crate) fn import(&self, package: &str) -> String {
+        format!("{}/{package}", KUBERNETES.trim_start_matches("src/"))
+    }
+
+    /// A program that reads Go packages, as it finds these.
+    pub(crate) fn go(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{}:{path}", self.goroot.join("bin").display())).env("GOENV", "off");
+        command.env("GOROOT", &self.goroot).env("GOPATH", &self.gopath).env("GO111MODULE", "off");
+        command.current_dir(&self.sources);
+        command
+    }
+
+    /// Builds the package in the directory `package` as `into`; `texts` are files, by path, that the sources lack.
+    ///
+    /// # Errors
+    ///
+    /// When the build fails.
+    pub(crate) fn build(&self, package: &str, texts: &[(String, String)], into: &Path) -> Result<()> {
+        let work = tempfile::tempdir().context("cannot make a build directory")?;
+        let mut go = golang::build(&self.goroot, &self.gopath, work.path())?;
+        if !texts.is_empty() {
+            let texts: Vec<(PathBuf, String)> =
+                texts.iter().map(|(place, text)| (self.sources.join(place), text.clone())).collect();
+            go.arg("-overlay").arg(golang::overlay(&texts, work.path())?);
+        }
+        go.args(["-ldflags", &stamp(), "-o"]).arg(into).arg(self.import(package));
+        host::run(go.current_dir(&self.sources)).map(drop)
+    }
 }
 
 /// The files that a variant takes instead of those of the sources, which stay as they are.
@@ -202,6 +260,18 @@ fn with_small_channel(text: &str) -> Result<String> {
     let (before, after) = text.split_once(capacity).context("there is no capacity")?;
     let after = after.trim_start_matches(|digit: char| digit.is_ascii_digit());
     Ok(format!("{before}{capacity}{CHANNEL}{after}"))
+}
+
+/// pod_manager.go that lists its pods while it adds one, under the lock that both need: the kind of bug of pull request 133926 of Kubernetes.
+fn locking_itself_out(text: &str) -> Result<String> {
+    let begin = "\tpm.lock.Lock()\n\tdefer pm.lock.Unlock()\n\tpm.updatePodsInternal(pod)\n";
+    let (before, after) = text.split_once(begin).context("there is no UpdatePod")?;
+    // A name without an import: the file has none of `strings`.
+    let bug = format!(
+        "\tif n := len({LOCKING_POD:?}); len(pod.Name) > n && pod.Name[:n] == {LOCKING_POD:?} {{\n\t\tpm.GetPods()\n\t}}\n"
+    );
+    let (lock, update) = begin.split_at(begin.len() - "\tpm.updatePodsInternal(pod)\n".len());
+    Ok(format!("{before}{lock}{bug}{update}{after}"))
 }
 
 /// api.pb.go whose client asks for the services of v1.
@@ -237,6 +307,15 @@ mod tests {
         let text = "c.cc.Invoke(ctx, \"/runtime.v1alpha2.RuntimeService/Version\", in, out, opts...)";
         assert_eq!(asking_by_v1(text).unwrap(), text.replace("v1alpha2", "v1"));
         asking_by_v1("package v1alpha2").unwrap_err();
+    }
+
+    #[test]
+    fn the_pod_manager_lists_under_its_lock() {
+        let text = "{\n\tpm.lock.Lock()\n\tdefer pm.lock.Unlock()\n\tpm.updatePodsInternal(pod)\n}\n";
+        let text = locking_itself_out(text).unwrap();
+        let (lock, list) = (text.find("Lock()").unwrap(), text.find("\t\tpm.GetPods()\n").unwrap());
+        assert!(lock < list && list < text.find("updatePods").unwrap(), "{text}");
+        locking_itself_out("").unwrap_err();
     }
 
     #[test]

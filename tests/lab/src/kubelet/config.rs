@@ -20,7 +20,9 @@ pub(super) struct Settings<'a> {
     pub(super) request_timeout: Duration,
     /// It takes device plugins.
     pub(super) device_plugins: bool,
-    /// API (never used), metrics and health.
+    /// How to reach its API server, if it has one.
+    pub(super) kubeconfig: Option<&'a Path>,
+    /// API (used by an API server only), metrics and health.
     pub(super) ports: Ports,
 }
 
@@ -40,9 +42,9 @@ pub(super) fn manifests(dir: &Path) -> PathBuf {
     dir.join("manifests")
 }
 
-/// `KubeletConfiguration` of 1.20 for a node without an API server that shares its machine with other work.
+/// `KubeletConfiguration` of 1.20 for a node that shares its machine with other work.
 pub(super) fn file(settings: &Settings<'_>) -> Value {
-    let Settings { dir, cgroup_driver, cgroup, request_timeout, device_plugins, ports } = settings;
+    let Settings { dir, cgroup_driver, cgroup, request_timeout, device_plugins, ports, .. } = settings;
     json!({
         "kind": "KubeletConfiguration",
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -117,6 +119,9 @@ pub(super) fn arguments(settings: &Settings<'_>, runtime: &Runtime<'_>, node: &s
         format!("--hostname-override={node}"),
         "--v=2".to_owned(),
     ];
+    if let Some(kubeconfig) = settings.kubeconfig {
+        arguments.push(format!("--kubeconfig={}", kubeconfig.display()));
+    }
     if let Runtime::Docker { socket, root, cni_plugins } = runtime {
         let docker = format!("unix://{}", socket.display());
         arguments.extend([
@@ -147,6 +152,7 @@ mod tests {
             cgroup: "/x.slice",
             request_timeout: Duration::from_secs(45),
             device_plugins: false,
+            kubeconfig: None,
             ports,
         }
     }

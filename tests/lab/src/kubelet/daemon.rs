@@ -12,6 +12,7 @@ use super::churn::Churn;
 use super::config::{Ports, Runtime, Settings, arguments, cri_socket, file, manifests, volume_plugins};
 use super::{build, manifest, sysctls};
 use crate::containerd::{Containerd, log_tail};
+use crate::control_plane::ControlPlane;
 use crate::cri::{Api, Client, ContainerState, Pod, PodSandbox};
 use crate::daemon::Daemon;
 use crate::docker::Docker;
@@ -47,7 +48,17 @@ impl Kubelet {
     ///
     /// When the kubelet cannot be built, ends, or its pods do not run in time; then with the end of its log.
     pub fn start(containerd: &Containerd, knobs: &Knobs) -> Result<Kubelet> {
-        Kubelet::launch(containerd, &Runtime::Remote(containerd.socket()), knobs)
+        Kubelet::launch(containerd, &Runtime::Remote(containerd.socket()), None, knobs)
+    }
+
+    /// The same as a node of `plane`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Kubelet::start`].
+    pub fn start_in(plane: &ControlPlane, containerd: &Containerd, knobs: &Knobs) -> Result<Kubelet> {
+        let runtime = Runtime::Remote(containerd.socket());
+        Kubelet::launch(containerd, &runtime, Some(plane.kubeconfig()), knobs)
     }
 
     /// The same with `docker`, which runs on `containerd`, for a runtime: the kubelet asks it through its dockershim.
@@ -59,16 +70,23 @@ impl Kubelet {
         let (root, cni_plugins) = (docker.root(), containerd.cni_plugins()?);
         let runtime =
             Runtime::Docker { socket: docker.api().socket(), root: &root, cni_plugins: &cni_plugins };
-        Kubelet::launch(containerd, &runtime, knobs)
+        Kubelet::launch(containerd, &runtime, None, knobs)
     }
 
-    fn launch(containerd: &Containerd, runtime: &Runtime<'_>, knobs: &Knobs) -> Result<Kubelet> {
+    fn launch(
+        containerd: &Containerd,
+        runtime: &Runtime<'_>,
+        kubeconfig: Option<&Path>,
+        knobs: &Knobs,
+    ) -> Result<Kubelet> {
         let by_v1 = !containerd.knobs().generation.serves_v1alpha2();
         ensure!(
-            !(by_v1 && knobs.blocking_pleg),
-            "the kubelet whose relist waits does not speak v1 of the CRI"
+            !(by_v1 && (knobs.blocking_pleg || knobs.locking_kubelet)),
+            "kubelets with a defect do not speak v1 of the CRI"
         );
-        let program = if knobs.blocking_pleg {
+        let program = if knobs.locking_kubelet {
+            build::program_that_locks_itself_out()?
+        } else if knobs.blocking_pleg {
             build::program_with_blocking_pleg()?
         } else if by_v1 {
             build::program_of_v1()?
@@ -80,8 +98,15 @@ impl Kubelet {
             Ports { api: http::free_port()?, read_only: http::free_port()?, healthz: http::free_port()? };
         let cgroup = containerd.scratch().cgroup(knobs.cgroup_driver);
         let Knobs { cgroup_driver, request_timeout, device_plugins, .. } = *knobs;
-        let settings =
-            Settings { dir: &dir, cgroup_driver, cgroup: &cgroup, request_timeout, device_plugins, ports };
+        let settings = Settings {
+            dir: &dir,
+            cgroup_driver,
+            cgroup: &cgroup,
+            request_timeout,
+            device_plugins,
+            kubeconfig,
+            ports,
+        };
         fs::create_dir_all(manifests(&dir)).context("cannot make the manifest directory")?;
         fs::write(dir.join("kubelet.json"), file(&settings).to_string())
             .context("cannot write kubelet.json")?;

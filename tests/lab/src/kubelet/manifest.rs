@@ -133,7 +133,7 @@ pub(super) fn remove(dir: &Path, name: &str) -> Result<()> {
     fs::remove_file(path(dir, name)).with_context(|| format!("cannot remove the manifest of {name}"))
 }
 
-pub(super) fn path(dir: &Path, name: &str) -> std::path::PathBuf {
+pub(crate) fn path(dir: &Path, name: &str) -> std::path::PathBuf {
     dir.join(format!("{name}.json"))
 }
 

@@ -8,8 +8,12 @@ mod daemon;
 mod manifest;
 mod sysctls;
 
-pub(crate) use build::build_beside;
-pub use build::{KubeletBuild, fetch, program, program_of_v1, program_with_blocking_pleg};
+pub(crate) use build::Beside;
+pub(crate) use build::LOCKING_POD;
+pub use build::{
+    KubeletBuild, fetch, program, program_of_v1, program_that_locks_itself_out, program_with_blocking_pleg,
+};
 pub use churn::Churn;
 pub use daemon::Kubelet;
+pub(crate) use manifest::path as manifest_path;
 pub use manifest::{SECRETS, TOOLS};

@@ -203,6 +203,8 @@ fn of_gates(kind: &Kind) -> bool {
             | Kind::SlowUmount
             | Kind::UmountHostage
             | Kind::DevicePlugin
+            | Kind::SilentApiServer
+            | Kind::LockedKubelet
             | Kind::JammedSocket
             | Kind::SelfLockedShim
             | Kind::DeadlockedShim
@@ -340,6 +342,8 @@ fn quiet_rows() -> Vec<Row> {
         on_its_own_node(Kind::SlowUmount, &mut rows);
         on_its_own_node(Kind::UmountHostage, &mut rows);
         on_its_own_node(Kind::DevicePlugin, &mut rows);
+        on_its_own_node(Kind::SilentApiServer, &mut rows);
+        on_its_own_node(Kind::LockedKubelet, &mut rows);
         on_its_own_node(Kind::JammedSocket, &mut rows);
         on_its_own_node(Kind::SelfLockedShim, &mut rows);
         on_its_own_node(Kind::DeadlockedShim, &mut rows);

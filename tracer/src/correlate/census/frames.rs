@@ -1,5 +1,7 @@
 //! What the innermost functions of a goroutine tell, whatever it works for.
 
+use crate::correlate::go;
+
 /// Functions of Go in which a goroutine asks a file system for something, most by a path.
 const CALLS: [&str; 35] = [
     "os.Stat",
@@ -42,10 +44,7 @@ const CALLS: [&str; 35] = [
 const INNERMOST: usize = 8;
 /// Are the innermost functions those of a lock? Older runtimes of Go give the same reason for other waits.
 pub(super) fn is_at_lock(frames: &[String]) -> bool {
-    let lock = |frame: &String| {
-        frame.strip_prefix("internal/").unwrap_or(frame).starts_with("sync.(*") && frame.ends_with("ock")
-    };
-    frames.iter().take(4).any(lock)
+    frames.iter().take(6).any(|frame| go::is_lock(frame))
 }
 
 /// Is a goroutine in a call to a file system?

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
+    correlate::go,
     input::{Component, Layer},
     span::{GoroutinePark, Leaf, LeafKind, Leg, Span},
 };
@@ -120,10 +121,7 @@ impl Call {
 }
 
 fn waits_for_lock(park: &GoroutinePark) -> bool {
-    let lock = |name: &String| {
-        ["sync.(*Mutex)", "sync.(*RWMutex)", "internal/sync.(*Mutex)"].iter().any(|it| name.starts_with(it))
-    };
-    park.stack.iter().any(lock)
+    park.stack.iter().any(|name| go::is_lock(name))
 }
 
 /// The runtime calls its shims over ttrpc, and newer ones over gRPC too, which cannot be told from other uses.

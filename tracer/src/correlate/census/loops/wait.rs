@@ -318,6 +318,18 @@ mod tests {
             "google.golang.org/grpc.(*ClientConn).Invoke",
         ];
         assert_eq!(waits("sync.Mutex.Lock", &new), lock(exit));
+        // As bookworm's Go compiles it, which inlines RLock and Lock (seen in a kubelet of the lab).
+        let get = "k8s.io/kubernetes/pkg/kubelet/pod.(*basicManager).GetPods";
+        let inlined = [
+            "runtime.gopark",
+            "runtime.goparkunlock",
+            "runtime.semacquire1",
+            "sync.runtime_SemacquireMutex",
+            get,
+        ];
+        assert_eq!(waits("semacquire", &inlined), lock(get));
+        let slow = ["runtime.semacquire1", "sync.runtime_SemacquireMutex", "sync.(*Mutex).lockSlow", get];
+        assert_eq!(waits("semacquire", &slow), lock(get));
         let group = [
             "runtime.gopark",
             "runtime.semacquire1",
