@@ -173,6 +173,8 @@ pub struct Knobs {
     pub bus: Option<String>,
     /// What containerd keeps lies on a disk of its own, which a fault can slow down.
     pub disk: bool,
+    /// containerd asks plugins of NRI. With 1.7 and 2.1 only.
+    pub nri: bool,
     /// The kubelet takes device plugins. Their sockets have a fixed path, so it gets a `/var/lib` of its own, which is empty.
     pub device_plugins: bool,
     /// The kubelet has an API server, of its own release, and is a node there.
@@ -203,6 +205,7 @@ impl Default for Knobs {
             gates: false,
             bus: None,
             disk: false,
+            nri: false,
             device_plugins: false,
             control_plane: false,
             large_messages: false,

@@ -38,6 +38,7 @@ pub mod knobs;
 pub mod kubelet;
 mod logs;
 pub mod node;
+pub mod nri_plugin;
 mod one_file;
 pub mod packages;
 pub mod process;

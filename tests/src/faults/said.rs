@@ -67,6 +67,7 @@ fn said(kind: Kind) -> Option<Said> {
         | Kind::Poststop
         | Kind::CniSlow
         | Kind::CniDeadlock
+        | Kind::NriLocks
         | Kind::Unkillable
         | Kind::DeadVolume
         | Kind::AgentBeforeKubelet

@@ -1,7 +1,7 @@
 //! Turns the knobs and the paths of a lab into containerd's configuration and its CNI network.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
@@ -23,6 +23,8 @@ pub(super) struct Settings<'a> {
     pub(super) snapshotter: &'a str,
     /// Specification that each container's is made from; `None` is the built-in one.
     pub(super) base_spec: Option<&'a Path>,
+    /// Plugins of NRI are asked.
+    pub(super) nri: bool,
     /// Bytes that a message may have; `None`: containerd's own limit.
     pub(super) largest_message: Option<u32>,
 }
@@ -81,11 +83,22 @@ oom_score = 0
         let line = format!("{table}      base_runtime_spec = \"{}\"\n", base_spec.display());
         text = text.replacen(table, &line, 1);
     }
-    if settings.generation == Generation::V2_1 {
-        // Its socket has a fixed path that two labs would fight for.
+    if settings.nri {
+        text.push_str(&format!(
+            "[plugins.\"io.containerd.nri.v1.nri\"]\n  disable = false\n  socket_path = \"{0}\"\n  \
+             plugin_path = \"{dir}/nri\"\n  plugin_config_path = \"{dir}/nri.conf.d\"\n",
+            nri_socket(settings.dir).display()
+        ));
+    } else if settings.generation == Generation::V2_1 {
+        // It is on by default, and its socket has a fixed path that two labs would fight for.
         text.push_str("[plugins.\"io.containerd.nri.v1.nri\"]\n  disable = true\n");
     }
     text
+}
+
+/// Where plugins of NRI find the containerd in `dir`.
+pub(super) fn nri_socket(dir: &Path) -> PathBuf {
+    dir.join("nri.sock")
 }
 
 /// The CNI network: a bridge without an address of its own, so that the machine's routing stays as it is. With `gates`
@@ -119,6 +132,7 @@ mod tests {
             restrict_oom_score_adj: true,
             snapshotter: "overlayfs",
             base_spec: (generation == Generation::V1_7).then_some(Path::new("/tmp/lab/base.json")),
+            nri: generation == Generation::V1_7,
             largest_message: None,
         })
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
-use super::config::{Settings, conflist, toml};
+use super::config::{Settings, conflist, nri_socket, toml};
 use super::shims::{self, Shim};
 use crate::cri::{self, Api, Client, Pod, PodSpec};
 use crate::daemon::Daemon;
@@ -83,6 +83,12 @@ impl Containerd {
     #[must_use]
     pub fn socket(&self) -> &Path {
         self.client.socket()
+    }
+
+    /// Where plugins of NRI register, if it asks any ([`Knobs::nri`]).
+    #[must_use]
+    pub fn nri_socket(&self) -> PathBuf {
+        nri_socket(self.scratch.path())
     }
 
     /// What it printed.
@@ -316,6 +322,7 @@ fn configure(scratch: &Scratch, knobs: &Knobs, tree: &Tree, metrics: SocketAddr)
         restrict_oom_score_adj: !host::has_cap_sys_resource(),
         snapshotter: snapshotter(dir),
         base_spec: base_spec.as_deref(),
+        nri: knobs.nri,
         largest_message: knobs.large_messages.then_some(128 << 20),
     };
     fs::create_dir(dir.join("net.d")).context("cannot make the CNI directory")?;

@@ -11,11 +11,11 @@ use super::{
     agent_before_kubelet, cni_deadlock, cni_flock, cni_reload, dead_fuse, dead_mount, dead_volume,
     deadlocked_shim, exec_pipe_held, exec_storm, fork_storm, freezing_init, frozen_container, frozen_shim,
     full_channel, hanging_volume, hog, jammed_socket, kill_containerd, kill_kubelet, large_list,
-    late_runtime, lock_hostage, locked_kubelet, lost_exit, many_changed_pods, old_shim, orphaned_init, quota,
-    rc93_hang, rc93_standalone, restart_containerd, self_locked_shim, silent_agent, silent_api_server,
-    silent_cni_agent, silent_old_shim, silent_registry, sleeping_cni, sleeping_hook, sleeping_poststop,
-    slow_cni, slow_unmount, status_hangs, stop_containerd, stop_kubelet, stop_shim, stopped_cni_agent,
-    stopped_device_plugin, traced_exit, unkillable, unmount_hostage,
+    late_runtime, lock_hostage, locked_kubelet, lost_exit, many_changed_pods, nri_locks, old_shim,
+    orphaned_init, quota, rc93_hang, rc93_standalone, restart_containerd, self_locked_shim, silent_agent,
+    silent_api_server, silent_cni_agent, silent_old_shim, silent_registry, sleeping_cni, sleeping_hook,
+    sleeping_poststop, slow_cni, slow_unmount, status_hangs, stop_containerd, stop_kubelet, stop_shim,
+    stopped_cni_agent, stopped_device_plugin, traced_exit, unkillable, unmount_hostage,
 };
 use crate::disk;
 use crate::knobs::{Generation, Knobs, ShimBuild};
@@ -75,6 +75,8 @@ pub enum Kind {
     CniReload,
     /// go-cni waits for itself since a configuration changed while a plugin ran: `Status` and RunPodSandbox hang.
     CniDeadlock,
+    /// containerd has locked itself out of NRI since a plugin asked for an update during one: UpdateContainerResources hangs.
+    NriLocks,
     /// containerd was killed and runs again.
     ContainerdRestarted,
     /// containerd was down for long, and the kubelet waits before it connects to the new one.
@@ -173,6 +175,7 @@ impl Kind {
             Kind::CniFlock => Some("N2"),
             Kind::CniReload => Some("R6"),
             Kind::CniDeadlock => Some("R5"),
+            Kind::NriLocks => Some("R16"),
             Kind::LateRuntime => Some("K8"),
             Kind::OldShim | Kind::SilentOldShim => Some("R9"),
             Kind::SelfLockedShim => Some("S7"),
@@ -241,6 +244,7 @@ impl Kind {
             Kind::JammedSocket => Generation::V1_4,
             Kind::LostExit
             | Kind::CniDeadlock
+            | Kind::NriLocks
             | Kind::SelfLockedShim
             | Kind::DeadlockedShim
             | Kind::SilentOldShim => Generation::V1_7,
@@ -267,6 +271,7 @@ impl Kind {
             gates,
             pods,
             disk,
+            nri: self == Kind::NriLocks,
             device_plugins,
             control_plane,
             locking_kubelet,
@@ -312,6 +317,7 @@ impl Kind {
             Kind::CniFlock => cni_flock(node),
             Kind::CniReload => cni_reload(node),
             Kind::CniDeadlock => cni_deadlock(node),
+            Kind::NriLocks => nri_locks(node, &pod()?),
             Kind::ContainerdRestarted => restart_containerd(node),
             Kind::LateRuntime => late_runtime(node),
             Kind::OldShim => old_shim(node, &pod()?),

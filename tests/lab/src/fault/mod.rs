@@ -36,6 +36,7 @@
 //! | `silent-old-shim` | R9 | the start of containerd, in the load of a shim as of `self-locked-shim` | SIGKILL of the shim |
 //! | `slow-umount` | R3 | StopContainer: the shim unmounts an overlay on a slow disk | no limit of that disk |
 //! | `umount-hostage` | R3 | UpdateContainerResources, behind that disk or unmount, and with it every ListContainers | no limit of that disk |
+//! | `nri-locks` | R16 | every start, stop and update of a container, in NRI | a new containerd |
 //! | `status-hangs` | L2 | Status, behind a reload of the CNI configuration that reads a FIFO | the FIFO's other end |
 //! | `silent-agent` | X11 | StartContainer, in `runc create`, in a hook, in open(2) | the end of the agent |
 //! | `agent-before-kubelet` | X11 | a thread of the kubelet, in open(2) of a manifest | the end of the agent |
@@ -95,6 +96,7 @@ mod large_list;
 mod late_runtime;
 mod locked_kubelet;
 mod lost_exit;
+mod nri_locks;
 mod old_shim;
 mod quota;
 mod relists;
@@ -140,6 +142,7 @@ pub use large_list::large_list;
 pub use late_runtime::late_runtime;
 pub use locked_kubelet::locked_kubelet;
 pub use lost_exit::lost_exit;
+pub use nri_locks::nri_locks;
 pub use old_shim::{old_shim, silent_old_shim};
 pub use quota::{LEAST_SHARE, throttle, throttled};
 pub use runc_init::{orphaned_init, rc93_hang, rc93_standalone};

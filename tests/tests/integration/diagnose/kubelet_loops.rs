@@ -235,7 +235,7 @@ const DIFF: &str = "github.com/google/cadvisor/manager.(*manager).getContainersD
 fn k10_names_the_lock() {
     let wants = sync_loop("semacquire", &[&LOCK[..], &[DIFF]].concat());
     let alone = Node::twice(2, 13, std::slice::from_ref(&wants)).finding("K10");
-    assert_eq!((culprit(&alone), alone.reach, alone.confidence), (Some(KUBELET), 2, Confidence::Low));
+    assert_eq!((culprit(&alone), alone.reach, alone.confidence), (Some(KUBELET), 2, Confidence::Medium));
     assert!(
         alone.headline.contains("a lock of the kubelet's own in manager.(*manager).getContainersDiff:"),
         "{}",
@@ -247,7 +247,7 @@ fn k10_names_the_lock() {
     let holds = waits(40, "sync.RWMutex.RLock", &[&LOCK, &[other, create, "main.housekeeping"]]);
     let queues = waits(41, "sync.RWMutex.RLock", &[&LOCK, &[DIFF, "main.housekeeping"]]);
     let finding = Node::twice(2, 13, &[wants, holds, queues]).finding("K10");
-    assert_eq!(finding.confidence, Confidence::Medium, "only stories prove it: {:?}", finding.doubts);
+    assert_eq!(finding.confidence, Confidence::Medium, "only stories prove that: {:?}", finding.doubts);
     assert!(finding.headline.contains("and whoever has it waits, too"), "{}", finding.headline);
     assert!(
         finding.evidence.iter().any(|evidence| evidence.text.starts_with("goroutine 40, ")),
@@ -354,7 +354,7 @@ fn l1_has_evidence() {
         Node { looks, ..Node::new(&[]) }
     };
     let finding = again(72).finding("L1");
-    assert!(finding.evidence[0].text.contains("each time in another request"), "{finding:#?}");
+    assert!(finding.evidence[0].text.contains("each time it was in another one"), "{finding:#?}");
     again(42).is_healthy();
     // Both at once are one finding, and the worst of them gives it its name.
     let both = [asks[0].clone(), request(7), idle()];

@@ -7,7 +7,7 @@ use plegtrace_common::rec::CALL_FAILED;
 use plegtrace_tests::found::{group, process, stopped};
 use plegtrace_tests::story::{CONTAINERD, MS, S, Story};
 
-use super::{SHIM, culprit, ids, none, only};
+use super::{SHIM, culprit, ids, none, only, runc::init_at_fifo};
 
 const LOCK: [&str; 3] =
     ["sync.runtime_SemacquireMutex", "internal/sync.(*Mutex).lockSlow", "sync.(*Mutex).Lock"];
@@ -78,13 +78,33 @@ fn r16_names_the_runtime() {
     let finding = only(&snapshot, "R16");
     assert_eq!((culprit(&finding), finding.severity), (Some(CONTAINERD), Severity::Stall));
     assert_eq!((finding.reach, finding.since.unwrap().ns), (2, 6 * S));
-    assert_eq!((finding.confidence, finding.doubts.len()), (Confidence::Medium, 1), "only stories prove it");
+    assert_eq!((finding.confidence, finding.doubts.len()), (Confidence::High, 0));
     let victims = "StopPodSandbox";
     assert!(finding.victims[0].contains(victims), "{:?}", finding.victims);
     let told = |words: &str| finding.evidence.iter().any(|seen| seen.text.contains(words));
     assert!(told("updateFromPlugin") && told("an update that an NRI plugin asked for"), "{finding:#?}");
     assert!(finding.next[0].contains("restart"), "{:?}", finding.next);
     assert_eq!(diagnose(&snapshot).verdict, Verdict::Stall);
+}
+
+/// NRI's plugins are asked between create and start of a container: an init that waits to be started is one more victim, and no orphan
+/// (seen in the lab).
+#[test]
+fn r16_and_an_init_that_waits_to_be_started() {
+    let deadlock =
+        [update_of_plugin(50), inner(60, "PostUpdateContainerResources"), outer(61, "RunPodSandbox")];
+    let mut story = Story::node();
+    for ns in [2 * S, 14 * S] {
+        story.census(ns, &[process(Component::Shim, SHIM, 1, 0), init_at_fifo(SHIM)], &deadlock, &[]);
+    }
+    let snapshot = story.relist(13 * S, 0).read_open(14 * S).snapshot(14 * S);
+    only(&snapshot, "R16");
+    // Without them it is one.
+    let mut story = Story::node();
+    for ns in [2 * S, 14 * S] {
+        story.census(ns, &[process(Component::Shim, SHIM, 1, 0), init_at_fifo(SHIM)], &[], &[]);
+    }
+    only(&story.relist(13 * S, 0).read_open(14 * S).snapshot(14 * S), "U2");
 }
 
 /// The one that has the runtime's lock may be no call at all, and the other one a plugin that registers.

@@ -36,14 +36,19 @@ fn u1_needs_its_own_pipe() {
     }
 }
 
+/// A `runc init` that waits to be started.
+pub(super) fn init_at_fifo(parent: u32) -> ProcessFact {
+    let fifo = PipeFact { path: Some("/run/runc/c1/exec.fifo".into()), ..PipeFact::default() };
+    ProcessFact {
+        parked: vec![park(syscall("openat", Some(FdTarget::Pipe(fifo))))],
+        ..runc("init", CHILD, parent)
+    }
+}
+
 /// An init at its FIFO is U2 only when nobody is left.
 #[test]
 fn u2_needs_an_orphan() {
-    let fifo = PipeFact { path: Some("/run/runc/c1/exec.fifo".into()), ..PipeFact::default() };
-    let init = |parent| ProcessFact {
-        parked: vec![park(syscall("openat", Some(FdTarget::Pipe(fifo.clone()))))],
-        ..runc("init", CHILD, parent)
-    };
+    let init = init_at_fifo;
     let finding = only(&seen_twice(12 * S, &[init(1)], &[], &[]), "U2");
     assert_eq!(culprit(&finding), Some(CHILD));
     none(&seen_twice(12 * S, &[init(RUNC), runc("create", RUNC, SHIM)], &[], &[]));

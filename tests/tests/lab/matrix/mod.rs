@@ -199,6 +199,7 @@ fn of_gates(kind: &Kind) -> bool {
             | Kind::ManyChangedPods
             | Kind::CniReload
             | Kind::CniDeadlock
+            | Kind::NriLocks
             | Kind::LostExit
             | Kind::SlowUmount
             | Kind::UmountHostage
@@ -339,6 +340,7 @@ fn quiet_rows() -> Vec<Row> {
         on_its_own_node(Kind::Rc93, &mut rows);
         on_its_own_node(Kind::LostExit, &mut rows);
         on_its_own_node(Kind::CniDeadlock, &mut rows);
+        on_its_own_node(Kind::NriLocks, &mut rows);
         on_its_own_node(Kind::SlowUmount, &mut rows);
         on_its_own_node(Kind::UmountHostage, &mut rows);
         on_its_own_node(Kind::DevicePlugin, &mut rows);

@@ -17,7 +17,7 @@ pub(super) static RULE: Rule = Rule {
     title: "the kubelet has locked itself out: a loop waits for a lock that nobody lets go",
     area: Area::Kubelet,
     min_age_ns: 0,
-    proof: Proof::Story,
+    proof: Proof::Rebuilt,
     page: Page {
         mechanism: "A goroutine of the kubelet waits for a lock that another one, or it itself, has and does not let go, because of a bug \
             of the kubelet or of a library in it: cAdvisor's lock of containers, or the lock of a gRPC connection that went idle. Every \
@@ -91,14 +91,16 @@ fn finding(stuck: &Stuck, stall: &LoopStall, scene: &Scene<'_>) -> Option<Findin
     );
     let finding = kubelet_loops::finding(&RULE, headline, stall, stuck, scene);
     let finding = match &held {
-        HeldBy::Other { group, .. } => finding.seen(Evidence::new(
-            Source::Goroutines,
-            format!(
-                "goroutine {}, in a function of the same structure: {}",
-                goroutine(&group.goids),
-                go_stack(&group.frames, false)
-            ),
-        )),
+        HeldBy::Other { group, .. } => finding
+            .seen(Evidence::new(
+                Source::Goroutines,
+                format!(
+                    "goroutine {}, in a function of the same structure: {}",
+                    goroutine(&group.goids),
+                    go_stack(&group.frames, false)
+                ),
+            ))
+            .doubted("that another goroutine has the lock has never been tested on the real programs"),
         HeldBy::Itself => finding,
         HeldBy::Unknown => finding.doubted("which goroutine has that lock was not seen"),
     };

@@ -16,7 +16,7 @@ pub(super) static RULE: Rule = Rule {
     title: "NotReady although the runtime is healthy: the path to the API server",
     area: Area::LookAlike,
     min_age_ns: 0,
-    proof: Proof::Story,
+    proof: Proof::Real,
     page: Page {
         mechanism: "The kubelet works, but its reports do not arrive: a dead connection to the API server that is \
             never closed, an overloaded control plane, an expired certificate, a network partition. The node becomes \
@@ -37,7 +37,7 @@ pub(super) static RULE: Rule = Rule {
         ],
         excluded_by: &["any finding about the kubelet or the runtime, while no loop waits so"],
         next: &[
-            "`journalctl -u kubelet | grep -iE 'node status|lease|certificate|connection'`",
+            "`journalctl -u kubelet | grep -iE 'lease|certificate|connection'`",
             "`curl -k https://APISERVER:6443/healthz` from this node",
             "`kubectl describe node`: conditions and taints, who set them and when",
         ],
@@ -102,6 +102,8 @@ fn finding(all: &[(&Stuck, &LoopStall)], scene: &Scene<'_>) -> Option<Finding> {
         ..Finding::new(&RULE, headline)
     };
     if throttled {
+        let finding = finding
+            .doubted("that a kubelet waits for its own limit has never been tested on the real programs");
         return Some(finding.advise([
             "find out who makes so many requests: volumes with claims, secrets, many changes of pods",
             "raise kubeAPIQPS and kubeAPIBurst of the kubelet (50 and 100 since Kubernetes 1.27, 5 and 10 before)",

@@ -18,7 +18,7 @@ pub(super) static RULE: Rule = Rule {
     title: "the two locks of NRI are taken in opposite order: every start, stop and update of a container waits for ever",
     area: Area::Runtime,
     min_age_ns: LOCKED_NS,
-    proof: Proof::Story,
+    proof: Proof::Real,
     page: Page {
         mechanism: "NRI lets plugins change containers; it is on by default since containerd 2.0. A CRI call takes the runtime's lock \
             around NRI first, then the lock around the plugins. What a plugin asks for by itself (UpdateContainers), or the registration of \

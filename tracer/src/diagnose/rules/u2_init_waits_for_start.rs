@@ -1,7 +1,7 @@
 //! U2: a created container whose creator is gone.
 
 use crate::{
-    correlate::thresholds::SECOND_NS,
+    correlate::{Request, WaitsFor, thresholds::SECOND_NS},
     diagnose::{Area, Finding, Page, Proof, Rule, Scene},
     input::{Command, Component, FdTarget, ParkedThreads},
     stuck::{Stuck, StuckKind, Waiter},
@@ -27,6 +27,7 @@ pub(super) static RULE: Rule = Rule {
         excluded_by: &[
             "a runc create or start of the container still runs",
             "a runtime request waits for it",
+            "a RunPodSandbox or StartContainer waits for a lock of the runtime or for a plugin of NRI: it may be the one that starts it",
         ],
         next: &["kill the init", "runc delete --force ID, or crictl rm ID"],
         trap: "The FIFO alone proves nothing: every container passes through it for a few milliseconds.",
@@ -49,7 +50,8 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
     };
     let fifo = stuck.parks.iter().any(at_exec_fifo);
     let alone = !stuck.waiters.iter().any(waits_for_it);
-    if sub != "init" || !fifo || !alone || stuck.since.ns < RULE.min_age_ns {
+    let is_young = stuck.since.ns < RULE.min_age_ns;
+    if sub != "init" || !fifo || !alone || is_young || is_held_up(scene) {
         return None;
     }
     let pod = of_pod(stuck.container.as_ref());
@@ -61,6 +63,14 @@ fn finding(stuck: &Stuck, scene: &Scene<'_>) -> Option<Finding> {
         format!("`crictl rm {id}`, or `runc delete --force {id}`: removes what is left of it on disk"),
         "find out what ended its creator: OOM kills, a killed shim (dmesg, journalctl)".to_owned(),
     ]))
+}
+
+/// Is a request held up that starts containers? NRI's plugins are asked between create and start, and which container a RunPodSandbox has
+/// made shows nowhere.
+fn is_held_up(scene: &Scene<'_>) -> bool {
+    let held = |request: &Request| matches!(request.waits_for, WaitsFor::Lock(_) | WaitsFor::NriPlugin);
+    let starts = |request: &Request| matches!(request.operation.as_str(), "RunPodSandbox" | "StartContainer");
+    scene.snapshot.census.requests.iter().any(|request| starts(request) && held(request))
 }
 
 fn at_exec_fifo(park: &ParkedThreads) -> bool {
