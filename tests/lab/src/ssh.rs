@@ -1,5 +1,5 @@
 //! A machine to which one comes over ssh: this one, by a real sshd of bookworm. It listens on the loopback interface, lets in who has its
-//! key, and knows itself by a name of its own. What it needs in `/etc` and `/root` it finds in a mount namespace, and its users have that,
+//! key, and knows itself by a name of its own. What it needs in `/etc` and in the home of root it finds in a mount namespace, and its users have that,
 //! too: [`Ssh::shell`].
 
 use std::fs;
@@ -17,8 +17,6 @@ use crate::{host, http, process};
 const PACKAGES: &[&str] = &["openssh-server", "openssh-client", "libwrap0"];
 /// By this name it is reached.
 pub const NAME: &str = "plegtrace-node";
-/// Where root's keys are.
-const KEYS: &str = "/root/.ssh";
 /// sshd separates its privileges in this directory, by a path that is compiled in, and as this user.
 const EMPTY: &str = "/run/sshd";
 const USER: &str = "sshd:x:65533:65534::/run/sshd:/usr/sbin/nologin\n";
@@ -34,7 +32,8 @@ pub struct Ssh {
     dir: PathBuf,
     programs: PathBuf,
     /// Directories of the machine that were not there before.
-    made: Vec<&'static str>,
+    made: Vec<PathBuf>,
+    keys: PathBuf,
 }
 
 impl Ssh {
@@ -49,13 +48,15 @@ impl Ssh {
         fs::create_dir_all(dir.join("root")).context("cannot make the directory of sshd")?;
         let programs = tree.path("usr/bin")?;
         write_files(&dir, &programs, port)?;
-        let made: Vec<&str> = [EMPTY, KEYS].into_iter().filter(|dir| fs::create_dir(dir).is_ok()).collect();
-        let mut command = over(&dir);
+        let keys = keys()?;
+        let both = [Path::new(EMPTY), &keys].into_iter().filter(|dir| fs::create_dir(dir).is_ok());
+        let made = both.map(Path::to_owned).collect();
+        let mut command = over(&dir, &keys);
         let libraries = tree.path("usr/lib/x86_64-linux-gnu")?;
         command.arg("env").arg(format!("LD_LIBRARY_PATH={}", libraries.display()));
         command.arg(tree.path("usr/sbin/sshd")?).args(["-D", "-e", "-f"]).arg(dir.join("sshd_config"));
         let daemon = Daemon::start(scratch, command, &dir.join("sshd.log"))?;
-        let ssh = Ssh { daemon, dir, programs, made };
+        let ssh = Ssh { daemon, dir, programs, made, keys };
         process::wait_for("an sshd that listens", START_LIMIT, || {
             ensure!(ssh.daemon.ended()?.is_none(), "sshd has ended: {}", ssh.log());
             Ok(std::net::TcpStream::connect(("127.0.0.1", port)).ok().map(drop))
@@ -67,7 +68,7 @@ impl Ssh {
     /// `root@`[`NAME`].
     #[must_use]
     pub fn shell(&self, line: &str) -> Command {
-        let mut command = over(&self.dir);
+        let mut command = over(&self.dir, &self.keys);
         let path = std::env::var("PATH").unwrap_or_default();
         command.args(["sh", "-c", line]).env("PATH", format!("{}:{path}", self.programs.display()));
         command
@@ -96,13 +97,21 @@ pub fn fetch() -> Result<()> {
     packages::unpack(Suite::Bookworm, PACKAGES).map(drop)
 }
 
+/// Where root's keys are on this machine.
+fn keys() -> Result<PathBuf> {
+    let users = fs::read_to_string("/etc/passwd").context("cannot read /etc/passwd")?;
+    let root = users.lines().find(|line| line.starts_with("root:")).and_then(|line| line.split(':').nth(5));
+    Ok(Path::new(root.context("root has no home")?).join(".ssh"))
+}
+
 /// A command, to be named, among the files of the lab.
-fn over(dir: &Path) -> Command {
+fn over(dir: &Path, keys: &Path) -> Command {
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "slave", "--", "sh", "-c", OVER, "sh"]);
-    for (own, place) in [("hosts", "/etc/hosts"), ("passwd", "/etc/passwd"), ("root", KEYS)] {
+    for (own, place) in [("hosts", "/etc/hosts"), ("passwd", "/etc/passwd")] {
         command.arg(dir.join(own)).arg(place);
     }
+    command.arg(dir.join("root")).arg(keys);
     command.arg("--");
     command
 }
