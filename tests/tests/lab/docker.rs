@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
+use std::process::Command;
 use std::time::Duration;
 
 use plegtrace::clock::monotonic_ns;
@@ -13,6 +14,8 @@ use plegtrace_tests::draw::Draw;
 use plegtrace_tests::program::Running;
 use plegtrace_tests::watching::Watching;
 use serde_json::Value;
+
+use crate::contained::image;
 
 const LIMIT: Duration = Duration::from_secs(120);
 const ROUNDS: u64 = 20;
@@ -166,6 +169,25 @@ fn requests_to_a_docker_that_is_not_the_runtime_are_left_alone() {
     let (snapshot, seen) = watching.interrupt().unwrap();
     assert_eq!((seen.docker.len(), seen.open_docker.open.len()), (0, 0), "{:?}", snapshot.docker.open);
     assert_eq!(snapshot.real_losses().count(), 0, "{:?}", snapshot.losses);
+}
+
+/// The image of the release is one for Docker, too: it loads by the name that the README gives it, and runs.
+#[test]
+fn the_image_loads_and_runs() {
+    let node = node(Knobs { pods: 1, ..Knobs::default() });
+    let docker = node.docker().unwrap();
+    let client = docker.program().ancestors().nth(2).unwrap().join("bin/docker");
+    let ask = |words: &[&str]| {
+        let mut command = Command::new(&client);
+        command.arg("-H").arg(format!("unix://{}", docker.api().socket().display()));
+        host::run(command.args(words)).unwrap()
+    };
+    let (archive, name) = image();
+    let loaded = ask(&["load", "-i", archive.to_str().unwrap()]);
+    let short = name.rsplit('/').next().unwrap();
+    assert!(loaded.contains(&format!("Loaded image: {short}")), "{loaded}");
+    let said = ask(&["run", "--rm", "--network=none", short, "--version"]);
+    assert!(said.starts_with("plegtrace "), "{said}");
 }
 
 /// Bytes that make no sense, and a client that writes a request byte by byte, change nothing but counters.
