@@ -45,6 +45,7 @@ pub mod process;
 pub mod promtext;
 pub mod rc93;
 pub mod rebuilt;
+mod registered;
 pub mod registry;
 pub mod scratch;
 pub mod slow_file;

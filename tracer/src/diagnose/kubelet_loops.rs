@@ -37,7 +37,7 @@ pub(super) fn told(stall: &LoopStall, scene: &Scene<'_>) -> Vec<Evidence> {
     let one = &stall.oldest;
     let (looks, age) = (one.looks, duration(one.wait_ns()));
     let still = match looks {
-        0 | 1 => "no request was answered: each time it was in another one".to_owned(),
+        0 | 1 => "found so each time, in another request".to_owned(),
         looks => format!("{looks} looks found the same stack: it has not gone on for {age}"),
     };
     let stack = go_stack(kubelet_part(one), false);

@@ -3,8 +3,8 @@
 
 mod build;
 
-use std::fs;
-use std::net::SocketAddr;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -34,7 +34,6 @@ pub struct ControlPlane {
     /// The scheduler, the controllers, the API server and etcd: who asks before who is asked.
     daemons: Vec<Daemon>,
     api: Daemon,
-    address: SocketAddr,
     kubeconfig: PathBuf,
 }
 
@@ -47,23 +46,22 @@ impl ControlPlane {
     pub fn start(scratch: &Scratch, node: &str) -> Result<ControlPlane> {
         let (program, dir) = (program()?, scratch.path().join("control-plane"));
         fs::create_dir_all(&dir).context("cannot make the directory of the control plane")?;
-        let token = format!("lab{}", scratch.id());
+        // Nobody else on the machine is to guess or read it: it is all that the API server asks for.
+        fs::set_permissions(&dir, Permissions::from_mode(0o700))
+            .context("cannot close the directory of the control plane")?;
+        let token = fs::read_to_string("/proc/sys/kernel/random/uuid").context("cannot draw a token")?;
+        let token = token.trim_end();
         let [store, peers, port] = [http::free_port()?, http::free_port()?, http::free_port()?];
         let kubeconfig = dir.join("kubeconfig");
-        let text = kubeconfig_text(port, &token);
+        let text = kubeconfig_text(port, token);
         fs::write(&kubeconfig, text).context("cannot write a kubeconfig")?;
-        write_identity(&dir, &token, node)?;
+        write_identity(&dir, token, node)?;
 
         let run =
             |name: &str, command: Command| Daemon::start(scratch, command, &dir.join(format!("{name}.log")));
         let etcd = run("etcd", etcd(&dir, store, peers)?)?;
         let api = run("apiserver", api_server(&program, &dir, store, port))?;
-        let mut plane = ControlPlane {
-            daemons: vec![api.clone(), etcd],
-            api,
-            address: SocketAddr::from(([127, 0, 0, 1], port)),
-            kubeconfig,
-        };
+        let mut plane = ControlPlane { daemons: vec![api.clone(), etcd], api, kubeconfig };
         plane.wait_until_ready().with_context(|| {
             let log = log_tail(&dir.join("apiserver.log"));
             format!("the API server is not ready; end of its log:\n{log}")
@@ -85,12 +83,6 @@ impl ControlPlane {
     #[must_use]
     pub fn api_server(&self) -> &Daemon {
         &self.api
-    }
-
-    /// Where the API server listens.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.address
     }
 
     /// kubectl, in this cluster.

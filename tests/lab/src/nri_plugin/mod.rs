@@ -1,13 +1,13 @@
 //! A plugin of NRI that asks the runtime for updates without an end, with the library that containerd 1.7 of trixie has; its source,
 //! `main.go`, is ours.
 
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 
 use crate::packages::{self, Suite};
+use crate::registered::Registered;
 use crate::{cache, golang, host, rebuilt};
 
 /// Where it lies in the cache; another name when its source changes.
@@ -15,8 +15,6 @@ const ENTRY: &str = "nri-plugin-1";
 const NAME: &str = "nri-plugin";
 /// The program, as a Go package.
 const PACKAGE: &str = "plegtrace/nri-plugin";
-/// What it writes once the runtime knows it.
-const REGISTERED: &str = "registered";
 
 /// The path of the program, built when the cache does not have it yet (half a minute on two cores).
 ///
@@ -41,7 +39,7 @@ pub fn program() -> Result<PathBuf> {
 /// A running plugin; it ends when it is dropped, or with the thread that started it.
 #[derive(Debug)]
 pub struct NriPlugin {
-    child: Child,
+    _program: Registered,
 }
 
 impl NriPlugin {
@@ -52,20 +50,7 @@ impl NriPlugin {
     /// As for [`program`], and when it does not register.
     pub fn start(socket: &Path) -> Result<NriPlugin> {
         let mut command = Command::new(program()?);
-        command.arg(socket).stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut plugin = NriPlugin { child: command.spawn().context("cannot run the plugin of NRI")? };
-        let output = plugin.child.stdout.take().context("the plugin of NRI has no output")?;
-        let mut line = String::new();
-        BufReader::new(output).read_line(&mut line).context("cannot read what the plugin of NRI says")?;
-        ensure!(line.trim_end() == REGISTERED, "the plugin of NRI does not register: {line:?}");
-        Ok(plugin)
-    }
-}
-
-impl Drop for NriPlugin {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        command.arg(socket);
+        Ok(NriPlugin { _program: Registered::start(command, "plugin of NRI")? })
     }
 }

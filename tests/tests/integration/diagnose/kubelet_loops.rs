@@ -354,7 +354,7 @@ fn l1_has_evidence() {
         Node { looks, ..Node::new(&[]) }
     };
     let finding = again(72).finding("L1");
-    assert!(finding.evidence[0].text.contains("each time it was in another one"), "{finding:#?}");
+    assert!(finding.evidence[0].text.contains("found so each time, in another request"), "{finding:#?}");
     again(42).is_healthy();
     // Both at once are one finding, and the worst of them gives it its name.
     let both = [asks[0].clone(), request(7), idle()];
