@@ -64,7 +64,7 @@ pub use bus::{Bus, BusRow, BusWait, OpenBusCall, SystemdSerials};
 pub use bus_peers::{BusPeer, BusyWith};
 pub use caller::Caller;
 pub use census::{
-    BlockedThread, BusyLoop, Census, DeviceUse, DiskWaits, FileCall, Held, Jam, Known, KubeletLoops,
+    Again, BlockedThread, BusyLoop, Census, DeviceUse, DiskWaits, FileCall, Held, Jam, Known, KubeletLoops,
     LoopKind, LoopWait, NriWait, PluginKind, ProcessSeen, PullWait, PullWaitsFor, Quiet, Request,
     UnkillableSeen, Unreported, WaitsFor,
 };

@@ -2,10 +2,13 @@
 
 use super::{Evidence, Finding, Rule, Scene, Source, finding::Explained, kubelet_work};
 use crate::{
-    correlate::{BusyLoop, LoopWait},
+    correlate::{Again, BusyLoop, LoopWait},
     input::{Component, GoroutineGroup},
     stuck::{LoopStall, Stuck, StuckKind},
-    words::{self, go_stack, human::duration},
+    words::{
+        self, go_stack,
+        human::{count, duration},
+    },
 };
 
 /// A finding about a loop that hangs: what stops with it, and its stack.
@@ -35,10 +38,10 @@ pub(super) fn explained(stall: &LoopStall) -> Explained {
 /// Where it waits, that it has not gone on, and that relists do.
 pub(super) fn told(stall: &LoopStall, scene: &Scene<'_>) -> Vec<Evidence> {
     let one = &stall.oldest;
-    let (looks, age) = (one.looks, duration(one.wait_ns()));
-    let still = match looks {
-        0 | 1 => "found so each time, in another request".to_owned(),
-        looks => format!("{looks} looks found the same stack: it has not gone on for {age}"),
+    let (looks, wait_ns) = (one.looks, one.wait_ns());
+    let still = match one.asks_again_ns() {
+        Some(ns) if one.limit_ns().is_some_and(|limit| wait_ns < limit) => again(&one.again, ns),
+        _ => format!("{looks} looks found the same stack: it has not gone on for {}", duration(wait_ns)),
     };
     let stack = go_stack(kubelet_part(one), false);
     let mut all = vec![
@@ -47,6 +50,16 @@ pub(super) fn told(stall: &LoopStall, scene: &Scene<'_>) -> Vec<Evidence> {
     ];
     all.extend(kubelet_work::relists_go_on(scene));
     all
+}
+
+/// `found so at 7 looks over 72 s, and once between two requests`.
+fn again(again: &Again, ns: u64) -> String {
+    let pauses = match again.pauses {
+        0 => String::new(),
+        1 => ", and once between two requests".to_owned(),
+        many => format!(", and {} times between two requests", count(u64::from(many))),
+    };
+    format!("found so at {} looks over {}{pauses}", count(u64::from(again.looks)), duration(ns))
 }
 
 /// Its functions from the innermost on that is no part of Go or of gRPC.

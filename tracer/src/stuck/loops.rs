@@ -35,7 +35,9 @@ pub(super) fn find(snapshot: &Snapshot) -> Vec<Stuck> {
 }
 
 fn late(snapshot: &Snapshot) -> impl Iterator<Item = (u64, &BusyLoop)> {
-    busy(snapshot).filter_map(|one| Some((one.late_ns()?, one)))
+    let between = snapshot.census.loops.iter().flat_map(|loops| &loops.between);
+    let asks = between.filter_map(|one| Some((one.asks_again_ns()?, one)));
+    busy(snapshot).filter_map(|one| Some((one.late_ns()?, one))).chain(asks)
 }
 
 fn stuck(late_ns: u64, stall: LoopStall) -> Stuck {
@@ -54,10 +56,9 @@ fn stuck(late_ns: u64, stall: LoopStall) -> Stuck {
 /// Has a loop of a kubelet not gone on between two looks, at a place where it can get late, or did a look find the sync loop at such a
 /// place, where it is for milliseconds? Then further looks are worth their price.
 pub(crate) fn loops_wait(snapshot: &Snapshot) -> bool {
-    busy(snapshot).any(|one| {
-        let lasts = one.looks >= 2 || one.kind == LoopKind::SyncLoop;
-        lasts && one.limit_ns().is_some() || one.late_ns().is_some()
-    })
+    let may_be_late =
+        |one: &BusyLoop| (one.looks >= 2 || one.kind == LoopKind::SyncLoop) && one.limit_ns().is_some();
+    busy(snapshot).any(may_be_late) || late(snapshot).next().is_some()
 }
 
 /// Does a loop wait for a plugin, longer than one that answers lets it?

@@ -27,7 +27,7 @@ use crate::{
 pub use disk::{DeviceUse, DiskWaits};
 pub use downloads::{PullWait, PullWaitsFor, Quiet};
 pub use jams::Jam;
-pub use loops::{BusyLoop, KubeletLoops, LoopKind, LoopWait, PluginKind};
+pub use loops::{Again, BusyLoop, KubeletLoops, LoopKind, LoopWait, PluginKind};
 pub use nri::NriWait;
 pub use requests::{Held, Request, WaitsFor};
 pub use subject::Known;

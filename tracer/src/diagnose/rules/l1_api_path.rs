@@ -30,8 +30,8 @@ pub(super) static RULE: Rule = Rule {
             "Error updating node status",
         ],
         evidence: &[
-            "a loop of the kubelet is in one request to the API server for 30 s, or in one after the other for 60 s: at each of two looks \
-             or more",
+            "a loop of the kubelet is in one request to the API server for 30 s, at each look; or in one after the other for 60 s, at four \
+             looks or more, and three for each pause",
             "or it waits for 60 s for its turn, because the kubelet limits its own requests (kubeAPIQPS)",
             "without such a loop: relists and CRI calls end normally and nothing is stuck, and the cause is elsewhere",
         ],

@@ -16,9 +16,11 @@ pub(super) const CSI_NS: u64 = 90 * SECOND_NS;
 pub(super) const REGISTERING_NS: u64 = 30 * SECOND_NS;
 /// One request to the API server: it has 60 s for one, and answers in milliseconds. Connections that are dead are given up after 45 s.
 pub(super) const API_NS: u64 = 30 * SECOND_NS;
-/// Requests to the API server that follow each other, because each is given up (10 s in the report of the node's status): every look finds
-/// the loop in one.
+/// Requests to the API server that follow each other, because each is given up (10 s in the report of the node's status): nearly every look
+/// finds the loop in one.
 pub(super) const API_AGAIN_NS: u64 = 60 * SECOND_NS;
+/// The longest pause between two of them: 10 s and 4 % (`nodeStatusUpdateFrequency`, `JitterUntil`), and what a look may come late.
+pub(super) const API_PAUSE_NS: u64 = 15 * SECOND_NS;
 /// Nobody keeps a lock of the kubelet for a second; the sync loop takes dozens of them.
 pub(super) const SYNC_LOCK_NS: u64 = 10 * SECOND_NS;
 /// The same for loops that wait for a lock behind work that takes its time.

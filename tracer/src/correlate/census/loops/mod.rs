@@ -1,6 +1,7 @@
 //! The loops of a kubelet, by the stacks of its goroutines: which there are, and which wait deeper than in their own select. One look
 //! cannot tell a loop that hangs from one that is at work; two that find the very same stack tell that it has not gone on.
 
+mod again;
 mod limits;
 mod table;
 mod wait;
@@ -8,7 +9,8 @@ mod watched;
 
 use std::collections::BTreeSet;
 
-use limits::{API_AGAIN_NS, late_after_ns};
+pub use again::Again;
+use limits::late_after_ns;
 pub use table::LoopKind;
 pub use wait::{LoopWait, PluginKind};
 
@@ -35,6 +37,8 @@ pub struct KubeletLoops {
     pub found: BTreeSet<LoopKind>,
     /// Those that the last look found at something, the worst first.
     pub busy: Vec<BusyLoop>,
+    /// Those that it found between two requests to the API server, as the last look at a request saw them.
+    pub between: Vec<BusyLoop>,
 }
 
 /// A loop that does not wait for its next piece of work.
@@ -54,8 +58,8 @@ pub struct BusyLoop {
     pub inner: usize,
     /// Since when every look found it at this place, and not gone on: the end of the first, or what Go's garbage collector saw before.
     pub since: MonoNs,
-    /// Since when every look found it waiting for the same, and perhaps gone on in between: the end of the first.
-    pub again_since: MonoNs,
+    /// The looks that found it waiting for the same, and perhaps gone on in between.
+    pub again: Again,
     /// Begin of the last look.
     pub until: MonoNs,
     /// Looks in a row that found it so.
@@ -78,9 +82,18 @@ impl BusyLoop {
         if self.limit_ns().is_some_and(|limit| wait_ns >= limit) {
             return Some(wait_ns);
         }
-        let again_ns = self.until.since(self.again_since);
-        let again = matches!(self.wait, LoopWait::Api { .. }) && again_ns >= API_AGAIN_NS;
-        again.then_some(again_ns)
+        self.asks_again_ns()
+    }
+
+    /// For how long it has made one request to the API server after the other, when that is too long.
+    #[must_use]
+    pub fn asks_again_ns(&self) -> Option<u64> {
+        self.again.late_ns().filter(|_| matches!(self.wait, LoopWait::Api { .. }))
+    }
+
+    /// Is it the same loop of another look, waiting for the same?
+    fn is(&self, other: &Self) -> bool {
+        (self.kind, self.goid) == (other.kind, other.goid) && self.wait == other.wait
     }
 
     /// The time from which its wait is late; `None`: never by itself.
@@ -117,10 +130,11 @@ pub(super) fn look(
 ) -> Option<KubeletLoops> {
     let has_fingerprints = fact.groups.iter().any(|group| !group.fingerprints.is_empty());
     if fact.component != Component::Kubelet || !has_fingerprints {
-        return before.map(|before| KubeletLoops { busy: Vec::new(), ..before });
+        return before.map(|before| KubeletLoops { busy: Vec::new(), between: Vec::new(), ..before });
     }
     let before = before.unwrap_or_else(|| KubeletLoops { pid: fact.pid, ..KubeletLoops::default() });
-    let KubeletLoops { pid, mut looks, mut looked, mut found, busy: old } = before;
+    let KubeletLoops { pid, mut looks, mut looked, mut found, busy: mut old, between } = before;
+    old.extend(between);
     let mut busy = Vec::new();
     let mut has_sync_loop = false;
     for group in &fact.groups {
@@ -136,7 +150,16 @@ pub(super) fn look(
     }
     busy.sort_by_key(|one: &BusyLoop| (one.kind, one.since, one.goid));
     busy.truncate(MAX_BUSY);
-    Some(KubeletLoops { pid, looks, looked, found, busy })
+    let mut between = between_requests(old, &busy, began);
+    between.truncate(MAX_BUSY);
+    Some(KubeletLoops { pid, looks, looked, found, busy, between })
+}
+
+/// Those of the looks before that were in a request to the API server, and are not in this look, which began then.
+fn between_requests(old: Vec<BusyLoop>, busy: &[BusyLoop], began: MonoNs) -> Vec<BusyLoop> {
+    let asked = old.into_iter().filter(|one| matches!(one.wait, LoopWait::Api { .. }));
+    let gone = asked.filter(|one| !busy.iter().any(|now| now.is(one)));
+    gone.filter_map(|one| Some(BusyLoop { again: one.again.pauses(began)?, ..one })).collect()
 }
 
 /// Does it wait for its next piece of work? Further in than its own functions there is nothing but waiting for that; or it does not wait
@@ -169,7 +192,7 @@ fn of_group(
             frames: group.frames.clone(),
             inner,
             since: parked_by.map_or(since, |by| by.min(since)),
-            again_since: before.map_or(ended, |old| old.again_since),
+            again: before.map_or(Again::first((began, ended)), |old| old.again.asks(began)),
             until: began,
             looks: same.map_or(1, |old| old.looks.saturating_add(1)),
             fingerprint: *fingerprint,

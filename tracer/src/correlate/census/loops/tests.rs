@@ -91,9 +91,36 @@ fn one_request_after_the_other() {
     let looks =
         |last: u64| (0..=last).step_by(10).map(|second| (second, request(second as u32))).collect::<Vec<_>>();
     assert_eq!((late(&looks(50)), late(&looks(70))), (None, Some(70)));
+    assert_eq!(late(&[(0, request(1)), (40, request(2)), (80, request(3))]), None, "by chance");
     let plugin =
         |last: u64| (0..=last).step_by(10).map(|second| (second, group(1, second as u32, &ALLOCATE)));
     assert_eq!(late(&plugin(300).collect::<Vec<_>>()), None, "it allocates for one pod after the other");
+}
+
+/// The kubelet pauses after five requests. A look that meets a pause does not end the row, and names what the looks before it have shown;
+/// many pauses, or a long one, are those of a loop whose requests are answered.
+#[test]
+fn pauses_between_requests() {
+    let update = "k8s.io/kubernetes/pkg/kubelet.(*Kubelet).syncNodeStatus";
+    let request = |print: u32| {
+        group(1, print, &["runtime.selectgo", "k8s.io/client-go/rest.(*Request).request", update])
+    };
+    let pause =
+        || group(1, 7, &["runtime.selectgo", "k8s.io/apimachinery/pkg/util/wait.BackoffUntil", "main.x"]);
+    let looks = |places: &str| {
+        let one =
+            |(at, place): (u64, char)| (10 * at, if place == 'r' { request(at as u32) } else { pause() });
+        looked(&(0..).zip(places.chars()).map(one).collect::<Vec<_>>())
+    };
+    let seconds = |one: &BusyLoop| one.asks_again_ns().map(|ns| ns.div_ceil(SECOND_NS));
+    let asks = |places: &str| looks(places).busy.first().and_then(seconds);
+    let between = |places: &str| looks(places).between.first().and_then(seconds);
+    assert_eq!((asks("rrr-rrr"), asks("rrr-rrrr"), asks("-rrr-rrr")), (None, Some(70), None));
+    assert_eq!((between("rrr-rrrr-"), between("rrr-rrrr--"), between("rrr-")), (Some(70), Some(70), None));
+    assert_eq!((asks("rrr--rrr"), asks("rrr---rrr")), (Some(70), None), "two looks met one pause");
+    assert_eq!((asks("r-rr-rrr"), asks("r-r-rr-r"), asks("r--r--rr")), (Some(70), None, None));
+    let all = looks("rrr-rrrr");
+    assert_eq!((all.between.len(), all.busy[0].again.looks, all.busy[0].again.pauses), (0, 7, 1));
 }
 
 /// Looks of an earlier version have no fingerprints: nothing was watched, and nothing is late.
