@@ -147,6 +147,7 @@ impl Story {
             says: self.says.clone(),
             unwritten: self.unwritten,
             downloads: self.downloads.clone(),
+            kubelet_connections: self.kubelet_connections.clone(),
             plugins: self.plugins.clone(),
             ..CensusFact::default()
         };

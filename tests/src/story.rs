@@ -11,9 +11,9 @@ use plegtrace::{
     decode::{MonoNs, decode},
     diagnose::diagnose,
     input::{
-        Armed, Component, ContainerFact, Downloads, EndedInit, Fact, Frame, HookFact, InFlight, Layer,
-        Liveness, OpenCallFact, PluginFact, RuntimeSays, Start, SymbolFact, SymbolsFact, TargetFact,
-        Unwritten, frame_fact, next_frame,
+        Armed, Component, ContainerFact, Downloads, EndedInit, Fact, Frame, HookFact, InFlight,
+        KubeletConnections, Layer, Liveness, OpenCallFact, PluginFact, RuntimeSays, Start, SymbolFact,
+        SymbolsFact, TargetFact, Unwritten, frame_fact, next_frame,
     },
 };
 use plegtrace_common::{
@@ -78,6 +78,8 @@ pub struct Story {
     pub unwritten: Option<Unwritten>,
     /// What they find of the connections of runtimes.
     pub downloads: Vec<Downloads>,
+    /// What they find of the connections of kubelets.
+    pub kubelet_connections: Vec<KubeletConnections>,
     /// The connections of the kubelet to its plugins that they find.
     pub plugins: Vec<PluginFact>,
 }

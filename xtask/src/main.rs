@@ -15,6 +15,7 @@ mod fuzz;
 mod lanes;
 mod paths;
 mod progress;
+mod room;
 mod run;
 mod setup;
 mod skips;

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::input::{
     Answerers, Command, Component, ContainerFact, DiskFact, Downloads, EndedInit, Freezer, GoroutinesFact,
-    Liveness, ParkedThreads, PluginFact, Pressure, ProcessFact, RuntimeSays, Scarce, TaskLimit, Unanswered,
-    Unkillable, Unwritten, VersionFact,
+    KubeletConnections, Liveness, ParkedThreads, PluginFact, Pressure, ProcessFact, RuntimeSays, Scarce,
+    TaskLimit, Unanswered, Unkillable, Unwritten, VersionFact,
 };
 
 /// Version of both; parent and child are the same file, unless somebody points the parent elsewhere.
@@ -45,9 +45,9 @@ pub(super) struct Order {
     /// Daemons of any user are looked at, not only root's.
     #[serde(default)]
     pub(super) of_user: bool,
-    /// What runtimes receive over TCP is wanted too.
+    /// The TCP connections of runtimes and kubelets are wanted too.
     #[serde(default)]
-    pub(super) downloads: bool,
+    pub(super) connections: bool,
     /// Processes of which an earlier child of this round told everything.
     pub(super) finished: Vec<u32>,
     /// The pid namespace of the node's own processes; that of process 1 when not known.
@@ -240,6 +240,8 @@ pub(super) enum Answer {
     Scarce(Scarce),
     /// What a runtime has received over TCP.
     Downloads(Downloads),
+    /// What becomes of what a kubelet sends over TCP.
+    KubeletConnections(KubeletConnections),
     /// Connections of the kubelet to its plugins.
     Plugins(Vec<PluginFact>),
     /// Goroutines.
@@ -276,7 +278,7 @@ mod tests {
             foreign: Vec::new(),
             shims_call: None,
             of_user: false,
-            downloads: false,
+            connections: false,
             finished: Vec::new(),
             namespace: None,
             others_ms: 0,

@@ -7,6 +7,7 @@
 //! others up wins over the one that alarms. Overload is said only when nothing else is. When nothing fits, the diagnosis
 //! says so, and the facts stand for themselves.
 
+mod api_connections;
 mod bus;
 mod chain;
 mod docker_lock;

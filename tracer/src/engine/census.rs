@@ -64,8 +64,8 @@ impl Observation {
         if depth == Depth::Goroutines {
             request.goroutines.extend(wants.shims.iter().take(MAX_SHIMS));
         }
-        // What is pulled when we come is not known before the first look.
-        request.downloads = first || self.census.pulls();
+        // What is pulled, or waits for the API server, when we come is not known before the first look.
+        request.connections = first || self.census.wants_connections();
         request.goroutines.retain(|pid| depth == Depth::Goroutines || !wants.silent.contains(pid));
         request.plugins = wants.plugins;
         request.tries_seccomp = first || self.census.tries_seccomp();
@@ -92,7 +92,7 @@ impl Observation {
             self.rescan |= self.survey.daemons().any(|pid| !self.alive.contains_key(&pid));
         }
         self.census.look_for_failed_starts(snapshot);
-        self.census.look_for_pulls(snapshot);
+        self.census.look_for_connections(snapshot);
         self.begin_census(settings, depth, &Wants::of(snapshot));
     }
 

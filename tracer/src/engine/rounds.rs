@@ -16,7 +16,7 @@ use crate::{
     cri::Method,
     diagnose::Diagnosis,
     input::{CensusFact, Fact, Layer},
-    stuck::{any_pull, blocked, late_from, loops_wait, silent_pulls},
+    stuck::{any_pull, api_is_awaited, blocked, late_from, loops_wait, silent_pulls},
 };
 
 /// From the end of a round to the start of the next while something looks stuck. Each reads the goroutines of kubelet and
@@ -61,8 +61,8 @@ pub(crate) struct Rounds {
     /// Starts of containers that had failed before the last round, and whether there is reason to ask the kernel for a filter.
     failed_starts: u64,
     tries_seccomp: bool,
-    /// An image is being pulled.
-    pulls: bool,
+    /// Somebody waits for what comes over TCP.
+    connections: bool,
 }
 
 impl Rounds {
@@ -129,14 +129,15 @@ impl Rounds {
         self.failed_starts = failed;
     }
 
-    /// Is what runtimes receive to be looked at in the next round? While they pull images.
-    pub(crate) fn look_for_pulls(&mut self, snapshot: &Snapshot) {
-        self.pulls = any_pull(snapshot);
+    /// Are TCP connections to be looked at in the next round? While a runtime pulls an image, or a loop of a kubelet waits for the API
+    /// server.
+    pub(crate) fn look_for_connections(&mut self, snapshot: &Snapshot) {
+        self.connections = any_pull(snapshot) || api_is_awaited(snapshot);
     }
 
-    /// As [`Self::look_for_pulls`] has found.
-    pub(crate) fn pulls(&self) -> bool {
-        self.pulls
+    /// As [`Self::look_for_connections`] has found.
+    pub(crate) fn wants_connections(&self) -> bool {
+        self.connections
     }
 
     /// As [`Self::look_for_failed_starts`] has found.

@@ -12,10 +12,10 @@ mod weight;
 pub use census::{
     Answerers, CallError, CensusFact, Command, ContainerFact, DEVICE_PLUGINS, DRIVERS, DescriptorsFact,
     DiskFact, Downloads, EndedInit, FdFact, FdTarget, Freezer, GoroutineGroup, GoroutinesFact, Holder,
-    IdOnStack, InotifyFact, InotifyUser, OwnCall, PLUGIN_DIRECTORIES, ParkedThreads, PipeFact, PluginFact,
-    Pressure, ProcessFact, REGISTRY, RuntimeCondition, RuntimeSays, RuntimeState, Scarce, SeccompFact,
-    SocketFact, Subject, SyscallFact, TaskLimit, TcpFact, Unanswered, Unkillable, Unwritten, VersionFact,
-    WriteLimit, is_scarce, served_by,
+    IdOnStack, InotifyFact, InotifyUser, KubeletConnections, OwnCall, PLUGIN_DIRECTORIES, ParkedThreads,
+    PipeFact, PluginFact, Pressure, ProcessFact, REGISTRY, RuntimeCondition, RuntimeSays, RuntimeState,
+    Scarce, SeccompFact, SentFact, SocketFact, Subject, SyscallFact, TaskLimit, TcpFact, Unanswered,
+    Unkillable, Unwritten, VersionFact, WriteLimit, is_scarce, served_by,
 };
 pub(crate) use envelope::MAX_FRAME;
 pub use envelope::{Arrival, Frame, FrameError, frame_fact, next_frame};

@@ -69,6 +69,13 @@ pub(crate) fn plugins_are_awaited(snapshot: &Snapshot) -> bool {
     })
 }
 
+/// Did more than one look find a loop in requests to the API server?
+pub(crate) fn api_is_awaited(snapshot: &Snapshot) -> bool {
+    let asks =
+        |one: &BusyLoop| matches!(one.wait, LoopWait::Api { throttled: false }) && one.again.looks >= 2;
+    snapshot.census.loops.iter().any(|loops| loops.busy.iter().chain(&loops.between).any(asks))
+}
+
 fn busy(snapshot: &Snapshot) -> impl Iterator<Item = &BusyLoop> {
     snapshot.census.loops.iter().flat_map(|loops| &loops.busy)
 }

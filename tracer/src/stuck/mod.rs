@@ -30,7 +30,7 @@ pub(crate) use callers::is_late;
 pub(crate) use chain::{matters, processes, runner_of, with_those_behind};
 pub(crate) use halted::is_shim_of_node;
 pub use loops::LoopStall;
-pub(crate) use loops::{loops_wait, plugins_are_awaited};
+pub(crate) use loops::{api_is_awaited, loops_wait, plugins_are_awaited};
 pub(crate) use pulls::{Pull, any_pull, silent_pulls};
 pub(crate) use shim_lock::Deadlock;
 pub use shim_lock::ShimLock;

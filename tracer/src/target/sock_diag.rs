@@ -13,6 +13,8 @@ const BY_FAMILY: u16 = 20;
 const HEADER: usize = 16;
 /// States of include/net/tcp_states.h as bits: established and listening.
 pub(crate) const ESTABLISHED: u32 = 1 << 1;
+pub(crate) const CONNECTING: u8 = 2;
+pub(crate) const CONNECTINGS: u32 = 1 << CONNECTING;
 pub(crate) const LISTENERS: u32 = 1 << LISTEN;
 pub(crate) const LISTEN: u8 = 10;
 /// Sockets that are kept.

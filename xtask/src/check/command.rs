@@ -11,7 +11,7 @@ use super::{arch, machine, object, scratch};
 use crate::build::host_cargo;
 use crate::ebpf::{self, Object, Want};
 use crate::progress::step;
-use crate::{cmd, paths, setup, test};
+use crate::{cmd, paths, room, setup, test};
 
 /// Options of `cargo xtask check`.
 #[derive(Debug, Args)]
@@ -43,6 +43,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let known: Vec<&str> = STEPS.iter().map(|(name, _)| *name).collect();
         bail!("no step {name}: choose from {}", known.join(", "));
     }
+    room::ensure()?;
     let wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|only| only == name);
     let mut failed = Vec::new();
     for (name, run) in STEPS.iter().filter(|(name, _)| wanted(name)) {

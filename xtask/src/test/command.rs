@@ -17,7 +17,7 @@ use crate::cmd::{self, Exit};
 use crate::dist;
 use crate::ebpf::{Object, Want};
 use crate::progress::step;
-use crate::{demo, paths, vm};
+use crate::{demo, paths, room, vm};
 
 /// Options of `cargo xtask test`.
 #[derive(Debug, Args)]
@@ -67,6 +67,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         println!("{caught} mutants, none survived");
         return Ok(());
     }
+    room::ensure()?;
     deadline::watch()?;
     deadline::now("building");
     let tier = if options.all { Tier::All } else { Tier::Gate };

@@ -4,7 +4,8 @@
 use plegtrace::correlate::Snapshot;
 use plegtrace::diagnose::{Confidence, Doubt, Finding, Reason, Severity, Verdict, diagnose};
 use plegtrace::input::{
-    CensusFact, Component, ContainerFact, Fact, GoroutineGroup, Holder, PluginFact, ProcessFact, VersionFact,
+    CensusFact, Component, ContainerFact, Fact, GoroutineGroup, Holder, KubeletConnections, PluginFact,
+    ProcessFact, SentFact, VersionFact,
 };
 use plegtrace_tests::found::{group, lists, process, still, stopped, update};
 use plegtrace_tests::recordings::text_of;
@@ -70,13 +71,21 @@ struct Node {
     plugins: Vec<PluginFact>,
     containerd: Vec<GoroutineGroup>,
     processes: Vec<ProcessFact>,
+    connections: Vec<KubeletConnections>,
     version: Option<&'static str>,
 }
 
 impl Node {
     fn new(looks: &[(u64, &[GoroutineGroup])]) -> Self {
         let looks = looks.iter().map(|(second, groups)| (*second, groups.to_vec())).collect();
-        Self { looks, plugins: Vec::new(), containerd: Vec::new(), processes: Vec::new(), version: None }
+        Self {
+            looks,
+            plugins: Vec::new(),
+            containerd: Vec::new(),
+            processes: Vec::new(),
+            connections: Vec::new(),
+            version: None,
+        }
     }
 
     /// The same goroutines at two looks.
@@ -91,6 +100,7 @@ impl Node {
     fn seen(&self) -> Snapshot {
         let mut story = Story::node();
         story.plugins = self.plugins.clone();
+        story.kubelet_connections = self.connections.clone();
         let last = self.looks.last().expect("a look").0;
         for second in 0..=last {
             story.relist(second * S, 0);
@@ -354,7 +364,7 @@ fn l1_has_evidence() {
         Node { looks, ..Node::new(&[]) }
     };
     let finding = again(72).finding("L1");
-    assert!(finding.evidence[0].text.contains("found so each time, in another request"), "{finding:#?}");
+    assert!(finding.evidence[0].text.contains("found so at 8 looks over 70.0 s"), "{finding:#?}");
     again(42).is_healthy();
     // Both at once are one finding, and the worst of them gives it its name.
     let both = [asks[0].clone(), request(7), idle()];
@@ -365,6 +375,62 @@ fn l1_has_evidence() {
         finding.headline
     );
     assert_eq!(finding.victims.len(), 2);
+}
+
+/// The kernel's account of a connection tells the API server from the way to it; of several, none is chosen.
+#[test]
+fn l1_tells_the_server_from_the_way_to_it() {
+    let update = "k8s.io/kubernetes/pkg/kubelet.(*Kubelet).syncNodeStatus";
+    let asks = [waits(78, "select", &[&["runtime.selectgo"], &REQUEST, &[update]]), idle()];
+    let sent = SentFact {
+        peer: "192.0.2.7:6443".parse().unwrap(),
+        connecting: false,
+        received: 9_000,
+        quiet_ms: 61_000,
+        sent_ms: 4_000,
+        unacked: 0,
+        resent: 0,
+    };
+    let finding = |connections: &[SentFact]| {
+        let fact = |pid| KubeletConnections { pid, connections: connections.to_vec(), ..Default::default() };
+        let connections = vec![KubeletConnections { left_out: 1, ..fact(KUBELET + 1) }, fact(KUBELET)];
+        let finding = Node { connections, ..Node::twice(2, 40, &asks) }.finding("L1");
+        let evidence = finding.evidence.iter().map(|one| one.text.clone());
+        let evidence = evidence.filter(|text| text.contains("TCP")).collect::<Vec<_>>();
+        (finding.culprit.unwrap().words, finding.next, evidence)
+    };
+    let (words, next, evidence) = finding(std::slice::from_ref(&sent));
+    assert_eq!(words, "the API server at 192.0.2.7:6443, or a proxy before it");
+    assert_eq!(next[0], "`curl -k https://192.0.2.7:6443/healthz` from this node");
+    let said = "1 TCP connection to 192.0.2.7:6443: all that was sent is acknowledged, last byte received 61.0 s ago";
+    assert_eq!(evidence, [said]);
+    let lost = SentFact { unacked: 1_200, resent: 5, ..sent.clone() };
+    let connecting = SentFact { connecting: true, received: 0, resent: 1, ..sent.clone() };
+    let (words, next, evidence) = finding(&[SentFact { quiet_ms: 62_000, ..lost }, connecting.clone()]);
+    assert_eq!(words, "the way to the API server at 192.0.2.7:6443, or its machine");
+    assert!(next[0].starts_with("`ip route get 192.0.2.7`"), "{next:?}");
+    assert!(
+        evidence[0].contains("1.1 KiB not acknowledged, sent again 5 times, last byte received 62.0 s ago"),
+        "{evidence:?}"
+    );
+    assert!(
+        evidence[0].starts_with("2 TCP connections to 192.0.2.7:6443, the longest wait:"),
+        "{evidence:?}"
+    );
+    let evidence = finding(&[connecting]).2;
+    assert!(evidence[0].ends_with("nothing has answered, sent again 1 time"), "{evidence:?}");
+    let young = SentFact { unacked: 40, received: 0, quiet_ms: 9_000, ..sent.clone() };
+    let (words, _, evidence) = finding(&[young]);
+    assert_eq!(words, "the API server at 192.0.2.7:6443, or the way to it");
+    assert!(evidence[0].contains("no byte has come for 9.0 s"), "{evidence:?}");
+    let answered = SentFact { quiet_ms: 3_900, peer: "192.0.2.9:443".parse().unwrap(), ..sent.clone() };
+    assert!(finding(&[sent.clone(), answered.clone()]).0.contains("192.0.2.7:6443"));
+    let other = SentFact { sent_ms: 100, ..answered };
+    for connections in [&[sent, other][..], &[]] {
+        let (words, next, _) = finding(connections);
+        assert_eq!(words, "the API server, or the way to it");
+        assert!(next[0].contains("https://APISERVER:6443/healthz"), "{next:?}");
+    }
 }
 
 /// A loop that hangs for no reason that is known is a stall all the same, which says what stops.

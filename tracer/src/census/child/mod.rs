@@ -7,11 +7,11 @@
 mod answerers;
 mod calls;
 mod classify;
+mod connections;
 mod containers;
 mod cri;
 mod disk;
 mod docker;
-mod downloads;
 mod epoll;
 mod files;
 mod freezer;

@@ -11,8 +11,8 @@ use std::{
 use super::{
     answerers,
     classify::{Interest, Interests, Kind, classify, shares_files},
+    connections,
     containers::Containers,
-    downloads,
     files::Holders,
     freezer::Hierarchies,
     io_limit::IoGroup,
@@ -92,7 +92,7 @@ pub(super) fn processes(tell: &mut Tell, kept: &mut Kept) -> io::Result<()> {
     }
     let (containers, ended) = (node.containers.all(), node.containers.ended());
     tell.say(&Answer::Containers { containers, ended })?;
-    downloads::tell(tell, &interests, &node, kept)?;
+    connections::tell(tell, &interests, &node, kept)?;
     scarce::tell(tell, &interests, &node, kept)
 }
 

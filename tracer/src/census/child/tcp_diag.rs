@@ -1,12 +1,14 @@
-//! The TCP connections of our network namespace, and what they have received (include/uapi/linux/inet_diag.h, `struct
-//! tcp_info` of include/uapi/linux/tcp.h; the bytes since Linux 4.1).
+//! The TCP connections of our network namespace, what they have received, and what became of what was sent
+//! (include/uapi/linux/inet_diag.h, `struct tcp_info` of include/uapi/linux/tcp.h; the bytes since Linux 4.1).
 
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-use crate::target::sock_diag::{ESTABLISHED, LISTEN, LISTENERS, Link, attributes, u32_at};
+use crate::target::sock_diag::{
+    CONNECTING, CONNECTINGS, ESTABLISHED, LISTEN, LISTENERS, Link, attributes, u32_at,
+};
 
 /// `struct inet_diag_msg`, and its `struct inet_diag_sockid`.
 const MESSAGE: usize = 72;
@@ -14,7 +16,8 @@ const ID: std::ops::Range<usize> = 4..52;
 /// `INET_DIAG_INFO`, as an attribute and as a bit.
 const INFO: u16 = 2;
 const SHOW_INFO: u8 = 1 << (INFO - 1);
-/// Places in `struct tcp_info`: `tcpi_last_data_sent`, `tcpi_last_data_recv`, `tcpi_bytes_received`.
+/// Places in `struct tcp_info`: `tcpi_retransmits`, `tcpi_last_data_sent`, `tcpi_last_data_recv`, `tcpi_bytes_received`.
+const RESENT: usize = 2;
 const LAST_SENT: usize = 44;
 const LAST_RECEIVED: usize = 52;
 const RECEIVED: usize = 128;
@@ -26,16 +29,45 @@ pub(super) struct Tcp {
     pub(super) local: SocketAddr,
     pub(super) peer: SocketAddr,
     pub(super) listening: bool,
+    /// Its other end has not taken it yet.
+    pub(super) connecting: bool,
     family: u8,
     /// As the kernel knows it.
     id: Vec<u8>,
     /// Bytes that its owner has not read.
     pub(super) unread: u32,
-    /// What it has received, in bytes; how long ago the last of it came, and the last was sent, milliseconds.
-    pub(super) received: Option<(u64, u32, u32)>,
+    /// Bytes that its owner has sent, and the other end has not acknowledged.
+    pub(super) unacked: u32,
+    /// When that was asked for, and the kernel counts bytes.
+    pub(super) info: Option<Info>,
 }
 
-/// Asks for all that listen or are established, without what they have received: that would lock each for a moment.
+/// What the kernel counts of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Info {
+    /// Bytes that it has received.
+    pub(super) received: u64,
+    /// How long ago the last of them came, milliseconds.
+    pub(super) quiet_ms: u32,
+    /// How long ago the last was sent, milliseconds.
+    pub(super) sent_ms: u32,
+    /// How often the same was sent again since the last acknowledgement.
+    pub(super) resent: u8,
+}
+
+impl Info {
+    fn of(info: &[u8]) -> Option<Self> {
+        let received: [u8; 8] = info.get(RECEIVED..RECEIVED + 8)?.try_into().ok()?;
+        Some(Self {
+            received: u64::from_ne_bytes(received),
+            quiet_ms: u32_at(info, LAST_RECEIVED)?,
+            sent_ms: u32_at(info, LAST_SENT)?,
+            resent: *info.get(RESENT)?,
+        })
+    }
+}
+
+/// Asks for all that listen, connect or are established, without what they have received: that would lock each for a moment.
 ///
 /// # Errors
 ///
@@ -44,7 +76,7 @@ pub(super) fn dump(link: &mut Link) -> io::Result<Vec<Tcp>> {
     let mut all = Vec::new();
     for family in [libc::AF_INET, libc::AF_INET6] {
         let family = u8::try_from(family).unwrap_or_default();
-        all.extend(link.dump(&request(family, 0, ESTABLISHED | LISTENERS, &[0; 48]), socket)?);
+        all.extend(link.dump(&request(family, 0, ESTABLISHED | CONNECTINGS | LISTENERS, &[0; 48]), socket)?);
     }
     Ok(all)
 }
@@ -81,20 +113,18 @@ fn socket(body: &[u8]) -> Option<Tcp> {
             _ => None,
         }
     };
-    let info = attributes(body, MESSAGE).find(|(attribute, _)| *attribute == INFO).map(|(_, info)| info);
-    let received = info.and_then(|info| {
-        let bytes: [u8; 8] = info.get(RECEIVED..RECEIVED + 8)?.try_into().ok()?;
-        Some((u64::from_ne_bytes(bytes), u32_at(info, LAST_RECEIVED)?, u32_at(info, LAST_SENT)?))
-    });
+    let info = attributes(body, MESSAGE).find(|(attribute, _)| *attribute == INFO);
     Some(Tcp {
         inode: u64::from(u32_at(body, 68)?),
         local: SocketAddr::new(address(4)?, port(0)?),
         peer: SocketAddr::new(address(20)?, port(2)?),
         listening: state == LISTEN,
+        connecting: state == CONNECTING,
         family,
         id: id.to_vec(),
         unread: u32_at(body, 56)?,
-        received,
+        unacked: u32_at(body, 60)?,
+        info: info.and_then(|(_, info)| Info::of(info)),
     })
 }
 
@@ -104,9 +134,12 @@ mod tests {
         io::Write as _,
         net::{TcpListener, TcpStream},
         os::fd::AsRawFd,
+        thread,
+        time::{Duration, Instant},
     };
 
     use proptest::prelude::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
     use super::*;
 
@@ -128,16 +161,40 @@ mod tests {
             let (own, end) = (find(inode(&listener)), find(inode(&client)));
             assert!(own.listening && !end.listening);
             assert_eq!((own.local, end.peer), (listener.local_addr().unwrap(), server.local_addr().unwrap()));
-            assert_eq!((end.received, end.local), (None, client.local_addr().unwrap()));
+            assert_eq!((end.info, end.local), (None, client.local_addr().unwrap()));
             let mut received = |sent: &[u8]| {
                 server.write_all(sent).unwrap();
                 of_one(&mut link, &end).unwrap().unwrap()
             };
-            assert_eq!(received(b"").received.unwrap().0, 0);
+            assert_eq!(received(b"").info.unwrap().received, 0);
             let some = received(b"hello");
-            assert_eq!((some.received.unwrap().0, some.unread), (5, 5));
+            assert_eq!((some.info.unwrap().received, some.unread, some.info.unwrap().resent), (5, 5, 0));
             drop((client, server));
             assert_eq!(of_one(&mut link, &end).unwrap(), None);
+        }
+    }
+
+    /// A listener whose queue is full drops what comes: the kernel of whoever connects sends it again after a second.
+    #[test]
+    fn one_that_is_not_taken() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let address = listener.local_addr().unwrap();
+        let taken = TcpStream::connect(address).unwrap();
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let waits = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap();
+        assert_eq!(rustix::net::connect(&waits, &address).unwrap_err(), rustix::io::Errno::INPROGRESS);
+        let mut link = Link::open().unwrap();
+        let all = dump(&mut link).unwrap();
+        let find = |wanted: u64| all.iter().find(|tcp| tcp.inode == wanted).unwrap();
+        assert!(!find(inode(&taken)).connecting);
+        let found = find(inode(&waits));
+        assert!(found.connecting && !found.listening && found.peer == address);
+        let begin = Instant::now();
+        let resent = |link: &mut Link| of_one(link, found).unwrap().unwrap().info.unwrap().resent;
+        while resent(&mut link) == 0 {
+            assert!(begin.elapsed() < Duration::from_secs(60), "it was never sent again");
+            thread::sleep(Duration::from_millis(100));
         }
     }
 
@@ -149,7 +206,7 @@ mod tests {
         body.extend(108u16.to_ne_bytes());
         body.extend(INFO.to_ne_bytes());
         body.resize(MESSAGE + 108, 0);
-        assert_eq!(socket(&body).unwrap().received, None);
+        assert_eq!(socket(&body).unwrap().info, None);
     }
 
     proptest! {

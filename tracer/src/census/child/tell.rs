@@ -57,7 +57,7 @@ impl Tell {
             foreign: Vec::new(),
             shims_call: None,
             of_user: false,
-            downloads: false,
+            connections: false,
             finished: Vec::new(),
             namespace: None,
             others_ms: 1000,

@@ -115,7 +115,7 @@ fn order(request: &Request, what: &Job, share: &Share, late: &[(u32, Step)], mer
         foreign: request.foreign.clone(),
         shims_call: request.shims_call.clone(),
         of_user: request.of_user,
-        downloads: request.downloads,
+        connections: request.connections,
         finished: merged.told(what),
         namespace: request.namespace,
         others_ms: u64::try_from(share.left.as_millis()).unwrap_or(u64::MAX),

@@ -8,9 +8,9 @@ use std::{
 use crate::{
     census::protocol::{Answer, Asked, Job},
     input::{
-        Answerers, CensusFact, ContainerFact, Downloads, EndedInit, Fact, GoroutinesFact, Liveness,
-        PluginFact, Pressure, ProcessFact, RuntimeSays, Scarce, SeccompFact, Unanswered, Unkillable,
-        Unwritten, VersionFact,
+        Answerers, CensusFact, ContainerFact, Downloads, EndedInit, Fact, GoroutinesFact, KubeletConnections,
+        Liveness, PluginFact, Pressure, ProcessFact, RuntimeSays, Scarce, SeccompFact, Unanswered,
+        Unkillable, Unwritten, VersionFact,
     },
     target::CommandLines,
 };
@@ -43,6 +43,7 @@ pub(super) struct Merged {
     answerers: Option<Answerers>,
     pub(super) scarce: Option<Scarce>,
     downloads: BTreeMap<u32, Downloads>,
+    kubelet_connections: BTreeMap<u32, KubeletConnections>,
     plugins: Vec<PluginFact>,
     pub(super) seccomp: Option<SeccompFact>,
     pub(super) unanswered: Vec<Unanswered>,
@@ -111,6 +112,9 @@ impl Merged {
             Answer::Answerers(found) => self.answerers = Some(found),
             Answer::Scarce(found) => self.scarce = Some(found),
             Answer::Downloads(found) => drop(self.downloads.insert(found.pid, found)),
+            Answer::KubeletConnections(found) => {
+                drop(self.kubelet_connections.insert(found.pid, found));
+            }
             Answer::Plugins(found) => self.plugins = found,
             Answer::Goroutines(fact) => {
                 self.goroutines.insert(fact.pid, fact);
@@ -222,6 +226,7 @@ impl Merged {
             plugins: self.plugins,
             seccomp: self.seccomp,
             downloads: self.downloads.into_values().collect(),
+            kubelet_connections: self.kubelet_connections.into_values().collect(),
         };
         let processes = self.processes.into_values().map(Fact::Process);
         let goroutines = self.goroutines.into_values().map(Fact::Goroutines);

@@ -35,8 +35,8 @@ pub struct Request {
     pub versions: bool,
     /// The runtime that is asked for names and states, if it does not look as if it could not answer.
     pub ask: Option<Runtime>,
-    /// What runtimes receive over TCP is wanted too.
-    pub downloads: bool,
+    /// The TCP connections of runtimes and kubelets are wanted too.
+    pub connections: bool,
     /// Whether the kernel still takes a seccomp filter is tried too.
     pub tries_seccomp: bool,
     /// How long it may take.
@@ -61,7 +61,7 @@ impl Request {
             plugins: false,
             versions: false,
             ask: None,
-            downloads: false,
+            connections: false,
             tries_seccomp: false,
             limits: Limits::default(),
         }

@@ -21,7 +21,8 @@ use super::limits::Limits;
 use crate::{
     decode::MonoNs,
     input::{
-        CensusFact, Command, Component, Fact, GoroutinesFact, ParkedThreads, ProcessFact, VersionFact, Weight,
+        CensusFact, Command, Component, Fact, GoroutinesFact, KubeletConnections, ParkedThreads, ProcessFact,
+        VersionFact, Weight,
     },
 };
 pub use disk::{DeviceUse, DiskWaits};
@@ -148,6 +149,8 @@ pub struct Census {
     pub jams: Vec<Jam>,
     /// The TCP connections that runtimes have opened, when the last round asked for them.
     pub downloads: Vec<Quiet>,
+    /// The same of kubelets.
+    pub kubelet_connections: Vec<KubeletConnections>,
     /// How often the threads of a runtime were found waiting for the disk lately, and what the disk did for whom; by process.
     pub disk: BTreeMap<u32, DiskWaits>,
     /// Requests that were too many to be among `requests`.
@@ -194,6 +197,7 @@ pub(super) struct CensusState {
     unkillable: unkillable::All,
     jams: Vec<Jam>,
     downloads: Vec<Quiet>,
+    kubelet_connections: Vec<KubeletConnections>,
     disk: disk::Looks,
     pub(super) dropped: u64,
 }
@@ -301,11 +305,12 @@ impl CensusState {
         self.file_calls.retain(|pid, _| read.contains_key(pid));
         self.nri.retain(|pid, _| read.contains_key(pid));
         self.downloads = downloads::find(&round, read, &self.downloads);
+        self.kubelet_connections.clone_from(&round.kubelet_connections);
         self.loops.retain(|pid, _| alive.contains_key(pid));
         self.loops
             .iter_mut()
             .filter(|(pid, _)| !read.contains_key(pid))
-            .for_each(|(_, loops)| loops.busy.clear());
+            .for_each(|(_, loops)| (loops.busy, loops.between) = (Vec::new(), Vec::new()));
         self.unreported(&round, ended);
         self.unkillable(&round);
         self.rounds += 1;
@@ -441,6 +446,7 @@ impl CensusState {
             unkillable: self.unkillable.values().cloned().collect(),
             jams: self.jams.clone(),
             downloads: self.downloads.clone(),
+            kubelet_connections: self.kubelet_connections.clone(),
             disk: self.disk.waits(now),
             unshown: unshown as u64,
         }

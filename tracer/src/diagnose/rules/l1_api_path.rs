@@ -3,12 +3,14 @@
 use crate::{
     correlate::{Age, LoopWait},
     diagnose::{
-        Area, Culprit, Finding, Page, Proof, Rule, Scene,
+        Area, Culprit, Evidence, Finding, Page, Proof, Rule, Scene,
+        api_connections::{self, ApiConnections},
         finding::Explained,
         kubelet_loops::{explained, stalls, told},
     },
     input::Component,
     stuck::{LoopStall, Stuck},
+    words::human::plural,
 };
 
 pub(super) static RULE: Rule = Rule {
@@ -32,6 +34,8 @@ pub(super) static RULE: Rule = Rule {
         evidence: &[
             "a loop of the kubelet is in one request to the API server for 30 s, at each look; or in one after the other for 60 s, at four \
              looks or more, and three for each pause",
+            "which of both it is shows the kernel's account of the kubelet's TCP connections: what it has sent is acknowledged (the API \
+             server, or a proxy before it), or sent again and again (the way to it, or its machine)",
             "or it waits for 60 s for its turn, because the kubelet limits its own requests (kubeAPIQPS)",
             "without such a loop: relists and CRI calls end normally and nothing is stuck, and the cause is elsewhere",
         ],
@@ -68,21 +72,17 @@ fn finding(all: &[(&Stuck, &LoopStall)], scene: &Scene<'_>) -> Option<Finding> {
     };
     let others = match all.len() {
         1 => String::new(),
-        many => format!(" (and {} other loops)", many - 1),
+        many => format!(" (and {})", plural(many as u64 - 1, "other loop")),
     };
     let headline =
         format!("{} of kubelet {}{others} {what}: {}", kind.words(), worst.oldest.pid, kind.stops());
-    let culprit = Culprit {
-        component: Component::Kubelet,
-        pid: None,
-        container: None,
-        words: if throttled {
-            "the kubelet's own limit of requests"
-        } else {
-            "the API server, or the way to it"
-        }
-        .to_owned(),
+    let connections = (!throttled).then(|| api_connections::of(worst.oldest.pid, scene)).flatten();
+    let words = match &connections {
+        _ if throttled => "the kubelet's own limit of requests".to_owned(),
+        Some(connections) => connections.culprit(),
+        None => "the API server, or the way to it".to_owned(),
     };
+    let culprit = Culprit { component: Component::Kubelet, pid: None, container: None, words };
     let goroutines = all.iter().flat_map(|(_, stall)| explained(stall).goroutines).collect();
     let mut victims: Vec<String> = Vec::new();
     for (_, stall) in all {
@@ -91,13 +91,16 @@ fn finding(all: &[(&Stuck, &LoopStall)], scene: &Scene<'_>) -> Option<Finding> {
             victims.push(stops);
         }
     }
+    let mut evidence: Vec<Evidence> = all.iter().take(2).flat_map(|(_, stall)| told(stall, scene)).collect();
+    // Where it got to says more than the functions that wait.
+    evidence.splice(1..1, connections.iter().flat_map(ApiConnections::evidence));
     let oldest = all.iter().map(|(stuck, _)| stuck.since.ns).max();
     let finding = Finding {
         culprit: Some(culprit),
         since: oldest.map(|ns| Age { ns, at_least: true }),
         victims,
         reach: all.iter().map(|(stuck, _)| stuck.reach()).max().unwrap_or(0),
-        evidence: all.iter().take(2).flat_map(|(_, stall)| told(stall, scene)).collect(),
+        evidence,
         explained: Explained { processes: Vec::new(), goroutines },
         ..Finding::new(&RULE, headline)
     };
@@ -109,5 +112,8 @@ fn finding(all: &[(&Stuck, &LoopStall)], scene: &Scene<'_>) -> Option<Finding> {
             "raise kubeAPIQPS and kubeAPIBurst of the kubelet (50 and 100 since Kubernetes 1.27, 5 and 10 before)",
         ]));
     }
-    Some(finding.advise(RULE.page.next.iter().take(2).copied()))
+    let refused = RULE.page.next[0].to_owned();
+    let ask = || vec![RULE.page.next[1].to_owned()];
+    let ask = connections.as_ref().and_then(ApiConnections::advice).unwrap_or_else(ask);
+    Some(finding.advise(ask.into_iter().chain([refused])))
 }

@@ -11,6 +11,7 @@ mod plugin;
 mod process;
 mod runtime;
 mod scarce;
+mod sent;
 
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +27,7 @@ pub use self::{
         CallError, ContainerFact, EndedInit, OwnCall, RuntimeCondition, RuntimeSays, RuntimeState, Unkillable,
     },
     scarce::{DescriptorsFact, InotifyFact, InotifyUser, Scarce, SeccompFact, is_scarce},
+    sent::{KubeletConnections, SentFact},
 };
 
 /// One round of the census is complete.
@@ -81,6 +83,9 @@ pub struct CensusFact {
     /// What the runtimes have received over TCP; only in rounds in which that was asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub downloads: Vec<Downloads>,
+    /// What becomes of what kubelets send over TCP; only in rounds in which that was asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kubelet_connections: Vec<KubeletConnections>,
 }
 
 /// Programs that answer for the kernel. At most 16 of each kind.
