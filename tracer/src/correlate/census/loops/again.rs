@@ -42,6 +42,11 @@ impl Again {
         (began.since(paused) <= API_PAUSE_NS).then_some(Self { pauses, paused: Some(paused), ..self })
     }
 
+    /// Did the last look find it between two requests?
+    pub(super) fn is_paused(&self) -> bool {
+        self.paused.is_some()
+    }
+
     /// From the first look to the last, when that is too long, and there was a request at nearly all of them.
     #[must_use]
     pub fn late_ns(&self) -> Option<u64> {

@@ -182,7 +182,9 @@ fn of_group(
     let parked_by = group.parked_by_ns.filter(|_| group.count == 1).map(MonoNs);
     let one = |(goid, fingerprint): (&u64, &u32)| {
         let before = old.iter().find(|old| old.goid == *goid && old.kind == kind && old.wait == wait);
-        let same = before.filter(|old| old.fingerprint == *fingerprint && old.frames == group.frames);
+        // Between two requests it has gone on, whatever its stack looks like.
+        let stays = before.filter(|old| !old.again.is_paused());
+        let same = stays.filter(|old| old.fingerprint == *fingerprint && old.frames == group.frames);
         let since = same.map_or(ended, |old| old.since);
         BusyLoop {
             kind,

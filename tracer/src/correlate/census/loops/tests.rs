@@ -119,6 +119,12 @@ fn pauses_between_requests() {
     assert_eq!((between("rrr-rrrr-"), between("rrr-rrrr--"), between("rrr-")), (Some(70), Some(70), None));
     assert_eq!((asks("rrr--rrr"), asks("rrr---rrr")), (Some(70), None), "two looks met one pause");
     assert_eq!((asks("r-rr-rrr"), asks("r-r-rr-r"), asks("r--r--rr")), (Some(70), None, None));
+    let same = |second| (second, request(7));
+    assert_eq!(
+        late(&[same(0), (20, pause()), same(40)]),
+        None,
+        "its stack is the same by chance: it was idle"
+    );
     let all = looks("rrr-rrrr");
     assert_eq!((all.between.len(), all.busy[0].again.looks, all.busy[0].again.pauses), (0, 7, 1));
 }
