@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result};
 use crate::packed::{self, SUFFIX};
 
 /// What each is a recording of.
-pub const WORKS: [&str; 7] =
-    ["idle", "hogs", "slow-probes", "image", "operator", "pods", "operator-with-debuggers"];
+pub const WORKS: [&str; 8] =
+    ["idle", "hogs", "slow-probes", "image", "operator", "pods", "pods-go", "operator-with-debuggers"];
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden/quiet")

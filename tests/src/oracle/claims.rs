@@ -14,6 +14,12 @@ use crate::story::S;
 /// Methods that ask about one thing by its id. That it is gone is an answer.
 const LOOKS: [&str; 5] =
     ["ContainerStatus", "PodSandboxStatus", "ImageStatus", "ContainerStats", "PodSandboxStats"];
+/// Methods by which the kubelet ends a container or sandbox, of which it also makes some for those that are gone by then, within so long.
+const ENDS: [&str; 4] = ["StopContainer", "RemoveContainer", "StopPodSandbox", "RemovePodSandbox"];
+const TOGETHER_NS: u64 = 10 * S;
+/// Words for a container that is not there.
+const NOT_THERE: [&str; 4] =
+    ["try to find container", "try to find sandbox", "ID does not exist", "No such container"];
 /// So many failures in a row, without a success, are every time.
 const MANY: usize = 3;
 /// What failed last before that may be over: the kubelet waits no longer between two tries (`MaxContainerBackOff`).
@@ -64,12 +70,22 @@ impl Oracle {
             let failed: Vec<u64> =
                 known.take_while(|(_, result)| *result == CallResult::Failed).map(|(at, _)| *at).collect();
             let is_now = failed.first().is_some_and(|last| now.0 - last <= OVER_NS);
-            (is_now && failed.len() >= MANY).then_some(failed.len())
+            (is_now && failed.len() >= MANY).then_some(failed)
         };
         told.filter_map(|((layer, method), ends)| {
-            Some(format!("{method} ({layer:?}) failed {} times in a row", streak(ends)?))
+            let failed = streak(ends).filter(|failed| !self.were_gone(method, failed))?;
+            Some(format!("{method} ({layer:?}) failed {} times in a row", failed.len()))
         })
         .collect()
+    }
+
+    /// Were calls of this method, which failed then, the last first, about containers that are not there any more?
+    fn were_gone(&self, method: &str, failed: &[u64]) -> bool {
+        let (Some(last), Some(first)) = (failed.first(), failed.last()) else { return false };
+        match self.words.get(method).filter(|(at, _)| at >= first) {
+            Some((_, words)) => NOT_THERE.iter().any(|part| words.contains(part)),
+            None => ENDS.contains(&method) && last - first < TOGETHER_NS,
+        }
     }
 
     /// Conditions of the runtime that do not hold.

@@ -24,6 +24,8 @@ pub struct Oracle {
     targets: BTreeMap<u32, Component>,
     /// Ends of calls of the kubelet, and of handlers, by method: moment and result.
     calls: BTreeMap<(Layer, String), Vec<(u64, CallResult)>>,
+    /// The last error of each method in the runtime's words, and when it was written.
+    words: BTreeMap<String, (u64, String)>,
     /// Processes in which a relist has ended.
     relists: BTreeSet<u32>,
     /// The open calls, as they were read last.
@@ -107,6 +109,9 @@ impl Oracle {
             Fact::Process(process) => drop(self.coming.insert(process.pid, process)),
             Fact::Census(round) => self.round(round),
             Fact::BusCalls(reading) => self.sees_bus = reading.complete,
+            Fact::Errors(fact) => {
+                self.words.extend(fact.errors.into_iter().map(|one| (one.method, (one.at_ns, one.words))));
+            }
             _ => {}
         }
     }

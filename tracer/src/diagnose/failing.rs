@@ -3,7 +3,7 @@
 
 use crate::{
     correlate::{CallError, ProcessKind, Snapshot, Streak, thresholds::SECOND_NS},
-    cri::{DEADLINE_NS, Deadline, Lasts, Method, Program},
+    cri::{DEADLINE_NS, Deadline, Lasts, Method, Program, Subject},
     input::RuntimeCondition,
 };
 
@@ -13,6 +13,22 @@ const MANY: u64 = 3;
 const FEW: u64 = 2;
 /// What failed last before that is over: the longest that the kubelet waits between two tries is five minutes (`MaxContainerBackOff`).
 const OVER_NS: u64 = 6 * 60 * SECOND_NS;
+
+/// The kubelet ends a pod more than once, its housekeeping by a list of what ran two seconds ago: some of it is gone by then. Such failures
+/// follow each other within so long, …
+const ENDS_AGAIN_NS: u64 = 10 * SECOND_NS;
+/// … and each comes at once (seen: 0.5 ms for the kubelet, 60 µs in containerd): to end something takes a program or a plugin.
+const NOTHING_TRIED_NS: u64 = SECOND_NS / 50;
+/// How runtimes say that a container or sandbox is not there any more, in small letters: containerd (StopContainer and StopPodSandbox of 1.6
+/// and older; since 1.7 it is no error to end what is gone), CRI-O (`GetContainerFromShortID`), Docker.
+const GONE: [&str; 6] = [
+    "try to find container",
+    "try to find sandbox",
+    "could not find container",
+    "could not find pod",
+    "id does not exist",
+    "no such container",
+];
 
 /// Something that fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,8 +69,8 @@ pub(super) fn find(snapshot: &Snapshot) -> Vec<Failing> {
 }
 
 fn calls_of(streak: &Streak, snapshot: &Snapshot) -> Failing {
-    let error = snapshot.errors.get(&streak.method).filter(|error| error.at >= streak.since);
-    Failing::Calls { streak: *streak, program: program_of(streak.method, snapshot), error: error.cloned() }
+    let error = error_of(streak, snapshot).cloned();
+    Failing::Calls { streak: *streak, program: program_of(streak.method, snapshot), error }
 }
 
 /// Conditions that do not hold, by the last whole look at the runtime.
@@ -79,7 +95,37 @@ fn counts(streak: &Streak, snapshot: &Snapshot) -> bool {
         Lasts::Network => FEW,
         _ => MANY,
     };
-    !is_list && !is_look && streak.failed >= enough && snapshot.now.since(streak.last) <= OVER_NS
+    let is_over = snapshot.now.since(streak.last) > OVER_NS;
+    !is_list && !is_look && streak.failed >= enough && !is_over && !is_about_what_is_gone(streak, snapshot)
+}
+
+/// Did it fail because what was asked about is not there any more? That is an answer. The runtime says so; where its words were not seen, it
+/// shows by that the kubelet ended several at once, and nothing was tried.
+fn is_about_what_is_gone(streak: &Streak, snapshot: &Snapshot) -> bool {
+    let is_of_one = matches!(streak.method.facts().subject, Subject::Container | Subject::Pod);
+    match error_of(streak, snapshot) {
+        Some(error) => {
+            let words = error.words.to_lowercase();
+            is_of_one && GONE.iter().any(|gone| words.contains(gone))
+        }
+        None => {
+            let ends = matches!(
+                streak.method,
+                Method::StopContainer
+                    | Method::RemoveContainer
+                    | Method::StopPodSandbox
+                    | Method::RemovePodSandbox
+            );
+            let at_once =
+                streak.last.since(streak.since) < ENDS_AGAIN_NS && streak.longest_ns < NOTHING_TRIED_NS;
+            ends && at_once
+        }
+    }
+}
+
+/// What the runtime said of the last failure.
+fn error_of<'a>(streak: &Streak, snapshot: &'a Snapshot) -> Option<&'a CallError> {
+    snapshot.errors.get(&streak.method).filter(|error| error.at >= streak.since)
 }
 
 /// Has the kubelet waited in vain for as long as it ever waits? An image has no deadline, and a command the one that its pod gives it.

@@ -122,6 +122,46 @@ fn the_last_error_in_its_own_words() {
     );
 }
 
+/// The kubelet ends pods that are gone by then: that they are not there is an answer, not a failure. What else fails to end is one.
+#[test]
+fn what_is_gone_needs_no_end() {
+    let takes = |method: &str, every_ns: u64, took_ns: u64, words: Option<&str>| {
+        let mut story = hooked();
+        story.hook(Layer::KubeletCall, method);
+        for n in 0..4 {
+            let from = S + n * every_ns;
+            story.begin(Layer::KubeletCall, method, 70, 100, from);
+            story.end(Layer::KubeletCall, method, 70, from + took_ns, CALL_FAILED);
+            let (service, method) = ("runtime.v1.RuntimeService".to_owned(), method.to_owned());
+            let error =
+                words.map(|words| ErrorFact { service, method, at_ns: at(from + MS).0, words: words.into() });
+            story.fact(from + 2 * MS, &Fact::Errors(ErrorsFact { errors: error.into_iter().collect() }));
+        }
+        !failing_calls(&story).is_empty()
+    };
+    let failing = |method: &str, every_ns: u64, words: Option<&str>| takes(method, every_ns, MS, words);
+    let sandbox = "an error occurred when try to find sandbox \"5ea05ea05ea0\": not found";
+    assert!(!failing("StopPodSandbox", 100 * MS, Some(sandbox)));
+    let containerd = "an error occurred when try to find container \"5ea05ea05ea0\": not found";
+    let crio = "container with ID starting with 5ea0 not found: ID does not exist";
+    for gone in [containerd, crio, "Error response from daemon: No such container: 5ea0"] {
+        assert!(!failing("StopContainer", 100 * MS, Some(gone)), "{gone}");
+        assert!(!failing("StopContainer", 5 * S, Some(gone)), "also when it goes on: {gone}");
+        assert!(!failing("ExecSync", S, Some(gone)), "{gone}");
+    }
+    assert!(failing("StopContainer", 100 * MS, Some("runc kill: operation not permitted")));
+    let network = "failed to destroy network for sandbox \"5ea0\": plugin failed (delete): pod x not found";
+    assert!(failing("StopPodSandbox", S, Some(network)));
+    assert!(failing("ExecSync", S, Some("exec: \"ls\": executable file not found in $PATH")));
+    assert!(failing("PullImage", S, Some("could not find container registry")), "an image is no container");
+    // Nobody saw what the runtime said.
+    for ends in ["StopContainer", "StopPodSandbox"] {
+        assert!(!failing(ends, 100 * MS, None) && failing(ends, 5 * S, None), "{ends}");
+        assert!(takes(ends, 100 * MS, 40 * MS, None), "something was tried: {ends}");
+    }
+    assert!(failing("StartContainer", 100 * MS, None));
+}
+
 /// An image that could not be had after minutes is no call that the kubelet gave up.
 #[test]
 fn one_pull_that_fails_is_no_failing_node() {

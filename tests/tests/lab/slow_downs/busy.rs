@@ -8,7 +8,7 @@ use plegtrace_lab::{Node, host, image};
 use plegtrace_tests::draw::Draw;
 use plegtrace_tests::{packed, quiet};
 
-use super::{LIMIT, PODS, add_pods, node, observe, remove_pods, rounds, undisturbed};
+use super::{LIMIT, PODS, add_pods, node, observe, remove_pods, rounds, undisturbed, wait_for_pods};
 use crate::slow::Hogs;
 
 /// How long plegtrace looks at each, in seconds.
@@ -31,6 +31,8 @@ enum Work {
     Operator,
     /// Pods come.
     Pods,
+    /// Pods go. The kubelet ends each more than once, also when it is gone.
+    PodsGo,
 }
 
 impl Work {
@@ -43,11 +45,13 @@ impl Work {
             Self::Image => "image",
             Self::Operator => "operator",
             Self::Pods => "pods",
+            Self::PodsGo => "pods-go",
         }
     }
 }
 
-const ALL: [Work; 6] = [Work::Idle, Work::Hogs, Work::SlowProbes, Work::Image, Work::Operator, Work::Pods];
+const ALL: [Work; 7] =
+    [Work::Idle, Work::Hogs, Work::SlowProbes, Work::Image, Work::Operator, Work::Pods, Work::PodsGo];
 
 /// An import that goes on until it is dropped.
 struct Import(Child);
@@ -93,11 +97,14 @@ fn accused(node: &Node, work: Work, number: usize, archive: &Path) -> (Option<St
     let (mut calls, mut pods) = (Vec::new(), Vec::new());
     let hogs = (work == Work::Hogs).then(Hogs::start);
     let import = (work == Work::Image).then(|| Import::start(node, archive));
+    let leaving = if work == Work::PodsGo { add_pods(node, number) } else { Vec::new() };
+    wait_for_pods(node, PODS + leaving.len());
     let over = observe(node, OBSERVED, || match work {
         Work::Idle | Work::Hogs | Work::Image => {}
         Work::SlowProbes => calls = execs(node, &["3", "5", "7", "9"]),
         Work::Operator => calls = execs(node, &[LASTS]),
         Work::Pods => pods = add_pods(node, number),
+        Work::PodsGo => leaving.iter().for_each(|name| node.kubelet().remove_pod(name).unwrap()),
     });
     let said = over.said();
     let disturbed = said.is_about_another_lab(node);
@@ -106,6 +113,10 @@ fn accused(node: &Node, work: Work, number: usize, archive: &Path) -> (Option<St
     remove_pods(node, &pods);
     eprintln!("| {work:?} | {} | {} |", said.verdict, said.named());
     let accused = || format!("{work:?}: {}\n{:#}", said.text, said.report["diagnosis"]);
+    if said.accuses() {
+        // Of sixty, it is worth to see the first at once.
+        eprintln!("{}", accused());
+    }
     if packed::is_wanted() && !disturbed && said.verdict == "healthy" {
         quiet::keep(work.name(), &over.stream.file()).unwrap();
     }
