@@ -82,10 +82,13 @@ impl Oracle {
     /// Were calls of this method, which failed then, the last first, about containers that are not there any more?
     fn were_gone(&self, method: &str, failed: &[u64]) -> bool {
         let (Some(last), Some(first)) = (failed.first(), failed.last()) else { return false };
-        match self.words.get(method).filter(|(at, _)| at >= first) {
-            Some((_, words)) => NOT_THERE.iter().any(|part| words.contains(part)),
-            None => ENDS.contains(&method) && last - first < TOGETHER_NS,
-        }
+        let words = self.words.get(method).into_iter().flatten().filter(|(at, _)| at >= first);
+        let is_gone = |(_, words): &&(u64, String)| NOT_THERE.iter().any(|part| words.contains(part));
+        let (gone, other): (Vec<_>, Vec<_>) = words.partition(is_gone);
+        // The words of the first come before its end.
+        let explained = gone.len() + usize::from(!gone.is_empty());
+        let together = ENDS.contains(&method) && last - first < TOGETHER_NS;
+        other.len() < MANY && (together || failed.len().saturating_sub(explained) < MANY)
     }
 
     /// Conditions of the runtime that do not hold.

@@ -24,8 +24,8 @@ pub struct Oracle {
     targets: BTreeMap<u32, Component>,
     /// Ends of calls of the kubelet, and of handlers, by method: moment and result.
     calls: BTreeMap<(Layer, String), Vec<(u64, CallResult)>>,
-    /// The last error of each method in the runtime's words, and when it was written.
-    words: BTreeMap<String, (u64, String)>,
+    /// The errors of each method in the runtime's words, and when they were written.
+    words: BTreeMap<String, Vec<(u64, String)>>,
     /// Processes in which a relist has ended.
     relists: BTreeSet<u32>,
     /// The open calls, as they were read last.
@@ -110,7 +110,9 @@ impl Oracle {
             Fact::Census(round) => self.round(round),
             Fact::BusCalls(reading) => self.sees_bus = reading.complete,
             Fact::Errors(fact) => {
-                self.words.extend(fact.errors.into_iter().map(|one| (one.method, (one.at_ns, one.words))));
+                for one in fact.errors {
+                    self.words.entry(one.method).or_default().push((one.at_ns, one.words));
+                }
             }
             _ => {}
         }

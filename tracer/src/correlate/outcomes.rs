@@ -1,14 +1,27 @@
 //! How calls end, method by method: which fail every time, since when. A streak ends with the first call that succeeds, so it is told in a
 //! few figures however long an observation lasts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::{
-    cri::Method,
+    cri::{Method, Subject},
     decode::{Call, CallResult, MonoNs},
     input::{ErrorsFact, HookFact, Layer},
     wire::trailers::MAX_WORDS,
 };
+
+/// Errors of each method whose moments are kept: of more failures it is not known why they failed.
+const MAX_SAID: usize = 64;
+/// How runtimes say that a container or sandbox is not there any more, in small letters: containerd (StopContainer and StopPodSandbox of 1.6
+/// and older; since 1.7 it is no error to end what is gone), CRI-O (`GetContainerFromShortID`), Docker.
+const GONE: [&str; 6] = [
+    "try to find container",
+    "try to find sandbox",
+    "could not find container",
+    "could not find pod",
+    "id does not exist",
+    "no such container",
+];
 
 /// Calls of one method that have failed, one after the other, without one that succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +42,10 @@ pub struct Streak {
     pub last: MonoNs,
     /// What the longest of them took, nanoseconds.
     pub longest_ns: u64,
+    /// Of so many the runtime said that the container or sandbox is not there any more. Other clients of the runtime may have asked.
+    pub said_gone: u64,
+    /// Of so many it said something else.
+    pub said_other: u64,
 }
 
 /// What the runtime said of a call that failed.
@@ -45,6 +62,8 @@ pub struct CallError {
 pub(super) struct Outcomes {
     streaks: BTreeMap<(Method, Layer), Streak>,
     errors: BTreeMap<Method, CallError>,
+    /// When errors were written, and whether they are about something that is gone.
+    said: BTreeMap<Method, VecDeque<(MonoNs, bool)>>,
 }
 
 impl Outcomes {
@@ -64,6 +83,8 @@ impl Outcomes {
             since: call.start,
             last: call.end,
             longest_ns: 0,
+            said_gone: 0,
+            said_other: 0,
         };
         let streak = self.streaks.entry((method, layer)).or_insert(new);
         match call.result() {
@@ -78,19 +99,25 @@ impl Outcomes {
         }
     }
 
-    /// What the runtime says of calls that failed; the youngest of each method stays.
+    /// What the runtime says of calls that failed; the youngest of each method stays, but for those about what is gone.
     pub(super) fn said(&mut self, fact: ErrorsFact) {
         for error in fact.errors {
             let Some(method) = Method::from_name(&error.method) else { continue };
             let at = MonoNs(error.at_ns);
-            if self.errors.get(&method).is_none_or(|known| known.at <= at) {
+            let gone = is_gone(method, &error.words);
+            let said = self.said.entry(method).or_default();
+            said.push_back((at, gone));
+            if said.len() > MAX_SAID {
+                said.pop_front();
+            }
+            if !gone && self.errors.get(&method).is_none_or(|known| known.at <= at) {
                 let words = error.words.chars().take(MAX_WORDS).collect();
                 self.errors.insert(method, CallError { at, words });
             }
         }
     }
 
-    /// The last error of each method that has had one.
+    /// The last error of each method that has had one, but for those about what is gone.
     pub(super) fn errors(&self) -> BTreeMap<Method, CallError> {
         self.errors.clone()
     }
@@ -102,6 +129,19 @@ impl Outcomes {
         let counts = |streak: &&Streak| {
             streak.failed > 0 && (streak.layer == Layer::KubeletCall || !by_kubelet(streak.method))
         };
-        self.streaks.values().filter(counts).copied().collect()
+        self.streaks.values().filter(counts).map(|streak| self.with_words(*streak)).collect()
     }
+
+    fn with_words(&self, streak: Streak) -> Streak {
+        let said = self.said.get(&streak.method).into_iter().flatten().filter(|(at, _)| *at >= streak.since);
+        let (gone, other): (Vec<bool>, Vec<bool>) = said.map(|(_, gone)| *gone).partition(|gone| *gone);
+        Streak { said_gone: gone.len() as u64, said_other: other.len() as u64, ..streak }
+    }
+}
+
+/// Do these words say that the container or sandbox that a call is about is not there any more?
+fn is_gone(method: Method, words: &str) -> bool {
+    let is_of_one = matches!(method.facts().subject, Subject::Container | Subject::Pod);
+    let words = words.to_lowercase();
+    is_of_one && GONE.iter().any(|gone| words.contains(gone))
 }

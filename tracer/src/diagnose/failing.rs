@@ -3,7 +3,7 @@
 
 use crate::{
     correlate::{CallError, ProcessKind, Snapshot, Streak, thresholds::SECOND_NS},
-    cri::{DEADLINE_NS, Deadline, Lasts, Method, Program, Subject},
+    cri::{DEADLINE_NS, Deadline, Lasts, Method, Program},
     input::RuntimeCondition,
 };
 
@@ -19,17 +19,6 @@ const OVER_NS: u64 = 6 * 60 * SECOND_NS;
 const ENDS_AGAIN_NS: u64 = 10 * SECOND_NS;
 /// … and each comes at once (seen: 0.5 ms for the kubelet, 60 µs in containerd): to end something takes a program or a plugin.
 const NOTHING_TRIED_NS: u64 = SECOND_NS / 50;
-/// How runtimes say that a container or sandbox is not there any more, in small letters: containerd (StopContainer and StopPodSandbox of 1.6
-/// and older; since 1.7 it is no error to end what is gone), CRI-O (`GetContainerFromShortID`), Docker.
-const GONE: [&str; 6] = [
-    "try to find container",
-    "try to find sandbox",
-    "could not find container",
-    "could not find pod",
-    "id does not exist",
-    "no such container",
-];
-
 /// Something that fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failing {
@@ -96,34 +85,22 @@ fn counts(streak: &Streak, snapshot: &Snapshot) -> bool {
         _ => MANY,
     };
     let is_over = snapshot.now.since(streak.last) > OVER_NS;
-    !is_list && !is_look && streak.failed >= enough && !is_over && !is_about_what_is_gone(streak, snapshot)
+    !is_list && !is_look && failures(streak) >= enough && !is_over
 }
 
-/// Did it fail because what was asked about is not there any more? That is an answer. The runtime says so; where its words were not seen, it
-/// shows by that the kubelet ended several at once, and nothing was tried.
-fn is_about_what_is_gone(streak: &Streak, snapshot: &Snapshot) -> bool {
-    let is_of_one = matches!(streak.method.facts().subject, Subject::Container | Subject::Pod);
-    match error_of(streak, snapshot) {
-        Some(error) => {
-            let words = error.words.to_lowercase();
-            is_of_one && GONE.iter().any(|gone| words.contains(gone))
-        }
-        None => {
-            let ends = matches!(
-                streak.method,
-                Method::StopContainer
-                    | Method::RemoveContainer
-                    | Method::StopPodSandbox
-                    | Method::RemovePodSandbox
-            );
-            let at_once =
-                streak.last.since(streak.since) < ENDS_AGAIN_NS && streak.longest_ns < NOTHING_TRIED_NS;
-            ends && at_once
-        }
-    }
+/// How often did it fail for another reason than that what was asked about is not there any more? That is an answer. The runtime says which
+/// were so; of those whose words were not seen it is known when the kubelet ended several at once, and nothing was tried.
+fn failures(streak: &Streak) -> u64 {
+    let ends = matches!(
+        streak.method,
+        Method::StopContainer | Method::RemoveContainer | Method::StopPodSandbox | Method::RemovePodSandbox
+    );
+    let at_once = streak.last.since(streak.since) < ENDS_AGAIN_NS && streak.longest_ns < NOTHING_TRIED_NS;
+    let wordless = if ends && at_once { 0 } else { streak.failed.saturating_sub(streak.said_gone) };
+    wordless.max(streak.said_other)
 }
 
-/// What the runtime said of the last failure.
+/// What the runtime said of the last of these failures.
 fn error_of<'a>(streak: &Streak, snapshot: &'a Snapshot) -> Option<&'a CallError> {
     snapshot.errors.get(&streak.method).filter(|error| error.at >= streak.since)
 }

@@ -125,19 +125,27 @@ fn the_last_error_in_its_own_words() {
 /// The kubelet ends pods that are gone by then: that they are not there is an answer, not a failure. What else fails to end is one.
 #[test]
 fn what_is_gone_needs_no_end() {
-    let takes = |method: &str, every_ns: u64, took_ns: u64, words: Option<&str>| {
+    let mixed = |method: &str, every_ns: u64, took_ns: u64, words: &[&[&str]]| {
         let mut story = hooked();
         story.hook(Layer::KubeletCall, method);
-        for n in 0..4 {
+        for (n, words) in (0..).zip(words) {
             let from = S + n * every_ns;
             story.begin(Layer::KubeletCall, method, 70, 100, from);
             story.end(Layer::KubeletCall, method, 70, from + took_ns, CALL_FAILED);
-            let (service, method) = ("runtime.v1.RuntimeService".to_owned(), method.to_owned());
-            let error =
-                words.map(|words| ErrorFact { service, method, at_ns: at(from + MS).0, words: words.into() });
-            story.fact(from + 2 * MS, &Fact::Errors(ErrorsFact { errors: error.into_iter().collect() }));
+            let error = |words: &&str| ErrorFact {
+                service: "runtime.v1.RuntimeService".to_owned(),
+                method: method.to_owned(),
+                at_ns: at(from + MS).0,
+                words: (*words).to_owned(),
+            };
+            story
+                .fact(from + 2 * MS, &Fact::Errors(ErrorsFact { errors: words.iter().map(error).collect() }));
         }
         !failing_calls(&story).is_empty()
+    };
+    let takes = |method: &str, every_ns: u64, took_ns: u64, words: Option<&str>| {
+        let words: Vec<&str> = words.into_iter().collect();
+        mixed(method, every_ns, took_ns, &[&words[..]; 4])
     };
     let failing = |method: &str, every_ns: u64, words: Option<&str>| takes(method, every_ns, MS, words);
     let sandbox = "an error occurred when try to find sandbox \"5ea05ea05ea0\": not found";
@@ -152,6 +160,14 @@ fn what_is_gone_needs_no_end() {
     assert!(failing("StopContainer", 100 * MS, Some("runc kill: operation not permitted")));
     let network = "failed to destroy network for sandbox \"5ea0\": plugin failed (delete): pod x not found";
     assert!(failing("StopPodSandbox", S, Some(network)));
+    // What failed counts, whatever was gone afterwards, or for another client.
+    assert!(mixed("StopPodSandbox", S, MS, &[&[network], &[network], &[sandbox], &[sandbox]]));
+    assert!(!mixed("StopPodSandbox", S, MS, &[&[sandbox], &[network], &[sandbox], &[sandbox]]));
+    assert!(mixed("StopPodSandbox", S, MS, &[&[network, sandbox][..]; 4]));
+    assert!(
+        mixed("StopPodSandbox", 4 * S, MS, &[&[], &[], &[], &[sandbox]]),
+        "of most the words were not seen"
+    );
     assert!(failing("ExecSync", S, Some("exec: \"ls\": executable file not found in $PATH")));
     assert!(failing("PullImage", S, Some("could not find container registry")), "an image is no container");
     // Nobody saw what the runtime said.
