@@ -26,17 +26,18 @@ pub(super) fn of<'a>(kubelet: u32, scene: &Scene<'a>) -> Option<ApiConnections<'
 }
 
 impl ApiConnections<'_> {
-    /// Who does not answer: `the API server at 192.0.2.7:6443, or a proxy before it`.
+    /// Who does not answer: `the API server, or a proxy before it (connection to 192.0.2.7:6443)`. That the connection that waits is the one to the
+    /// API server is likely, not seen: what the kubelet asks there is encrypted.
     pub(super) fn culprit(&self) -> String {
         let Some(SentFact { peer, .. }) = self.to_one() else {
             return "the API server, or the way to it".to_owned();
         };
         if self.are_lost() {
-            format!("the way to the API server at {peer}, or its machine")
+            format!("the way to the API server, or its machine (connection to {peer})")
         } else if self.0.iter().all(|one| !one.connecting && one.unacked == 0) {
-            format!("the API server at {peer}, or a proxy before it")
+            format!("the API server, or a proxy before it (connection to {peer})")
         } else {
-            format!("the API server at {peer}, or the way to it")
+            format!("the API server, or the way to it (connection to {peer})")
         }
     }
 

@@ -400,14 +400,14 @@ fn l1_tells_the_server_from_the_way_to_it() {
         (finding.culprit.unwrap().words, finding.next, evidence)
     };
     let (words, next, evidence) = finding(std::slice::from_ref(&sent));
-    assert_eq!(words, "the API server at 192.0.2.7:6443, or a proxy before it");
+    assert_eq!(words, "the API server, or a proxy before it (connection to 192.0.2.7:6443)");
     assert_eq!(next[0], "`curl -k https://192.0.2.7:6443/healthz` from this node");
     let said = "1 TCP connection to 192.0.2.7:6443: all that was sent is acknowledged, last byte received 61.0 s ago";
     assert_eq!(evidence, [said]);
     let lost = SentFact { unacked: 1_200, resent: 5, ..sent.clone() };
     let connecting = SentFact { connecting: true, received: 0, resent: 1, ..sent.clone() };
     let (words, next, evidence) = finding(&[SentFact { quiet_ms: 62_000, ..lost }, connecting.clone()]);
-    assert_eq!(words, "the way to the API server at 192.0.2.7:6443, or its machine");
+    assert_eq!(words, "the way to the API server, or its machine (connection to 192.0.2.7:6443)");
     assert!(next[0].starts_with("`ip route get 192.0.2.7`"), "{next:?}");
     assert!(
         evidence[0].contains("1.1 KiB not acknowledged, sent again 5 times, last byte received 62.0 s ago"),
@@ -421,7 +421,7 @@ fn l1_tells_the_server_from_the_way_to_it() {
     assert!(evidence[0].ends_with("nothing has answered, sent again 1 time"), "{evidence:?}");
     let young = SentFact { unacked: 40, received: 0, quiet_ms: 9_000, ..sent.clone() };
     let (words, _, evidence) = finding(&[young]);
-    assert_eq!(words, "the API server at 192.0.2.7:6443, or the way to it");
+    assert_eq!(words, "the API server, or the way to it (connection to 192.0.2.7:6443)");
     assert!(evidence[0].contains("no byte has come for 9.0 s"), "{evidence:?}");
     let answered = SentFact { quiet_ms: 3_900, peer: "192.0.2.9:443".parse().unwrap(), ..sent.clone() };
     assert!(finding(&[sent.clone(), answered.clone()]).0.contains("192.0.2.7:6443"));
