@@ -31,7 +31,7 @@ const NOT_KEPT: [Kind; 2] = [
 
 fn cases() -> Vec<(Case, Stream)> {
     let open = |(case, file): (Case, std::path::PathBuf)| {
-        let stream = packed::recording(&file).and_then(|bytes| Stream::read(bytes.as_slice()));
+        let stream = packed::stream(&file);
         (case, stream.unwrap_or_else(|error| panic!("{}: {error:#}", file.display())))
     };
     kept::all().unwrap().into_iter().map(open).collect()
@@ -197,8 +197,8 @@ fn others(case: &Case, snapshot: &Snapshot, how: &str) -> Vec<String> {
 #[test]
 fn loops_of_a_kubelet_of_2021() {
     use LoopKind::{Eviction, PluginRegistration, PodWorker, SyncLoop};
-    let file = packed::recording(&kept::file(Kind::Hook, Observer::Late)).unwrap();
-    let groups = Stream::read(file.as_slice()).unwrap().first_goroutines(Component::Kubelet).unwrap();
+    let stream = packed::stream(&kept::file(Kind::Hook, Observer::Late)).unwrap();
+    let groups = stream.first_goroutines(Component::Kubelet).unwrap();
     let groups: Vec<GoroutineGroup> = groups.into_iter().map(|group| still(group, 7)).collect();
     let mut story = Story::node();
     story.census(2 * S, &[], &[], &groups).census(13 * S, &[], &[], &groups);

@@ -11,7 +11,7 @@ use plegtrace::{
     render::text::{self, Section, Shown, TextOptions},
 };
 use plegtrace_lab::fault::Kind;
-use plegtrace_tests::faults::{Observer, kept, stream::Stream};
+use plegtrace_tests::faults::{Observer, kept};
 use plegtrace_tests::packed;
 use textwrap::core::display_width;
 
@@ -46,9 +46,8 @@ fn recordings() -> Vec<(String, Snapshot)> {
         ["recordings", "field"].iter().flat_map(|folder| files(&golden.join(folder))).collect();
     let faults = kept::all().unwrap();
     all.extend(faults.into_iter().map(|(case, file)| {
-        let bytes = packed::recording(&file).unwrap();
         let name = format!("faults/{}-{:?}", case.kind.name(), case.observer);
-        (name, Stream::read(bytes.as_slice()).unwrap().end())
+        (name, packed::stream(&file).unwrap().end())
     }));
     assert!(all.len() > 90, "{}", all.len());
     all
@@ -164,8 +163,7 @@ fn sections_that_are_asked_for() {
         (Section::Tree, &["Open relist   "]),
         (Section::Census, &["Stuck   "]),
     ];
-    let hostage = packed::recording(&kept::file(Kind::LockHostage, Observer::Early)).unwrap();
-    let snapshot = Stream::read(hostage.as_slice()).unwrap().end();
+    let snapshot = packed::stream(&kept::file(Kind::LockHostage, Observer::Early)).unwrap().end();
     let diagnosis = diagnose(&snapshot);
     let first = screen(&snapshot, &diagnosis);
     let whole =

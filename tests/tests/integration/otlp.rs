@@ -17,7 +17,7 @@ use opentelemetry_proto::tonic::{
     common::v1::{KeyValue, any_value::Value},
     trace::v1::{Span, span::SpanKind, status::StatusCode},
 };
-use plegtrace::{commands, input::Layer};
+use plegtrace::input::Layer;
 use plegtrace_common::rec::{CALL_FAILED, CALL_OK};
 use plegtrace_lab::fault::Kind;
 use plegtrace_tests::{
@@ -172,9 +172,8 @@ fn a_stall_is_a_trace_with_open_spans() {
 fn spans_are_well_formed() {
     let collector = Collector::start(0);
     let of = || {
-        let all = kept::all().unwrap().into_iter().map(|(_, file)| packed::recording(&file).unwrap());
-        all.step_by(4)
-            .map(|bytes| plegtrace::otlp::requests(&commands::replay(bytes.as_slice()).unwrap().snapshot))
+        let files = kept::all().unwrap().into_iter().step_by(4);
+        files.map(|(_, file)| plegtrace::otlp::requests(&packed::stream(&file).unwrap().end()))
     };
     let mut spans = 0;
     for (requests, again) in of().zip(of()) {

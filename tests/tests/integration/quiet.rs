@@ -13,9 +13,7 @@ use plegtrace_tests::{packed, quiet};
 const STEP_NS: u64 = S;
 
 fn streams() -> Vec<(String, Stream)> {
-    let open = |(work, file): (String, PathBuf)| {
-        (work, Stream::read(packed::recording(&file).unwrap().as_slice()).unwrap())
-    };
+    let open = |(work, file): (String, PathBuf)| (work, packed::stream(&file).unwrap());
     quiet::all().unwrap().into_iter().map(open).collect()
 }
 

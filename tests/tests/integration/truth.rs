@@ -34,7 +34,7 @@ pub(crate) fn recordings() -> Vec<(PathBuf, Stream)> {
     let open = |file: PathBuf| {
         let name = file.to_string_lossy().into_owned();
         let stream = if name.ends_with(".records.br") {
-            Stream::read(packed::recording(&file).unwrap().as_slice())
+            packed::stream(&file)
         } else if name.ends_with(".plegtrace") {
             Stream::open(&file)
         } else {
