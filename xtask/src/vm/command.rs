@@ -210,13 +210,17 @@ fn guests(selection: &Selection) -> Result<Vec<Ran>> {
         (vec![tests], payload::script(&Mode::Tests(selection.test.clone())))
     };
     fs::create_dir_all(logs()).with_context(|| format!("cannot create {}", logs().display()))?;
-    Ok(in_lanes(&selection.suites, lanes(), |suite| {
+    // The newest takes longest: begun last, it would run alone at the end.
+    let newest_first: Vec<Suite> = selection.suites.iter().rev().copied().collect();
+    let mut ran = in_lanes(&newest_first, lanes(), |suite| {
         let disk = logs().join(format!("{}.payload.ext4", suite.name));
         match payload::disk(&files, &script, &disk) {
             Ok(()) => one(*suite, image::get(*suite, selection.refresh), selection, &disk),
             Err(error) => one(*suite, Err(error), selection, &disk),
         }
-    }))
+    });
+    ran.reverse();
+    Ok(ran)
 }
 
 /// Builds the tests of the guests, with the product.
