@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::healthy;
 
 const CALL: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// The configuration of networks, moved away; put back when dropped.
 struct Away(Vec<(PathBuf, PathBuf)>);
@@ -69,20 +70,33 @@ pub(super) fn without_network(node: &Node) {
     assert_eq!(look(node, 0)["diagnosis"]["verdict"], "healthy");
 }
 
+/// How often containerd could not make a sandbox, by its own count.
+fn failed_sandboxes(node: &Node) -> f64 {
+    let page = node.containerd().metrics(CALL).unwrap();
+    let handled = page.find("grpc_server_handled_total", &[("grpc_method", "RunPodSandbox")]);
+    handled.filter(|sample| sample.label("grpc_code") != Some("OK")).map(|sample| sample.value).sum()
+}
+
 /// A network plugin that fails each time: what fails, how often, and why, in the runtime's own words.
 pub(super) fn plugin_fails(node: &Node) {
     const POD: &str = "no-address";
     let words = "lab: open subnet.env: no such file";
     let order = Order::Fail(words.to_owned());
     let closed = gate::close(node.containerd().scratch().path(), Place::Cni, gate::ALL, &order).unwrap();
+    let before = failed_sandboxes(node);
+    let mut observer = healthy::start(node, &["-o", "json", "-d", "600"]);
+    observer.wait_until_armed(LIMIT).unwrap();
     node.kubelet().add_pod_with_network(POD).unwrap();
     // The kubelet tries again after ten seconds and more.
-    let failing = claim::works("a plugin that fails", || {
-        let (_, report) = healthy::report_any(node, &["-d", "40"]);
-        let failing = report["diagnosis"]["failing"].as_array().unwrap().clone();
-        let sandbox = failing.into_iter().find(|failing| failing["operation"] == "RunPodSandbox");
-        Ok(sandbox.filter(|_| report["diagnosis"]["verdict"] == "failing"))
-    });
+    claim::works("two sandboxes that failed", || Ok((failed_sandboxes(node) >= before + 2.0).then_some(())));
+    observer.signal(libc::SIGINT).unwrap();
+    let ended = observer.finish(LIMIT).unwrap();
+    let report: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let diagnosis = &report["diagnosis"];
+    assert_eq!((ended.status.code(), &diagnosis["verdict"]), (Some(1), &"failing".into()), "{diagnosis:#}");
+    let failing = diagnosis["failing"].as_array().unwrap();
+    let failing = failing.iter().find(|failing| failing["operation"] == "RunPodSandbox");
+    let failing = failing.unwrap_or_else(|| panic!("{diagnosis:#}"));
     assert!(failing["error"].as_str().is_some_and(|error| error.contains(words)), "{failing}");
     assert!(failing["count"].as_u64().unwrap() >= 2, "{failing}");
     assert!(failing["program"].as_str().unwrap().contains("lab-gate"), "{failing}");

@@ -27,10 +27,15 @@ const PERIOD: Duration = Duration::from_secs(2);
 const STORM_PER_CPU: f64 = 5.0;
 const TOLERANCE: f64 = 0.7;
 
-fn run(node: &Node, arguments: &[&str]) -> Ended {
+/// A plegtrace that observes this node.
+pub(super) fn start(node: &Node, arguments: &[&str]) -> Running {
     let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
     let about = ["--kubelet-pid", &kubelet, "--runtime-pid", &runtime];
-    Running::start(&[arguments, &about].concat()).unwrap().finish(LIMIT).unwrap()
+    Running::start(&[arguments, &about].concat()).unwrap()
+}
+
+fn run(node: &Node, arguments: &[&str]) -> Ended {
+    start(node, arguments).finish(LIMIT).unwrap()
 }
 
 /// A run that ends with this code.
@@ -40,18 +45,12 @@ fn report(node: &Node, code: i32) -> Value {
 
 /// The same with these further arguments.
 pub(super) fn report_after(node: &Node, more: &[&str], code: i32) -> Value {
-    let (ended, report) = report_any(node, more);
+    let ended = run(node, &[&["-o", "json"], more].concat());
+    let report: Value = serde_json::from_str(&ended.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}\n{}", ended.stdout, ended.stderr));
     let about = ["diagnosis", "losses", "refused", "cost"].map(|part| format!("{part}: {:#}", report[part]));
     assert_eq!(ended.status.code(), Some(code), "{}", about.join("\n"));
     report
-}
-
-/// The same with whatever code.
-pub(super) fn report_any(node: &Node, more: &[&str]) -> (Ended, Value) {
-    let ended = run(node, &[&["-o", "json"], more].concat());
-    let report = serde_json::from_str(&ended.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {}\n{}", ended.stdout, ended.stderr));
-    (ended, report)
 }
 
 /// One run as on a node without a doubt; gives its findings.
