@@ -1,6 +1,8 @@
 //! What is kept of a stall: a recording and its report, as many as fit.
 
-use std::{fs, io, time::SystemTime};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use super::dir::Dir;
 
@@ -20,7 +22,7 @@ pub(super) struct Evidence {
     pub(super) report: Vec<u8>,
 }
 
-/// Writes it, and removes the oldest files until everything fits.
+/// Writes it, and removes the oldest stalls, each with all its files, until everything fits.
 pub(super) fn keep(dir: &Dir, evidence: &Evidence, most_bytes: u64) -> io::Result<()> {
     let folder = dir.folder(FOLDER)?;
     let size = (evidence.recording.len() + evidence.report.len()) as u64;
@@ -30,23 +32,17 @@ pub(super) fn keep(dir: &Dir, evidence: &Evidence, most_bytes: u64) -> io::Resul
             "the evidence is larger than all evidence may be",
         ));
     }
-    let mut files: Vec<(SystemTime, u64, std::path::PathBuf)> = Vec::new();
-    for entry in fs::read_dir(&folder)?.flatten().filter(|it| is_ours(&it.file_name().to_string_lossy())) {
-        let about = entry.metadata()?;
-        if !about.is_file() {
-            continue;
-        }
-        files.push((about.modified()?, about.len(), entry.path()));
-    }
-    files.sort();
-    let mut left: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
-    let mut count = files.len();
-    for (_, bytes, path) in files {
-        if left + size <= most_bytes && count + 2 <= FILES {
+    let kept = kept(&folder)?;
+    let mut left: u64 = kept.values().flatten().map(|(_, bytes)| bytes).sum();
+    let mut count = kept.values().flatten().count();
+    for files in kept.into_values() {
+        if left + size <= most_bytes && count + ENDINGS.len() <= FILES {
             break;
         }
-        fs::remove_file(path)?;
-        (left, count) = (left - bytes, count - 1);
+        for (path, bytes) in files {
+            fs::remove_file(path)?;
+            (left, count) = (left - bytes, count - 1);
+        }
     }
     for (ending, bytes) in [("plegtrace", &evidence.recording), ("txt", &evidence.report)] {
         dir.replace(&format!("{FOLDER}/{}.{ending}", evidence.name), bytes)?;
@@ -54,22 +50,41 @@ pub(super) fn keep(dir: &Dir, evidence: &Evidence, most_bytes: u64) -> io::Resul
     Ok(())
 }
 
-/// Is this one of our names: a moment, an id, and one of our endings? Whatever else lies there is not counted, and stays.
-fn is_ours(name: &str) -> bool {
-    let stem = ENDINGS.iter().find_map(|ending| name.strip_suffix(ending)?.strip_suffix('.'));
-    let moment = stem.and_then(|stem| stem.split_once("Z-")).filter(|(_, id)| !id.is_empty());
+/// Files and their bytes by the name of their stall, the oldest first: a name begins with its moment. When a file was written says less,
+/// a recording and its report are not written at once.
+fn kept(folder: &Path) -> io::Result<BTreeMap<String, Vec<(PathBuf, u64)>>> {
+    let mut kept: BTreeMap<String, Vec<(PathBuf, u64)>> = BTreeMap::new();
+    for entry in fs::read_dir(folder)?.flatten() {
+        let about = entry.metadata()?;
+        if let Some(stall) = stall_of(&entry.file_name().to_string_lossy())
+            && about.is_file()
+        {
+            kept.entry(stall.to_owned()).or_default().push((entry.path(), about.len()));
+        }
+    }
+    Ok(kept)
+}
+
+/// The name without its ending, if it is one of ours: a moment, an id, and one of our endings. Whatever else lies there is not counted,
+/// and stays.
+fn stall_of(name: &str) -> Option<&str> {
+    let stall = ENDINGS.iter().find_map(|ending| name.strip_suffix(ending)?.strip_suffix('.'))?;
+    let (moment, _) = stall.split_once("Z-").filter(|(_, id)| !id.is_empty())?;
     let fits = |(place, byte): (usize, u8)| if place == 8 { byte == b'T' } else { byte.is_ascii_digit() };
-    moment.is_some_and(|(moment, _)| moment.len() == MOMENT && moment.bytes().enumerate().all(fits))
+    (moment.len() == MOMENT && moment.bytes().enumerate().all(fits)).then_some(stall)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, SystemTime};
+
     use super::*;
 
     /// Only our own files are counted and removed; what somebody else put there stays, and a link leads nowhere.
     #[test]
     fn what_is_not_ours_stays() {
-        assert!(is_ours("20261127T024148Z-R1.plegtrace") && is_ours("20261127T024148Z-unknown.txt"));
+        assert_eq!(stall_of("20261127T024148Z-R1.plegtrace"), Some("20261127T024148Z-R1"));
+        assert_eq!(stall_of("20261127T024148Z-unknown.txt"), Some("20261127T024148Z-unknown"));
         for other in [
             "passwd",
             "R1.txt",
@@ -77,7 +92,7 @@ mod tests {
             "20261127-024148Z-R1.txt",
             "20261127T024148Z-R1.log",
         ] {
-            assert!(!is_ours(other), "{other}");
+            assert_eq!(stall_of(other), None, "{other}");
         }
         let (temp, etc) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let dir = Dir::take(&temp.path().join("d")).unwrap();
@@ -118,6 +133,9 @@ mod tests {
         };
         for n in 0..5 {
             keep(&dir, &some(n, 1000), 3100).unwrap();
+            // A report may be written later than its recording, and goes with it.
+            let report = fs::File::open(dir.path(&format!("{FOLDER}/{}.txt", some(n, 0).name))).unwrap();
+            report.set_modified(SystemTime::now() + Duration::from_secs(60)).unwrap();
         }
         assert_eq!(
             names(),
