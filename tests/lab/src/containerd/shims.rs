@@ -16,9 +16,19 @@ pub struct Shim {
 
 /// The shims whose `-address` is `socket`: with several containerds on a machine, nothing else tells them apart.
 pub(super) fn find(socket: &Path) -> Vec<Shim> {
-    let mut shims: Vec<Shim> = process::all().into_iter().filter_map(|pid| shim(pid, socket)).collect();
+    let all: Vec<Shim> = process::all().into_iter().filter_map(|pid| shim(pid, socket)).collect();
+    let parents: Vec<Option<u32>> = all.iter().map(|shim| process::parent(shim.pid)).collect();
+    let mut shims = without_children(all, &parents);
     shims.sort_by_key(|shim| shim.pid);
     shims
+}
+
+/// Those that no other one of them has started: between fork and exec, a child of a shim looks like it. `parents` in the same order;
+/// `None`: it is gone.
+fn without_children(shims: Vec<Shim>, parents: &[Option<u32>]) -> Vec<Shim> {
+    let pids: Vec<u32> = shims.iter().map(|shim| shim.pid).collect();
+    let is_one = |parent: &Option<u32>| parent.is_some_and(|parent| !pids.contains(&parent));
+    shims.into_iter().zip(parents).filter_map(|(shim, parent)| is_one(parent).then_some(shim)).collect()
 }
 
 fn shim(pid: u32, socket: &Path) -> Option<Shim> {
@@ -58,6 +68,14 @@ mod tests {
         assert_eq!(parse(&words(line), Path::new("/tmp/b/c.sock")), None);
         assert_eq!(parse(&words(&format!("{line} start")), Path::new("/tmp/a/c.sock")), None);
         assert_eq!(parse(&words("shim -id"), Path::new("/tmp/a/c.sock")), None);
+    }
+
+    /// A child that has not become runc yet is no shim, nor is one that has ended meanwhile.
+    #[test]
+    fn a_child_of_a_shim_is_none() {
+        let shim = |pid| Shim { pid, sandbox: "abc".to_owned() };
+        let found = without_children(vec![shim(7), shim(8), shim(9)], &[Some(1), Some(7), None]);
+        assert_eq!(found, [shim(7)]);
     }
 
     #[test]

@@ -220,8 +220,11 @@ fn with_causes(status: &tonic::Status) -> String {
     })
 }
 
-/// tonic's own timer and the server's race with ours; all three mean the same.
+/// tonic's own timer and the server's race with ours; all mean the same. A server of grpc-go whose timer is first either says so, or
+/// resets the stream.
 fn is_timeout(status: &tonic::Status) -> bool {
+    let cancelled = |words| status.code() == Code::Cancelled && with_causes(status).contains(words);
     status.code() == Code::DeadlineExceeded
-        || (status.code() == Code::Cancelled && status.message().contains("Timeout expired"))
+        || cancelled("Timeout expired")
+        || cancelled("stream no longer needed")
 }
