@@ -223,6 +223,12 @@ mod tests {
         (dir, Request { limits, ..Request::new(program) })
     }
 
+    /// With so many seconds for each answer: for children that give one, however busy the machine is.
+    fn patient(request: Request, seconds: u64) -> Request {
+        let (target, round) = (Duration::from_secs(seconds), Duration::from_secs(60));
+        Request { limits: Limits { target, round, ..request.limits }, ..request }
+    }
+
     const ASK_7: &str = r#"echo '{"Asking":{"pid":7,"comm":"runc","step":"Arguments"}}'"#;
 
     fn containerd() -> ProcessFact {
@@ -278,6 +284,7 @@ mod tests {
             r#"echo '{"Arguments":{"pid":1,"arguments":["'$$'"]}}'; echo '"Done"'
             case $order in *'{"Arguments":[9]}'*) exit ;; esac"#,
         );
+        let request = patient(request, 2);
         let answer = |pid| {
             let (lines, unanswered) = command_lines(&request, &[pid]);
             assert_eq!(unanswered, []);
@@ -312,6 +319,7 @@ mod tests {
     fn the_living_are_counted() {
         let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let (_dir, request) = scripted(r#"n=0; while [ $n -lt 20000 ]; do n=$((n+1)); done; echo '"Done"'"#);
+        let request = patient(request, 20);
         end_idle();
         assert_eq!(usage(), Usage::default());
         let _ = command_lines(&request, &[7]);
