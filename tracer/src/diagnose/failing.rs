@@ -19,6 +19,7 @@ const OVER_NS: u64 = 6 * 60 * SECOND_NS;
 const ENDS_AGAIN_NS: u64 = 10 * SECOND_NS;
 /// … and each comes at once (seen: 0.5 ms for the kubelet, 60 µs in containerd): to end something takes a program or a plugin.
 const NOTHING_TRIED_NS: u64 = SECOND_NS / 50;
+
 /// Something that fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failing {

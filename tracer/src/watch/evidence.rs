@@ -55,10 +55,12 @@ pub(super) fn keep(dir: &Dir, evidence: &Evidence, most_bytes: u64) -> io::Resul
 fn kept(folder: &Path) -> io::Result<BTreeMap<String, Vec<(PathBuf, u64)>>> {
     let mut kept: BTreeMap<String, Vec<(PathBuf, u64)>> = BTreeMap::new();
     for entry in fs::read_dir(folder)?.flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        // Of what is not ours nothing is asked: it may go at any moment.
+        let Some(stall) = stall_of(&name) else { continue };
         let about = entry.metadata()?;
-        if let Some(stall) = stall_of(&entry.file_name().to_string_lossy())
-            && about.is_file()
-        {
+        if about.is_file() {
             kept.entry(stall.to_owned()).or_default().push((entry.path(), about.len()));
         }
     }

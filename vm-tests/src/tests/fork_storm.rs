@@ -65,7 +65,7 @@ pub fn run() -> Result<String> {
     let diagnosis = diagnose(&snapshot);
     let named = stall::named(&diagnosis);
     let wanted = [("O1", Some(containerd.pid), Confidence::High)];
-    // A guest has no network, and newer containerds say so: that comes before what is slow.
+    // A guest has no network: that comes before what is slow.
     let is_slow = matches!(diagnosis.verdict, Verdict::Slow | Verdict::Failing);
     ensure!(
         is_slow && named == wanted,
