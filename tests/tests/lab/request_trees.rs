@@ -17,6 +17,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 const S: u64 = 1_000_000_000;
 /// Share of a slow request that must be measured.
 const EXPLAINED: f64 = 0.95;
+/// Commands of a second. Another may be a probe's of the kubelet, at that moment: then nobody knows which `runc exec` is whose.
+const EXECS: usize = 3;
 
 fn watch(node: &Node, seconds: &str) -> Watching {
     let (kubelet, runtime) = (node.kubelet().pid().to_string(), node.containerd().pid().to_string());
@@ -35,11 +37,17 @@ fn page(snapshot: &Snapshot, name: &str) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// The longest request of this operation whose root is of this layer.
-fn longest<'a>(snapshot: &'a Snapshot, layer: Layer, operation: &str) -> &'a RequestTree {
-    let mine =
-        |request: &&RequestTree| request.root().operation() == operation && request.root().layer() == layer;
-    let found = snapshot.requests.iter().filter(mine).max_by_key(|r| r.root().duration_ns(snapshot.now));
+/// Requests of this operation whose root is of this layer.
+fn of<'a>(snapshot: &'a Snapshot, layer: Layer, operation: &'a str) -> impl Iterator<Item = &'a RequestTree> {
+    let mine = move |request: &&RequestTree| {
+        request.root().operation() == operation && request.root().layer() == layer
+    };
+    snapshot.requests.iter().filter(mine)
+}
+
+/// The longest of them.
+fn longest<'a>(snapshot: &'a Snapshot, layer: Layer, operation: &'a str) -> &'a RequestTree {
+    let found = of(snapshot, layer, operation).max_by_key(|request| request.root().duration_ns(snapshot.now));
     found.unwrap_or_else(|| panic!("no {operation}: {:#?}", snapshot.requests))
 }
 
@@ -80,7 +88,9 @@ pub(super) fn slow_requests_are_whole(node: &Node) {
     let before = node.kubelet().running_pods().unwrap().len();
     let watching = watch(node, "600");
     let client = node.containerd().client();
-    client.exec_sync(&pod.container, &["sleep", "1"], LIMIT).unwrap();
+    for _ in 0..EXECS {
+        client.exec_sync(&pod.container, &["sleep", "1"], LIMIT).unwrap();
+    }
     node.kubelet().add_pod("x1").unwrap();
     process::wait_for("a pod of the kubelet", LIMIT, || {
         Ok((node.kubelet().running_pods().is_ok_and(|pods| pods.len() == before + 1)).then_some(()))
@@ -118,8 +128,11 @@ pub(super) fn slow_requests_are_whole(node: &Node) {
     assert!(page.contains(&format!("CNI lab-gate ADD, pid {}", plugin.id.tgid)), "{page}");
     assert_eq!(sandbox.container.as_ref().map(String::len), Some(64), "the id of the sandbox");
 
-    let exec = longest(&snapshot, Layer::Handler, "ExecSync");
-    assert_eq!(exec.container.as_ref(), Some(&pod.container));
+    let slept = |request: &&RequestTree| {
+        request.container.as_ref() == Some(&pod.container) && request.root().duration_ns(snapshot.now) >= S
+    };
+    let exec = of(&snapshot, Layer::Handler, "ExecSync").find(slept);
+    let exec = exec.unwrap_or_else(|| panic!("each command may be a probe's:\n{page}"));
     let time = explained(exec, &snapshot);
     let all = programs(exec);
     assert_eq!(all.iter().filter(|(name, _)| *name == "runc exec").count(), 1, "{page}");
