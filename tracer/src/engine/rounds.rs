@@ -10,7 +10,7 @@ use std::{
 use crate::{
     census::{Census, RUNTIME, Request},
     correlate::{
-        ProcessKind, Snapshot,
+        OpenMessage, ProcessKind, Snapshot,
         thresholds::{CALL_OPEN_NS, SECOND_NS},
     },
     cri::Method,
@@ -29,7 +29,7 @@ const SOON: [Duration; 2] = [Duration::from_millis(800), Duration::from_millis(2
 const HASTE: Duration = Duration::from_secs(60);
 /// The same while nothing does: then only processes and the loops of the kubelet are looked at.
 const CALM: Duration = Duration::from_secs(10);
-/// A handler that is open for so long is worth a look at its goroutine.
+/// A handler or request that is open for so long is worth a look at its goroutine.
 const OPEN_NS: u64 = 3 * SECOND_NS;
 /// Rounds after which a census without probes has seen what it can.
 const ALONE: u64 = 3;
@@ -255,6 +255,7 @@ pub(crate) fn is_suspicious(snapshot: &Snapshot, diagnosis: &Diagnosis) -> bool 
     // What a goroutine waits for is known as long as it is looked at.
     let asks_systemd = snapshot.bus.open.iter().any(|call| call.fact.before);
     old || open
+        || snapshot.grpc.open.iter().any(is_unanswered)
         || asks_systemd
         || has_ended(snapshot)
         || loops_wait(snapshot)
@@ -262,6 +263,12 @@ pub(crate) fn is_suspicious(snapshot: &Snapshot, diagnosis: &Diagnosis) -> bool 
         || silent_pulls(snapshot).next().is_some()
         || !diagnosis.stuck.is_empty()
         || !diagnosis.reasons.is_empty()
+}
+
+/// Where no probe shows a handler, the socket shows its request. Nobody knows how long one without a name may last.
+fn is_unanswered(request: &OpenMessage) -> bool {
+    let OpenMessage { fact, age_ns, .. } = request;
+    *age_ns >= OPEN_NS && request.should_end() && !fact.over && !fact.service.is_empty()
 }
 
 /// Has a container ended of which the runtime says that it runs, or, because it was not asked, may say so?
@@ -283,9 +290,10 @@ mod tests {
             Correlator, Latency, Limits, OciRuntime, OpenProcess, ProcessRow, UnkillableSeen, Unreported,
         },
         decode::MonoNs,
+        diagnose::diagnose,
         input::{
-            CallError, CensusFact, EndedInit, OwnCall, ParkedThreads, RuntimeSays, SeccompFact, Unanswered,
-            Unkillable,
+            CallError, CensusFact, EndedInit, OpenMessageFact, OwnCall, ParkedThreads, RuntimeSays,
+            SeccompFact, Unanswered, Unkillable,
         },
     };
 
@@ -375,6 +383,41 @@ mod tests {
             |error| OwnCall { operation: "ListContainers".into(), began_ns: 1, ended_ns: Some(2), error };
         assert!(asked(vec![call(Some(CallError { code: 8, message: "too large".into() }))]));
         assert!(!asked(vec![OwnCall { ended_ns: None, ..call(None) }]) && !asked(Vec::new()));
+    }
+
+    /// A kubelet waits for an answer: a look tells what the runtime does about it.
+    #[test]
+    fn a_request_without_an_answer_is_looked_at() {
+        let looked = |age: u64, long: bool, name: &str, over: bool| {
+            let fact = OpenMessageFact {
+                socket: 1,
+                stream: 3,
+                start_ns: 1,
+                asker: 5,
+                answerer: 6,
+                service: name.into(),
+                method: name.into(),
+                container: String::new(),
+                unsent: false,
+                over,
+                unread: None,
+                unread_by_answerer: None,
+            };
+            let open = OpenMessage { fact, age_ns: age * SECOND_NS, is_long_lived: long };
+            let mut snapshot = Correlator::new(Limits::default()).snapshot(MonoNs(9 * SECOND_NS));
+            (snapshot.grpc.open, snapshot.census.rounds) = (vec![open], 2);
+            let diagnosis = Diagnosis { reasons: Vec::new(), ..diagnose(&snapshot) };
+            is_suspicious(&snapshot, &diagnosis)
+        };
+        assert!(looked(4, false, "RemoveImage", false));
+        for nothing in [
+            looked(2, false, "RemoveImage", false),
+            looked(4, true, "GetContainerEvents", false),
+            looked(4, false, "", false),
+            looked(4, false, "RemoveImage", true),
+        ] {
+            assert!(!nothing);
+        }
     }
 
     /// A container that has ended is looked at again, unless the runtime knows of it; what has ended of a command is not.
