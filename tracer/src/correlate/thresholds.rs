@@ -30,7 +30,8 @@ pub const LAST_LIST_NS: u64 = 10 * SECOND_NS;
 /// A call open longer is a stall, unless its operation is one of those below.
 pub const CALL_OPEN_NS: u64 = 10 * SECOND_NS;
 /// A call that may last as long as what it was asked for is a stall, too, once it is open for [`CALL_OPEN_NS`] and has waited so long
-/// at one place for a lock or for a shim: that is no part of the work.
+/// at one place for a lock or for a shim: that is no part of the work. Of work through a disk (`RemoveImage`, lists of statistics) only
+/// a lock counts: such a list asks shim after shim.
 pub const HELD_NS: u64 = 5 * SECOND_NS;
 /// `RunPodSandbox` and `StopPodSandbox` wait for the network plugin: slow from here on. The deadline of the former is
 /// twice the normal one.

@@ -8,7 +8,7 @@ use crate::{
         excluded::percent,
     },
     input::{Component, WriteLimit},
-    span::GoroutinePark,
+    stuck::StuckKind,
     words::{self, human},
 };
 
@@ -155,6 +155,10 @@ fn is_about_writing(reason: &Reason) -> bool {
     match reason {
         Reason::CallsOpen { operation, .. } | Reason::Abandoned { operation, .. } => of(operation),
         Reason::RequestsOpen { method, .. } => of(method),
+        Reason::Stuck(stuck) => matches!(
+            &stuck.what,
+            StuckKind::Request(request) if of(&request.operation) && is_commit(&request.frames)
+        ),
         _ => false,
     }
 }
@@ -167,14 +171,15 @@ fn queueing(scene: &Scene<'_>) -> u64 {
     let (mut all, mut queued) = (0_u64, 0_u64);
     for tree in scene.snapshot.requests.iter().filter(recent).filter(of_writing) {
         all += tree.root().duration_ns(now);
-        let parks = tree.root().walk().flat_map(|span| &span.parks).filter(|park| is_commit(park));
+        let parks = tree.root().walk().flat_map(|span| &span.parks).filter(|park| is_commit(&park.stack));
         queued += parks.map(|park| park.end.since(park.start)).sum::<u64>();
     }
     u64::try_from(u128::from(queued) * 100 / u128::from(all.max(1))).unwrap_or(100).min(100)
 }
 
-fn is_commit(park: &GoroutinePark) -> bool {
-    park.stack.iter().any(|name| COMMITS.iter().any(|commit| name.ends_with(commit)))
+/// Does it wait for its turn to write to the database, or for the write?
+fn is_commit(stack: &[String]) -> bool {
+    stack.iter().any(|name| COMMITS.iter().any(|commit| name.ends_with(commit)))
 }
 
 fn finding(pid: u32, waits: &DiskWaits, queue: u64, stalls: bool, scene: &Scene<'_>) -> Finding {
