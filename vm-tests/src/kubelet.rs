@@ -35,6 +35,12 @@ impl Kubelet {
         Ok(Self { child: child.context("no kubelet")?, program })
     }
 
+    /// Its process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Has it ask for the removal of all its images at the same time.
     ///
     /// # Errors

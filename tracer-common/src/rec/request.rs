@@ -78,7 +78,7 @@ pub struct RequestRec {
     pub start_ns: u64,
     /// Inode number of the socket of the client.
     pub socket: u64,
-    /// Bytes of DATA that the client sent.
+    /// Bytes of DATA that the client sent, by writes that returned before the answer came.
     pub bytes: u64,
     /// Bytes of DATA that the server sent.
     pub answer_bytes: u64,

@@ -191,7 +191,7 @@ pub struct Request {
     pub message: Message,
     /// How it ended.
     pub end: RequestEnd,
-    /// Bytes that the client sent, headers left out.
+    /// Bytes that the client sent, headers left out, by writes that returned before the answer came.
     pub bytes: u64,
     /// Bytes that the server sent, headers left out.
     pub answer_bytes: u64,

@@ -21,8 +21,9 @@ use crate::stall::{self, WATCHDOG};
 use crate::undo::Undo;
 use crate::wait::{self, BUDGET};
 
-/// So many removals at once: each takes two commits or more, and they queue for one lock.
-const IMAGES: usize = 8;
+/// So many removals at once: each takes two commits or more, and they queue for one lock, for half a minute. Where no probe tells when one
+/// began, its first ten seconds begin at the look that found it.
+const IMAGES: usize = 16;
 /// The third disk of the guest, which QEMU holds back, and the one with everything else.
 const SLOW: &str = "/dev/vdc";
 const GOOD: &str = "/dev/vda";
@@ -68,7 +69,10 @@ pub fn held_back() -> Result<String> {
 fn observed(images: &Images) -> Result<(Kubelet, Snapshot)> {
     let mut kubelet = Kubelet::start(images.names())?;
     let uprobes = KernelVersion::running()? >= Feature::UprobeMulti.since();
-    let observation = Observation::begin_with(Settings { uprobes, parks: uprobes, ..stall::settings() })?;
+    // It is no Go program: only whoever starts plegtrace can know what it is.
+    let kubelet_pid = Some(kubelet.pid());
+    let settings = Settings { uprobes, parks: uprobes, kubelet_pid, ..stall::settings() };
+    let observation = Observation::begin_with(settings)?;
     kubelet.ask()?;
     Ok((kubelet, observation.ended()?))
 }
@@ -80,10 +84,11 @@ fn named(snapshot: &Snapshot, containerd: Containerd) -> Result<Finding> {
     let wanted = [("R2", Some(containerd.pid), Confidence::High)];
     ensure!(
         diagnosis.verdict == Verdict::Stall && named == wanted,
-        "{:?}, named {named:?}: {:?}; {:?}",
+        "{:?}, named {named:?}: {:?}; {:?}; {:?}",
         diagnosis.verdict,
         diagnosis.reasons,
-        snapshot.census.disk
+        snapshot.census.disk,
+        snapshot.census.requests
     );
     Ok(diagnosis.findings.remove(0))
 }

@@ -148,6 +148,7 @@ fn compare(calls: &Seen, functions: &Seen) -> Result<String> {
             "{exchange:?}: {began} to {ended}, system calls say {around:?}"
         );
     }
+    compare_sizes(calls, functions)?;
     let count = |kind| functions.exchanges.keys().filter(|key| key.0 == kind).count();
     let (requests, others) = (count("request"), count("other"));
     let (messages, bus, jobs) = (count("message"), count("bus"), count("job"));
@@ -169,6 +170,26 @@ fn compare(calls: &Seen, functions: &Seen) -> Result<String> {
     ))
 }
 
+/// What was written counts once the write has returned, and an answer can come before that, to a writer that does not get a processor: of
+/// such a request a size is missing. The system call returns last.
+fn compare_sizes(calls: &Seen, functions: &Seen) -> Result<()> {
+    let (mut same, mut missing) = (0, Vec::new());
+    for (exchange, of_function) in &functions.sizes {
+        match calls.sizes[exchange] {
+            of_call if of_call == *of_function => same += 1,
+            of_call => {
+                ensure!(
+                    of_call.min(*of_function) == 0,
+                    "{exchange:?}: {of_function} bytes, system calls say {of_call}"
+                );
+                missing.push(exchange);
+            }
+        }
+    }
+    ensure!(missing.len() < same, "no size of {missing:?}");
+    Ok(())
+}
+
 /// One of the two at work.
 struct Side {
     kernel: Kernel,
@@ -177,11 +198,15 @@ struct Side {
     /// Hits before it was there for the traffic.
     before: u64,
     exchanges: BTreeMap<Exchange, Times>,
+    /// How large what was asked was, bytes.
+    sizes: BTreeMap<Exchange, u64>,
 }
 
 /// What it has seen.
 struct Seen {
     exchanges: BTreeMap<Exchange, Times>,
+    /// As of [`Side`].
+    sizes: BTreeMap<Exchange, u64>,
     losses: Vec<String>,
     /// How often its programs ran because something began.
     hits: u64,
@@ -200,7 +225,7 @@ impl Side {
         // We ask as a kubelet would. What we write is looked at, and is not about a runtime yet.
         kernel.watch(std::process::id(), Watched::found(Role::Kubelet))?;
         syscall_cost::print(&format!("{name}.watched"))?;
-        Ok(Self { kernel, passed, before: 0, exchanges: BTreeMap::new() })
+        Ok(Self { kernel, passed, before: 0, exchanges: BTreeMap::new(), sizes: BTreeMap::new() })
     }
 
     fn watch(&mut self, containerd: Containerd) -> Result<()> {
@@ -229,12 +254,12 @@ impl Side {
             }
             Event::Request(it) => {
                 let (id, message) = (it.message.id, &it.message);
-                let what = format!(
-                    "{} → {} {:?} {} {}",
-                    message.asker, message.answerer, it.end, it.bytes, it.answer_bytes
-                );
+                let what =
+                    format!("{} → {} {:?} {}", message.asker, message.answerer, it.end, it.answer_bytes);
                 let kind = if it.of_other { "other" } else { "request" };
-                ((kind, id.socket, id.stream, what), (id.start.0, message.end.0))
+                let exchange = (kind, id.socket, id.stream, what);
+                self.sizes.insert(exchange.clone(), it.bytes);
+                (exchange, (id.start.0, message.end.0))
             }
             Event::BusCall(it) => {
                 let what =
@@ -258,6 +283,7 @@ impl Side {
         let counts = self.kernel.reasons()?;
         let losses = counts.iter().filter(|loss| loss.is_loss && loss.count > 0);
         let losses = losses.map(|loss| format!("{}: {}", loss.reason, loss.count)).collect();
-        Ok(Seen { losses, hits: self.kernel.system_calls()? - self.before, exchanges: self.exchanges })
+        let hits = self.kernel.system_calls()? - self.before;
+        Ok(Seen { losses, hits, exchanges: self.exchanges, sizes: self.sizes })
     }
 }
