@@ -99,12 +99,14 @@ fn act(ns: u64, what: impl Fn(&mut Story) + 'static) -> Act {
     (ns, Box::new(what))
 }
 
-/// The moments of a request. The kubelet gives up a handler that lasts longer than it waits.
+/// The moments of a request. The kubelet gives up a handler that lasts longer than it waits. No two last equally long, to the nanosecond:
+/// of such, the report may show any.
 fn acts_of(number: usize, (operation, from, handler, waits): Asked) -> Vec<Act> {
     let operation = ["ExecSync", "RunPodSandbox", "ContainerStatus"][operation];
     let (goid, served, from) = (1000 + number as u64, 50_000 + number as u64, from * MS);
-    let over = handler.map(|ms| from + (ms + 1) * MS);
-    let gives_up = waits.map(|ms| from + (ms + 2) * MS);
+    let longer = number as u64;
+    let over = handler.map(|ms| from + (ms + 1) * MS + longer);
+    let gives_up = waits.map(|ms| from + (ms + 2) * MS + longer);
     let mut acts = vec![
         act(from, move |story| {
             story.begin(Layer::KubeletCall, operation, goid, 900, from);
