@@ -2,8 +2,8 @@
 
 use crate::{
     correlate::{
-        Caller, OpenCall, ProcessKind, Snapshot,
-        thresholds::{HOOK_NS, POD_SANDBOX_NS, stuck_after_ns},
+        Caller, OpenCall, OpenMessage, ProcessKind, Request, Snapshot, WaitsFor,
+        thresholds::{CALL_OPEN_NS, HELD_NS, HOOK_NS, POD_SANDBOX_NS, stuck_after_ns},
     },
     cri::{Lasts, Method, Program},
     input::Layer,
@@ -19,8 +19,43 @@ pub(crate) fn is_late(operation: &str, age_ns: u64, caller: Option<Caller>, snap
     age_ns > limit && !(is_work && caller == Some(Caller::Foreign))
 }
 
+/// May it take longer than what is answered at once, or by a plugin?
+pub(super) fn may_last(request: &Request) -> bool {
+    let lasts = request.method().map(|method| method.facts().lasts);
+    lasts.is_some_and(|lasts| !matches!(lasts, Lasts::Briefly | Lasts::Network))
+}
+
+/// Is a request open for longer than its operation takes?
+pub(super) fn is_request_late(request: &Request, snapshot: &Snapshot) -> bool {
+    let caller = caller_of(request.pid, &request.goids, snapshot);
+    let too_old = is_late(&request.operation, request.since.ns, caller, snapshot);
+    too_old || is_held_up(request, caller, snapshot)
+}
+
+/// Work that may last has not begun, or is over, when its request waits for something else. Whoever typed `crictl rmi` for many images
+/// queues behind himself, and lists of statistics ask shim after shim, at the same place: of these, locks count, and only for the kubelet.
+fn is_held_up(request: &Request, caller: Option<Caller>, snapshot: &Snapshot) -> bool {
+    let is_work = request.method().is_some_and(|method| method.facts().lasts == Lasts::Work);
+    let at_lock = || matches!(request.waits_for, WaitsFor::Lock(_));
+    let counts = !is_work || at_lock() && kubelet_waits(request, caller, snapshot);
+    may_last(request) && counts && request.since.ns > CALL_OPEN_NS && request.held_ns >= HELD_NS
+}
+
+/// Is the kubelet seen to wait for such an answer: by a call of its own or, where no probe tells who asked, on its socket?
+fn kubelet_waits(request: &Request, caller: Option<Caller>, snapshot: &Snapshot) -> bool {
+    let on_socket = |open: &OpenMessage| {
+        let answers = [0, request.pid].contains(&open.fact.answerer) && !open.fact.over;
+        answers && open.fact.method == request.operation
+    };
+    match caller {
+        Some(Caller::Waiting) => true,
+        None | Some(Caller::Unknown) => snapshot.grpc.open.iter().any(on_socket),
+        Some(Caller::NotAsked | Caller::Gone(_) | Caller::Foreign | Caller::Own) => false,
+    }
+}
+
 /// Who waits for the handler on this goroutine.
-pub(super) fn caller_of(pid: u32, goids: &[u64], snapshot: &Snapshot) -> Option<Caller> {
+fn caller_of(pid: u32, goids: &[u64], snapshot: &Snapshot) -> Option<Caller> {
     let is_it = |call: &&OpenCall| {
         call.span.layer() == Layer::Handler && call.span.id.tgid == pid && goids.contains(&call.span.id.goid)
     };

@@ -4,11 +4,8 @@ use std::collections::HashSet;
 
 use super::{Stuck, StuckKind, Waiter, callers, halted, work::waits_to_be_started};
 use crate::{
-    correlate::{
-        Age, Caller, Held, Known, Request, Snapshot, WaitsFor,
-        thresholds::{CALL_OPEN_NS, HELD_NS},
-    },
-    cri::{Lasts, Method, Program},
+    correlate::{Age, Held, Known, Request, Snapshot, WaitsFor, thresholds::CALL_OPEN_NS},
+    cri::{Method, Program},
     input::{Command, Component},
 };
 
@@ -242,11 +239,11 @@ pub(super) fn unexplained(known: &Known, snapshot: &Snapshot, explained: &Vec<(u
     let fresh =
         requests.filter(|request| !request.goids.iter().any(|goid| told.contains(&(request.pid, *goid))));
     let (late, others): (Vec<&Request>, Vec<&Request>) =
-        fresh.partition(|request| is_late(request, snapshot));
+        fresh.partition(|request| callers::is_request_late(request, snapshot));
     // What may take its time may not hold up others meanwhile.
     let holds_up = |holder: &&Request| {
         holder.since.ns > CALL_OPEN_NS
-            && may_last(holder)
+            && callers::may_last(holder)
             && late.iter().any(|request| behind_lock(request, holder, known).is_some())
     };
     let holders: Vec<&Request> = others.into_iter().filter(holds_up).collect();
@@ -257,27 +254,6 @@ pub(super) fn unexplained(known: &Known, snapshot: &Snapshot, explained: &Vec<(u
     };
     let first = fresh.iter().filter(|request| !waits(request));
     first.map(|request| of_request(request, known, snapshot)).collect()
-}
-
-/// May it take longer than what is answered at once, or by a plugin?
-fn may_last(request: &Request) -> bool {
-    let lasts = request.method().map(|method| method.facts().lasts);
-    lasts.is_some_and(|lasts| !matches!(lasts, Lasts::Briefly | Lasts::Network))
-}
-
-/// Is a request open for longer than its operation takes?
-pub(super) fn is_late(request: &Request, snapshot: &Snapshot) -> bool {
-    let caller = callers::caller_of(request.pid, &request.goids, snapshot);
-    callers::is_late(&request.operation, request.since.ns, caller, snapshot) || is_held_up(request, caller)
-}
-
-/// Work that may last has not begun, or is over, when its request waits for something else. Whoever typed `crictl rmi` for many images
-/// queues behind himself, and lists of statistics ask shim after shim, at the same place: of these, locks count.
-fn is_held_up(request: &Request, caller: Option<Caller>) -> bool {
-    let is_work = request.method().is_some_and(|method| method.facts().lasts == Lasts::Work);
-    let counts =
-        !is_work || caller != Some(Caller::Foreign) && matches!(request.waits_for, WaitsFor::Lock(_));
-    may_last(request) && counts && request.since.ns > CALL_OPEN_NS && request.held_ns >= HELD_NS
 }
 
 fn of_request(request: &Request, known: &Known, snapshot: &Snapshot) -> Stuck {

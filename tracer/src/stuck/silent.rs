@@ -1,6 +1,6 @@
 //! Shims that run, run no program, and do not answer: what a shim is asked takes it milliseconds, unless a runc works for it.
 
-use super::{Stuck, StuckKind, chain, shim_lock};
+use super::{Stuck, StuckKind, callers, chain, shim_lock};
 use crate::{
     correlate::{
         Age, Known, ProcessSeen, Request, Snapshot, WaitsFor,
@@ -71,7 +71,7 @@ fn silent(shim: &ProcessSeen, known: &Known, snapshot: &Snapshot) -> Option<Stuc
     let (lock, held_up) = goroutines.map_or((None, None), |fact| shim_lock::find(&fact.groups));
     let late = |request: &&Request| match lock {
         Some(_) => request.since.ns >= STILL_NS,
-        None => chain::is_late(request, snapshot),
+        None => callers::is_request_late(request, snapshot),
     };
     let oldest = waiting(shim, known, snapshot)
         .filter(|request| request.stays && late(request))

@@ -1,8 +1,10 @@
 //! A command may last; what comes before and after it may not.
 
 use plegtrace::diagnose::{Diagnosis, Reason, Severity, Verdict, diagnose};
-use plegtrace::input::{Command, Component, GoroutineGroup, Layer, ProcessFact};
-use plegtrace::stuck::StuckKind;
+use plegtrace::input::{
+    Command, Component, Fact, GoroutineGroup, Layer, MessagesFact, OpenMessageFact, ProcessFact,
+};
+use plegtrace::stuck::{StuckKind, Waiter};
 use plegtrace_common::{
     rec::{PROCESS_CRUN, PROCESS_EXECED},
     role::Role,
@@ -10,7 +12,7 @@ use plegtrace_common::{
 use plegtrace_tests::found::{group, process};
 use plegtrace_tests::life::Life as _;
 use plegtrace_tests::recordings::text_of;
-use plegtrace_tests::story::{CONTAINERD, MS, S, Story};
+use plegtrace_tests::story::{CONTAINERD, KUBELET, MS, S, Story, at};
 
 use super::{RUNC, ids, park, syscall};
 
@@ -118,6 +120,9 @@ fn looks(at: &[(u64, &[&str])]) -> (Diagnosis, String) {
 
 const LOCK: &[&str] =
     &["sync.runtime_SemacquireMutex", "internal/sync.(*Mutex).lockSlow", "sync.(*Mutex).Lock"];
+const TURN: &[&str] = &["go.etcd.io/bbolt.(*DB).beginRWTx"];
+/// A thread that waits for nothing.
+const IDLE: &str = "epoll_wait";
 const OUTPUT: &[&str] = &["sync.runtime_Semacquire", "sync.(*WaitGroup).Wait"];
 const START: &[&str] = &["github.com/containerd/ttrpc.(*Client).dispatch", "task.(*ttrpctaskClient).Start"];
 const WAIT: &[&str] = &["github.com/containerd/ttrpc.(*Client).dispatch", "task.(*ttrpctaskClient).Wait"];
@@ -151,25 +156,62 @@ fn execs_that_last() {
     }
 }
 
-/// A node whose containerd serves this since 0.3 s, for the kubelet or for somebody else, as looks find it; its threads were in this call.
-fn served(method: &str, kubelet: bool, inner: &[&str], call: &str) -> Diagnosis {
+/// Who asked, and what shows that.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Asker {
+    /// A probe in the kubelet.
+    Kubelet,
+    /// The kubelet has a probe, which saw nothing.
+    Other,
+    /// The kubelet's socket; it has no probe.
+    Socket,
+    /// Nothing.
+    Unseen,
+}
+
+/// A node whose containerd serves this since 0.3 s, as looks find it; its threads were in this call. Others of its handlers, on
+/// goroutines from 601, are as old.
+fn served(
+    method: &str,
+    asker: Asker,
+    inner: &[&str],
+    call: &str,
+    others: &[(&str, GoroutineGroup)],
+) -> Diagnosis {
     let handler = format!("k8s.io/cri-api/pkg/apis/runtime/v1._ImageService_{method}_Handler");
-    let frames = [inner, &[handler.as_str()]].concat();
     let mut story = Story::node();
     for n in 0..15 {
         story.relist(n * S, 0);
     }
-    for layer in [Layer::KubeletCall, Layer::Handler] {
-        story.hook(layer, method);
+    story.hook(Layer::Handler, method);
+    if [Asker::Kubelet, Asker::Other].contains(&asker) {
+        story.hook(Layer::KubeletCall, method);
     }
-    if kubelet {
+    if asker == Asker::Kubelet {
         story.begin(Layer::KubeletCall, method, 70, 100, 299 * MS);
     }
     story.begin(Layer::Handler, method, 600, 100, 300 * MS);
+    let mut groups = vec![group(&[600], "select", &[inner, &[handler.as_str()]].concat())];
+    for (goid, (method, group)) in (601..).zip(others) {
+        story.hook(Layer::Handler, method).begin(Layer::Handler, method, goid, 100, 300 * MS);
+        groups.push(group.clone());
+    }
     let parked = vec![park(syscall(call, None))];
     let containerd = ProcessFact { parked, ..process(Component::Containerd, CONTAINERD, 1, 0) };
     for looked in [4 * S, 9 * S, 15 * S] {
-        story.census(looked, std::slice::from_ref(&containerd), &[group(&[600], "select", &frames)], &[]);
+        story.census(looked, std::slice::from_ref(&containerd), &groups, &[]);
+    }
+    if asker == Asker::Socket {
+        let open = OpenMessageFact {
+            start_ns: at(298 * MS).0,
+            asker: KUBELET,
+            answerer: CONTAINERD,
+            service: "runtime.v1.ImageService".into(),
+            method: method.into(),
+            ..OpenMessageFact::default()
+        };
+        let fact = MessagesFact { at_ns: at(16 * S).0, open: vec![open], complete: true };
+        story.fact(16 * S, &Fact::Requests(fact));
     }
     story.read_open(16 * S);
     diagnose(&story.snapshot(16 * S))
@@ -181,7 +223,7 @@ fn served(method: &str, kubelet: bool, inner: &[&str], call: &str) -> Diagnosis 
 fn a_pull_that_waits_for_a_mutex() {
     let pull = "github.com/containerd/containerd/v2/internal/cri/server.(*CRIImageService).PullImage";
     let verdict =
-        |inner: &[&str]| served("PullImage", true, &[inner, &[pull]].concat(), "epoll_wait").verdict;
+        |inner: &[&str]| served("PullImage", Asker::Kubelet, &[inner, &[pull]].concat(), IDLE, &[]).verdict;
     assert_eq!(verdict(LOCK), Verdict::Stall);
     for waits in [
         &["golang.org/x/sync/semaphore.(*Weighted).Acquire"][..],
@@ -196,22 +238,47 @@ fn a_pull_that_waits_for_a_mutex() {
 /// queues behind himself, and a list of statistics asks shim after shim.
 #[test]
 fn work_that_waits_for_its_turn() {
-    let queue = [LOCK, &["go.etcd.io/bbolt.(*DB).beginRWTx"]].concat();
-    let held = served("RemoveImage", true, &queue, "epoll_wait");
-    assert_eq!((held.verdict, ids(&held)), (Verdict::Stall, vec![]));
-    let slow = served("RemoveImage", true, &queue, "fdatasync");
+    let queue = [LOCK, TURN].concat();
+    for asker in [Asker::Kubelet, Asker::Socket] {
+        let held = served("RemoveImage", asker, &queue, IDLE, &[]);
+        assert_eq!((held.verdict, ids(&held)), (Verdict::Stall, vec![]), "{asker:?}");
+    }
+    let slow = served("RemoveImage", Asker::Kubelet, &queue, "fdatasync", &[]);
     assert_eq!(
         (slow.verdict, ids(&slow), slow.findings[0].severity),
         (Verdict::Stall, vec!["R2"], Severity::Stall)
     );
     let stats = ["github.com/containerd/ttrpc.(*Client).dispatch", "task.(*ttrpctaskClient).Stats"];
-    for (method, kubelet, inner) in [
-        ("RemoveImage", false, &queue[..]),
-        ("RemoveImage", true, &["syscall.Syscall", "os.removeAll"]),
-        ("RemoveImage", true, LOCK),
-        ("ListContainerStats", true, &stats),
+    for (method, asker, inner) in [
+        ("RemoveImage", Asker::Other, &queue[..]),
+        ("RemoveImage", Asker::Unseen, &queue),
+        ("RemoveImage", Asker::Kubelet, &["syscall.Syscall", "os.removeAll"]),
+        ("RemoveImage", Asker::Kubelet, LOCK),
+        ("ListContainerStats", Asker::Kubelet, &stats),
     ] {
-        let diagnosis = served(method, kubelet, inner, "epoll_wait");
-        assert_eq!(diagnosis.verdict, Verdict::Healthy, "{method} {inner:?}: {diagnosis:#?}");
+        let diagnosis = served(method, asker, inner, IDLE, &[]);
+        assert!(
+            diagnosis.stuck.is_empty() && diagnosis.reasons.is_empty(),
+            "{asker:?} {inner:?}: {diagnosis:#?}"
+        );
+    }
+}
+
+/// What may last may not hold up others meanwhile, whoever asked for it: it is named, and who waits behind it.
+#[test]
+fn work_that_holds_up_others() {
+    let commit = ["syscall.Syscall", "syscall.Fdatasync", "go.etcd.io/bbolt.(*Tx).Commit"];
+    let create = "k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_CreateContainer_Handler";
+    let behind = group(&[601], "semacquire", &[LOCK, TURN, &[create]].concat());
+    for asker in [Asker::Kubelet, Asker::Other] {
+        let diagnosis = served("RemoveImage", asker, &commit, IDLE, &[("CreateContainer", behind.clone())]);
+        let [stuck] = &diagnosis.stuck[..] else { panic!("{asker:?}: {diagnosis:#?}") };
+        let StuckKind::Request(holder) = &stuck.what else { panic!("{stuck:?}") };
+        let [Waiter::Requests(waiter)] = &stuck.waiters[..] else { panic!("{stuck:?}") };
+        assert_eq!(
+            (holder.operation.as_str(), waiter.operation.as_str()),
+            ("RemoveImage", "CreateContainer")
+        );
+        assert_eq!(diagnosis.verdict, Verdict::Stall);
     }
 }
