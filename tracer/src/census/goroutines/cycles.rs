@@ -16,7 +16,8 @@
 //!
 //! When collections ended is in `memstats.pause_end`, a ring by the wall clock, which may have been set meanwhile. An end
 //! counts only if a later clock confirms it: the last one is known by both clocks (`last_gc_nanotime`), and every `w` is the
-//! monotonic time at which one of them began to stop the world.
+//! monotonic time at which one of them began to stop the world. What nobody can see is a clock that was set by exactly the time between two
+//! collections, to [`BETWEEN_CLOCKS_NS`], after both.
 //!
 //! [mgcmark.go]: https://github.com/golang/go/blob/go1.24.4/src/runtime/mgcmark.go#L207
 //! [mgc.go]: https://github.com/golang/go/blob/go1.24.4/src/runtime/mgc.go#L1587
@@ -42,6 +43,13 @@ const TRIES: usize = 3;
 struct Cycle {
     end_ns: u64,
     pause_ns: u64,
+}
+
+impl Cycle {
+    /// It ended soon enough after `at_ns` to have begun to stop the world then.
+    fn may_have_begun(self, at_ns: u64) -> bool {
+        self.end_ns.saturating_sub(at_ns) <= self.pause_ns.saturating_add(BETWEEN_CLOCKS_NS)
+    }
 }
 
 /// The last collections of a process; none when they are not known.
@@ -100,23 +108,24 @@ impl Cycles {
 
     /// Takes the `waitsince` of a goroutine, which confirms what ended from then on.
     pub(super) fn confirm(&mut self, wait_since: u64) {
-        let place = self.first_since(wait_since);
-        let began = |cycle: &Cycle| cycle.end_ns.saturating_sub(wait_since);
-        let is_of = |cycle: &&Cycle| began(cycle) <= cycle.pause_ns.saturating_add(BETWEEN_CLOCKS_NS);
-        if self.known.get(place).filter(is_of).is_some() {
+        let place = self.last_that_began(wait_since);
+        if self.known.get(place).is_some_and(|cycle| cycle.may_have_begun(wait_since)) {
             self.confirmed = self.confirmed.min(place);
         }
     }
 
     /// A moment at which a goroutine with this `waitsince` was parked where it is now.
     pub(super) fn parked_by(&self, wait_since: u64) -> Option<u64> {
-        let after = (self.first_since(wait_since) + 1).max(self.confirmed);
+        let after = (self.last_that_began(wait_since) + 1).max(self.confirmed);
         Some(self.known.get(after)?.end_ns + SLICE_NS)
     }
 
-    /// The first that ended at this moment or later.
-    fn first_since(&self, at_ns: u64) -> usize {
-        self.known.partition_point(|cycle| cycle.end_ns + JITTER_NS < at_ns)
+    /// The first that ended at this moment or later; of several that may have begun to stop the world then, the last: one of them can
+    /// be older, and look younger because the clock was set back.
+    fn last_that_began(&self, at_ns: u64) -> usize {
+        let first = self.known.partition_point(|cycle| cycle.end_ns + JITTER_NS < at_ns);
+        let later = self.known.iter().skip(first + 1);
+        first + later.take_while(|cycle| cycle.may_have_begun(at_ns)).count()
     }
 }
 

@@ -112,6 +112,23 @@ fn the_wall_clock_was_set() {
     }
 }
 
+/// A clock that was set back by almost the time between two collections makes the first one look like the second. The second counts.
+#[test]
+fn the_wall_clock_was_set_to_the_collection_before() {
+    for between in [S, 120 * S] {
+        let mut runtime = Runtime::new();
+        runtime.collect(1_000 * S, 1_000 * S + 100_000, 0);
+        runtime.offset -= between.cast_signed() - 1_000;
+        let mark = 1_000 * S + between;
+        runtime.collect(mark, mark + 100_000, 0);
+        // Whoever parks now is found by the third one.
+        runtime.collect(mark + 60 * S, mark + 60 * S, 0);
+        let mut cycles = runtime.read();
+        cycles.confirm(mark);
+        assert_eq!(cycles.parked_by(mark), Some(mark + 60 * S + SLICE_NS));
+    }
+}
+
 /// Anything else at that place is taken for nothing.
 #[test]
 fn nonsense() {
@@ -150,10 +167,21 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
+/// After two collections the clock was set by just the time between them. `seen`: when each began, and its end by the wall clock.
+fn hidden(seen: &[(u64, i64)], offset: i64) -> bool {
+    let was_set = |(began, wall): &(u64, i64)| (wall - offset).abs_diff(began.cast_signed()) > S / 4;
+    let set: Vec<&(u64, i64)> = seen.iter().filter(|collection| was_set(collection)).collect();
+    let same = |ended: i64, began: u64| {
+        let late = ended - began.cast_signed();
+        (-JITTER_NS.cast_signed()..=BETWEEN_CLOCKS_NS.cast_signed() + 100_000).contains(&late)
+    };
+    set.iter().any(|(_, wall)| set.iter().any(|(began, _)| same(wall - offset, *began)))
+}
+
 proptest! {
     /// Whatever happens in whatever order: no goroutine is parked for longer than it is; and where the clock was not set,
-    /// the bound is at most a collection short. The clock is set one way only: back and forth by the same time between two
-    /// collections is the one thing that nobody can see.
+    /// the bound is at most a collection short. Two things nobody can see. The clock is set one way only: back and forth by the same
+    /// time between two collections is the one. And see [`hidden`].
     #[test]
     fn no_bound_exceeds_the_truth(
         events in prop::collection::vec(event(), 1..600),
@@ -162,7 +190,7 @@ proptest! {
     ) {
         let mut runtime = Runtime::new();
         let (mut now, mut parked, mut mark, mut begin) = (1_000 * S, 1_000 * S, 0, 0);
-        let (mut ends, mut marks, mut set) = (Vec::new(), Vec::new(), false);
+        let (mut ends, mut marks, mut set, mut seen) = (Vec::new(), Vec::new(), false, Vec::new());
         for event in events {
             match event {
                 Event::Park(ns) => {
@@ -181,6 +209,7 @@ proptest! {
                     now += 100_000;
                     ends.push(now);
                     now += late;
+                    seen.push((begin, now.cast_signed() + runtime.offset));
                 }
                 Event::Set(ns) => {
                     runtime.offset += if forward { ns } else { -ns };
@@ -193,7 +222,7 @@ proptest! {
             cycles.confirm(*mark);
         }
         let by = Some(mark).filter(|mark| *mark != 0).and_then(|mark| cycles.parked_by(mark));
-        prop_assert!(by.is_none_or(|by| by >= parked), "{by:?} {parked}");
+        prop_assert!(by.is_none_or(|by| by >= parked) || hidden(&seen, runtime.offset), "{by:?} {parked}");
         let kept = &ends[ends.len().saturating_sub(256)..];
         let second = kept.iter().filter(|end| **end >= parked).nth(1);
         if let Some(second) = second.filter(|_| !set && others && mark != 0) {
