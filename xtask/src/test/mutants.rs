@@ -19,6 +19,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
+use super::runner::SEED;
 use crate::build::host_cargo;
 use crate::cmd;
 use crate::ebpf::{Object, Want};
@@ -181,6 +182,8 @@ fn passes(tree: &Path, test: &Test, object: &Object) -> Result<bool> {
     let cargo = || {
         let mut command = host_cargo();
         command.current_dir(tree).envs(object.envs()).args(["test", "--quiet"]);
+        // The gate is what should catch it.
+        command.env(SEED.0, SEED.1);
         // Of what is not debugged no information is written, and what runs one test is not optimised: both would be most of the work.
         command.env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_TARGET_DIR", tree.with_file_name("build"));
         command.args(["--config", "profile.dev.package.plegtrace.opt-level=0"]);

@@ -22,6 +22,10 @@ use crate::{cmd, paths};
 /// No test program takes longer than this.
 const BUDGET: Duration = Duration::from_secs(25 * 60);
 
+/// Where properties begin to invent their cases: anywhere when all is proved; here when a change is, whose result is the same each time
+/// (decision 0156). What fails by chance once in a thousand runs is no fault of the change.
+pub(super) const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "33");
+
 /// From so many seconds on, a program's time is told.
 const LONG: u64 = 30;
 
@@ -126,6 +130,9 @@ pub(super) fn prepared(program: &Program, runner: &Runner<'_>) -> Result<Command
     };
     if program.layer == Layer::Lab {
         command.arg("--test-threads=1");
+    }
+    if runner.proved.is_none() {
+        command.env(SEED.0, SEED.1);
     }
     // A panic says where it is, and a test says what it saw: backtraces only hide that.
     command.env("RUST_BACKTRACE", "0");
