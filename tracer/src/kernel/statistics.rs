@@ -35,8 +35,8 @@ pub const VERIFIED_PROGRAMS: [&str; 16] = [
     "wire_connected",
 ];
 
-/// How many instructions the verifier walks through for each program in this mode; the kernel gives up at a million.
-/// Loads every program and drops it again, attaches nothing.
+/// How many instructions the verifier walks through for each program that these options want; the kernel gives up at a million.
+/// Loads each and drops it again, attaches nothing.
 ///
 /// # Errors
 ///
@@ -62,10 +62,17 @@ pub fn verified_instructions(options: &LoadOptions) -> Result<Vec<(&'static str,
     // Older kernels have no helper for the registers of a task, and need no events.
     let events = options.preemption.is_some();
     let on_functions = options.wire_probes.contains(&WireProbes::Functions);
-    let wanted = |name: &&str| match functions::target(name, Some([0; 3])) {
+    let of_family = |name: &str| match name.split('_').next() {
+        Some("park") => options.parks,
+        Some("proc") => options.processes,
+        Some("wire") => options.wire.is_some(),
+        _ => true,
+    };
+    let is_there = |name: &str| match functions::target(name, Some([0; 3])) {
         Some(_) => on_functions,
         None => events || !name.ends_with("_tp"),
     };
+    let wanted = |name: &&str| of_family(name) && is_there(name);
     VERIFIED_PROGRAMS.into_iter().filter(wanted).map(one).collect()
 }
 
