@@ -188,9 +188,7 @@ mod tests {
     #[test]
     fn a_silent_server_runs_into_the_deadline() {
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-        let start = Instant::now();
         let error = get(silent.local_addr().unwrap(), "/", Duration::from_millis(50)).unwrap_err();
         assert!(Unanswered::is_in(&error), "{error:#}");
-        assert!(start.elapsed() < Duration::from_secs(5));
     }
 }

@@ -12,7 +12,7 @@ use plegtrace::{
     watch::{Entry, Quantiles, State, Status},
 };
 use plegtrace_lab::fault::Kind;
-use plegtrace_tests::{program, recordings};
+use plegtrace_tests::{claim, program, recordings};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -70,8 +70,7 @@ fn check_says_it_in_a_line() {
     put(dir.path(), &state());
     let began = Instant::now();
     let stall = in_dir(&dir, &["check"]);
-    // 0.1 s is the aim; machines of tests are busy.
-    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    claim::soon_within("check in a line", began.elapsed(), Duration::from_secs(1));
     assert!(
         stall.code == Some(1) && stall.stdout.starts_with("shim 3 min 20 s: R1 the shim of"),
         "{}",

@@ -167,15 +167,16 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// After two collections the clock was set by just the time between them. `seen`: when each began, and its end by the wall clock.
-fn hidden(seen: &[(u64, i64)], offset: i64) -> bool {
+/// The collection that was taken for confirmed only looks like another one: after both, the clock was set by just the time between them.
+/// `seen`: when each began, and its end by the wall clock. `confirmed`: the place of that collection there.
+fn hidden(seen: &[(u64, i64)], confirmed: usize, offset: i64) -> bool {
     let was_set = |(began, wall): &(u64, i64)| (wall - offset).abs_diff(began.cast_signed()) > S / 4;
-    let set: Vec<&(u64, i64)> = seen.iter().filter(|collection| was_set(collection)).collect();
-    let same = |ended: i64, began: u64| {
-        let late = ended - began.cast_signed();
+    let looks = seen[confirmed].1 - offset;
+    let same = |began: u64| {
+        let late = looks - began.cast_signed();
         (-JITTER_NS.cast_signed()..=BETWEEN_CLOCKS_NS.cast_signed() + 100_000).contains(&late)
     };
-    set.iter().any(|(_, wall)| set.iter().any(|(began, _)| same(wall - offset, *began)))
+    was_set(&seen[confirmed]) && seen.iter().any(|other| was_set(other) && same(other.0))
 }
 
 proptest! {
@@ -222,7 +223,9 @@ proptest! {
             cycles.confirm(*mark);
         }
         let by = Some(mark).filter(|mark| *mark != 0).and_then(|mark| cycles.parked_by(mark));
-        prop_assert!(by.is_none_or(|by| by >= parked) || hidden(&seen, runtime.offset), "{by:?} {parked}");
+        let confirmed = seen.len() - cycles.known.len() + cycles.confirmed;
+        let sound = by.is_none_or(|by| by >= parked) || hidden(&seen, confirmed, runtime.offset);
+        prop_assert!(sound, "{by:?} {parked}");
         let kept = &ends[ends.len().saturating_sub(256)..];
         let second = kept.iter().filter(|end| **end >= parked).nth(1);
         if let Some(second) = second.filter(|_| !set && others && mark != 0) {
