@@ -1,18 +1,13 @@
 //! What `watch` leaves behind, as `check`, `history` and `report` read it: anybody could have written it. Needs no root.
 
-use std::{
-    fs,
-    path::Path,
-    process::Command,
-    time::{Duration, Instant},
-};
+use std::{fs, path::Path, process::Command};
 
 use plegtrace::{
     clock,
     watch::{Entry, Quantiles, State, Status},
 };
 use plegtrace_lab::fault::Kind;
-use plegtrace_tests::{claim, program, recordings};
+use plegtrace_tests::{program, recordings};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -68,9 +63,7 @@ fn check_says_it_in_a_line() {
         (Some(2), "unknown: no state; is plegtrace watch running?\n")
     );
     put(dir.path(), &state());
-    let began = Instant::now();
     let stall = in_dir(&dir, &["check"]);
-    claim::soon_within("check in a line", began.elapsed(), Duration::from_secs(1));
     assert!(
         stall.code == Some(1) && stall.stdout.starts_with("shim 3 min 20 s: R1 the shim of"),
         "{}",
