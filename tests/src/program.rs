@@ -1,14 +1,14 @@
 //! The `plegtrace` program as its users run it: started, read, signalled, killed.
 
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use plegtrace_lab::process;
+use plegtrace_lab::{host, process};
 
 /// The program under test: `$PLEGTRACE_BIN`, else the release build, else the debug build of this checkout.
 ///
@@ -23,6 +23,16 @@ pub fn path() -> Result<PathBuf> {
     let builds = ["release", "debug"].map(|profile| target.join(profile).join("plegtrace"));
     let found = builds.into_iter().find(|path| path.exists());
     found.context("there is no plegtrace to test; build it with: cargo xtask build --release")
+}
+
+/// Copies a program, for anybody to run. By another process: what this one has had open for writing, a child of another thread may have
+/// open until it executes its own program, and so long the copy cannot be executed (ETXTBSY).
+///
+/// # Errors
+///
+/// It cannot be read, or there is no room.
+pub fn copy(from: &Path, to: &Path) -> Result<()> {
+    host::run(Command::new("install").args(["-m", "755"]).args([from, to])).map(drop)
 }
 
 /// Where cargo puts what it builds from this checkout.
@@ -181,4 +191,43 @@ fn read(mut pipe: impl std::io::Read + Send + 'static, said: &Said) -> JoinHandl
 
 fn text(said: &Said) -> String {
     String::from_utf8_lossy(&said.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    /// Of the program that these tests are.
+    const COPIES: usize = 20;
+
+    /// While other tests start programs all the time.
+    #[test]
+    fn a_copy_can_be_executed_at_once() {
+        let done = AtomicBool::new(false);
+        let others = || {
+            while !done.load(Ordering::Relaxed) {
+                Command::new("true").status().unwrap();
+            }
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let own = std::env::current_exe().unwrap();
+        let outcomes: Vec<_> = thread::scope(|scope| {
+            scope.spawn(others);
+            scope.spawn(others);
+            let outcomes = (0..COPIES).map(|n| {
+                let to = dir.path().join(n.to_string());
+                copy(&own, &to)?;
+                Ok(Command::new(&to).arg("--list").stdout(Stdio::null()).status()?)
+            });
+            let outcomes = outcomes.collect();
+            done.store(true, Ordering::Relaxed);
+            outcomes
+        });
+        let failed: Vec<&Result<ExitStatus>> =
+            outcomes.iter().filter(|one| !one.as_ref().is_ok_and(ExitStatus::success)).collect();
+        assert!(failed.is_empty(), "{} of {COPIES}: {failed:?}", failed.len());
+    }
 }

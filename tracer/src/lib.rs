@@ -44,3 +44,6 @@ pub mod watch;
 // What is done when plegtrace is called.
 pub mod commands;
 pub mod session;
+
+#[cfg(test)]
+mod tests;

@@ -14,6 +14,7 @@ use std::{
 };
 
 use plegtrace_common::ABI_VERSION;
+use plegtrace_tests::program;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -100,13 +101,6 @@ fn open_dir() -> TempDir {
     dir
 }
 
-/// Copies a program. By `cp`, because a file that another thread's fork holds open for writing cannot be executed.
-fn copy(from: &Path, to: &Path) {
-    let status = Command::new("cp").arg(from).arg(to).status().expect("cp is there");
-    assert!(status.success(), "cp {} {}", from.display(), to.display());
-    fs::set_permissions(to, fs::Permissions::from_mode(0o755)).expect("it is ours");
-}
-
 fn is_root() -> bool {
     // SAFETY: cannot fail and touches nothing.
     unsafe { libc::geteuid() == 0 }
@@ -116,7 +110,7 @@ fn is_root() -> bool {
 fn unprivileged(words: &[&str]) -> Said {
     let dir = open_dir();
     let program = dir.path().join("plegtrace");
-    copy(&binary(), &program);
+    program::copy(&binary(), &program).expect("a copy");
     let mut command = Command::new(&program);
     command.args(words).current_dir("/");
     if is_root() {
@@ -341,7 +335,7 @@ struct Impostor(Child);
 impl Impostor {
     fn named(dir: &Path, name: &str) -> Self {
         let program = dir.join(name);
-        copy(Path::new("/bin/sleep"), &program);
+        program::copy(Path::new("/bin/sleep"), &program).expect("a copy");
         let child = Command::new(&program).arg("600").stdin(Stdio::null()).stdout(Stdio::null()).spawn();
         Self(child.expect("it starts"))
     }

@@ -331,8 +331,7 @@ fn no_permission() {
     let dir = tempfile::tempdir().expect("scratch directory");
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("it is ours");
     let copy = dir.path().join("plegtrace");
-    host::run(Command::new("cp").arg(program::path().expect("plegtrace is built")).arg(&copy))
-        .expect("a copy");
+    program::copy(&program::path().expect("plegtrace is built"), &copy).expect("a copy");
     let mut command = Command::new(&copy);
     command.arg("goroutines").arg(parked.pid().to_string()).uid(65534).gid(65534).current_dir("/");
     let output = command.output().expect("plegtrace starts");
@@ -379,7 +378,7 @@ fn kept_readers() {
     // Another file of the same bytes is another file.
     let dir = tempfile::tempdir().expect("a directory");
     let copy = dir.path().join("program");
-    fs::copy(&program, &copy).expect("a copy");
+    program::copy(&program, &copy).expect("a copy");
     let other = Parked::start(&copy, &[]);
     let wrong = Reader::with_program(other.pid(), Component::Helper, reader.program().clone());
     assert!(!wrong.expect("it runs").is_current());

@@ -103,8 +103,7 @@ fn the_same_report() {
 /// `report` by a user without privileges, who can only execute a program that lies in an open place.
 fn as_nobody(file: &Path) -> Ended {
     let program = file.with_file_name("plegtrace");
-    assert!(Command::new("cp").arg(program::path().unwrap()).arg(&program).status().unwrap().success());
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    program::copy(&program::path().unwrap(), &program).unwrap();
     let mut command = Command::new(&program);
     command.arg("report").arg(file).current_dir("/");
     // SAFETY: cannot fail and touches nothing.

@@ -54,18 +54,23 @@ fn read(dir: &Path) -> Result<Vec<Item>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
+pub(super) mod tests {
     use super::super::tarball::tests::gunzip;
     use super::*;
+
+    /// Writes a script that can be run at once. By another process: what this one has had open for writing, a child of another thread may
+    /// have open until it executes its own program, and so long the script cannot be executed (ETXTBSY).
+    pub(crate) fn write_script(path: &Path, text: &str) {
+        let source = path.with_extension("text");
+        fs::write(&source, text).unwrap();
+        let mut install = Command::new("install");
+        assert!(install.args(["-m", "755"]).args([&source, path]).status().unwrap().success());
+    }
 
     /// A program that answers as plegtrace does.
     fn program(dir: &Path, man: &str) -> std::path::PathBuf {
         let path = dir.join("program");
-        let script = format!("#!/bin/sh\ncase $1 in man) {man};; *) echo \"for $2\";; esac\n");
-        fs::write(&path, script).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        write_script(&path, &format!("#!/bin/sh\ncase $1 in man) {man};; *) echo \"for $2\";; esac\n"));
         path
     }
 

@@ -1,7 +1,6 @@
 //! The script, run with a `kubectl` that writes down its arguments and answers as the real one does (1.28 and later).
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -9,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use super::super::pages::tests::write_script;
 use super::super::tarball::tests::{files, gunzip};
 use super::*;
 use crate::paths;
@@ -50,8 +50,7 @@ struct Cluster(TempDir);
 impl Cluster {
     fn new(log: &[u8], code: &str) -> Self {
         let cluster = Self(tempfile::tempdir().unwrap());
-        cluster.put("kubectl", KUBECTL.as_bytes());
-        fs::set_permissions(cluster.path("kubectl"), fs::Permissions::from_mode(0o755)).unwrap();
+        write_script(&cluster.path("kubectl"), KUBECTL);
         cluster.put("log", log);
         cluster.put("code", code.as_bytes());
         cluster.put("phase", b"Running ");

@@ -197,7 +197,6 @@ pub fn search_path(request: &Request, pid: u32) -> Vec<PathBuf> {
 mod tests {
     use std::{
         fs,
-        os::unix::fs::PermissionsExt as _,
         sync::{Mutex, PoisonError},
         time::Duration,
     };
@@ -207,7 +206,7 @@ mod tests {
         *,
     };
 
-    /// A script that is open for writing cannot be run, and a child of another test has it open until it runs itself.
+    /// Children that have nothing to do are kept for all tests, and what they use is counted.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
     /// A child that follows a script for each order, which is in `$order`.
@@ -216,8 +215,7 @@ mod tests {
         let program = dir.path().join("child");
         let hello = r#"{"Hello":"plegtrace census 2"}"#;
         let text = format!("#!/bin/sh\nwhile read -r order; do\necho '{hello}'\n{script}\ndone\n");
-        fs::write(&program, text).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        crate::tests::write_script(&program, &text);
         let target = Duration::from_millis(200);
         let limits = Limits { target, round: Duration::from_secs(5), restarts: 2, ..Limits::default() };
         (dir, Request { limits, ..Request::new(program) })

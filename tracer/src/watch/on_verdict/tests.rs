@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
@@ -15,9 +14,8 @@ const QUICK: Limits = Limits { run: LONG, pause: Duration::ZERO, grace: LONG };
 
 fn words(script: &str, dir: &Path) -> Vec<OsString> {
     let name = dir.join("hook");
-    fs::write(&name, format!("#!/bin/sh\npwd > '{0}/pwd'\ncd '{0}' || exit 9\n{script}\n", dir.display()))
-        .unwrap();
-    fs::set_permissions(&name, fs::Permissions::from_mode(0o755)).unwrap();
+    let text = format!("#!/bin/sh\npwd > '{0}/pwd'\ncd '{0}' || exit 9\n{script}\n", dir.display());
+    crate::tests::write_script(&name, &text);
     [name.into_os_string(), "two words".into(), "$HOME;`id`".into()].into()
 }
 
