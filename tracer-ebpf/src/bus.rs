@@ -305,7 +305,9 @@ fn job(scratch: &mut Scratch) -> Result<(), Reason> {
     if scratch.call.flags == BUS_JOB { job_begun(scratch) } else { job_done(scratch) }
 }
 
-/// The call that this answer has closed is in the scratch.
+/// The call that this answer has closed is in the scratch. Another thread may read at the same moment that the job is done, see
+/// [`job_done`]: each writes down what it knows, and then looks for what the other knows, so at least one of them sees both. Who
+/// takes the job away ends it.
 #[inline(always)]
 fn job_begun(scratch: &mut Scratch) -> Result<(), Reason> {
     let Some(job) = job_in_answer(&scratch.body) else { return Ok(()) };
@@ -313,25 +315,29 @@ fn job_begun(scratch: &mut Scratch) -> Result<(), Reason> {
     let call = &mut scratch.call;
     // SAFETY: no arguments.
     call.start_ns = unsafe { bpf_ktime_get_ns() };
-    if JOBS_DONE.remove(key).is_ok() {
+    let call: &OpenBusCall = call;
+    BUS_CALLS.insert(key, call, 0).map_err(|_| Reason::MessagesFull)?;
+    if JOBS_DONE.remove(key).is_ok() && BUS_CALLS.remove(key).is_ok() {
         finished(&scratch.job, job, &scratch.call);
-        return Ok(());
     }
-    let call: &OpenBusCall = &scratch.call;
-    BUS_CALLS.insert(key, call, 0).map_err(|_| Reason::MessagesFull)
+    Ok(())
 }
 
 /// Everybody on the bus hears of every job: it may be one of others, or one of whose beginning the caller has not read yet.
 #[inline(always)]
-fn job_done(scratch: &Scratch) -> Result<(), Reason> {
+fn job_done(scratch: &mut Scratch) -> Result<(), Reason> {
     let job = job_in_signal(&scratch.body, scratch.walk.position.big != 0);
     let key = &BusKey::job(scratch.job.tgid, job);
-    // SAFETY: the value is read at once; nobody else ends it.
+    let kept = JOBS_DONE.insert(key, 1, 0);
+    // SAFETY: the value is copied at once, and the copy is used only by who takes the entry away.
     let Some(open) = (unsafe { BUS_CALLS.get(key) }) else {
-        return JOBS_DONE.insert(key, 1, 0).map_err(|_| Reason::MessagesFull);
+        return kept.map_err(|_| Reason::MessagesFull);
     };
-    finished(&scratch.job, job, open);
-    let _ = BUS_CALLS.remove(key);
+    scratch.call = *open;
+    let _ = JOBS_DONE.remove(key);
+    if BUS_CALLS.remove(key).is_ok() {
+        finished(&scratch.job, job, &scratch.call);
+    }
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! Calls of the real runc over a real D-Bus, read from its sockets: exact by the word of the bus's own monitor, and whoever
 //! does not answer is named.
 
+mod jobs;
 mod kit;
 mod numbers;
 mod played;
