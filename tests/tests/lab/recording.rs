@@ -131,7 +131,8 @@ pub(super) fn keeps_no_secret(node: &Node) {
     node.kubelet().remove_pod("p9").unwrap();
     process::wait_for("the end of the pod", LIMIT, || Ok(node.pod("p9").is_err().then_some(()))).unwrap();
     recorder.signal(libc::SIGINT).unwrap();
-    assert_eq!(recorder.finish(LIMIT).unwrap().status.code(), Some(0));
+    let printed = recorder.finish(LIMIT).unwrap();
+    assert_eq!(printed.status.code(), Some(0), "{}", printed.stdout);
 
     let all = unpacked(&file).unwrap();
     assert!(all.contains(&pod.container), "the container's id tells what runc worked on");
