@@ -316,8 +316,12 @@ fn job_begun(scratch: &mut Scratch) -> Result<(), Reason> {
     // SAFETY: no arguments.
     call.start_ns = unsafe { bpf_ktime_get_ns() };
     let call: &OpenBusCall = call;
-    BUS_CALLS.insert(key, call, 0).map_err(|_| Reason::MessagesFull)?;
-    if JOBS_DONE.remove(key).is_ok() && BUS_CALLS.remove(key).is_ok() {
+    let kept = BUS_CALLS.insert(key, call, 0);
+    if JOBS_DONE.remove(key).is_err() {
+        return kept.map_err(|_| Reason::MessagesFull);
+    }
+    // One that did not fit is in nobody else's sight.
+    if kept.is_err() || BUS_CALLS.remove(key).is_ok() {
         finished(&scratch.job, job, &scratch.call);
     }
     Ok(())

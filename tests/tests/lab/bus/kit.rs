@@ -34,8 +34,8 @@ const CALLS: usize = 40;
 /// So long the bus tries to start somebody for a name that nobody has.
 const START_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
-const SYSTEMD: &str = "org.freedesktop.systemd1";
-const MANAGER: &str = "/org/freedesktop/systemd1";
+pub(super) const SYSTEMD: &str = "org.freedesktop.systemd1";
+pub(super) const MANAGER: &str = "/org/freedesktop/systemd1";
 
 /// A dbus-daemon that allows everything.
 #[derive(Debug)]
