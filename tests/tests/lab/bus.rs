@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::os::fd::AsRawFd as _;
 use std::sync::atomic::Ordering;
 
+pub(super) use jobs::each_job_is_done_once;
 use kit::{Bus, LIMIT, Monitor, Systemd, deaf_systemd, runc, said};
 use plegtrace::correlate::{BusWait, OpenBusCall, Snapshot};
 use plegtrace::decode::BusKind;

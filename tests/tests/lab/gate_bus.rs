@@ -13,6 +13,11 @@ fn calls_are_exact() {
 }
 
 #[test]
+fn each_job_is_done_once() {
+    CONTAINERD.lend(bus::each_job_is_done_once);
+}
+
+#[test]
 fn the_silent_are_named() {
     CONTAINERD.lend(bus::the_silent_are_named);
 }

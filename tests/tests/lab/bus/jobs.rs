@@ -12,7 +12,7 @@ use std::thread;
 
 use anyhow::Result;
 use plegtrace::decode::BusKind;
-use plegtrace_lab::process;
+use plegtrace_lab::{Containerd, process};
 use zbus::message::Message;
 use zbus::zvariant::OwnedObjectPath;
 
@@ -26,10 +26,13 @@ const JOBS: u32 = 1_000;
 /// Turns by which one reads later than the other, at most.
 const TURNS: u32 = 64;
 
-/// Each job is done once and none stays open, whichever of the two is read first.
 #[test]
 fn jobs_are_done_once() {
-    let containerd = start();
+    each_job_is_done_once(&start());
+}
+
+/// Each job is done once and none stays open, whichever of the two is read first.
+pub(in super::super) fn each_job_is_done_once(containerd: &Containerd) {
     let watching = watch();
     let dir = containerd.scratch().path().join("jobs");
     fs::create_dir_all(dir.join("dbus")).unwrap();
