@@ -8,6 +8,8 @@ use std::time::Duration;
 /// The lines of that page between which the table lies.
 const BEGIN: &str = "<!-- matrix: begin -->";
 const END: &str = "<!-- matrix: end -->";
+/// The first lines of the table.
+const HEAD: &str = "| fault of the lab (`plegtrace-lab fault NAME`) | named first | proof | after it could be named |\n|---|---|---|---|\n";
 
 /// One fault that was named.
 #[derive(Clone, Debug)]
@@ -54,14 +56,32 @@ fn rows_of(table: &str) -> Vec<String> {
 }
 
 fn table(rows: &[Row]) -> String {
-    let mut text = String::from(
-        "| fault of the lab (`plegtrace-lab fault NAME`) | named first | proof | after it could be named |\n|---|---|---|---|\n",
-    );
-    for row in rows {
-        let Row { fault, id, proof, after, .. } = row;
-        text.push_str(&format!("| `{fault}` | {id} | {proof} | {:.1} s |\n", after.as_secs_f64()));
-    }
-    text
+    let mut lines: Vec<String> = rows.iter().map(line).collect();
+    lines.sort_unstable();
+    HEAD.to_owned() + &lines.concat()
+}
+
+fn line(row: &Row) -> String {
+    let Row { fault, id, proof, after, .. } = row;
+    format!("| `{fault}` | {id} | {proof} | {:.1} s |\n", after.as_secs_f64())
+}
+
+/// The table on the page with these rows instead of those of these faults, in the order of [`table`].
+fn merged(old: &str, new: &str, faults: &[String]) -> String {
+    let others = old.lines().filter(|line| line.starts_with("| `") && !is_of(line, faults));
+    let mut all: Vec<&str> = new.lines().skip(HEAD.lines().count()).chain(others).collect();
+    all.sort_unstable();
+    HEAD.to_owned() + &all.join("\n") + "\n"
+}
+
+/// Is this the row of one of these faults?
+fn is_of(line: &str, faults: &[String]) -> bool {
+    line.split('`').nth(1).is_some_and(|name| faults.iter().any(|fault| fault == name))
+}
+
+/// The rows of these faults.
+fn only(table: &str, faults: &[String]) -> Vec<String> {
+    rows_of(&table.lines().filter(|line| is_of(line, faults)).collect::<Vec<_>>().join("\n"))
 }
 
 /// Compares the results of these faults with the table on the page; with `PLEGTRACE_BLESS=1` writes them.
@@ -69,27 +89,45 @@ fn table(rows: &[Row]) -> String {
 /// # Panics
 ///
 /// The page says something else, or has no place for the table.
-pub fn publish(rows: &mut [Row], faults: &[String]) {
-    rows.sort_by(|a, b| a.fault.cmp(&b.fault));
+pub fn publish(rows: &[Row], faults: &[String]) {
     let text = fs::read_to_string(page()).expect("the page can be read");
     let (before, rest) = text.split_once(BEGIN).expect("the page has a place for the matrix");
     let (old, after) = rest.split_once(END).expect("that place has an end");
     let new = table(rows);
-    let is_mine =
-        |line: &&str| line.split('`').nth(1).is_some_and(|name| faults.iter().any(|fault| fault == name));
     if std::env::var("PLEGTRACE_BLESS").is_ok_and(|value| value == "1") {
-        let head: Vec<&str> = new.lines().take(2).collect();
-        let others = old.lines().filter(|line| line.starts_with("| `") && !is_mine(line));
-        let mut all: Vec<&str> = new.lines().skip(2).chain(others).collect();
-        all.sort_unstable();
-        let table = [head, all].concat().join("\n");
-        fs::write(page(), format!("{before}{BEGIN}\n{table}\n{END}{after}"))
-            .expect("the page can be written");
+        let table = merged(old, &new, faults);
+        fs::write(page(), format!("{before}{BEGIN}\n{table}{END}{after}")).expect("the page can be written");
         return;
     }
     assert_eq!(
-        rows_of(&old.lines().filter(is_mine).collect::<Vec<_>>().join("\n")),
+        only(old, faults),
         rows_of(&new),
         "the page is not what was found; PLEGTRACE_BLESS=1 writes it:\n{new}"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(fault: &str) -> Row {
+        Row {
+            fault: fault.to_owned(),
+            id: "N1",
+            proof: "real",
+            after: Duration::from_millis(300),
+            since_start: None,
+        }
+    }
+
+    /// What is written is what is found when the same is found again, whatever begins with the name of another one.
+    #[test]
+    fn what_is_written_is_found() {
+        let faults = ["cni-agent", "cni", "cni-reload"].map(str::to_owned);
+        let found = table(&faults.each_ref().map(|fault| row(fault)));
+        let page = merged(&table(&["cni", "cni-flock"].map(row)), &found, &faults);
+        assert_eq!(only(&page, &faults), rows_of(&found));
+        assert_eq!(rows_of(&page).len(), 4, "{page}");
+        assert_eq!(merged(&page, &found, &faults), page);
+    }
 }

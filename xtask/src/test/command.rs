@@ -53,6 +53,8 @@ pub(crate) enum Part {
     Lab,
     /// Other kernels
     Vm,
+    /// What only --all has: tests that take minutes, all mutants, the packages, the demo
+    Rest,
 }
 
 const PARTS: [Part; 5] = [Part::Unit, Part::Docs, Part::Integration, Part::Lab, Part::Vm];
@@ -67,6 +69,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         println!("{caught} mutants, none survived");
         return Ok(());
     }
+    ensure!(
+        options.all || !options.only.contains(&Part::Rest),
+        "`--only rest` needs --all: nothing else has it"
+    );
     room::ensure()?;
     deadline::watch()?;
     deadline::now("building");
@@ -81,7 +87,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     };
     let proved = if options.all && options.names.is_empty() { Some(Proved::open()?) } else { None };
     let guests = vm::Selection::of_tier(options.all, &options.names);
-    if options.wants(Part::Lab) || options.wants(Part::Integration) {
+    if [Part::Lab, Part::Integration, Part::Rest].into_iter().any(|part| options.wants(part)) {
         deadline::now("fetching");
         fetch(&object, options.all)?;
     }
@@ -100,11 +106,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             step("test", &format!("layer {} was not asked for", part.name()));
         }
     }
-    if options.is_whole()
-        && let Some(proved) = &proved
-    {
-        runner.rest(&programs);
-        proved.keep_only(&runner.parts(&programs))?;
+    if let Some(proved) = &proved {
+        if options.wants(Part::Rest) {
+            runner.rest(&programs);
+        }
+        if options.is_whole() {
+            proved.keep_only(&runner.parts(&programs))?;
+        }
     }
     again::ask_again(&runner, &programs);
     finish(&ran)
@@ -169,6 +177,7 @@ impl Part {
             Self::Integration => "integration",
             Self::Lab => "lab",
             Self::Vm => "vm",
+            Self::Rest => "rest",
         }
     }
 }
@@ -235,6 +244,7 @@ mod tests {
         assert_eq!(chosen(true, &[]), ["unit", "docs", "integration"]);
         assert_eq!(chosen(false, &[Part::Lab]), ["lab"]);
         assert_eq!(chosen(true, &[Part::Lab]), [""; 0]);
+        assert_eq!(chosen(false, &[Part::Rest]), [""; 0]);
         assert!(options(false, &[], &[]).is_whole() && !options(false, &[], &["a"]).is_whole());
     }
 

@@ -362,7 +362,7 @@ fn quiet_rows() -> Vec<Row> {
 #[test]
 fn every_fault_is_named() {
     host::require_root().unwrap();
-    finish(quiet_rows(), |kind| !is_loud(kind));
+    finish(&quiet_rows(), |kind| !is_loud(kind));
 }
 
 /// The loud ones, on the only node of the machine, which plegtrace has to find by itself.
@@ -371,17 +371,17 @@ pub(super) fn loud_faults_are_named() {
     let generation = Generation::default();
     let mut rows = on_a_shared_node(generation, &drawn(generation, is_loud));
     on_its_own_node(Kind::ManyChangedPods, &mut rows);
-    finish(rows, is_loud);
+    finish(&rows, is_loud);
 }
 
 /// Half of that table.
-fn finish(mut rows: Vec<Row>, is_mine: fn(Kind) -> bool) {
+fn finish(rows: &[Row], is_mine: fn(Kind) -> bool) {
     let wrong = std::mem::take(&mut *WRONG.lock().unwrap_or_else(PoisonError::into_inner));
     assert!(wrong.is_empty(), "{} faults went wrong:\n{}", wrong.len(), wrong.join("\n\n"));
-    matrix::log_median(&rows);
+    matrix::log_median(rows);
     let mine = Kind::all().iter().filter(|kind| is_mine(**kind) && is_wanted(**kind));
     let names: Vec<String> = mine.map(|kind| kind.name()).collect();
-    matrix::publish(&mut rows, &names);
+    matrix::publish(rows, &names);
 }
 
 /// The same with the other containerds, from 1.4 to 2.1.
