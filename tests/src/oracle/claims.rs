@@ -93,7 +93,8 @@ impl Oracle {
 
     /// Conditions of the runtime that do not hold.
     fn not_ready(&self) -> Vec<String> {
-        let fails = self.conditions.iter().filter(|condition| !condition.holds);
+        let required = |name: &str| matches!(name, "RuntimeReady" | "NetworkReady");
+        let fails = self.conditions.iter().filter(|condition| !condition.holds && required(&condition.name));
         fails.map(|condition| format!("{} is false", condition.name)).collect()
     }
 

@@ -23,7 +23,7 @@ const NOTHING_TRIED_NS: u64 = SECOND_NS / 50;
 /// Something that fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failing {
-    /// A condition of the runtime is false, as it says itself.
+    /// A condition that the CRI requires is false, as the runtime says itself.
     Condition {
         /// The runtime.
         pid: u32,
@@ -63,11 +63,12 @@ fn calls_of(streak: &Streak, snapshot: &Snapshot) -> Failing {
     Failing::Calls { streak: *streak, program: program_of(streak.method, snapshot), error }
 }
 
-/// Conditions that do not hold, by the last whole look at the runtime.
+/// Required conditions that do not hold, by the last whole look at the runtime.
 fn conditions(snapshot: &Snapshot) -> impl Iterator<Item = Failing> {
     let says = snapshot.census.round.iter().filter_map(|round| round.says.as_ref());
     says.flat_map(|says| {
-        let false_ones = says.conditions.iter().filter(|condition| !condition.holds);
+        let required = says.conditions.iter().filter(|condition| condition.is_required());
+        let false_ones = required.filter(|condition| !condition.holds);
         false_ones.map(|condition| Failing::Condition { pid: says.pid, condition: condition.clone() })
     })
 }

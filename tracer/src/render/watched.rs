@@ -1,16 +1,19 @@
 //! What "healthy" is said of: what was watched by probes that are on, by name, and what was not. A verdict claims no more.
 
-use crate::{correlate::Snapshot, input::RuntimeCondition};
+use crate::correlate::Snapshot;
 
 /// What the runtime says of itself.
 #[must_use]
 pub(super) fn runtime(snapshot: &Snapshot) -> String {
     let says = snapshot.census.round.as_ref().and_then(|round| round.says.as_ref());
-    let conditions = says.map_or(&[][..], |says| &says.conditions);
-    if conditions.is_empty() {
+    let conditions = says.map_or(&[][..], |says| &says.conditions).iter();
+    let names: Vec<&str> = conditions
+        .filter(|condition| condition.is_required())
+        .map(|condition| condition.name.as_str())
+        .collect();
+    if names.is_empty() {
         return "not asked whether it is ready: a node can be NotReady all the same".to_owned();
     }
-    let names: Vec<&str> = conditions.iter().map(|RuntimeCondition { name, .. }| name.as_str()).collect();
     format!("ready, it says ({}); NotReady for another reason: plegtrace explain L1", names.join(", "))
 }
 

@@ -242,6 +242,27 @@ fn a_runtime_that_is_not_ready() {
     assert_eq!(json["diagnosis"]["failing"][1]["count"], 4);
 }
 
+/// What a runtime says beyond what the CRI requires makes no node NotReady: a kubelet that asks by an old version of the CRI is told so by
+/// containerd 1.7.
+#[test]
+fn a_condition_that_is_not_required() {
+    let mut story = listing(20);
+    let mut says = says("NetworkReady", true);
+    says.conditions.push(RuntimeCondition {
+        name: "ContainerdHasNoDeprecationWarnings".into(),
+        reason: "ContainerdHasDeprecationWarnings".into(),
+        message: r#"{"io.containerd.deprecation/cri-api-v1alpha2":"CRI API v1alpha2 is deprecated"}"#.into(),
+        ..RuntimeCondition::default()
+    });
+    story.says = Some(says);
+    story.census(19 * S, &[], &[], &[]);
+    let snapshot = story.snapshot(20 * S);
+    let diagnosis = diagnose(&snapshot);
+    assert_eq!((diagnosis.verdict, diagnosis.failing), (Verdict::Healthy, vec![]));
+    let text = text_of(&snapshot, true).unwrap();
+    assert!(text.contains("runtime   ready, it says (RuntimeReady, NetworkReady);"), "{text}");
+}
+
 /// "Healthy" is said of what was watched, by name; whether the runtime is ready is said only when it was asked.
 #[test]
 fn healthy_names_what_was_watched() {
