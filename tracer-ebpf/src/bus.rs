@@ -94,6 +94,8 @@ struct Job {
 
 /// `BPF_NOEXIST` (include/uapi/linux/bpf.h).
 const NEW: u64 = 1;
+/// `BPF_EXIST` (include/uapi/linux/bpf.h).
+const KNOWN: u64 = 2;
 
 /// Bytes in the memory of the current process.
 struct User {
@@ -459,28 +461,35 @@ pub(crate) fn end(sending: &Sending, result: i64) -> bool {
     }
     for begun in &sending.begun {
         if begun.end != 0 {
-            settle(scratch, begun);
+            held.lend().begun[0] = *begun;
+            held.call(bus_settle);
         }
     }
+    let scratch = held.lend();
     scratch.job.lost != 0 || scratch.job.taken != 0
 }
 
-/// A call has been taken by its socket, or it is to be written again, or it never will be.
-#[inline(always)]
-fn settle(scratch: &Scratch, begun: &Begun) {
-    // SAFETY: part of an entry of a map; read each time, so that nothing is known of it.
-    let (taken, given_up) = unsafe {
-        ((&raw const scratch.job.taken).read_volatile(), (&raw const scratch.job.given_up).read_volatile())
-    };
+/// The first of the calls in the scratch has been taken by its socket, or it is to be written again, or it never will be. Another thread may
+/// have read its answer already, and then its entry is another call's: so it is written by its key, and not in place. A global function, as
+/// [`bus_step`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn bus_settle() -> u64 {
+    let Some(mut held) = scratch() else { return 0 };
+    let scratch = held.lend();
+    let (begun, taken, given_up) = (scratch.begun[0], scratch.job.taken, scratch.job.given_up);
     let key = &key(&scratch.job.ends, begun.stream);
     if u64::from(begun.end) <= taken {
-        if let Some(call) = BUS_CALLS.get_ptr_mut(key) {
-            // SAFETY: as in `open`.
-            unsafe { (*call).flags = 0 };
-        }
+        // SAFETY: the value is copied at once, and the copy is kept only where its call is still open.
+        let Some(open) = (unsafe { BUS_CALLS.get(key) }) else { return 0 };
+        scratch.call = *open;
+        scratch.call.flags = 0;
+        let call: &OpenBusCall = &scratch.call;
+        let _ = BUS_CALLS.insert(key, call, KNOWN);
     } else if given_up != 0 {
         let _ = BUS_CALLS.remove(key);
     }
+    0
 }
 
 /// A read has ended that brought `taken` bytes, of which `len` fit where `buffer` is.
