@@ -27,6 +27,12 @@ const WORTH_NS: u64 = 5_000_000_000;
 #[must_use]
 pub(super) fn failure(failing: &Failing, snapshot: &Snapshot) -> String {
     match failing {
+        Failing::Condition { pid, condition } if condition.missing => {
+            let name = escape::text_to(&condition.name, 40);
+            format!(
+                "the runtime (pid {pid}) does not say whether {name} is true, which the kubelet takes for false"
+            )
+        }
         Failing::Condition { pid, condition } => {
             let RuntimeCondition { name, reason, message, .. } = condition;
             let why: Vec<String> = [reason, message]
@@ -113,7 +119,7 @@ pub(super) fn effect(failing: &Failing) -> &'static str {
 #[must_use]
 pub(super) fn advice(failing: &Failing) -> &'static str {
     match failing {
-        Failing::Condition { condition, .. } if condition.name == NETWORK => {
+        Failing::Condition { condition, .. } if condition.name == NETWORK && !condition.missing => {
             "`ls /etc/cni/net.d`: without a file there, the pod of the network plugin has not run on this node; `crictl ps -a` shows it"
         }
         Failing::Condition { .. } => "look at the log of the runtime: `journalctl -u containerd` (or crio)",

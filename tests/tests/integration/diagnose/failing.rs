@@ -208,6 +208,7 @@ fn says(name: &str, holds: bool) -> RuntimeSays {
         holds,
         reason: "NetworkPluginNotReady".into(),
         message: "cni plugin not initialized \u{1b}[31m".into(),
+        missing: false,
     };
     let conditions = vec![condition("RuntimeReady", true), condition(name, holds)];
     RuntimeSays { pid: CONTAINERD, version: "v1".into(), conditions, ..RuntimeSays::default() }
@@ -240,6 +241,24 @@ fn a_runtime_that_is_not_ready() {
     assert_eq!(json["diagnosis"]["verdict"], "failing");
     assert_eq!(json["diagnosis"]["failing"][0]["name"], "NetworkReady");
     assert_eq!(json["diagnosis"]["failing"][1]["count"], 4);
+}
+
+/// A required condition that a runtime does not mention: the kubelet takes it for false.
+#[test]
+fn a_condition_that_is_missing() {
+    let mut story = listing(20);
+    let mut says = says("NetworkReady", false);
+    says.conditions[1] =
+        RuntimeCondition { name: "NetworkReady".into(), missing: true, ..RuntimeCondition::default() };
+    story.says = Some(says);
+    story.census(19 * S, &[], &[], &[]);
+    let snapshot = story.snapshot(20 * S);
+    assert_eq!(diagnose(&snapshot).verdict, Verdict::Failing);
+    let text = text_of(&snapshot, true).unwrap();
+    assert!(
+        text.contains("\nFAILING  the runtime (pid 812) does not say whether NetworkReady is true"),
+        "{text}"
+    );
 }
 
 /// What a runtime says beyond what the CRI requires makes no node NotReady: a kubelet that asks by an old version of the CRI is told so by

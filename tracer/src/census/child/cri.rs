@@ -195,19 +195,25 @@ async fn both(channel: &Channel, calls: &mut Vec<OwnCall>) -> Result<Lists, Stri
     Err("it speaks no version of the CRI that we know".to_owned())
 }
 
+/// The conditions of an answer, those that are required first, of each the first, as the kubelet reads them. One that is not there is as bad
+/// as one that is false. Without a status there are none: the kubelet takes that for no answer (`updateRuntimeUp`, kubelet.go).
 fn told(answer: StatusAnswer) -> Vec<RuntimeCondition> {
     let short = |text: String| text.chars().take(MAX_ERROR).collect();
     let condition = |condition: Condition| {
         let Condition { name, status: holds, reason, message } = condition;
-        RuntimeCondition { name: short(name), holds, reason: short(reason), message: short(message) }
+        let (name, reason, message) = (short(name), short(reason), short(message));
+        RuntimeCondition { name, holds, reason, message, missing: false }
     };
-    answer
-        .status
-        .into_iter()
-        .flat_map(|status| status.conditions)
-        .take(MAX_CONDITIONS)
-        .map(condition)
-        .collect()
+    let Some(status) = answer.status else { return Vec::new() };
+    let mut rest: Vec<RuntimeCondition> = status.conditions.into_iter().map(condition).collect();
+    let required = |name: &&str| match rest.iter().position(|one| one.name == *name) {
+        Some(at) => rest.remove(at),
+        None => RuntimeCondition { name: (*name).to_owned(), missing: true, ..RuntimeCondition::default() },
+    };
+    let mut told: Vec<RuntimeCondition> = RuntimeCondition::REQUIRED.iter().map(required).collect();
+    told.extend(rest.into_iter().filter(|one| !one.is_required()));
+    told.truncate(MAX_CONDITIONS);
+    told
 }
 
 fn error(status: &Status) -> CallError {
@@ -344,14 +350,24 @@ mod tests {
             message: "x".repeat(10_000),
         };
         let many = (0..100).map(|n| condition(&format!("c{n}"), true));
-        let all = [condition("RuntimeReady", true), condition("NetworkReady", false)].into_iter().chain(many);
+        let required = [condition("RuntimeReady", true), condition("NetworkReady", false)];
+        let all = many.chain(required).chain([condition("NetworkReady", true)]);
         let answer = StatusAnswer { status: Some(Conditions { conditions: all.collect() }) };
         let told = told(StatusAnswer::decode(answer.encode_to_vec().as_slice()).unwrap());
-        assert_eq!(
-            (told.len(), told[1].name.as_str(), told[1].holds),
-            (MAX_CONDITIONS, "NetworkReady", false)
-        );
+        let shown: Vec<(&str, bool)> = told.iter().map(|one| (one.name.as_str(), one.holds)).collect();
+        assert_eq!(shown.len(), MAX_CONDITIONS);
+        assert_eq!(shown[..3], [("RuntimeReady", true), ("NetworkReady", false), ("c0", true)]);
         assert_eq!((told[1].reason.as_str(), told[1].message.len()), ("NetworkPluginNotReady", MAX_ERROR));
         assert_eq!(super::told(StatusAnswer::default()), []);
+    }
+
+    /// What is required and not there is named; without a status nothing is known.
+    #[test]
+    fn a_condition_that_is_left_out() {
+        let ready = Condition { name: "RuntimeReady".into(), status: true, ..Condition::default() };
+        let told = told(StatusAnswer { status: Some(Conditions { conditions: vec![ready] }) });
+        let shown: Vec<(&str, bool, bool)> =
+            told.iter().map(|one| (one.name.as_str(), one.holds, one.missing)).collect();
+        assert_eq!(shown, [("RuntimeReady", true, false), ("NetworkReady", false, true)]);
     }
 }

@@ -22,10 +22,6 @@ pub struct RuntimeSays {
     pub left_out: u32,
 }
 
-/// The conditions that the CRI requires (api.proto, `RuntimeStatus`). The kubelet reports its node NotReady while one of them is false, and
-/// looks at no other (`updateRuntimeUp`, kubelet.go).
-const REQUIRED: [&str; 2] = ["RuntimeReady", "NetworkReady"];
-
 /// A condition of a runtime, from the answer of `Status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuntimeCondition {
@@ -37,14 +33,21 @@ pub struct RuntimeCondition {
     pub reason: String,
     /// The same in words, the first 200 characters; hostile text.
     pub message: String,
+    /// It is required, and the answer does not have it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub missing: bool,
 }
 
 impl RuntimeCondition {
+    /// The conditions that the CRI requires (api.proto, `RuntimeStatus`). The kubelet reports its node NotReady while one of them is false
+    /// or missing, and looks at no other (`updateRuntimeUp`, kubelet.go).
+    pub const REQUIRED: [&str; 2] = ["RuntimeReady", "NetworkReady"];
+
     /// Is the node NotReady without it? A runtime may say more: containerd says since 1.7 whether anything that it was asked or configured
     /// to do is deprecated (`ContainerdHasNoDeprecationWarnings`), which is false on many a sound node.
     #[must_use]
     pub fn is_required(&self) -> bool {
-        REQUIRED.contains(&self.name.as_str())
+        Self::REQUIRED.contains(&self.name.as_str())
     }
 }
 

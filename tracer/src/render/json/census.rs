@@ -163,12 +163,14 @@ struct ConditionDoc<'a> {
     holds: bool,
     reason: &'a str,
     message: &'a str,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    missing: bool,
 }
 
 impl<'a> From<&'a RuntimeCondition> for ConditionDoc<'a> {
     fn from(condition: &'a RuntimeCondition) -> Self {
-        let RuntimeCondition { name, holds, reason, message } = condition;
-        Self { name, holds: *holds, reason, message }
+        let RuntimeCondition { name, holds, reason, message, missing } = condition;
+        Self { name, holds: *holds, reason, message, missing: *missing }
     }
 }
 
