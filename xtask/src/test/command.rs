@@ -69,10 +69,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         println!("{caught} mutants, none survived");
         return Ok(());
     }
-    ensure!(
-        options.all || !options.only.contains(&Part::Rest),
-        "`--only rest` needs --all: nothing else has it"
-    );
+    options.check()?;
     room::ensure()?;
     deadline::watch()?;
     deadline::now("building");
@@ -141,6 +138,17 @@ fn named(programs: Vec<Program>, words: &[String]) -> Vec<Program> {
 }
 
 impl Options {
+    /// What only `--all` has runs whole: its parts are named in `tests/PROVED.md`, not by tests.
+    fn check(&self) -> Result<()> {
+        let asks = self.only.contains(&Part::Rest);
+        ensure!(self.all || !asks, "`--only rest` needs --all: nothing else has it");
+        ensure!(
+            self.names.is_empty() || !asks,
+            "`--only rest` runs whole: for one test, `cargo xtask soak NAME` or `--mutants NAME`"
+        );
+        Ok(())
+    }
+
     fn wants(&self, part: Part) -> bool {
         let fast = !self.fast || !matches!(part, Part::Lab | Part::Vm);
         fast && (self.only.is_empty() || self.only.contains(&part))
