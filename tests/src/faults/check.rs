@@ -107,10 +107,11 @@ fn is_hogged_too(case: &Case, finding: &Value) -> bool {
     who_has_it && finding["id"] == "O1" && headline.starts_with("kubelet waits for a CPU")
 }
 
-/// How bad it is. What makes every relist slow holds one up when that is open for five seconds at the moment of the report.
+/// How bad it is. What makes every relist slow holds one up when that is open for five seconds at the moment of the report; a quota also holds
+/// up the programs that its daemon runs.
 fn severity(kind: Kind, report: &Value) -> &'static str {
-    let held_up =
-        report["diagnosis"]["reasons"].as_array().unwrap().iter().any(|it| it["kind"] == "relist_open");
+    let holds_up = |reason: &Value| kind == Kind::Quota || reason["kind"] == "relist_open";
+    let held_up = report["diagnosis"]["reasons"].as_array().unwrap().iter().any(holds_up);
     if held_up && said::severity(kind) == "slow" { "stall" } else { said::severity(kind) }
 }
 
@@ -163,4 +164,25 @@ pub fn check(case: &Case, report: &Report) -> Named {
     let possible = old_enough_ns(kind, injected);
     let since = |moment: u64| Duration::from_nanos(taken.saturating_sub(moment));
     Named { after: since(possible.max(armed)), since_start: since(possible.max(injected.late_ns)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// What is merely slow is a stall once it holds something up: a hog a relist, a quota also a program of the runtime.
+    #[test]
+    fn what_is_held_up() {
+        let severity = |kind, reasons: &[&str]| {
+            let reasons: Vec<Value> = reasons.iter().map(|kind| json!({ "kind": kind })).collect();
+            severity(kind, &json!({ "diagnosis": { "reasons": reasons } }))
+        };
+        assert_eq!((severity(Kind::Quota, &[]), severity(Kind::Hog, &[])), ("slow", "slow"));
+        assert_eq!(severity(Kind::Hog, &["relist_open"]), "stall");
+        assert_eq!(severity(Kind::Quota, &["processes_open"]), "stall");
+        assert_eq!(severity(Kind::Hog, &["processes_open"]), "slow", "the hog holds up no runc");
+        assert_eq!(severity(Kind::ExecStorm, &["relist_open"]), "notice");
+    }
 }
