@@ -71,6 +71,8 @@ pub enum Reason {
     OtherRequestsFull = 31,
     /// A request to Docker on a connection whose last one has no answer: clients wait for it.
     DockerAnswerUnseen = 32,
+    /// The kernel did not let go of the entry of a process that has ended.
+    EndedStillWatched = 33,
 }
 
 /// Is it a loss of something the report needs, or a normal thing?
@@ -84,7 +86,7 @@ pub enum Weight {
 
 impl Reason {
     /// Every reason there is, in the order of their numbers.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 34] = [
         Self::RingFull,
         Self::OpenCallsFull,
         Self::WatchedFull,
@@ -118,6 +120,7 @@ impl Reason {
         Self::OtherOutOfStep,
         Self::OtherRequestsFull,
         Self::DockerAnswerUnseen,
+        Self::EndedStillWatched,
     ];
     /// Number of reasons: entries of the map `REASONS`.
     pub const COUNT: u32 = Self::ALL.len() as u32;
@@ -159,6 +162,7 @@ impl Reason {
             Self::OtherOutOfStep => "other_out_of_step",
             Self::OtherRequestsFull => "other_requests_full",
             Self::DockerAnswerUnseen => "docker_answer_unseen",
+            Self::EndedStillWatched => "ended_still_watched",
         }
     }
 
@@ -233,6 +237,9 @@ impl Reason {
             Self::DockerAnswerUnseen => {
                 "requests to Docker whose answer was not seen: another one followed on their connection"
             }
+            Self::EndedStillWatched => {
+                "processes that have ended and could not be forgotten: others that get their numbers may be taken for them"
+            }
         }
     }
 
@@ -256,7 +263,8 @@ impl Reason {
             | Self::FramesLeft
             | Self::SendingFull
             | Self::ExitUnseen
-            | Self::DockerAnswerUnseen => Weight::Loss,
+            | Self::DockerAnswerUnseen
+            | Self::EndedStillWatched => Weight::Loss,
             Self::NotWatched
             | Self::SystemGoroutine
             | Self::EndWithoutStart

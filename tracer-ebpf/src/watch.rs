@@ -4,6 +4,9 @@ use plegtrace_common::{key::Watched, reason::Reason};
 
 use crate::{count, maps::WATCHED};
 
+/// `-ENOENT` (include/uapi/asm-generic/errno-base.h).
+const ENOENT: i64 = -2;
+
 /// The entry of a process, when it is ours.
 #[inline(always)]
 pub(crate) fn get(tgid: u32) -> Option<Watched> {
@@ -19,8 +22,16 @@ pub(crate) fn set(tgid: u32, watched: &Watched) {
     }
 }
 
-/// Forgets a process; only one of those that try at once succeeds.
+/// Forgets a process, and says whether it was there: of those that try at once only one finds it. The kernel may also refuse, when
+/// the lock of that part of the map cannot be had (`htab_lock_bucket`, kernel/bpf/hashtab.c): then it stays.
 #[inline(always)]
 pub(crate) fn take(tgid: u32) -> bool {
-    WATCHED.remove(tgid).is_ok()
+    match WATCHED.remove(tgid) {
+        Ok(()) => true,
+        Err(error) if i64::from(error) == ENOENT => false,
+        Err(_) => {
+            count::reason(Reason::EndedStillWatched);
+            true
+        }
+    }
 }

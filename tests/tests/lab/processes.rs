@@ -366,6 +366,17 @@ fn phases_are_counted(churn: &Churn) {
     }
 }
 
+/// All that is known of a process, for who has to find out why it is still watched.
+fn story_of(churn: &Churn, pid: u32) -> String {
+    let (_, last) = churn.seen.watched.as_ref().unwrap();
+    let fact = last.processes.iter().find(|process| process.pid == pid);
+    let ours: Vec<&Process> =
+        churn.seen.processes.iter().filter(|process| process.meta.tgid == pid).collect();
+    let theirs: Vec<&Event> = churn.events.iter().filter(|event| event.pid == pid).collect();
+    let (read_at, name) = (last.at_ns, process::name(pid));
+    format!("{fact:?}, read at {read_at}, now {name:?}\nours: {ours:?}\nof the connector: {theirs:?}")
+}
+
 /// Nothing of all this is left: no open span, no entry in the kernel's map, no memory; and nothing was called late.
 fn nothing_is_left(churn: &Churn) {
     let processes = &churn.snapshot.processes;
@@ -389,7 +400,11 @@ fn nothing_is_left(churn: &Churn) {
     let alive = churn.containerd.shims();
     let lives = |pid: &u32| alive.iter().any(|shim| shim.pid == *pid) || *pid == churn.containerd.pid();
     let strange: Vec<u32> = pids(last).into_iter().filter(|pid| !lives(pid)).collect();
-    assert!(strange.is_empty(), "still watched: {strange:?}");
+    assert!(
+        strange.is_empty(),
+        "still watched: {:#?}",
+        strange.iter().map(|pid| story_of(churn, *pid)).collect::<Vec<_>>()
+    );
     assert_eq!(pids(last).len(), pids(first).iter().filter(|pid| lives(pid)).count());
     let [early, late] = churn.rss_kib;
     eprintln!("memory of plegtrace: {early} KiB, later {late} KiB");
