@@ -107,9 +107,12 @@ fn is_hogged_too(case: &Case, finding: &Value) -> bool {
     who_has_it && finding["id"] == "O1" && headline.starts_with("kubelet waits for a CPU")
 }
 
-/// How bad it is. What makes every relist slow holds one up when that is open for five seconds at the moment of the report; a quota also holds
-/// up the programs that its daemon runs.
+/// How bad it is. What makes every relist slow holds one up when that is open for five seconds at the moment of the report. A quota also holds
+/// up the programs that its daemon runs; where one of those is old itself, it is worth a look beside a cause that is not known.
 fn severity(kind: Kind, report: &Value) -> &'static str {
+    if kind == Kind::Quota && !report["diagnosis"]["unknown_cause"].is_null() {
+        return "notice";
+    }
     let holds_up = |reason: &Value| kind == Kind::Quota || reason["kind"] == "relist_open";
     let held_up = report["diagnosis"]["reasons"].as_array().unwrap().iter().any(holds_up);
     if held_up && said::severity(kind) == "slow" { "stall" } else { said::severity(kind) }
@@ -158,7 +161,7 @@ pub fn check(case: &Case, report: &Report) -> Named {
     said::check_stuck(kind, document, facts);
     let severity = severity(kind, document);
     assert_eq!(first["severity"], severity, "{kind:?} {observer:?}: {text}");
-    let code = i32::from(severity != "notice");
+    let code = i32::from(severity != "notice" || kind == Kind::Quota);
     assert_eq!(report.code, Some(code), "{kind:?} {observer:?}: {text}");
 
     let possible = old_enough_ns(kind, injected);
@@ -184,5 +187,8 @@ mod tests {
         assert_eq!(severity(Kind::Quota, &["processes_open"]), "stall");
         assert_eq!(severity(Kind::Hog, &["processes_open"]), "slow", "the hog holds up no runc");
         assert_eq!(severity(Kind::ExecStorm, &["relist_open"]), "notice");
+        let unknown =
+            json!({ "diagnosis": { "reasons": [{ "kind": "stuck" }], "unknown_cause": "nothing_fits" } });
+        assert_eq!(super::severity(Kind::Quota, &unknown), "notice");
     }
 }

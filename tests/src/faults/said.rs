@@ -161,10 +161,17 @@ pub fn check_text(case: &Case, text: &str) {
         assert!(words.contains(&others) && words.contains(" and the programs that it starts"), "{text}");
     }
     let id = kind.root_cause().expect("a fault has a cause");
-    let verdict = match severity(kind) {
-        "stall" => format!("\nSTALL {id}  "),
-        "slow" => format!("\nSLOW {id}  "),
-        _ => format!("\nnotice   {id}  "),
+    // What is slow may be held up at the moment of this report, and by a quota also what it is not accused of: see `check`.
+    let verdicts = match (kind, severity(kind)) {
+        (_, "stall") => vec![format!("\nSTALL {id}  ")],
+        (Kind::Quota, _) => vec![
+            format!("\nSLOW {id}  "),
+            format!("\nSTALL {id}  "),
+            format!(" {id}  containerd is throttled"),
+        ],
+        (_, "slow") => vec![format!("\nSLOW {id}  "), format!("\nSTALL {id}  ")],
+        _ => vec![format!("\nnotice   {id}  ")],
     };
-    assert!(text.contains(&verdict), "{kind:?}: no {verdict:?} in {text}");
+    let is_said = verdicts.iter().any(|verdict| text.contains(verdict));
+    assert!(is_said, "{kind:?}: none of {verdicts:?} in {text}");
 }

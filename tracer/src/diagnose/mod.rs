@@ -140,9 +140,12 @@ pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
     let mut findings: Vec<Finding> = single.flat_map(|rule| (rule.examine)(&scene)).collect();
     // Overload is the excuse that hides one stuck process.
     let may_be_overload = scene.oldest_changes() || held_off::explains_all(scene);
-    if findings.iter().all(|finding| finding.severity == Severity::Notice) && may_be_overload {
-        let overload = rules::ALL.iter().filter(|rule| rule.area == Area::Overload);
+    if findings.iter().all(|finding| finding.severity == Severity::Notice) {
+        let overload = rules::ALL.iter().filter(|rule| rule.area == Area::Overload && may_be_overload);
         findings.extend(overload.flat_map(|rule| (rule.examine)(&scene)));
+        if !may_be_overload {
+            findings.extend(rules::quotas(&scene));
+        }
     }
     let mut findings: Vec<Finding> =
         findings.into_iter().map(|finding| paused::weigh(finding, snapshot)).collect();

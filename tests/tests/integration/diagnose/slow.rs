@@ -359,7 +359,27 @@ fn a_quota_explains_young_plugins_only() {
     let hangs = removal(80, true, &[old], &[waits]);
     assert_eq!(ids(&hangs).first(), Some(&"N1"));
     let locked = removal(80, true, &[], &[lock]);
-    assert!(!ids(&locked).contains(&"O1"), "{:?}", ids(&locked));
+    assert!(locked.accused().iter().all(|finding| finding.rule.id != "O1"), "{:?}", ids(&locked));
+}
+
+/// Where no cause is named, a quota that does not explain what hangs is said all the same, and accused of nothing.
+#[test]
+fn a_quota_beside_an_unknown_cause() {
+    let handler = "k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_RemovePodSandbox_Handler";
+    let plugin = "github.com/containernetworking/cni/libcni.(*CNIConfig).DelNetworkList";
+    let unknown =
+        group(&[76], "semacquire", &["sync.runtime_Semacquire", "sync.(*Mutex).Lock", plugin, handler]);
+    let beside = |by_quota: bool| {
+        let held = removal(80, by_quota, &[], std::slice::from_ref(&unknown));
+        assert_eq!((held.verdict, held.accused().len()), (Verdict::Stall, 0), "{:?}", ids(&held));
+        held
+    };
+    let quota = beside(true);
+    assert!(quota.unknown_cause.is_some() && quota.unexplained().count() > 0, "{:?}", quota.reasons);
+    let notice = &quota.findings[0];
+    assert_eq!((notice.rule.id, notice.severity), ("O1", Severity::Notice));
+    assert!(notice.doubts.iter().any(|doubt| doubt.contains("another cause")), "{:?}", notice.doubts);
+    assert_eq!(ids(&beside(false)), Vec::<&str>::new(), "a busy node is none");
 }
 
 /// Forty exec probes a second, and a node that waits for its processors.

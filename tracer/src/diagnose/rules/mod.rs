@@ -72,6 +72,8 @@ mod x9_rcu_grace_period;
 
 use super::Rule;
 
+pub(super) use self::o1_held_off_the_cpu::quotas;
+
 /// All rules, by id.
 pub static ALL: &[&Rule] = &[
     &d1_serials_of_systemd_run_out::RULE,

@@ -54,12 +54,25 @@ pub(super) static RULE: Rule = Rule {
 
 fn examine(scene: &Scene<'_>) -> Vec<Finding> {
     let late = scene.slow().any(is_of_daemons) || scene.reasons().next().is_some();
-    let daemons = scene.snapshot.cpu.daemons.iter().filter(|_| late);
-    let mut held: Vec<(HeldOff<'_>, &CpuShare)> =
-        daemons.filter_map(|daemon| Some((held_off(daemon)?, daemon))).collect();
+    let mut held: Vec<(HeldOff<'_>, &CpuShare)> = all_held_off(scene).filter(|_| late).collect();
     // A quota is certain; the others may suffer from what it does.
     held.sort_by_key(|(held, daemon)| (matches!(held, HeldOff::Others(_)), 100 - held.share(), daemon.pid));
     held.iter().map(|(held, daemon)| finding(held, daemon, scene)).collect()
+}
+
+fn all_held_off<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (HeldOff<'a>, &'a CpuShare)> {
+    scene.snapshot.cpu.daemons.iter().filter_map(|daemon| Some((held_off(daemon)?, daemon)))
+}
+
+/// Quotas that do not explain what is held up, and no cause is named: they are certain, and may be behind it all the same.
+pub(in crate::diagnose) fn quotas(scene: &Scene<'_>) -> Vec<Finding> {
+    let quotas = all_held_off(scene).filter(|(held, _)| matches!(held, HeldOff::Quota(..)));
+    let notice = |(held, daemon): (HeldOff<'_>, &CpuShare)| Finding {
+        severity: Severity::Notice,
+        ..finding(&held, daemon, scene)
+            .doubted("what is held up may have another cause: look again without the quota")
+    };
+    quotas.filter(|_| scene.reasons().next().is_some()).map(notice).collect()
 }
 
 /// Does it show what a daemon lacks? What waits for others, or is slow by itself, does not.
