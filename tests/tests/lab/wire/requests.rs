@@ -150,7 +150,8 @@ fn a_stopped_runtime_is_named() {
         process::wait_for("requests without an answer", LIMIT, || {
             let seen = watching.seen();
             let reading = &seen.open_requests;
-            let is_old = |open: &&OpenMessageFact| reading.at_ns - open.start_ns > 1_000_000_000;
+            let is_old =
+                |open: &&OpenMessageFact| reading.at_ns.saturating_sub(open.start_ns) > 1_000_000_000;
             let old: Vec<_> = reading.open.iter().filter(is_old).cloned().collect();
             let all = old.len() == count && reading.open.len() == count;
             Ok(all.then_some((old, reading.at_ns)))
