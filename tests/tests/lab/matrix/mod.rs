@@ -395,7 +395,8 @@ fn every_fault_is_named_on(generation: Generation) {
     let cases = drawn(generation, |_| true);
     let rows = on_a_shared_node(generation, &cases);
     assert_none_is_wrong();
-    assert!(!rows.is_empty(), "no case was drawn");
+    assert!(!cases.is_empty(), "no fault was drawn");
+    assert_eq!(rows.len(), cases.len());
 }
 
 #[test]
