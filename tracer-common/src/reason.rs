@@ -73,6 +73,8 @@ pub enum Reason {
     DockerAnswerUnseen = 32,
     /// The kernel did not let go of the entry of a process that has ended.
     EndedStillWatched = 33,
+    /// The kernel did not change or remove the entry of an open call or request.
+    UpdateRefused = 34,
 }
 
 /// Is it a loss of something the report needs, or a normal thing?
@@ -86,7 +88,7 @@ pub enum Weight {
 
 impl Reason {
     /// Every reason there is, in the order of their numbers.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::RingFull,
         Self::OpenCallsFull,
         Self::WatchedFull,
@@ -121,6 +123,7 @@ impl Reason {
         Self::OtherRequestsFull,
         Self::DockerAnswerUnseen,
         Self::EndedStillWatched,
+        Self::UpdateRefused,
     ];
     /// Number of reasons: entries of the map `REASONS`.
     pub const COUNT: u32 = Self::ALL.len() as u32;
@@ -163,6 +166,7 @@ impl Reason {
             Self::OtherRequestsFull => "other_requests_full",
             Self::DockerAnswerUnseen => "docker_answer_unseen",
             Self::EndedStillWatched => "ended_still_watched",
+            Self::UpdateRefused => "update_refused",
         }
     }
 
@@ -240,6 +244,9 @@ impl Reason {
             Self::EndedStillWatched => {
                 "processes that have ended and could not be forgotten: others that get their numbers may be taken for them"
             }
+            Self::UpdateRefused => {
+                "calls or requests whose entry the kernel refused to update: one that has ended may still be shown as in flight"
+            }
         }
     }
 
@@ -264,7 +271,8 @@ impl Reason {
             | Self::SendingFull
             | Self::ExitUnseen
             | Self::DockerAnswerUnseen
-            | Self::EndedStillWatched => Weight::Loss,
+            | Self::EndedStillWatched
+            | Self::UpdateRefused => Weight::Loss,
             Self::NotWatched
             | Self::SystemGoroutine
             | Self::EndWithoutStart

@@ -23,7 +23,7 @@ use plegtrace_common::{
 
 use crate::{
     arguments::masked,
-    count, emit,
+    count, emit, entry,
     maps::{DOCKER_OPENS, DOCKER_REQUESTS, HIJACKED},
     messages::{self, AGAIN, Writer},
     scratch::Held,
@@ -188,7 +188,7 @@ fn answer(sending: &Sending, writer: Writer) -> Result<(), Reason> {
     };
     let Some(status) = status else {
         // Whatever this is, the answer to the request was not seen, or will not be known.
-        let _ = DOCKER_REQUESTS.remove(key);
+        entry::change(Reason::UpdateRefused, || DOCKER_REQUESTS.remove(key));
         return Err(Reason::OutOfStep);
     };
     if !is_final(status) {
@@ -210,7 +210,7 @@ fn answer(sending: &Sending, writer: Writer) -> Result<(), Reason> {
     if !written {
         count::reason(Reason::RingFull);
     }
-    let _ = DOCKER_REQUESTS.remove(key);
+    entry::change(Reason::UpdateRefused, || DOCKER_REQUESTS.remove(key));
     if status == SWITCHING_PROTOCOLS {
         let _ = HIJACKED.insert(PositionKey { sock: key.asker, socket: key.socket }, 1, 0);
     }
@@ -237,7 +237,7 @@ fn status_of(sending: &Sending) -> Result<Option<u16>, Reason> {
 fn unsent(key: &MessageKey, result: i64) {
     count::reason(Reason::SendCut);
     if !AGAIN.contains(&result) {
-        let _ = DOCKER_REQUESTS.remove(key);
+        entry::change(Reason::UpdateRefused, || DOCKER_REQUESTS.remove(key));
     } else if let Some(open) = DOCKER_REQUESTS.get_ptr_mut(key) {
         // SAFETY: as in `open`.
         unsafe { (*open).flags = DOCKER_UNSENT };

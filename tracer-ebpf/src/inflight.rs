@@ -11,7 +11,7 @@ use plegtrace_common::{
 };
 
 use crate::{
-    count, emit,
+    count, emit, entry,
     go::Goroutine,
     maps::OPEN_CALLS,
     parks::{self, Sums},
@@ -119,7 +119,7 @@ pub(crate) fn end(key: &CallKey, site: &SiteConf, hit: &Hit, outcome: u32) {
         count::unmatched(site.hook);
         return;
     };
-    let _ = OPEN_CALLS.remove(key);
+    entry::change(Reason::UpdateRefused, || OPEN_CALLS.remove(key));
     let mut flags = call.flags | outcome;
     let parks = parks::leave(key, &call);
     if flags & CALL_REPLIED == 0 {

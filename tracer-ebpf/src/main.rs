@@ -21,6 +21,8 @@ mod docker;
 #[cfg(target_arch = "bpf")]
 mod emit;
 #[cfg(target_arch = "bpf")]
+mod entry;
+#[cfg(target_arch = "bpf")]
 mod environment;
 #[cfg(target_arch = "bpf")]
 mod go;

@@ -23,7 +23,7 @@ use plegtrace_common::{
 
 use crate::{
     arguments::masked,
-    bus, count, docker, emit,
+    bus, count, docker, emit, entry,
     maps::{ENDS, MESSAGES, POSITIONS, SENDING, WALKS},
     requests,
     scratch::Held,
@@ -369,7 +369,7 @@ fn unsent(sending: &Sending, sent: u32, again: bool) {
                 unsafe { (*message).flags = MESSAGE_UNSENT };
             }
         } else {
-            let _ = MESSAGES.remove(key);
+            entry::change(Reason::UpdateRefused, || MESSAGES.remove(key));
         }
     }
 }
@@ -415,5 +415,5 @@ fn close(sending: &Sending, header: FrameHeader, writer: Writer) {
         method: open.method,
         head: open.head,
     });
-    let _ = MESSAGES.remove(key);
+    entry::change(Reason::UpdateRefused, || MESSAGES.remove(key));
 }

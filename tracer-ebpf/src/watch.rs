@@ -2,10 +2,7 @@
 
 use plegtrace_common::{key::Watched, reason::Reason};
 
-use crate::{count, maps::WATCHED};
-
-/// `-ENOENT` (include/uapi/asm-generic/errno-base.h).
-const ENOENT: i64 = -2;
+use crate::{count, entry, maps::WATCHED};
 
 /// The entry of a process, when it is ours.
 #[inline(always)]
@@ -22,16 +19,8 @@ pub(crate) fn set(tgid: u32, watched: &Watched) {
     }
 }
 
-/// Forgets a process, and says whether it was there: of those that try at once only one finds it. The kernel may also refuse, when
-/// the lock of that part of the map cannot be had (`htab_lock_bucket`, kernel/bpf/hashtab.c): then it stays.
+/// Forgets a process, and says whether it was there: of those that try at once only one finds it.
 #[inline(always)]
 pub(crate) fn take(tgid: u32) -> bool {
-    match WATCHED.remove(tgid) {
-        Ok(()) => true,
-        Err(error) if i64::from(error) == ENOENT => false,
-        Err(_) => {
-            count::reason(Reason::EndedStillWatched);
-            true
-        }
-    }
+    entry::change(Reason::EndedStillWatched, || WATCHED.remove(tgid))
 }

@@ -23,7 +23,7 @@ use plegtrace_common::{
 use super::{END, GO_ON, NEW, Scratch, scratch, why};
 use crate::{
     arguments::masked,
-    count, emit,
+    count, emit, entry,
     maps::{OTHER_REQUESTS, REQUESTS},
     messages,
 };
@@ -52,7 +52,8 @@ pub(crate) extern "C" fn request_event() -> u64 {
                     open(scratch);
                 }
             } else if scratch.job.why == why::FAILED && event.kind == HEADERS {
-                let _ = REQUESTS.remove(key(&scratch.job.ends, event.stream, false));
+                let key = key(&scratch.job.ends, event.stream, false);
+                entry::change(Reason::UpdateRefused, || REQUESTS.remove(key));
             }
             scratch.stance.blocks += u64::from(event.len);
         }
@@ -192,13 +193,13 @@ fn close(scratch: &Scratch, how: u32) {
     // SAFETY: read at once.
     if let Some(open) = unsafe { REQUESTS.get(key) } {
         tell(scratch, scratch.event.stream, how, Some(open));
-        let _ = REQUESTS.remove(key);
+        entry::change(Reason::UpdateRefused, || REQUESTS.remove(key));
         return;
     }
     // SAFETY: as above.
     if let Some(open) = unsafe { OTHER_REQUESTS.get(key) } {
         tell(scratch, scratch.event.stream, how | how::OTHER, Some(open));
-        let _ = OTHER_REQUESTS.remove(key);
+        entry::change(Reason::UpdateRefused, || OTHER_REQUESTS.remove(key));
         return;
     }
     // A client resets streams that the server has ended too.
