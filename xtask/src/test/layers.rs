@@ -66,8 +66,7 @@ pub(crate) fn by_module(programs: Vec<Program>, tier: Tier) -> Result<Vec<Progra
             split.extend(tier.of(program, ""));
             continue;
         }
-        let list = cmd::output(Command::new(&program.file).args(["--list", "--format", "terse"]))?;
-        for (module, tests) in modules(&list) {
+        for (module, tests) in modules(&tests(&program)?) {
             let name =
                 if module.is_empty() { program.name.clone() } else { format!("{}-{module}", program.name) };
             split.extend(tier.of(Program { name, tests, ..program.clone() }, &module));
@@ -76,12 +75,33 @@ pub(crate) fn by_module(programs: Vec<Program>, tier: Tier) -> Result<Vec<Progra
     Ok(split)
 }
 
-/// The tests of a list by their outermost module; those outside of modules have an empty one.
-fn modules(list: &str) -> BTreeMap<String, Vec<String>> {
+/// The same programs, each with the names of its tests: one that runs whole has none before.
+///
+/// # Errors
+/// When a program does not list its tests.
+pub(crate) fn listed(mut programs: Vec<Program>) -> Result<Vec<Program>> {
+    for program in programs.iter_mut().filter(|program| program.tests.is_empty()) {
+        program.tests = tests(program)?;
+    }
+    Ok(programs)
+}
+
+/// The names of its tests.
+fn tests(program: &Program) -> Result<Vec<String>> {
+    let list = cmd::output(Command::new(&program.file).args(["--list", "--format", "terse"]))?;
+    Ok(listing(&list))
+}
+
+fn listing(list: &str) -> Vec<String> {
+    list.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect()
+}
+
+/// Tests by their outermost module; those outside of modules have an empty one.
+fn modules(tests: &[String]) -> BTreeMap<String, Vec<String>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for test in list.lines().filter_map(|line| line.strip_suffix(": test")) {
+    for test in tests {
         let module = test.split_once("::").map_or("", |(module, _)| module);
-        found.entry(module.to_owned()).or_default().push(test.to_owned());
+        found.entry(module.to_owned()).or_default().push(test.clone());
     }
     found
 }
@@ -204,7 +224,7 @@ mod tests {
     #[test]
     fn tests_are_sorted_into_modules() {
         let list = "alone: test\nstory::a: test\nstory::deep::b: test\nstory_two::a: test\nx::y: benchmark\n";
-        let found: Vec<(String, Vec<String>)> = modules(list).into_iter().collect();
+        let found: Vec<(String, Vec<String>)> = modules(&listing(list)).into_iter().collect();
         let of = |module: &str, tests: &[&str]| {
             (module.to_owned(), tests.iter().map(|test| (*test).to_owned()).collect::<Vec<_>>())
         };
@@ -214,5 +234,18 @@ mod tests {
             of("story_two", &["story_two::a"]),
         ];
         assert_eq!(found, expected);
+    }
+
+    /// One that runs whole says which tests it has: some of them can be chosen.
+    #[test]
+    fn a_program_that_runs_whole_lists_its_tests() {
+        let file = std::env::current_exe().unwrap();
+        let (name, directory) = ("xtask".to_owned(), ".".into());
+        let whole = Program { layer: Layer::Unit, name, file, directory, tests: Vec::new() };
+        let chosen = Program { tests: vec!["a".to_owned()], ..whole.clone() };
+        let found = listed(vec![whole, chosen]).unwrap();
+        let this = "test::layers::tests::a_program_that_runs_whole_lists_its_tests".to_owned();
+        assert!(found[0].tests.contains(&this), "{:?}", found[0].tests);
+        assert_eq!(found[1].tests, ["a"]);
     }
 }
