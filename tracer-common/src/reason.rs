@@ -245,7 +245,7 @@ impl Reason {
                 "processes that have ended and could not be forgotten: others that get their numbers may be taken for them"
             }
             Self::UpdateRefused => {
-                "calls or requests whose entry the kernel refused to update: one that has ended may still be shown as in flight"
+                "calls or requests whose entry the kernel refused to update: one that has ended may still be shown as in flight, one that was sent as unsent"
             }
         }
     }

@@ -11,17 +11,27 @@ const ENOENT: i64 = -2;
 /// does not run (`RES_DEF_TIMEOUT`, include/asm-generic/rqspinlock.h): a second attempt may find it free.
 const ATTEMPTS: u32 = 2;
 
-/// Changes or removes an entry, and says whether it was there. When the kernel refuses, it stays as it is, and is counted as
-/// `refused`.
+/// What became of a change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// The entry was there, and is changed or removed.
+    Made,
+    /// The entry was not there.
+    Absent,
+    /// The kernel refused, and this is counted. It takes the lock before it looks: the entry may be there or not.
+    Refused,
+}
+
+/// Changes or removes an entry. When the kernel refuses twice, this is counted as `refused`.
 #[inline(always)]
-pub(crate) fn change<E: Copy + Into<i64>>(refused: Reason, change: impl Fn() -> Result<(), E>) -> bool {
+pub(crate) fn change<E: Copy + Into<i64>>(refused: Reason, change: impl Fn() -> Result<(), E>) -> Change {
     for _ in 0..ATTEMPTS {
         match change() {
-            Ok(()) => return true,
-            Err(error) if error.into() == ENOENT => return false,
+            Ok(()) => return Change::Made,
+            Err(error) if error.into() == ENOENT => return Change::Absent,
             Err(_) => {}
         }
     }
     count::reason(refused);
-    true
+    Change::Refused
 }

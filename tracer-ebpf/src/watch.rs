@@ -2,7 +2,11 @@
 
 use plegtrace_common::{key::Watched, reason::Reason};
 
-use crate::{count, entry, maps::WATCHED};
+use crate::{
+    count,
+    entry::{self, Change},
+    maps::WATCHED,
+};
 
 /// The entry of a process, when it is ours.
 #[inline(always)]
@@ -19,8 +23,9 @@ pub(crate) fn set(tgid: u32, watched: &Watched) {
     }
 }
 
-/// Forgets a process, and says whether it was there: of those that try at once only one finds it.
+/// Forgets a process, and says whether it was there: of those that try at once only one finds it. Where the kernel refuses, it was:
+/// an exit that is reported twice does less harm than one that is not.
 #[inline(always)]
 pub(crate) fn take(tgid: u32) -> bool {
-    entry::change(Reason::EndedStillWatched, || WATCHED.remove(tgid))
+    entry::change(Reason::EndedStillWatched, || WATCHED.remove(tgid)) != Change::Absent
 }

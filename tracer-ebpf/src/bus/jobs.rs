@@ -14,7 +14,8 @@ use plegtrace_common::{
 use super::{Job, Scratch, calls::emit, position_key, scratch};
 use crate::{
     arguments::masked,
-    count, entry,
+    count,
+    entry::{self, Change},
     maps::{BUS_CALLS, JOB_BODIES, JOBS_DONE},
 };
 
@@ -88,11 +89,12 @@ fn job_begun(scratch: &mut Scratch) -> Result<(), Reason> {
     call.start_ns = unsafe { bpf_ktime_get_ns() };
     let call: &OpenBusCall = call;
     let kept = BUS_CALLS.insert(key, call, 0);
-    if !entry::change(Reason::UpdateRefused, || JOBS_DONE.remove(key)) {
+    // Where the kernel refuses, the job may still run: it stays in flight, and the loss says so.
+    if entry::change(Reason::UpdateRefused, || JOBS_DONE.remove(key)) != Change::Made {
         return kept.map_err(|_| Reason::MessagesFull);
     }
     // One that did not fit is in nobody else's sight.
-    if kept.is_err() || entry::change(Reason::UpdateRefused, || BUS_CALLS.remove(key)) {
+    if kept.is_err() || entry::change(Reason::UpdateRefused, || BUS_CALLS.remove(key)) != Change::Absent {
         finished(&scratch.job, job, &scratch.call);
     }
     Ok(())
@@ -110,7 +112,7 @@ fn job_done(scratch: &mut Scratch) -> Result<(), Reason> {
     };
     scratch.call = *open;
     let _ = JOBS_DONE.remove(key);
-    if entry::change(Reason::UpdateRefused, || BUS_CALLS.remove(key)) {
+    if entry::change(Reason::UpdateRefused, || BUS_CALLS.remove(key)) != Change::Absent {
         finished(&scratch.job, job, &scratch.call);
     }
     Ok(())
