@@ -186,6 +186,8 @@ fn passes(tree: &Path, test: &Test, object: &Object) -> Result<bool> {
         command.env(SEED.0, SEED.1);
         // Of what is not debugged no information is written, and what runs one test is not optimised: both would be most of the work.
         command.env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_TARGET_DIR", tree.with_file_name("build"));
+        // Each mutant changes a line or two, also where CI compiles everything once.
+        command.env("CARGO_INCREMENTAL", "1");
         command.args(["--config", "profile.dev.package.plegtrace.opt-level=0"]);
         match test.program.as_str() {
             "integration" => command.args(["-p", "plegtrace-tests", "--test", "integration"]),
