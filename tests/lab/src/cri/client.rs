@@ -4,7 +4,7 @@ use std::error::Error as _;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::uri::PathAndQuery;
 use hyper_util::rt::TokioIo;
@@ -169,6 +169,7 @@ impl Client {
         let path = PathAndQuery::try_from(path).expect("a method path is a valid URI path");
         let mut grpc = tonic::client::Grpc::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE);
         let mut request = Request::new(request);
+        let begun = Instant::now();
         request.set_timeout(deadline); // The server learns the deadline, as from a kubelet.
         let exchange = async {
             grpc.ready().await.map_err(|error| tonic::Status::unavailable(error.to_string()))?;
@@ -191,7 +192,9 @@ impl Client {
         match answer {
             Ok(Ok(response)) => Ok(response.into_inner()),
             Err(_) => Err(Error::Deadline { method, deadline }),
-            Ok(Err(status)) if is_timeout(&status) => Err(Error::Deadline { method, deadline }),
+            Ok(Err(status)) if is_timeout(&status, begun.elapsed(), deadline) => {
+                Err(Error::Deadline { method, deadline })
+            }
             Ok(Err(status)) => Err(rpc(&status)),
         }
     }
@@ -221,10 +224,30 @@ fn with_causes(status: &tonic::Status) -> String {
 }
 
 /// tonic's own timer and the server's race with ours; all mean the same. A server of grpc-go whose timer is first either says so, or
-/// resets the stream.
-fn is_timeout(status: &tonic::Status) -> bool {
+/// resets the stream; a runtime whose own work ends with the deadline answers with an error of its own, as containerd's "unexpected
+/// metrics response". Its timer begins after ours, so such an answer never comes before `deadline`.
+fn is_timeout(status: &tonic::Status, elapsed: Duration, deadline: Duration) -> bool {
     let cancelled = |words| status.code() == Code::Cancelled && with_causes(status).contains(words);
-    status.code() == Code::DeadlineExceeded
+    elapsed >= deadline
+        || status.code() == Code::DeadlineExceeded
         || cancelled("Timeout expired")
         || cancelled("stream no longer needed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whose timer was first does not matter, and what the runtime says then neither; what it says earlier is an answer.
+    #[test]
+    fn an_answer_at_the_deadline_is_none() {
+        let [early, late] = [Duration::from_millis(999), Duration::from_millis(1_001)];
+        let deadline = Duration::from_secs(1);
+        let own = tonic::Status::unknown("unexpected metrics response: []");
+        assert!(is_timeout(&own, late, deadline) && !is_timeout(&own, early, deadline));
+        let reset = tonic::Status::cancelled("stream no longer needed");
+        for status in [tonic::Status::deadline_exceeded("context deadline exceeded"), reset] {
+            assert!(is_timeout(&status, early, deadline), "{status}");
+        }
+    }
 }
