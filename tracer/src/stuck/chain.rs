@@ -117,7 +117,7 @@ fn nearest(stuck: &Stuck, known: &Known, snapshot: &Snapshot) -> Vec<Request> {
                 let may = request.method().is_none_or(|method| may_run(method, command, stuck));
                 may && waits_for_command(&request.waits_for, command, snapshot)
             }),
-            StuckKind::OutputHeld { .. } => request.method() == Some(Method::ExecSync),
+            StuckKind::OutputHeld { .. } => request.awaits_command(),
             // Of a container that has ended only the end of the wait for its end is missing.
             StuckKind::Unreported { exec: None, .. } => {
                 let stops = matches!(request.method(), Some(Method::StopContainer | Method::StopPodSandbox));

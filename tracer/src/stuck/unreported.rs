@@ -7,7 +7,6 @@ use crate::{
         Age, Known, Request, Snapshot, Unreported,
         thresholds::{SECOND_NS, UNREPORTED_NS},
     },
-    cri::Method,
     input::ContainerFact,
 };
 
@@ -57,9 +56,7 @@ fn command(seen: &Unreported, found: &[Stuck], known: &Known, snapshot: &Snapsho
     let age = age_ns(seen, snapshot);
     let waits = |request: &&Request| {
         let here = request.target_known && known.are_of(&request.containers, place) == Some(true);
-        request.method() == Some(Method::ExecSync)
-            && here
-            && request.since.ns.saturating_add(SAME_ROUND_NS) >= age
+        request.awaits_command() && here && request.since.ns.saturating_add(SAME_ROUND_NS) >= age
     };
     let waiting: Vec<&Request> = snapshot.census.requests.iter().filter(waits).collect();
     let runtime = waiting.first()?.pid;

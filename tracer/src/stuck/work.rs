@@ -10,7 +10,6 @@ use crate::{
             waits_for_its_command,
         },
     },
-    cri::Method,
     input::{Command, Component, ContainerFact, FdTarget, Layer, ParkedThreads, PipeFact},
 };
 
@@ -261,8 +260,7 @@ pub(super) fn ancestors(mut parent: u32, snapshot: &Snapshot) -> Vec<&ProcessSee
 
 /// Pipes of shims that somebody in a container holds open while an ExecSync waits for the end of the output.
 pub(super) fn outputs(known: &Known, snapshot: &Snapshot) -> Vec<Stuck> {
-    let waiting =
-        |request: &&Request| request.method() == Some(Method::ExecSync) && request.since.ns > EXEC_OUTPUT_NS;
+    let waiting = |request: &&Request| request.awaits_command() && request.since.ns > EXEC_OUTPUT_NS;
     let waiting: Vec<&Request> = snapshot.census.requests.iter().filter(waiting).collect();
     // The oldest that may wait for this one.
     let oldest = |container: Option<&ContainerFact>| {

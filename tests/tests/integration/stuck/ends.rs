@@ -7,7 +7,7 @@ use plegtrace::stuck::{Stuck, StuckKind, find};
 use plegtrace_tests::found::{about, pipe_of, process};
 use plegtrace_tests::story::{CONTAINERD, S, Story};
 
-use super::{RUNC, SHIM, exec, only, runc, stalled};
+use super::{RUNC, SHIM, exec, exec_at_shim, only, runc, stalled};
 
 /// A child that ended long ago and was never asked for is told, but holds nobody up.
 #[test]
@@ -76,6 +76,15 @@ fn ends_that_the_runtime_does_not_know_of() {
     assert_eq!(unreported(&[(S, 77, running()), (12 * S, 78, running())]), [""; 0], "started again");
 }
 
+/// An ExecSync in c1 that waits for the end of its command.
+fn at_its_end(goid: u64) -> GoroutineGroup {
+    let serving = "github.com/containerd/containerd/pkg/cri/server.(*instrumentedService).ExecSync";
+    let mut exec = exec();
+    exec.goids = vec![goid];
+    exec.frames.insert(1, serving.to_owned());
+    about(exec, ").ExecSync", "c1")
+}
+
 /// Rounds that find `ended` commands of c1 gone while `commands` run there, and `waiting` ExecSync in flight; what is
 /// told of it, and whether the node stalls.
 fn commands(
@@ -84,14 +93,17 @@ fn commands(
     waiting: &[u64],
     processes: &[ProcessFact],
 ) -> (Vec<String>, bool) {
-    let serving = "github.com/containerd/containerd/pkg/cri/server.(*instrumentedService).ExecSync";
-    let group = |goid: &u64| {
-        let mut exec = exec();
-        exec.goids = vec![*goid];
-        exec.frames.insert(1, serving.to_owned());
-        about(exec, ").ExecSync", "c1")
-    };
-    let groups: Vec<GoroutineGroup> = waiting.iter().map(group).collect();
+    let groups: Vec<GoroutineGroup> = waiting.iter().copied().map(at_its_end).collect();
+    commands_and(ended, commands, &groups, processes)
+}
+
+/// The same with these requests.
+fn commands_and(
+    ended: &[&str],
+    commands: u32,
+    groups: &[GoroutineGroup],
+    processes: &[ProcessFact],
+) -> (Vec<String>, bool) {
     let mut story = Story::node();
     story.containers = vec![c1()];
     let end = |exec: &&str| EndedInit {
@@ -104,7 +116,7 @@ fn commands(
     };
     story.ended = ended.iter().map(end).collect();
     for ns in [S, 12 * S] {
-        story.census(ns, processes, &groups, &[]);
+        story.census(ns, processes, groups, &[]);
     }
     let snapshot = story.snapshot(13 * S);
     let all = find(&snapshot);
@@ -130,4 +142,18 @@ fn ends_of_commands_that_the_runtime_does_not_know_of() {
     assert_eq!(commands(&[], 0, &[1], &[]).0, [""; 0]);
     let shim = ProcessFact { pipes: vec![pipe_of(RUNC, true)], ..process(Component::Shim, SHIM, 1, 0) };
     assert_eq!(commands(&["e1"], 0, &[1], &[shim]).0, [""; 0], "R8");
+}
+
+/// An ExecSync that waits for the shim to answer does not wait for the end of a command: it kills one that was too slow, or knows of
+/// its end and deletes it. A shim that is slow to answer has lost nothing.
+#[test]
+fn an_exec_that_waits_for_its_shim_waits_for_no_end() {
+    let at_shim = |goid| about(exec_at_shim(goid), ").ExecSync", "c1");
+    assert_eq!(commands_and(&["e1"], 0, &[at_shim(1)], &[]).0, [""; 0], "it is being killed");
+    assert_eq!(
+        commands_and(&["e1"], 1, &[at_shim(1), at_its_end(2)], &[]).0,
+        [""; 0],
+        "one runs, one waits for it"
+    );
+    assert_eq!(commands_and(&["e1"], 0, &[at_shim(1), at_its_end(2)], &[]).0.len(), 1);
 }

@@ -276,6 +276,22 @@ fn an_output_that_is_held() {
     assert_eq!(waiters(&only(&snapshot)), ["1 ExecSync"]);
 }
 
+/// One that an ExecSync could wait for, if it did not wait for the shim to answer.
+#[test]
+fn an_exec_that_waits_for_its_shim_waits_for_no_output() {
+    let shim = ProcessFact { pipes: vec![pipe_of(4_711, true)], ..process(Component::Shim, SHIM, 1, 0) };
+    let found = |requests: &[GoroutineGroup]| {
+        let mut story = Story::node();
+        story.census(S, std::slice::from_ref(&shim), requests, &[]);
+        story.census(15 * S, std::slice::from_ref(&shim), requests, &[]);
+        let all = find(&story.snapshot(15 * S));
+        let held = all.iter().filter(|stuck| stuck.what.name() == "output_held");
+        held.map(waiters).collect::<Vec<_>>()
+    };
+    assert_eq!(found(&[exec_at_shim(1)]), [[""; 0]; 0]);
+    assert_eq!(found(&[exec_at_shim(1), exec()]), [["1 ExecSync"]]);
+}
+
 /// A container that somebody froze is told, and is no stall; a frozen shim is one.
 #[test]
 fn frozen_cgroups() {

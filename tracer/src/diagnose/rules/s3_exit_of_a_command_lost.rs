@@ -30,11 +30,12 @@ pub(super) static RULE: Rule = Rule {
         ],
         evidence: &[
             "the command's process (EXEC.pid in the bundle) is gone, reaped by its shim",
-            "more ExecSync wait in that container than commands run there, for 10 s, found by every look",
+            "more ExecSync wait for the end of a command in that container than commands run there, for 10 s, found by every look",
             "its shim runs, and waits neither for a runc nor in the kernel",
         ],
         excluded_by: &[
             "a process holds the command's output open (R8)",
+            "the ExecSync waits for the shim to answer (Start, Kill, Delete): not for an exit",
             "the shim is stopped or frozen (S10), or a runc of its own hangs",
             "the command's process was not reaped: a tracer holds it (S11), or the shim itself is stuck (S1)",
         ],
