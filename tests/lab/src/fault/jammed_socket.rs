@@ -24,16 +24,18 @@ use crate::node::Node;
 use crate::{process, unread};
 
 /// Requests that fit into a socket: each takes 768 bytes of its 208 KiB. An answer takes 1280.
-const FITS: usize = 270;
+const FITS: u64 = 270;
 /// More than fit into it.
-const MORE: usize = 500;
+const MORE: u64 = 500;
 /// Bytes of a request and of an answer as they are read.
 const REQUEST: u64 = 155;
 const ANSWER: u64 = 230;
-/// So many answers have to wait in the shim: a third more than fit into a socket, because it reads requests in between.
-const ENOUGH: u64 = 220;
-/// Two sockets full of requests do on a quiet machine. On a busy one, the shim reads fewer of them before it waits to write.
-const PILES: u32 = 4;
+/// So many answers more than fit into a socket have to wait in the shim: containerd takes a buffer of them (4096 bytes, `newChannel` in
+/// channel.go of ttrpc 1.0) before it waits to write, and the shim as many bytes of requests.
+const OVER: u64 = 40;
+/// What is piled up at once adds a hundred answers to those that wait; on a busy machine, the shim reads fewer requests before it waits
+/// to write.
+const PILES: u32 = 8;
 /// Times that it is tried, and how long a connection that does not jam may look as if it did.
 const TRIES: u32 = 6;
 const GOES_ON: Duration = Duration::from_secs(5);
@@ -90,16 +92,13 @@ fn pile(
 ) -> Result<(Fault, bool)> {
     let mut stopped = stop_process(shim)?;
     // What a pile begins with is not enough: containerd may need a moment to write the rest.
-    let mut full = FULL;
+    let (mut full, mut next) = (FULL, FITS);
     for _ in 0..PILES {
-        fault = ask(
-            fault,
-            client,
-            container,
-            FITS.saturating_sub(usize::try_from(unread::of(shim)? / REQUEST)?),
-        )?;
-        let Some(settled_at) = settled(full, shim, runtime)? else { return Ok((fault, false)) };
-        full = settled_at * 19 / 20;
+        let there = unread::of(shim)? / REQUEST;
+        fault = ask(fault, client, container, next.saturating_sub(there))?;
+        let least = full.min(next * REQUEST * 19 / 20);
+        let Some(settled_at) = settled(least, shim, runtime)? else { return Ok((fault, false)) };
+        full = full.max(settled_at * 19 / 20);
         let stopped_runtime = stop_process(runtime)?;
         drop(stopped);
         if settled(FULL, runtime, shim)?.is_none() {
@@ -109,9 +108,10 @@ fn pile(
         let (requests, answers) = (unread::of(shim)? / REQUEST, unread::of(runtime)? / ANSWER);
         drop(stopped_runtime);
         let waiting = (fault.hanging().len() as u64).saturating_sub(requests + answers);
-        if waiting >= ENOUGH {
+        if waiting >= answers + OVER {
             break;
         }
+        next = next_pile(waiting, answers);
     }
     fault = ask(fault, client, container, MORE)?;
     let is_full = settled(full, shim, runtime)?.is_some();
@@ -119,8 +119,19 @@ fn pile(
     Ok((fault, is_full))
 }
 
+/// How many requests to pile up when so many answers wait in the shim, and so many fit into a socket: all that fit if enough answers
+/// wait afterwards, or if it reads them all. A shim with nearly a socket of answers does not: it writes these, and waits to write.
+fn next_pile(waiting: u64, answers: u64) -> u64 {
+    let (after_all, readable) = ((waiting + FITS).saturating_sub(answers), answers * 7 / 10);
+    if after_all >= answers + OVER || after_all <= readable {
+        FITS
+    } else {
+        (readable + answers).saturating_sub(waiting)
+    }
+}
+
 /// Asks for the figures of a container, so many times at once: an answer is larger than its request.
-fn ask(fault: Fault, client: &Client, container: &str, count: usize) -> Result<Fault> {
+fn ask(fault: Fault, client: &Client, container: &str, count: u64) -> Result<Fault> {
     (0..count).try_fold(fault, |fault, _| {
         let container = container.to_owned();
         let call =
@@ -163,4 +174,20 @@ fn jams(runtime: u32, shim: u32) -> Result<bool> {
         thread::sleep(process::POLL);
     }
     Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As measured: 99 answers that wait become 121, and these 226; where fewer answers fit, two full piles do; and a busy shim that has
+    /// read less gets a little more to do.
+    #[test]
+    fn a_pile_is_one_that_the_shim_reads() {
+        assert_eq!(next_pile(0, 0), FITS);
+        assert_eq!(next_pile(99, 171), 191);
+        assert_eq!(next_pile(121, 173), FITS);
+        assert_eq!(next_pile(110, 160), FITS);
+        assert_eq!(next_pile(51, 171), 239);
+    }
 }
