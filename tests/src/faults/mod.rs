@@ -54,10 +54,8 @@ pub struct Case {
     pub tester: u32,
 }
 
-/// How long plegtrace has to see a fault, in seconds; `None`: what is certain ends the observation. A notice does not, and
-/// a full channel comes with the lock that fills it: their report is due within the limit.
-#[must_use]
-pub fn needed_s(kind: Kind) -> Option<u64> {
+/// [`needed_s`] of one that was there before the fault.
+fn needed_early_s(kind: Kind) -> Option<u64> {
     match kind {
         // It has to last five seconds first.
         Kind::ExecStorm => Some(12),
@@ -69,8 +67,9 @@ pub fn needed_s(kind: Kind) -> Option<u64> {
         Kind::LargeList => Some(8),
         // One that was there before sees first that containerd is gone.
         Kind::ContainerdRestarted | Kind::LateRuntime | Kind::OldShim => Some(8),
-        // One that was there before sees the shim stopped, which is how the fault is made, on a busy machine for seconds.
-        Kind::JammedSocket | Kind::SelfLockedShim => Some(8),
+        // One that was there before sees the shim stopped, which is how the fault is made, on a busy machine for half a minute: by then
+        // its looks are up to 24 seconds apart, and two of them have to find the fault itself.
+        Kind::JammedSocket | Kind::SelfLockedShim => Some(30),
         // The kubelet takes its time to start.
         Kind::ManyChangedPods => Some(11),
         // The sync loop has to wait for ten seconds, from the first of looks that come every ten.
@@ -85,25 +84,36 @@ pub fn needed_s(kind: Kind) -> Option<u64> {
     }
 }
 
-/// The same for one that comes when the fault is there. It has not seen how the fault was made: that containerd was gone, the shim
+/// [`needed_s`] of one that comes when the fault is there. It has not seen how the fault was made: that containerd was gone, the shim
 /// stopped, or the list grew. A runtime that came back late is over by itself within half a minute: what is not certain by then would
 /// never be told.
-#[must_use]
-pub fn needed_late_s(kind: Kind) -> Option<u64> {
+fn needed_late_s(kind: Kind) -> Option<u64> {
     let ends = matches!(
         kind,
         Kind::JammedSocket | Kind::SelfLockedShim | Kind::LargeList | Kind::OldShim | Kind::SilentOldShim
     );
-    needed_s(kind).filter(|_| !ends)
+    needed_early_s(kind).filter(|_| !ends)
+}
+
+/// How long this observer has to see a fault, in seconds; `None`: what is certain ends the observation. A notice does not, and
+/// a full channel comes with the lock that fills it: their report is due within the limit.
+#[must_use]
+pub fn needed_s(kind: Kind, observer: Observer) -> Option<u64> {
+    match observer {
+        Observer::Early => needed_early_s(kind),
+        Observer::Late => needed_late_s(kind),
+    }
 }
 
 /// How long after it could be named a fault has to be, at most.
 #[must_use]
-pub fn named_within(kind: Kind) -> Duration {
-    if matches!(kind, Kind::SlowUmount | Kind::UmountHostage | Kind::JammedSocket | Kind::DeadlockedShim) {
-        return NAMED_WITHIN + FIRST_LOOK;
+pub fn named_within(kind: Kind, observer: Observer) -> Duration {
+    if let Some(needed) = needed_s(kind, observer) {
+        return Duration::from_secs(needed) + LAST_LOOK;
     }
-    needed_s(kind).map_or(NAMED_WITHIN, |needed| Duration::from_secs(needed) + LAST_LOOK)
+    let by_looks =
+        matches!(kind, Kind::SlowUmount | Kind::UmountHostage | Kind::JammedSocket | Kind::DeadlockedShim);
+    NAMED_WITHIN + if by_looks { FIRST_LOOK } else { Duration::ZERO }
 }
 
 /// Of a daemon that was not there when we came nothing but its files could tell; and what is over, is over.

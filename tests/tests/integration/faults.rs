@@ -12,9 +12,7 @@ use plegtrace::{
 use plegtrace_lab::fault::Kind;
 use plegtrace_tests::faults::check::{Report, check};
 use plegtrace_tests::faults::stream::Stream;
-use plegtrace_tests::faults::{
-    Case, Observer, kept, named_within, needed_late_s, needed_s, only_early, said,
-};
+use plegtrace_tests::faults::{Case, Observer, kept, named_within, needed_s, only_early, said};
 use plegtrace_tests::found::still;
 use plegtrace_tests::golden;
 use plegtrace_tests::packed;
@@ -65,7 +63,7 @@ fn each_is_named() {
     for (case, stream) in cases() {
         let snapshot = stream.end();
         let named = check(&case, &report(&snapshot));
-        assert!(named.after <= named_within(case.kind), "{case:?}: {named:?}");
+        assert!(named.after <= named_within(case.kind, case.observer), "{case:?}: {named:?}");
         let text = text_of(&snapshot, false).unwrap();
         said::check_text(&case, &text);
         let file = packed::recording(&kept::file(case.kind, case.observer)).unwrap();
@@ -91,8 +89,7 @@ fn each_is_named_in_time() {
         let after = named.0.saturating_sub(possible) as f64 / 1e9;
         let Case { kind, observer, .. } = &case;
         let _ = writeln!(table, "{} {observer:?}: {after:.1}", kind.name());
-        let needed = if *observer == Observer::Early { needed_s(*kind) } else { needed_late_s(*kind) };
-        assert!(needed.is_some() || after <= 10.0, "{kind:?} {observer:?}: {after:.1} s");
+        assert!(needed_s(*kind, *observer).is_some() || after <= 10.0, "{kind:?} {observer:?}: {after:.1} s");
     }
     golden::check("faults/named.txt", &table);
 }

@@ -17,9 +17,7 @@ use plegtrace_lab::{Generation, Knobs, Node, host, process};
 use plegtrace_tests::claim;
 use plegtrace_tests::draw::Draw;
 use plegtrace_tests::faults::check::{Named, Report, check, possible_ns};
-use plegtrace_tests::faults::{
-    Case, Injected, Observer, kept, named_within, needed_late_s, needed_s, only_early, said,
-};
+use plegtrace_tests::faults::{Case, Injected, Observer, kept, named_within, needed_s, only_early, said};
 use plegtrace_tests::matrix::{self, Row};
 use plegtrace_tests::packed::Draft;
 use plegtrace_tests::program::{Ended, Running};
@@ -58,7 +56,7 @@ fn trace_into(file: Option<&Path>, node: &Node, output: &[&str], duration: &[&st
 
 /// One that comes when the fault is there.
 fn trace_late(file: Option<&Path>, node: &Node, kind: Kind, output: &[&str]) -> Running {
-    match needed_late_s(kind) {
+    match needed_s(kind, Observer::Late) {
         Some(seconds) => trace_into(file, node, output, &["-d", &seconds.to_string()]),
         None => trace_into(file, node, output, UNTIL_FOUND),
     }
@@ -66,14 +64,14 @@ fn trace_late(file: Option<&Path>, node: &Node, kind: Kind, output: &[&str]) -> 
 
 /// The same as the README has it: nobody says which kubelet and which runtime are meant.
 fn find_late(kind: Kind, output: &[&str]) -> Running {
-    let seconds = needed_late_s(kind).map(|seconds| seconds.to_string());
+    let seconds = needed_s(kind, Observer::Late).map(|seconds| seconds.to_string());
     let duration = seconds.as_ref().map_or(UNTIL_FOUND.to_vec(), |seconds| vec!["-d", seconds]);
     Running::start(&[output, &duration].concat()).unwrap()
 }
 
 /// The end of one that was there before, when it has seen the fault for as long as it needs.
 fn finish_early(early: Running, kind: Kind, injected: Instant) -> Ended {
-    if let Some(seconds) = needed_s(kind) {
+    if let Some(seconds) = needed_s(kind, Observer::Early) {
         let needed = Duration::from_secs(seconds);
         let seen = || Ok((injected.elapsed() >= needed).then_some(()));
         process::wait_for("a fault that is seen long enough", needed + LIMIT, seen).unwrap();
@@ -115,7 +113,7 @@ pub(super) fn inject_and_name(node: &Node, kind: Kind, pod: &str) -> Row {
 /// One injection, three observers: one that was there before, and two that came when it had happened, of which one writes
 /// for a person. `None`: the fault was over by itself before these could name it.
 fn try_to_name(node: &Node, kind: Kind, pod: &str) -> Option<Row> {
-    let until: &[&str] = if needed_s(kind).is_some() { &["-d", "600"] } else { UNTIL_FOUND };
+    let until: &[&str] = if needed_s(kind, Observer::Early).is_some() { &["-d", "600"] } else { UNTIL_FOUND };
     let kept = [Observer::Early, Observer::Late].map(|observer| kept::wanted(kind, observer));
     let [early_file, late_file] = kept.each_ref().map(|draft| draft.as_ref().map(Draft::file));
     let mut early = trace_into(early_file, node, &["-v", "-o", "json"], until);
@@ -155,7 +153,7 @@ fn try_to_name(node: &Node, kind: Kind, pod: &str) -> Option<Row> {
         let case = case(Observer::Late);
         let named = is_right(&case, &json, late_file);
         after = after.max(named.after);
-        since_start = needed_late_s(kind).is_none().then_some(named.since_start);
+        since_start = needed_s(kind, Observer::Late).is_none().then_some(named.since_start);
         said::check_text(&case, &text.stdout);
     }
     let id = kind.root_cause().expect("a fault has a cause");
@@ -168,7 +166,11 @@ fn is_right(case: &Case, ended: &Ended, recording: Option<&Path>) -> Named {
     let report = Report::of(ended);
     let named = check(case, &report);
     // Where nothing ends the observation but its length, the report comes at its end.
-    claim::soon_within(&format!("{}_named_{observer:?}", kind.name()), named.after, named_within(*kind));
+    claim::soon_within(
+        &format!("{}_named_{observer:?}", kind.name()),
+        named.after,
+        named_within(*kind, *observer),
+    );
     let (id, headline) = (kind.root_cause(), &report.document["diagnosis"]["findings"][0]["headline"]);
     let after = named.after.as_secs_f64();
     matrix::log(&format!(
