@@ -7,7 +7,7 @@ use plegtrace::stuck::{Stuck, StuckKind, find};
 use plegtrace_tests::found::{about, pipe_of, process};
 use plegtrace_tests::story::{CONTAINERD, S, Story};
 
-use super::{RUNC, SHIM, exec, exec_at_shim, only, runc, stalled};
+use super::{RUNC, SHIM, exec, execs_elsewhere, only, runc, stalled};
 
 /// A child that ended long ago and was never asked for is told, but holds nobody up.
 #[test]
@@ -145,15 +145,15 @@ fn ends_of_commands_that_the_runtime_does_not_know_of() {
 }
 
 /// An ExecSync that waits for the shim to answer does not wait for the end of a command: it kills one that was too slow, or knows of
-/// its end and deletes it. A shim that is slow to answer has lost nothing.
+/// its end and deletes it. A shim that is slow to answer has lost nothing. Nor does one at a lock.
 #[test]
-fn an_exec_that_waits_for_its_shim_waits_for_no_end() {
-    let at_shim = |goid| about(exec_at_shim(goid), ").ExecSync", "c1");
-    assert_eq!(commands_and(&["e1"], 0, &[at_shim(1)], &[]).0, [""; 0], "it is being killed");
-    assert_eq!(
-        commands_and(&["e1"], 1, &[at_shim(1), at_its_end(2)], &[]).0,
-        [""; 0],
-        "one runs, one waits for it"
-    );
-    assert_eq!(commands_and(&["e1"], 0, &[at_shim(1), at_its_end(2)], &[]).0.len(), 1);
+fn an_exec_that_waits_elsewhere_waits_for_no_end() {
+    for elsewhere in execs_elsewhere(1) {
+        let elsewhere = about(elsewhere, ").ExecSync", "c1");
+        let alone = std::slice::from_ref(&elsewhere);
+        assert_eq!(commands_and(&["e1"], 0, alone, &[]).0, [""; 0], "it is being killed: {elsewhere:?}");
+        let both = [elsewhere, at_its_end(2)];
+        assert_eq!(commands_and(&["e1"], 1, &both, &[]).0, [""; 0], "one runs, one waits for it");
+        assert_eq!(commands_and(&["e1"], 0, &both, &[]).0.len(), 1);
+    }
 }

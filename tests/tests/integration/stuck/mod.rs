@@ -32,13 +32,30 @@ fn exec() -> GoroutineGroup {
 
 /// An ExecSync that waits for the shim of a container.
 fn exec_at_shim(goid: u64) -> GoroutineGroup {
-    let frames = [
+    let asks = [
         "github.com/containerd/ttrpc.(*Client).dispatch",
         "github.com/containerd/containerd/runtime/v2/task.(*taskClient).Start",
+    ];
+    exec_in(goid, "select", &asks)
+}
+
+/// ExecSyncs that wait for no command: for a shim that speaks ttrpc, for one that speaks gRPC, and for a lock.
+fn execs_elsewhere(goid: u64) -> [GoroutineGroup; 3] {
+    let grpc = [
+        "google.golang.org/grpc.(*ClientConn).Invoke",
+        "github.com/containerd/containerd/v2/core/runtime/v2.(*grpcV3Bridge).Kill",
+    ];
+    let lock = ["sync.runtime_SemacquireMutex", "sync.(*Mutex).lockSlow", "go.etcd.io/bbolt.(*DB).beginRWTx"];
+    [exec_at_shim(goid), exec_in(goid, "select", &grpc), exec_in(goid, "sync.Mutex.Lock", &lock)]
+}
+
+/// An ExecSync, innermost in these functions.
+fn exec_in(goid: u64, wait_reason: &str, innermost: &[&str]) -> GoroutineGroup {
+    let serves = [
         "github.com/containerd/containerd/pkg/cri/server.(*instrumentedService).ExecSync",
         "k8s.io/cri-api/pkg/apis/runtime/v1._RuntimeService_ExecSync_Handler",
     ];
-    group(&[goid], "select", &frames)
+    group(&[goid], wait_reason, &[innermost, &serves].concat())
 }
 
 fn runc(sub: &str, pid: u32, parent: u32, started: u64) -> ProcessFact {
@@ -276,9 +293,9 @@ fn an_output_that_is_held() {
     assert_eq!(waiters(&only(&snapshot)), ["1 ExecSync"]);
 }
 
-/// One that an ExecSync could wait for, if it did not wait for the shim to answer.
+/// One that an ExecSync could wait for, if it did not wait for the shim to answer, or for a lock.
 #[test]
-fn an_exec_that_waits_for_its_shim_waits_for_no_output() {
+fn an_exec_that_waits_elsewhere_waits_for_no_output() {
     let shim = ProcessFact { pipes: vec![pipe_of(4_711, true)], ..process(Component::Shim, SHIM, 1, 0) };
     let found = |requests: &[GoroutineGroup]| {
         let mut story = Story::node();
@@ -288,8 +305,10 @@ fn an_exec_that_waits_for_its_shim_waits_for_no_output() {
         let held = all.iter().filter(|stuck| stuck.what.name() == "output_held");
         held.map(waiters).collect::<Vec<_>>()
     };
-    assert_eq!(found(&[exec_at_shim(1)]), [[""; 0]; 0]);
-    assert_eq!(found(&[exec_at_shim(1), exec()]), [["1 ExecSync"]]);
+    for elsewhere in execs_elsewhere(1) {
+        assert_eq!(found(std::slice::from_ref(&elsewhere)), [[""; 0]; 0], "{elsewhere:?}");
+        assert_eq!(found(&[elsewhere, exec()]), [["1 ExecSync"]]);
+    }
 }
 
 /// A container that somebody froze is told, and is no stall; a frozen shim is one.

@@ -74,13 +74,15 @@ impl Request {
         self.operation == startup::STARTUP
     }
 
-    /// Is it an ExecSync that waits for a command: for its end, or for that of its output? Not one that waits for a shim's answer: it
-    /// starts the command or kills it, or knows of its end and has yet to delete it (`execInternal` and `drainExecSyncIO` in
-    /// pkg/cri/server/container_execsync.go of containerd 1.7, in internal/cri/server since 2.0; a stack of 1.4 shows the same `Delete`);
-    /// and a shim that deletes a command waits two seconds at most for its output (`execProcess.delete` in pkg/process/exec.go).
+    /// Is it an ExecSync that waits for a command: for its end, or for that of its output? Not one that waits for a shim's answer, over
+    /// ttrpc or gRPC: it starts the command or kills it, or knows of its end and has yet to delete it (`execInternal` and
+    /// `drainExecSyncIO` in pkg/cri/server/container_execsync.go of containerd 1.7, in internal/cri/server since 2.0; a stack of 1.4
+    /// shows the same `Delete`); and a shim that deletes a command waits two seconds at most for its output (`execProcess.delete` in
+    /// pkg/process/exec.go). Nor one at a lock. Where the stack does not tell, it may.
     #[must_use]
     pub(crate) fn awaits_command(&self) -> bool {
-        self.method() == Some(Method::ExecSync) && !matches!(self.waits_for, WaitsFor::Shim { .. })
+        self.method() == Some(Method::ExecSync)
+            && matches!(self.waits_for, WaitsFor::ExecOutput | WaitsFor::Child | WaitsFor::Unknown)
     }
 
     /// Is it the same request, as seen at the same moment?
