@@ -10,6 +10,7 @@
 mod api_connections;
 mod bus;
 mod chain;
+mod device;
 mod docker_lock;
 mod evidence;
 mod excluded;

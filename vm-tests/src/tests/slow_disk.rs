@@ -95,7 +95,7 @@ fn named(snapshot: &Snapshot, containerd: Containerd) -> Result<Finding> {
 
 /// What the finding says of this disk.
 fn used(finding: &Finding, disk: &str) -> Result<String> {
-    let begin = format!("disk {disk} was busy for ");
+    let begin = format!("disk {disk} completed ");
     let mut texts = finding.evidence.iter().map(|evidence| evidence.text.clone());
     texts.find(|text| text.starts_with(&begin)).with_context(|| format!("nothing of {disk}: {finding:?}"))
 }

@@ -37,6 +37,7 @@ mod settled;
 mod silent_shims;
 mod slow;
 mod slow_deletes;
+mod slow_disks;
 mod slow_parts;
 mod standing;
 mod startup;

@@ -1,10 +1,8 @@
-//! What is slow by itself, a plugin, a hook, a shim, a disk, is named; who waits for it, or is merely busy, is not.
+//! What is slow by itself, a plugin, a hook, a shim, is named; who waits for it, or is merely busy, is not.
 
 use plegtrace::correlate::RecentKind;
-use plegtrace::diagnose::{Confidence, Diagnosis, Severity, SlowKind, Verdict, diagnose};
-use plegtrace::input::{
-    Command, CpuFact, DaemonCpu, DiskFact, Fact, Layer, MessagesFact, OpenMessageFact, WriteLimit,
-};
+use plegtrace::diagnose::{Diagnosis, SlowKind, Verdict, diagnose};
+use plegtrace::input::{Command, Component, CpuFact, DaemonCpu, Fact, Layer, MessagesFact, OpenMessageFact};
 use plegtrace::render::text;
 use plegtrace_common::rec::{CALL_OK, CALL_PARKS, PROCESS_EXECED};
 use plegtrace_common::role::Role;
@@ -12,14 +10,13 @@ use plegtrace_tests::found::{process, stopped};
 use plegtrace_tests::life::Life as _;
 use plegtrace_tests::story::{CONTAINERD, MS, S, Story, at};
 
-use super::{SHIM, culprit, ids, park, syscall};
-use plegtrace::input::Component;
+use super::{SHIM, ids};
 
 /// Another shim.
 const OTHER: u32 = SHIM + 1000;
 
 /// So many seconds with relists as a healthy node has them.
-fn healthy(seconds: u64) -> Story {
+pub(super) fn healthy(seconds: u64) -> Story {
     let mut story = Story::node();
     (0..seconds).for_each(|second| {
         story.relist(second * S, 0);
@@ -44,7 +41,7 @@ fn first_lines(diagnosis: &Diagnosis, story: &Story, seconds: u64) -> String {
     lines.join(" ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn told(story: &Story, seconds: u64) -> Diagnosis {
+pub(super) fn told(story: &Story, seconds: u64) -> Diagnosis {
     diagnose(&story.snapshot(seconds * S))
 }
 
@@ -233,139 +230,4 @@ fn a_slow_plugin_is_not_for_want_of_a_processor() {
     assert_eq!((diagnosis.verdict, ids(&diagnosis)), (Verdict::Slow, vec![]));
     let plugin = RecentKind::Cni { plugin: "slow".into(), action: Some("ADD".into()) };
     assert_eq!(diagnosis.slow[0].what, SlowKind::Recent(plugin));
-}
-
-/// Three CreateContainer of four seconds in which they queue for the database for so long; of `looks` at containerd so many find
-/// a thread in fdatasync.
-fn writes(queue: u64, waiting: usize, looks: usize) -> Story {
-    writes_to(queue, waiting, looks, &|_| None)
-}
-
-/// The same, with what the disk of containerd has done at each look.
-fn writes_to(queue: u64, waiting: usize, looks: usize, disk: &dyn Fn(u64) -> Option<DiskFact>) -> Story {
-    let mut story = healthy(14);
-    story.follows_parks().names(0, &["sync.runtime_SemacquireMutex", "go.etcd.io/bbolt.(*DB).beginRWTx"]);
-    story.hook(Layer::Handler, "CreateContainer").hook(Layer::KubeletCall, "CreateContainer");
-    for n in 0..3 {
-        let (goid, from) = (900 + n, S + 100 * n * MS);
-        story.begin(Layer::KubeletCall, "CreateContainer", goid, 900, from);
-        story.begin(Layer::Handler, "CreateContainer", 500 + n, 700, from + MS);
-        if queue > 0 {
-            story.park(CONTAINERD, 500 + n, from + 2 * MS, from + 2 * MS + queue, &[1, 2]);
-        }
-        story.end(Layer::Handler, "CreateContainer", 500 + n, from + 4 * S - MS, CALL_OK | CALL_PARKS);
-        story.end(Layer::KubeletCall, "CreateContainer", goid, from + 4 * S, CALL_OK);
-    }
-    for look in 0..looks {
-        let call = if look < waiting { "fdatasync" } else { "epoll_wait" };
-        let mut containerd = process(Component::Containerd, CONTAINERD, 1, 0);
-        containerd.parked = vec![park(syscall(call, None))];
-        containerd.disk = disk(look as u64);
-        story.census(S + 2 * look as u64 * S, &[containerd], &[], &[]);
-    }
-    story
-}
-
-/// The disk is named when looks find a thread that waits for it again and again, or once while calls queue for the database.
-#[test]
-fn r2_names_the_disk() {
-    let diagnosis = told(&writes(0, 3, 6), 14);
-    assert_eq!((diagnosis.verdict, ids(&diagnosis)), (Verdict::Slow, vec!["R2"]));
-    let finding = &diagnosis.findings[0];
-    assert_eq!((finding.severity, finding.confidence), (Severity::Slow, Confidence::High));
-    assert_eq!((culprit(finding), finding.reach), (Some(CONTAINERD), 2));
-    assert!(finding.evidence[0].text.contains("3 of 6 looks found a thread in fdatasync"), "{finding:?}");
-    let diagnosis = told(&writes(3 * S, 1, 6), 14);
-    assert_eq!((ids(&diagnosis), diagnosis.findings[0].confidence), (vec!["R2"], Confidence::Medium));
-    assert!(diagnosis.findings[0].evidence[1].text.contains("75 % of their time"));
-}
-
-/// What the disk does meanwhile tells a slow one from one that is held back; seen once, or of two disks, it tells nothing.
-#[test]
-fn r2_tells_a_slow_disk_from_one_that_is_held_back() {
-    let disk = |name: &str, look: u64, busy_ms: u64| DiskFact {
-        name: name.to_owned(),
-        completed: 100 + 5 * look,
-        took_ms: 1000 + 2 * busy_ms * look,
-        busy_ms: busy_ms * look,
-        in_flight: 2,
-        ..DiskFact::default()
-    };
-    let named = |disk: &dyn Fn(u64) -> Option<DiskFact>| {
-        let diagnosis = told(&writes_to(0, 3, 6, disk), 14);
-        let [finding] = &diagnosis.findings[..] else { panic!("{:?}", diagnosis.findings) };
-        let texts = finding.evidence.iter().map(|seen| &seen.text).filter(|text| text.starts_with("disk "));
-        let idle = finding.next.iter().any(|next| next.contains("the disk itself is idle"));
-        (finding.also.clone(), texts.cloned().collect::<Vec<_>>(), idle)
-    };
-    let busy = "disk vdb was busy for 95.0 % of 10.0 s: 25 requests, 760 ms each; 2 under way".to_owned();
-    assert_eq!(named(&|look| Some(disk("vdb", look, 1900))), (vec!["X2"], vec![busy], false));
-    let idle = "disk vdb was busy for 1.0 % of 10.0 s: 25 requests, 8.0 ms each; 2 under way".to_owned();
-    assert_eq!(named(&|look| Some(disk("vdb", look, 20))), (vec![], vec![idle], true));
-    assert_eq!(named(&|look| (look == 0).then(|| disk("vdb", look, 1900))), (vec![], vec![], false));
-    let other = |look| Some(disk(if look < 5 { "vda" } else { "vdb" }, look, 1900));
-    assert_eq!(named(&other), (vec![], vec![], false));
-}
-
-/// An idle disk is not called slow: the cgroup that holds back what is written for it is named, if one is known.
-#[test]
-fn r2_names_the_limit_of_a_cgroup() {
-    let unit = "/sys/fs/cgroup/system.slice/containerd.service";
-    // Two writes and 64 KiB a second.
-    let limited = |busy_ms: u64, limit: Option<(&str, Option<u64>, Option<u64>)>| {
-        let limit = limit.map(|(path, writes, bytes)| WriteLimit { path: path.into(), writes, bytes });
-        let disk = |look: u64| DiskFact {
-            name: "vda".into(),
-            completed: 4 * look,
-            written: look << 17,
-            busy_ms: busy_ms * look,
-            limit: limit.clone(),
-            ..DiskFact::default()
-        };
-        let mut diagnosis = told(&writes_to(0, 3, 6, &|look| Some(disk(look))), 14);
-        assert_eq!(ids(&diagnosis), ["R2"]);
-        diagnosis.findings.remove(0)
-    };
-    let binding = Some((unit, Some(2), Some(1 << 20)));
-    let finding = limited(20, binding);
-    let headline = format!("cgroup {unit} holds back what containerd writes for pods, and the disk is idle");
-    assert_eq!((finding.headline, finding.also), (headline, vec![]));
-    let told = format!("cgroup {unit} lets no more than 2 writes and 1.0 MiB a second through to disk vda");
-    assert!(finding.evidence.iter().any(|seen| seen.text == told), "{:?}", finding.evidence);
-    assert!(
-        finding.next[0].contains("set-property containerd.service IOWriteIOPSMax="),
-        "{:?}",
-        finding.next
-    );
-    let finding = limited(20, Some(("/sys/fs/cgroup/blkio", None, Some(100_000))));
-    assert!(finding.next[0].ends_with("of /sys/fs/cgroup/blkio"), "{:?}", finding.next);
-    // One that lets far more through holds nothing back.
-    for limit in [None, Some((unit, Some(5), Some(1 << 20)))] {
-        let finding = limited(20, limit);
-        assert!(finding.headline.ends_with("does not come to its disk, which is idle"), "{finding:?}");
-        assert!(finding.next[0].starts_with("the disk itself is idle"), "{:?}", finding.next);
-    }
-    // With so many writes that it has its share of them, a disk may be too slow for them all the same.
-    let finding = limited(1900, binding);
-    assert_eq!(
-        (finding.headline.starts_with("the disk of containerd is slow"), finding.also),
-        (true, vec!["X2"])
-    );
-    assert!(finding.evidence.iter().any(|seen| seen.text == told), "{:?}", finding.evidence);
-}
-
-/// One look is chance, a lock is not a disk, and a disk that nobody waits for is none of our business.
-#[test]
-fn r2_needs_both() {
-    for story in [writes(0, 1, 6), writes(3 * S, 0, 6)] {
-        let diagnosis = told(&story, 14);
-        assert_eq!((diagnosis.verdict, ids(&diagnosis)), (Verdict::Slow, vec![]));
-    }
-    let mut quick = healthy(14);
-    let mut containerd = process(Component::Containerd, CONTAINERD, 1, 0);
-    containerd.parked = vec![park(syscall("fdatasync", None))];
-    (1..6).for_each(|look| {
-        quick.census(2 * look * S, std::slice::from_ref(&containerd), &[], &[]);
-    });
-    assert_eq!(told(&quick, 14).verdict, Verdict::Healthy);
 }

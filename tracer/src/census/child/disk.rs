@@ -107,7 +107,6 @@ fn counters(diskstats: &str, number: &str) -> Option<DiskFact> {
             name: name.to_owned(),
             completed: sum([0, 4, 11, 15]),
             took_ms: sum([3, 7, 14, 16]),
-            busy_ms: *figures.get(9)?,
             in_flight: *figures.get(8)?,
             // Sectors, which have 512 bytes whatever the device says.
             written: figures.get(6)?.saturating_mul(512),
@@ -131,7 +130,7 @@ mod tests {
         let stats = " 254       0 vda 9 9 9 9 9 9 9 9 9 9 9\n 254       1 vda1 100 5 800 70 30 6 240 900 4 650 970 1 0 8 2 3 40\n";
         let found = counters(stats, "254:1").unwrap();
         assert_eq!((found.name.as_str(), found.completed, found.took_ms), ("vda1", 134, 1012));
-        assert_eq!((found.busy_ms, found.in_flight, found.written), (650, 4, 240 * 512));
+        assert_eq!((found.in_flight, found.written), (4, 240 * 512));
         assert_eq!(counters("254 1 vda1 1 2 3\n", "254:1"), None);
         assert_eq!(counters(stats, "8:0"), None);
     }

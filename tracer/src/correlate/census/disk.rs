@@ -5,13 +5,15 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::{
-    correlate::thresholds::RECENT_NS,
+    correlate::thresholds::{RECENT_NS, SECOND_NS},
     decode::MonoNs,
     input::{DiskFact, ParkedThreads, ProcessFact, WriteLimit},
 };
 
 /// Looks that are kept: more than there are in a minute.
 const LOOKS: usize = 256;
+/// Looks in a row over so long say what a disk does: in less a slow one may complete nothing.
+const ROW_NS: u64 = SECOND_NS;
 /// Calls that end when something is on the disk.
 const CALLS: [&str; 4] = ["fsync", "fdatasync", "sync", "syncfs"];
 /// Functions in which the kernel waits for a disk, or for the journal of a file system.
@@ -36,7 +38,7 @@ pub struct DiskWaits {
     /// The call of the last of those threads.
     pub call: Option<String>,
     /// What the device that they waited for, or that an unmount of an overlay waits for, did between the first and the last of
-    /// those looks, if that was seen twice.
+    /// those looks in a row, if that was seen twice.
     pub device: Option<DeviceUse>,
 }
 
@@ -47,13 +49,13 @@ pub struct DeviceUse {
     pub name: String,
     /// How long that was, nanoseconds.
     pub over_ns: u64,
-    /// For so long it had something to do, nanoseconds.
-    pub busy_ns: u64,
     /// So many requests it has completed …
     pub completed: u64,
     /// … which took so long together, nanoseconds.
     pub took_ns: u64,
-    /// Requests that it had not completed at the end.
+    /// Requests that were under way at the beginning …
+    pub had: u64,
+    /// … and at the end.
     pub in_flight: u64,
     /// Bytes that were written.
     pub written: u64,
@@ -69,9 +71,9 @@ impl DeviceUse {
         (before.name == after.name && to > from).then(|| Self {
             name: after.name.clone(),
             over_ns: to.since(*from),
-            busy_ns: ns(after.busy_ms, before.busy_ms),
             completed: after.completed.saturating_sub(before.completed),
             took_ns: ns(after.took_ms, before.took_ms),
+            had: before.in_flight,
             in_flight: after.in_flight,
             written: after.written.saturating_sub(before.written),
             limit: after.limit.clone(),
@@ -119,12 +121,25 @@ impl Looks {
         }
         for (pid, waits) in &mut found {
             let of = self.0.iter().filter(|look| look.pid == *pid && now.since(look.at) <= RECENT_NS);
-            let mut readings = of.filter_map(|look| Some((look.at, look.disk.clone()?)));
-            let ends = readings.next().and_then(|first| Some((first, readings.next_back()?)));
-            waits.device = ends.and_then(|(first, last)| DeviceUse::between(&first, &last));
+            waits.device = device(of.rev());
         }
         found
     }
+}
+
+/// What the device did while the last looks in a row found somebody waiting for it, as a quiet time before them says nothing of these;
+/// where they are too few, between all that did. Newest first.
+fn device<'a>(looks: impl Iterator<Item = &'a Look> + Clone) -> Option<DeviceUse> {
+    let is_at_it = |look: &&Look| look.waits.is_some() || look.disk.is_some();
+    let row = looks.clone().skip_while(|look| !is_at_it(look)).take_while(is_at_it);
+    used(row).filter(|row| row.over_ns >= ROW_NS).or_else(|| used(looks))
+}
+
+/// Between the first and the last reading, which comes first.
+fn used<'a>(looks: impl Iterator<Item = &'a Look>) -> Option<DeviceUse> {
+    let mut readings = looks.filter_map(|look| Some((look.at, look.disk.clone()?)));
+    let last = readings.next()?;
+    DeviceUse::between(&readings.last()?, &last)
 }
 
 fn call(park: &ParkedThreads) -> Option<String> {

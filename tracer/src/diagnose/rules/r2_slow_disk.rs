@@ -5,6 +5,7 @@ use crate::{
     cri::{Method, Takes},
     diagnose::{
         Area, Culprit, Evidence, Finding, Page, Proof, Reason, Rule, Scene, Severity, Slow, SlowKind, Source,
+        device::{self, Load},
         excluded::percent,
     },
     input::{Component, WriteLimit},
@@ -71,29 +72,9 @@ fn writes(method: Method) -> bool {
     matches!(method.facts().takes, Takes::Disk | Takes::Forks | Takes::Network)
 }
 
-/// A device that has something to do for so much of the time, in percent, is slow, or has too much to do.
-const BUSY: u64 = 50;
-/// What to look at when it does not, and no limit was found.
+/// What to look at when the disk has nothing to do, and no limit was found.
 pub(super) const HELD_BACK: &str = "the disk itself is idle: see who holds writes back, a limit for a disk below it (io.max), io.latency or \
     io.cost.qos of its cgroup, or a file system (X4)";
-
-pub(super) fn is_busy(device: &DeviceUse) -> bool {
-    device.busy_ns.saturating_mul(100) >= device.over_ns.saturating_mul(BUSY)
-}
-
-/// `disk vdb was busy for 97 % of 12.0 s: 48 requests, 240 ms each; 3 are under way`.
-pub(super) fn evidence(device: &DeviceUse) -> String {
-    let share = human::percent(device.busy_ns.min(device.over_ns), device.over_ns);
-    let requests = human::plural(device.completed, "request");
-    let each = device.took_ns.checked_div(device.completed);
-    let each = each.map_or_else(String::new, |ns| format!(", {} each", human::duration(ns)));
-    let left = match device.in_flight {
-        0 => String::new(),
-        some => format!("; {some} under way"),
-    };
-    let (name, over) = (words::cut(&device.name, 20), human::duration(device.over_ns));
-    format!("disk {name} was busy for {share} of {over}: {requests}{each}{left}")
-}
 
 /// `cgroup /sys/fs/cgroup/system.slice/containerd.service lets no more than 2 writes and 1.0 MiB a second through to disk vda`.
 fn limited(limit: &WriteLimit, disk: &str) -> String {
@@ -132,14 +113,20 @@ fn raise(limit: &WriteLimit) -> String {
 
 /// What makes it wait, as far as the device tells.
 fn headline(name: &str, device: Option<&DeviceUse>) -> String {
-    match device {
-        None => format!("the disk of {name} is slow: what it writes for pods waits for it"),
-        Some(device) => match device.limit.as_ref().filter(|limit| binds(limit, device)) {
-            Some(WriteLimit { path, .. }) => {
-                format!("cgroup {path} holds back what {name} writes for pods, and the disk is idle")
-            }
-            None => format!("what {name} writes for pods does not come to its disk, which is idle"),
-        },
+    let limit = |device: &DeviceUse| {
+        let limit = device.limit.as_ref().filter(|limit| binds(limit, device))?;
+        Some(format!("cgroup {} holds back what {name} writes for pods", limit.path))
+    };
+    match device.map(|device| (Load::of(device), limit(device))) {
+        None | Some((Load::Busy, _)) => {
+            format!("the disk of {name} is slow: what it writes for pods waits for it")
+        }
+        Some((Load::Idle, Some(limit))) => format!("{limit}, and the disk is idle"),
+        Some((Load::Between, Some(limit))) => limit,
+        Some((Load::Idle, None)) => {
+            format!("what {name} writes for pods does not come to its disk, which is idle")
+        }
+        Some((Load::Between, None)) => format!("what {name} writes for pods waits for its disk"),
     }
 }
 
@@ -193,9 +180,8 @@ fn finding(pid: u32, waits: &DiskWaits, queue: u64, stalls: bool, scene: &Scene<
         human::count(waits.waiting),
         human::count(waits.looks)
     );
-    let idle = waits.device.as_ref().filter(|device| !is_busy(device));
-    let mut finding =
-        Finding::new(&RULE, headline(name, idle)).seen(Evidence::new(Source::Census, culprit.clone()));
+    let headline = headline(name, waits.device.as_ref());
+    let mut finding = Finding::new(&RULE, headline).seen(Evidence::new(Source::Census, culprit.clone()));
     if queue > 0 {
         let text = format!("calls that write spend {queue} % of their time queueing for its database");
         finding = finding.seen(Evidence::new(Source::Goroutines, text));
@@ -223,17 +209,18 @@ fn finding(pid: u32, waits: &DiskWaits, queue: u64, stalls: bool, scene: &Scene<
 
 /// What the device did, and what a cgroup lets through to it.
 fn by_device(finding: Finding, device: &DeviceUse) -> Finding {
-    let mut finding = finding.seen(Evidence::new(Source::Census, evidence(device)));
+    let mut finding = finding.seen(Evidence::new(Source::Census, device::evidence(device)));
     if let Some(limit) = &device.limit {
         finding = finding.seen(Evidence::new(Source::Census, limited(limit, &device.name)));
     }
-    if is_busy(device) {
+    let load = Load::of(device);
+    if load == Load::Busy {
         finding.also.push("X2");
         return finding;
     }
-    let held_back = match device.limit.as_ref().filter(|limit| binds(limit, device)) {
-        Some(limit) => raise(limit),
-        None => HELD_BACK.to_owned(),
-    };
-    finding.advise([held_back])
+    match device.limit.as_ref().filter(|limit| binds(limit, device)) {
+        Some(limit) => finding.advise([raise(limit)]),
+        None if load == Load::Idle => finding.advise([HELD_BACK]),
+        None => finding,
+    }
 }

@@ -4,7 +4,10 @@ use super::{r2_slow_disk as r2, s5_task_delete_waits_for_an_unmount as s5};
 use crate::{
     correlate::{DeviceUse, Known, ProcessSeen, thresholds::FILE_CALL_NS},
     diagnose::{
-        Area, Evidence, Finding, Page, Proof, Rule, Scene, Source, excluded::percent, kernel_wait::access,
+        Area, Evidence, Finding, Page, Proof, Rule, Scene, Source,
+        device::{self, Load},
+        excluded::percent,
+        kernel_wait::access,
         unmount::Unmount,
     },
     input::{Component, ParkedThreads, Unwritten},
@@ -91,7 +94,7 @@ fn finding(unmount: &Unmount<'_>, known: &Known, scene: &Scene<'_>) -> Finding {
     if finding.victims.is_empty() && unmount.late(scene).is_none() {
         finding = finding.into_notice();
     }
-    finding.also.extend(device(unmount, scene).filter(|device| r2::is_busy(device)).map(|_| "X2"));
+    finding.also.extend(device(unmount, scene).filter(|device| Load::of(device) == Load::Busy).map(|_| "X2"));
     finding.evidence.extend(evidence(unmount, scene));
     doubts(unmount, scene).into_iter().fold(finding, Finding::doubted).advise(advice(unmount, scene))
 }
@@ -119,7 +122,7 @@ pub(super) fn evidence(unmount: &Unmount<'_>, scene: &Scene<'_>) -> Vec<Evidence
         let some = percent(pressure.io_some_avg10);
         of(format!("some task of the node waited for a disk {some} % of the last 10 s"))
     }));
-    all.extend(device(unmount, scene).map(|device| of(r2::evidence(device))));
+    all.extend(device(unmount, scene).map(|device| of(device::evidence(device))));
     if scene.relists_end() {
         all.push(Evidence::new(Source::Uprobes, "relists go on: lists need no disk"));
     }
@@ -150,7 +153,7 @@ fn doubts(unmount: &Unmount<'_>, scene: &Scene<'_>) -> Vec<&'static str> {
 
 pub(super) fn advice(unmount: &Unmount<'_>, scene: &Scene<'_>) -> Vec<&'static str> {
     let mut all = RULE.page.next.to_vec();
-    if device(unmount, scene).is_some_and(|device| !r2::is_busy(device)) {
+    if device(unmount, scene).is_some_and(|device| Load::of(device) == Load::Idle) {
         all.insert(0, r2::HELD_BACK);
     }
     if unmount.seen.fact.component.role().is_runtime() {

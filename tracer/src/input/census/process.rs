@@ -131,8 +131,6 @@ pub struct DiskFact {
     pub completed: u64,
     /// How long all of them took together, milliseconds.
     pub took_ms: u64,
-    /// For how long it had something to do, milliseconds.
-    pub busy_ms: u64,
     /// What it is doing now.
     pub in_flight: u64,
     /// Bytes that were written.
