@@ -78,7 +78,7 @@ impl Request {
     /// ttrpc or gRPC: it starts the command or kills it, or knows of its end and has yet to delete it (`execInternal` and
     /// `drainExecSyncIO` in pkg/cri/server/container_execsync.go of containerd 1.7, in internal/cri/server since 2.0; a stack of 1.4
     /// shows the same `Delete`); and a shim that deletes a command waits two seconds at most for its output (`execProcess.delete` in
-    /// pkg/process/exec.go). Nor one at a lock. Where the stack does not tell, it may.
+    /// pkg/process/exec.go). Nor one at a lock that is known. Where the stack does not tell, or shows another lock, it may.
     #[must_use]
     pub(crate) fn awaits_command(&self) -> bool {
         self.method() == Some(Method::ExecSync)
