@@ -178,6 +178,14 @@ fn r2_forgets_the_time_before_somebody_waited() {
     assert_eq!(also, [""; 0]);
 }
 
+/// In less than a tenth of a second even a quick disk may complete nothing.
+#[test]
+fn r2_calls_no_disk_slow_for_a_moment() {
+    let (seen, also) = waited_at(&[(13_001 * MS, 0), (13_099 * MS, 0)]);
+    assert_eq!(seen, "disk vdb completed no request in 98.0 ms: 2 under way at the end");
+    assert_eq!(also, [""; 0]);
+}
+
 /// An idle disk is not called slow: the cgroup that holds back what is written for it is named, if one is known.
 #[test]
 fn r2_names_the_limit_of_a_cgroup() {
