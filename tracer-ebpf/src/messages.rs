@@ -27,6 +27,8 @@ use crate::{
     maps::{ENDS, MESSAGES, POSITIONS, SENDING, WALKS},
     requests,
     scratch::Held,
+    socket::{Peer, TtrpcSide},
+    watch,
 };
 
 /// Where a write is walked through; an entry of a map.
@@ -114,6 +116,27 @@ pub(crate) fn peer_of(ends: &Ends) -> u32 {
     }
 }
 
+/// Who is to answer what this writer asks here; 0 when that is not known.
+#[inline(always)]
+fn answerer(ends: &Ends, writer: Writer) -> u32 {
+    let peer = peer_of(ends);
+    if peer != 0 || !writer.is_shim {
+        return peer;
+    }
+    // Nobody has read from it, and a runtime that hangs never will: it is the one that listens. Where shims listen, a process does
+    // so that ends at once.
+    let is_runtime =
+        |pid| watch::get(pid).is_some_and(|watched| TtrpcSide::of(watched.role) == Some(TtrpcSide::Runtime));
+    match Peer::of(ends.sock) {
+        Ok(Some(listener)) if listener.is_alive() && is_runtime(listener.tgid) => listener.tgid,
+        Ok(_) => 0,
+        Err(reason) => {
+            count::reason(reason);
+            0
+        }
+    }
+}
+
 #[inline(always)]
 fn position_key(ends: &Ends) -> PositionKey {
     PositionKey { sock: ends.sock, socket: ends.socket }
@@ -152,6 +175,7 @@ fn try_begin(scratch: &mut Scratch, writer: Writer) -> Result<(), Reason> {
     scratch.walk = Walk::new(position, scratch.sending.len);
     let mut user = User { buffer: scratch.sending.buffer };
     let mut outcome = Err(Reason::FramesLeft);
+    scratch.message.peer = answerer(&scratch.sending.ends, writer);
     for frame in 0..MAX_FRAMES {
         match scratch.walk.next(&mut user) {
             Next::Frame { header, body } => {
@@ -203,8 +227,7 @@ pub(crate) fn remember(sending: &Sending, writer: Writer) {
 fn open(scratch: &mut Scratch, header: FrameHeader, body: u32, writer: Writer) -> Result<(), Reason> {
     let sending = &scratch.sending;
     let message = &mut scratch.message;
-    let peer = peer_of(&sending.ends);
-    if writer.is_shim && peer == 0 {
+    if writer.is_shim && message.peer == 0 {
         // Shims of a runtime that is not traced ask it too, and its answers are not seen.
         return Err(Reason::PeerUnknown);
     }
@@ -235,7 +258,6 @@ fn open(scratch: &mut Scratch, header: FrameHeader, body: u32, writer: Writer) -
     message.start_ns = sending.start_ns;
     message.peer_socket = sending.ends.peer_socket;
     (message.tgid, message.tid) = (writer.tgid, writer.tid);
-    message.peer = peer;
     message.bytes = header.len;
     (message.flags, message.reserved) = (0, 0);
     (message.service, message.method) = (names.service, names.method);

@@ -231,18 +231,19 @@ pub(crate) fn is_docker(sock: u64) -> Result<bool, Reason> {
     Ok(path.word(8)? == NAME[1] && path.word(16)? & MASK == NAME[0])
 }
 
-/// A process that has connected to a socket.
+/// A process at one end of a connection, when that was made.
 #[derive(Clone, Copy)]
-pub(crate) struct Client {
+pub(crate) struct Peer {
     pub(crate) tgid: u32,
     /// Its `task_struct`; 0 when it has ended.
     task: u64,
 }
 
-impl Client {
-    /// Who has connected to this end, which was accepted; `None` when the kernel's structures do not say so.
+impl Peer {
+    /// Who is at the other end than this one: who has connected to it, if it was accepted, otherwise who began to listen where it has
+    /// connected to; `None` when the kernel's structures do not say so.
     ///
-    /// `unix_stream_connect` (net/unix/af_unix.c) notes the process of the client in the socket that is to be accepted.
+    /// `unix_stream_connect` (net/unix/af_unix.c) notes both in the two ends, before anybody accepts.
     #[inline(always)]
     pub(crate) fn of(sock: u64) -> Result<Option<Self>, Reason> {
         // `PIDTYPE_TGID` (include/linux/pid_types.h) of arrays of `struct hlist_head` and `struct hlist_node`.
@@ -260,6 +261,12 @@ impl Client {
         let first: u64 = task::kernel(pid, wire!(pid_tasks) + HEAD)?;
         let task = if first == 0 { 0 } else { first.wrapping_sub(u64::from(wire!(task_links) + NODE)) };
         Ok(Some(Self { tgid, task }))
+    }
+
+    /// It has not ended.
+    #[inline(always)]
+    pub(crate) fn is_alive(self) -> bool {
+        self.task != 0
     }
 
     /// Its name; empty when it has ended.

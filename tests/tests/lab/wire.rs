@@ -163,6 +163,33 @@ pub(super) fn stopped_shim_is_named(containerd: &Containerd, pods: &[Pod]) {
     assert!(page.contains("Shim calls (ttrpc)") && !page.contains("without an answer"), "{page}");
 }
 
+/// What a shim asks a runtime that hangs is seen, also where that has not read anything since the probes are there.
+#[test]
+fn an_event_for_a_stopped_runtime_is_seen() {
+    let (containerd, pods) = start(1);
+    let watching = watch(&containerd);
+    wait_until_quiet(&watching);
+    let shim = containerd.shim_of(&pods[0].sandbox).unwrap();
+    let stopped = fault::stop_process(containerd.pid()).unwrap();
+    let init = process::all().into_iter().find(|pid| process::parent(*pid) == Some(shim)).unwrap();
+    process::signal(init, libc::SIGKILL).unwrap();
+    let open = process::wait_for("an event without an answer", LIMIT, || {
+        let seen = watching.seen();
+        Ok(seen.open_messages.open.iter().find(|open| open.asker == shim).cloned())
+    })
+    .unwrap();
+    assert_eq!(
+        (open.answerer, open.service.as_str(), open.method.as_str()),
+        (containerd.pid(), EVENTS, "Forward")
+    );
+    drop(stopped);
+    process::wait_for("its answer", LIMIT, || {
+        Ok(watching.seen().messages.iter().any(|it| it.id.start.0 == open.start_ns).then_some(()))
+    })
+    .unwrap();
+    assert_nothing_is_lost(&watching.interrupt().unwrap().0);
+}
+
 /// A node that makes more system calls than are allowed keeps none of the probes on them: a request that is open then is not
 /// reported as open for ever, the report says what is not seen, and all else goes on.
 #[test]

@@ -10,7 +10,7 @@ use super::{CriSide, END, FOUND, Job, scratch, walk::request_walk, why};
 use crate::{
     count,
     maps::{CLIENTS, DIRECTIONS},
-    socket::{self, Client},
+    socket::{self, Peer},
     watch,
 };
 
@@ -58,7 +58,7 @@ fn of_other(job: &mut Job) -> Result<bool, Reason> {
     if job.role == 0 {
         return Ok(false);
     }
-    let Some(client) = Client::of(job.ends.peer)? else { return Ok(false) };
+    let Some(client) = Peer::of(job.ends.peer)? else { return Ok(false) };
     if watch::get(client.tgid).is_some_and(|watched| CriSide::of(watched.role) == Some(CriSide::Client)) {
         return Ok(false);
     }
