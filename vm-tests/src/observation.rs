@@ -12,10 +12,21 @@ use plegtrace::decode::{BusCall, Call, Event, decode};
 use plegtrace::engine::{self, EngineError};
 use plegtrace::input::{Armed, Fact, Frame, HookCounters, HookFact, Layer, LossCount};
 
+use crate::feature::Feature;
+use crate::kernel::KernelVersion;
 use crate::wait::BUDGET;
 
 /// Longer than the guest may live: a test ends the observation itself.
 pub(crate) const ENDLESS: Duration = Duration::from_secs(3600);
+
+/// Has the kernel left out runs of our programs, as it does from Linux 7.0 on (decision 0089), and is that told?
+///
+/// # Errors
+/// When the version of the kernel cannot be read.
+pub fn runs_are_left_out(snapshot: &Snapshot) -> Result<bool> {
+    let is_preempted = KernelVersion::running()? >= Feature::PreemptedMaps.since();
+    Ok(is_preempted && snapshot.real_losses().any(|loss| loss.reason == "recursion"))
+}
 
 /// What came through the input stream.
 #[derive(Debug, Default)]

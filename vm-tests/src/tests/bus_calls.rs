@@ -13,8 +13,6 @@ use plegtrace::decode::{BusCall, BusKind};
 use serde_json::Value;
 
 use crate::container::{Container, Rootfs};
-use crate::feature::Feature;
-use crate::kernel::KernelVersion;
 use crate::observation::{self, Observation};
 use crate::wait::{self, BUDGET};
 
@@ -51,8 +49,7 @@ pub fn run() -> Result<String> {
         *ours.entry((row.names.interface.clone(), row.names.member.clone())).or_default() += calls;
     }
     let losses: Vec<_> = snapshot.real_losses().collect();
-    let preempted = KernelVersion::running()? >= Feature::PreemptedMaps.since();
-    if preempted && losses.iter().any(|loss| loss.reason == "recursion") {
+    if observation::runs_are_left_out(&snapshot)? {
         // What is missing is told, and nothing is there that was not.
         let too_many =
             |(call, count): (&(String, String), &u64)| theirs.get(call).is_none_or(|seen| count > seen);
